@@ -50,7 +50,9 @@ core = Extension(
     "gpureduce._core",
     sources=SOURCES,
     # Device code is embedded and tables are included, so an edit there is a reason to build again.
-    depends=sorted([*HEADERS, *glob("csrc/registry/*.def"), *glob("csrc/kernels/*/*"), "pyproject.toml"]),
+    depends=sorted(
+        [*HEADERS, *glob("csrc/registry/*.def"), *glob("csrc/kernels/*/*"), "pyproject.toml"]
+    ),
     include_dirs=[
         *(*INCLUDES, "csrc/registry", "csrc/shared", *sorted(glob("csrc/kernels/*/"))),
         *("csrc/vendor", numpy.get_include()),

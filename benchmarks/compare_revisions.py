@@ -241,7 +241,9 @@ def measure(builds: dict[str, Build], case: Case, seed: int) -> dict[str, Any]:
 def kernel_names(folder: str) -> list[str]:
     script = "import gpureduce as gr; print(*(k.name for k in gr.kernels() if k.available))"
     environment = {**os.environ, "PYTHONPATH": folder}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    )
     return done.stdout.split()
 
 
@@ -251,7 +253,9 @@ def environment_of(folder: str) -> Any:
         "print(json.dumps(environment(), default=str))"
     )
     variables = {**os.environ, "PYTHONPATH": folder}
-    done = subprocess.run([sys.executable, "-c", script], env=variables, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=variables, check=False, capture_output=True, text=True
+    )
     return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr[-500:]}
 
 

@@ -1,4 +1,4 @@
-"""What pytest-benchmark's results say of the machine: the environment that every other result of the project has."""
+"""What pytest-benchmark's results say of the machine: the environment of all other results."""
 
 from __future__ import annotations
 
@@ -10,5 +10,7 @@ from gpureduce._bench.environment import environment
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+def pytest_benchmark_update_machine_info(
+    config: pytest.Config, machine_info: dict[str, Any]
+) -> None:
     machine_info["gpureduce"] = environment()

@@ -1,12 +1,13 @@
-"""Measure what one call costs on a small device array, beside the same call of the array's own library.
+"""Measure a call's cost on a small device array, beside the same call of the array's library.
 
-    python benchmarks/interop.py             # 1000 float32 in CuPy and PyTorch, whichever are installed
+    python benchmarks/interop.py             # 1000 float32 in CuPy and PyTorch, where installed
     python benchmarks/interop.py --n 100000 --calls 5000
 
-Three kinds of calls: to an array on the device, which is queued and not waited for; to a number on the host by
-``out=`` a NumPy array; and to a Python number by the result's ``item()``. Calls of ours and of the library take turns,
-in rounds, so that a drift of the machine meets both; a round ends when the device is idle, and its time is divided by
-its calls. Writes benchmarks/results/interop-*.json, as run.py writes the others.
+Three kinds of calls: to an array on the device, which is queued and not waited for; to a number on
+the host by ``out=`` a NumPy array; and to a Python number by the result's ``item()``. Calls of ours
+and of the library take turns, in rounds, so that a drift of the machine meets both; a round ends
+when the device is idle, and its time is divided by its calls. Writes
+benchmarks/results/interop-*.json, as run.py writes the others.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def per_call(call: Callable[[], Any], calls: int, wait: Callable[[], None]) -> f
     return (time.perf_counter() - start) / calls * 1e3
 
 
-def in_turns(cases: dict[str, Callable[[], Any]], calls: int, wait: Callable[[], None]) -> dict[str, list[float]]:
+def in_turns(
+    cases: dict[str, Callable[[], Any]], calls: int, wait: Callable[[], None]
+) -> dict[str, list[float]]:
     """Milliseconds per call of each case, a sample a round."""
     samples: dict[str, list[float]] = {name: [] for name in cases}
     for call in cases.values():
@@ -106,9 +109,15 @@ LIBRARIES = {"cupy": cupy_cases, "torch": torch_cases}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=1000, help="elements (default: %(default)s)")
-    parser.add_argument("--calls", type=int, default=2000, help="calls a round (default: %(default)s)")
-    parser.add_argument("--op", nargs="+", default=["sum", "max"], help="reductions (default: sum max)")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder for the JSON file")
+    parser.add_argument(
+        "--calls", type=int, default=2000, help="calls a round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--op", nargs="+", default=["sum", "max"], help="reductions (default: sum max)"
+    )
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=RESULTS, help="folder for the JSON file"
+    )
     options = parser.parse_args()
     if not gr.devices():
         parser.exit(1, "interop: there is no CUDA device\n")
@@ -122,7 +131,9 @@ def main() -> None:
                 print(f"{library}: {error}")
                 break
             for name, samples in in_turns(cases, options.calls, wait).items():
-                rows.append({"library": library, "op": op, "case": name, "milliseconds": summary(samples)})
+                rows.append(
+                    {"library": library, "op": op, "case": name, "milliseconds": summary(samples)}
+                )
                 print(f"{op:4} {library:6} {name:34} {np.median(samples) * 1e3:8.2f} us a call")
     result = {
         "part": "interop",

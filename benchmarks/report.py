@@ -22,7 +22,10 @@ from gpureduce._display.tables import show_bandwidth as gigabytes
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in ("counters.md", "exact-sums.md", "performance.md")))
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("counters.md", "exact-sums.md", "performance.md")),
+)
 
 
 def milliseconds(row: dict[str, Any]) -> str:
@@ -31,7 +34,8 @@ def milliseconds(row: dict[str, Any]) -> str:
 
 def caption(result: dict[str, Any]) -> str:
     env = result["environment"]
-    device = None if "isa" in result else env["device"]  # what the CPU did is its own, whatever device the machine has
+    # What the CPU did is its own, whatever device the machine has.
+    device = None if "isa" in result else env["device"]
     where = (
         f"{device['name']}, driver for CUDA {show_cuda_version(env['cuda_driver'])}, "
         f"NVRTC {show_cuda_version(env['nvrtc'])}"
@@ -72,7 +76,13 @@ def rows_table(result: dict[str, Any], only: Collection[str] | None = None) -> s
     rows = []
     for kernel, cells in by_kernel.items():
         if 32 in cells and len(cells) == 1:
-            rows.append([f"`{kernel}` (32)", gigabytes(cells[32]["bytes_per_second"]), *[""] * (len(blocks) - 1)])
+            rows.append(
+                [
+                    f"`{kernel}` (32)",
+                    gigabytes(cells[32]["bytes_per_second"]),
+                    *[""] * (len(blocks) - 1),
+                ]
+            )
         else:
             rows.append([f"`{kernel}`", *[gigabytes(cells[b]["bytes_per_second"]) for b in blocks]])
     return f"{table(['kernel, GB/s at block size', *map(str, blocks)], rows)}\n\n{caption(result)}"
@@ -91,14 +101,24 @@ OURS = ["`auto`", "`fast`"]
 
 def our_cells(row: dict[str, Any], moved: float = 1) -> list[str]:
     """Speeds of ``auto``, and of ``fast`` where that is another kernel, times `moved`."""
-    return [gigabytes(moved * row[name]["bytes_per_second"]) if name in row else "" for name in ("auto", "fast")]
+    return [
+        gigabytes(moved * row[name]["bytes_per_second"]) if name in row else ""
+        for name in ("auto", "fast")
+    ]
 
 
 def auto_table(result: dict[str, Any]) -> str:
     peers = ["cub", "cupy", "torch"]
     rows = []
     for row in result["rows"]:
-        rows.append([f"{row['op']} {row['dtype']}", *our_cells(row), *peer_cells(row, peers), over_the_best(row)])
+        rows.append(
+            [
+                f"{row['op']} {row['dtype']}",
+                *our_cells(row),
+                *peer_cells(row, peers),
+                over_the_best(row),
+            ]
+        )
     head = ["1 GiB on the device, GB/s", *OURS, "CUB", "CuPy", "PyTorch", "`auto` over the best"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
@@ -121,7 +141,8 @@ def functions_table(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     size = f"{result['bytes'] >> 20} MiB on the device, GB/s"
-    return f"{table([size, *OURS, 'CUB', 'CuPy', 'PyTorch', '`auto` over the best'], rows)}\n\n{caption(result)}"
+    head = [size, *OURS, "CUB", "CuPy", "PyTorch", "`auto` over the best"]
+    return f"{table(head, rows)}\n\n{caption(result)}"
 
 
 def axes_table(result: dict[str, Any]) -> str:
@@ -129,7 +150,9 @@ def axes_table(result: dict[str, Any]) -> str:
     rows = []
     for row in result["rows"]:
         # Results are written too, as many bytes whoever does it.
-        moved = row["bytes"] / (row["auto"]["bytes_per_second"] * row["auto"]["milliseconds"]["median"] * 1e-3)
+        moved = row["bytes"] / (
+            row["auto"]["bytes_per_second"] * row["auto"]["milliseconds"]["median"] * 1e-3
+        )
         cells = [row["peers"].get(peer, {"absent": ""}) for peer in peers]
         shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
         rows.append(
@@ -137,17 +160,28 @@ def axes_table(result: dict[str, Any]) -> str:
                 f"{row['op']} {row['dtype']} of {shape}",
                 ", ".join(map(str, row["axis"])),
                 *our_cells(row, moved),
-                *("" if "absent" in cell else gigabytes(moved * cell["bytes_per_second"]) for cell in cells),
+                *(
+                    "" if "absent" in cell else gigabytes(moved * cell["bytes_per_second"])
+                    for cell in cells
+                ),
                 over_the_best(row),
             ]
         )
-    head = ["on the device, GB/s read and written", "axes", *OURS, "CuPy", "PyTorch", "`auto` over the best"]
+    head = [
+        "on the device, GB/s read and written",
+        "axes",
+        *OURS,
+        "CuPy",
+        "PyTorch",
+        "`auto` over the best",
+    ]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
 def interop_table(result: dict[str, Any]) -> str:
     rows = [
-        [row["op"], row["library"], row["case"], f"{1e3 * row['milliseconds']['median']:.1f}"] for row in result["rows"]
+        [row["op"], row["library"], row["case"], f"{1e3 * row['milliseconds']['median']:.1f}"]
+        for row in result["rows"]
     ]
     head = [f"{result['n']} {result['dtype']} on the device", "array of", "call", "µs"]
     return f"{table(head, rows)}\n\n{caption(result)}"
@@ -163,37 +197,57 @@ def sizes_table(result: dict[str, Any]) -> str:
             for peer in peers
             for found in [row["peers"].get(peer, {"absent": ""})]
         ]
-        rows.append([label, *(f"{1e3 * row[name]['median']:.1f}" for name in ("auto", "fast")), *cells])
+        rows.append(
+            [label, *(f"{1e3 * row[name]['median']:.1f}" for name in ("auto", "fast")), *cells]
+        )
     head = ["sum of float32, device time in µs", *OURS, "CUB", "CuPy", "PyTorch"]
     return f"{table(head, rows)}\n\n{caption(result)}"
 
 
 def size_of(count: int) -> str:
-    return f"{count >> 30} GiB" if count >> 30 else f"{count >> 20} MiB" if count >> 20 else f"{count >> 10} KiB"
+    return (
+        f"{count >> 30} GiB"
+        if count >> 30
+        else f"{count >> 20} MiB"
+        if count >> 20
+        else f"{count >> 10} KiB"
+    )
 
 
 def exact_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
-    """What `exact` takes beside `fast`: kinds of data at the largest size, and sizes of one kind."""
+    """What `exact` takes beside `fast`: all kinds of data at one size, all sizes of one kind."""
     largest = max(row["bytes"] for row in result["rows"])
     dtypes = list(dict.fromkeys(row["dtype"] for row in result["rows"]))
     kinds = list(dict.fromkeys(row["data"] for row in result["rows"]))
     sizes = sorted({row["bytes"] for row in result["rows"]} - {largest})
 
     def cell(dtype: str, data: str, size: int) -> str:
-        (row,) = (r for r in result["rows"] if (r["dtype"], r["data"], r["bytes"]) == (dtype, data, size))
+        (row,) = (
+            r for r in result["rows"] if (r["dtype"], r["data"], r["bytes"]) == (dtype, data, size)
+        )
         if not row["same_bits"]:
             return "wrong"
         return f"{row['exact']['median'] / row['fast']['median']:.2f}"
 
-    rows = [[f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)] for kind in kinds]
-    rows += [[f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)] for size in sizes]
+    rows = [
+        [f"{kind}, {size_of(largest)}", *(cell(dtype, kind, largest) for dtype in dtypes)]
+        for kind in kinds
+    ]
+    rows += [
+        [f"normal, {size_of(size)}", *(cell(dtype, "normal", size) for dtype in dtypes)]
+        for size in sizes
+    ]
 
     def by_name(part: str, name_of: Callable[[dict[str, Any]], str]) -> list[list[str]]:
         cells: dict[str, dict[str, str]] = {}
         for row in result.get(part, []):
             times = f"{row['exact']['median'] / row['fast']['median']:.2f}"
-            cells.setdefault(name_of(row), {})[row["dtype"]] = times if row["same_bits"] else "wrong"
-        return [[name, *(found.get(dtype, "") for dtype in dtypes)] for name, found in cells.items()]
+            cells.setdefault(name_of(row), {})[row["dtype"]] = (
+                times if row["same_bits"] else "wrong"
+            )
+        return [
+            [name, *(found.get(dtype, "") for dtype in dtypes)] for name, found in cells.items()
+        ]
 
     def axes_of(row: dict[str, Any]) -> str:
         shape = "(" + ", ".join(f"{extent:,}" for extent in row["shape"]) + ")"
@@ -214,7 +268,9 @@ def accuracy_table(result: dict[str, Any]) -> str:
         ]
         for row in result["rows"]
     ]
-    return f"{table(['units in the last place of the right sum', *names], rows)}\n\n{caption(result)}"
+    return (
+        f"{table(['units in the last place of the right sum', *names], rows)}\n\n{caption(result)}"
+    )
 
 
 def host_table(result: dict[str, Any]) -> str:
@@ -246,7 +302,8 @@ def first_call_table(result: dict[str, Any]) -> str:
     ]
     cub = next((row for row in result["rows"] if row["kernel"] == "cub"), None)
     note = (
-        f"`cub`: {cub['never_compiled_ms']:.0f} ms, {cub['disk_cache_ms']:.2f} ms, {cub['loaded_ms']:.2f} ms. "
+        f"`cub`: {cub['never_compiled_ms']:.0f} ms, {cub['disk_cache_ms']:.2f} ms, "
+        f"{cub['loaded_ms']:.2f} ms. "
         if cub
         else ""
     )
@@ -292,12 +349,18 @@ def exact_cpu_table(result: dict[str, Any]) -> str:
     beside = [
         [
             f"{row['dtype']}, {row['data']}, {row['elements']:,} elements",
-            f"{1e6 * row['exact']['median'] / row['elements']:.2f}" if row["same_value"] else "wrong",
+            f"{1e6 * row['exact']['median'] / row['elements']:.2f}"
+            if row["same_value"]
+            else "wrong",
             *(f"{row[way]['median'] / row['exact']['median']:.0f}" for way in ways),
         ]
         for row in result["fsum"]
     ]
-    fsum_head = ["one thread", "`exact`, ns per element", *(f"times the speed of `{way}`" for way in ways)]
+    fsum_head = [
+        "one thread",
+        "`exact`, ns per element",
+        *(f"times the speed of `{way}`" for way in ways),
+    ]
     threads = f"{result['threads']} threads, {result['isa']}. "
     return f"{table(head, rows)}\n\n{table(fsum_head, beside)}\n\n{threads}{caption(result)}"
 
@@ -317,17 +380,34 @@ def counters_table(result: dict[str, Any]) -> str:
             continue
         differing = [x["kernel"] for x in launches if x["emulator"][name] != x["hardware"][name]]
         kernels = ", ".join(f"`{kernel}`" for kernel in dict.fromkeys(differing))
-        summary.append([name.replace("_", " ").replace(".", ", "), f"{len(launches) - len(differing)}", kernels])
+        summary.append(
+            [
+                name.replace("_", " ").replace(".", ", "),
+                f"{len(launches) - len(differing)}",
+                kernels,
+            ]
+        )
     shown = ["shared_load.conflicts", "shared_store.conflicts", "global_load.sectors", lanes]
     rows = []
     done = set()
     for launch in launches:
         cell = launch["kernel"], launch["dtype"]
         first = "First" in launch["entry"] and "fill_identity" not in launch["entry"]
-        if launch["op"] == "sum" and launch["dtype"] in ("float32", "int32") and first and cell not in done:
+        if (
+            launch["op"] == "sum"
+            and launch["dtype"] in ("float32", "int32")
+            and first
+            and cell not in done
+        ):
             done.add(cell)
             threads = f"{launch['emulator'][ratio]:.1f} / {launch['hardware'][ratio]:.1f}"
-            rows.append([f"`{launch['kernel']}` {launch['dtype']}", *[pair(launch, name) for name in shown], threads])
+            rows.append(
+                [
+                    f"`{launch['kernel']}` {launch['dtype']}",
+                    *[pair(launch, name) for name in shown],
+                    threads,
+                ]
+            )
     head = [
         "first launch of a sum",
         "load conflicts",
@@ -377,8 +457,12 @@ def render(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if there is a difference")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing, fail if there is a difference"
+    )
     options = parser.parse_args()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -386,7 +470,10 @@ def main() -> None:
         if not options.check:
             page.write_text(rendered, encoding="utf-8")
         elif rendered != text:
-            sys.exit(f"{page.relative_to(ROOT)} differs from the results: run python benchmarks/report.py")
+            sys.exit(
+                f"{page.relative_to(ROOT)} differs from the results: run python "
+                "benchmarks/report.py"
+            )
 
 
 if __name__ == "__main__":

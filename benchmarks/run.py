@@ -10,8 +10,8 @@ kernels     400 million int32 on the device through every kernel: the tutorials'
 rows        2048 * 1024 rows of 256 float32, 128 to 1024 threads a block
 auto        kernel "auto" on 1 GiB on the device beside CUB, CuPy and PyTorch
 functions   the other functions on 512 MiB on the device, beside the libraries that have them
-axes        single axes and pairs of large arrays, tall, wide and three-dimensional, beside CuPy and PyTorch
-exact       kernel "exact" beside "fast" on data that is easy and hard to sum, over sizes and over axes
+axes        axes and pairs of axes of large arrays, tall, wide and of three axes, beside the peers
+exact       kernel "exact" beside "fast" on data easy and hard to sum, over sizes and over axes
 accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
@@ -123,7 +123,9 @@ def part_rows(quick: bool) -> dict[str, Any]:
                 continue
             blocks = [128, 256, 512, 1024] if info.block_rule != "32" else [32]
             for block in blocks:
-                times = measure("sum", pointer, (count, n), "float32", info.name, repeats, block=block)
+                times = measure(
+                    "sum", pointer, (count, n), "float32", info.name, repeats, block=block
+                )
                 rows.append(
                     {
                         "kernel": info.name,
@@ -136,7 +138,8 @@ def part_rows(quick: bool) -> dict[str, Any]:
 
 
 AUTO_CELLS = [
-    *((op, dtype) for dtype in ("float32", "float64", "int32", "int64") for op in ("sum", "min", "max")),
+    *((op, dtype) for dtype in ("float32", "float64", "int32", "int64")
+      for op in ("sum", "min", "max")),
     *(("sum", dtype) for dtype in ("uint8", "int8", "int16", "float16")),
     *((op, dtype) for op in ("min", "max") for dtype in ("uint8", "int16", "float16")),
     ("prod", "float32"), ("mean", "float32"), ("any", "bool"), ("all", "bool"),
@@ -167,10 +170,10 @@ def peers_on(
 
 
 def in_turns(
-    peers: dict[str, Any], op: str, values: np.ndarray, pointer: int, axis: int | tuple[int, ...] | None, repeats: int,
-    turns: int = 3,
+    peers: dict[str, Any], op: str, values: np.ndarray, pointer: int,
+    axis: int | tuple[int, ...] | None, repeats: int, turns: int = 3,
 ) -> dict[str, Any]:  # fmt: skip
-    """Times of ours and of the peers on the same memory, a few of each at a time; bytes are those of the elements."""
+    """Times of ours and of the peers on the same memory, by turns; bytes are the elements'."""
     dtype, nbytes = values.dtype.name, values.nbytes
     ours: dict[str, list[float]] = {kernel: [] for kernel in ours_of(op, dtype)}
     theirs: dict[str, Any] = {}
@@ -184,7 +187,10 @@ def in_turns(
                 theirs[name] = row
             else:
                 times = theirs[name]["milliseconds"]["samples"] + row["milliseconds"]["samples"]
-                theirs[name] = {"milliseconds": summary(times), "bytes_per_second": bandwidth(nbytes, times)}
+                theirs[name] = {
+                    "milliseconds": summary(times),
+                    "bytes_per_second": bandwidth(nbytes, times),
+                }
     return {
         "op": op,
         "dtype": dtype,
@@ -208,7 +214,12 @@ def is_slow(row: dict[str, Any] | None) -> bool:
 
 
 def measure_axes(
-    op: str, pointer: int, values: np.ndarray, axis: int | tuple[int, ...] | None, repeats: int, kernel: str
+    op: str,
+    pointer: int,
+    values: np.ndarray,
+    axis: int | tuple[int, ...] | None,
+    repeats: int,
+    kernel: str,
 ) -> list[float]:
     """Device times in milliseconds of a kernel over some axes of a C-ordered array at `pointer`."""
     skips = op.startswith("nan")
@@ -216,8 +227,8 @@ def measure_axes(
     view = values.transpose(*(i for i in range(values.ndim) if i not in axes), *axes)
     return list(
         _core.measure(
-            op.removeprefix("nan"), pointer, view.shape, values.dtype, len(axes), kernel, 0, 0, 0, 2, repeats, 0,
-            strides=view.strides, skip_nan=skips,
+            op.removeprefix("nan"), pointer, view.shape, values.dtype, len(axes), kernel,
+            0, 0, 0, 2, repeats, 0, strides=view.strides, skip_nan=skips,
         )
     )  # fmt: skip
 
@@ -236,8 +247,8 @@ def part_auto(quick: bool) -> dict[str, Any]:
 
 
 FUNCTION_CELLS = {
-    "float32": "argmin argmax var std count_nonzero ptp minmax logical_xor nansum nanprod nanmin nanmax nanmean nanvar "
-    "nanargmax",
+    "float32": "argmin argmax var std count_nonzero ptp minmax logical_xor nansum nanprod nanmin "
+    "nanmax nanmean nanvar nanargmax",
     "float64": "argmax var count_nonzero minmax nansum nanmax nanmean nanvar nanargmax",
     "float16": "argmax var minmax nansum nanmax",
     "int32": "argmax var ptp minmax bitwise_and bitwise_or bitwise_xor count_nonzero",
@@ -250,13 +261,18 @@ FUNCTION_CELLS = {
 
 
 def part_functions(quick: bool) -> dict[str, Any]:
-    nbytes = (64 if quick else 512) << 20  # some of the libraries' functions take a hundred times as long as ours
+    nbytes = (
+        64 if quick else 512
+    ) << 20  # some of the libraries' functions take a hundred times as long as ours
     peers, absent = available()
     rows = []
     for dtype, ops in FUNCTION_CELLS.items():
         values = random_values(dtype, nbytes // np.dtype(dtype).itemsize)
         with on_device(values) as pointer:
-            rows += [in_turns(peers, op, values, pointer, None, 5 if quick else 10, 2) for op in ops.split()]
+            rows += [
+                in_turns(peers, op, values, pointer, None, 5 if quick else 10, 2)
+                for op in ops.split()
+            ]
     return {"bytes": nbytes, "absent": absent, "rows": rows}
 
 
@@ -265,9 +281,16 @@ AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((10**8, 3), (0,)), ((10**8, 3), (1,)),
     ((3, 10**8), (0,)), ((3, 10**8), (1,)),
     ((10**6, 256), (0,)), ((10**6, 256), (1,)),
-    ((512, 512, 1024), (0,)), ((512, 512, 1024), (1,)), ((512, 512, 1024), (2,)), ((512, 512, 1024), (0, 2)),
+    ((512, 512, 1024), (0,)), ((512, 512, 1024), (1,)),
+    ((512, 512, 1024), (2,)), ((512, 512, 1024), (0, 2)),
 ]  # fmt: skip
-AXES_CELLS = [("sum", "float32"), ("max", "float16"), ("sum", "float64"), ("argmax", "float32"), ("var", "float32")]
+AXES_CELLS = [
+    ("sum", "float32"),
+    ("max", "float16"),
+    ("sum", "float64"),
+    ("argmax", "float32"),
+    ("var", "float32"),
+]
 
 
 def part_axes(quick: bool) -> dict[str, Any]:
@@ -280,18 +303,30 @@ def part_axes(quick: bool) -> dict[str, Any]:
                 continue
             values = random_values(dtype, math.prod(shape)).reshape(shape)
             with on_device(values) as pointer:
-                row = in_turns(peers, op, values, pointer, axes[0] if len(axes) == 1 else axes, 5 if quick else 10, 2)
+                row = in_turns(
+                    peers,
+                    op,
+                    values,
+                    pointer,
+                    axes[0] if len(axes) == 1 else axes,
+                    5 if quick else 10,
+                    2,
+                )
             kept = math.prod(extent for i, extent in enumerate(shape) if i not in axes)
             result_bytes = kept * np.asarray(numpy_function(op)(np.ones(1, dtype))).dtype.itemsize
-            rows.append({"shape": shape, "axis": axes, "bytes": values.nbytes + result_bytes, **row})
+            rows.append(
+                {"shape": shape, "axis": axes, "bytes": values.nbytes + result_bytes, **row}
+            )
     return {"absent": absent, "rows": rows}
 
 
 EXACT_PATTERN = 1 << 22  # elements after which hard data repeats
-MOST_DIVIDED = 10**6  # rows of which the CPU makes variances, to compare bits: each is a long division
+# Rows of which the CPU makes variances, to compare bits: each is a long division.
+MOST_DIVIDED = 10**6
 EXACT_AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
-    ((16384, 16384), (0,)), ((10**6, 256), (0,)), ((10**6, 256), (1,)), ((10**8, 3), (0,)), ((10**8, 3), (1,)),
-    ((3, 10**8), (0,)), ((512, 512, 1024), (1,)), ((512, 512, 1024), (0, 2)),
+    ((16384, 16384), (0,)), ((10**6, 256), (0,)), ((10**6, 256), (1,)),
+    ((10**8, 3), (0,)), ((10**8, 3), (1,)), ((3, 10**8), (0,)),
+    ((512, 512, 1024), (1,)), ((512, 512, 1024), (0, 2)),
 ]  # fmt: skip
 
 
@@ -300,14 +335,17 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
     rng = np.random.default_rng(20240501)
     element = numpy_dtype(dtype)
     period = min(n, EXACT_PATTERN)
-    largest = {"float16": 4.0, "bfloat16": 37.0, "float32": 37.0, "float64": 300.0}[dtype]  # decades
+    # Decades.
+    largest = {"float16": 4.0, "bfloat16": 37.0, "float32": 37.0, "float64": 300.0}[dtype]
     pattern: np.ndarray
     if kind == "uniform":
         pattern = rng.random(period)
     elif kind == "lognormal":
         pattern = rng.lognormal(0, 2, period)
     elif kind == "wide":  # sigma 50, as far as the type goes
-        pattern = np.exp(np.clip(50 * rng.normal(size=period), -largest * np.log(10), largest * np.log(10)))
+        pattern = np.exp(
+            np.clip(50 * rng.normal(size=period), -largest * np.log(10), largest * np.log(10))
+        )
     elif kind == "any bits":
         bits = rng.integers(0, 2 ** (8 * element.itemsize), period, dtype=np.uint64)
         pattern = bits.astype(f"u{element.itemsize}").view(element)
@@ -323,7 +361,11 @@ def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
 
 
 def exact_beside_fast(
-    values: np.ndarray, repeats: int, turns: int, axes: tuple[int, ...] | None = None, op: str = "sum"
+    values: np.ndarray,
+    repeats: int,
+    turns: int,
+    axes: tuple[int, ...] | None = None,
+    op: str = "sum",
 ) -> dict[str, Any]:
     """Times of both in turns, and whether the card's results have the bits of the CPU's."""
     reduced = tuple(range(values.ndim)) if axes is None else axes
@@ -335,12 +377,14 @@ def exact_beside_fast(
             for kernel, times in samples.items():
                 times += list(
                     _core.measure(
-                        op, pointer, view.shape, view.dtype, len(reduced), kernel, 0, 0, 0, 2, repeats, flush,
-                        strides=view.strides,
+                        op, pointer, view.shape, view.dtype, len(reduced), kernel,
+                        0, 0, 0, 2, repeats, flush, strides=view.strides,
                     )
                 )  # fmt: skip
         got = np.asarray(
-            _core.reduce_device(op, pointer, view.shape, view.dtype, len(reduced), "exact", 0, strides=view.strides)
+            _core.reduce_device(
+                op, pointer, view.shape, view.dtype, len(reduced), "exact", 0, strides=view.strides
+            )
         )
     wanted = gr.reduce(values, op, axis=reduced, kernel="exact", device="cpu")
     return {
@@ -359,13 +403,17 @@ def part_exact(quick: bool) -> dict[str, Any]:
         itemsize = numpy_dtype(dtype).itemsize
         for kind in kinds:
             values = hard_values(kind, dtype, ((64 << 20) if quick else GIB) // itemsize)
-            rows.append({"dtype": dtype, "data": kind, **exact_beside_fast(values, 5 if quick else 8, 3)})
+            rows.append(
+                {"dtype": dtype, "data": kind, **exact_beside_fast(values, 5 if quick else 8, 3)}
+            )
         for exponent in range(12, 27, 2):
             values = hard_values("normal", dtype, 2**exponent // itemsize)
             row = {"dtype": dtype, "data": "normal", **exact_beside_fast(values, 40, 3)}
             if dtype in ("float32", "float64"):
                 with on_device(values) as pointer:
-                    row["peers"] = peers_on(peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values)
+                    row["peers"] = peers_on(
+                        peers, "sum", dtype, pointer, values.shape, None, 30, FLUSH, values
+                    )
             rows.append(row)
     products = {
         "variances": exact_variances(peers, quick),
@@ -376,23 +424,29 @@ def part_exact(quick: bool) -> dict[str, Any]:
 
 
 def exact_variances(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
-    """Variances of exact and fast, and of the peers, of which none but PyTorch makes float16's in one pass."""
+    """Variances of exact, fast and the peers; of float16 only PyTorch makes them in one pass."""
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         itemsize = numpy_dtype(dtype).itemsize
         for kind in ("normal", "lognormal", "wide"):
             for nbytes in ((64 << 20) if quick else GIB, 1 << 20, 1 << 14):
                 values = hard_values(kind, dtype, nbytes // itemsize)
-                row = {"dtype": dtype, "data": kind, **exact_beside_fast(values, 5 if quick else 8, 3, op="var")}
+                row = {
+                    "dtype": dtype,
+                    "data": kind,
+                    **exact_beside_fast(values, 5 if quick else 8, 3, op="var"),
+                }
                 if kind == "normal" and dtype in ("float32", "float64"):
                     with on_device(values) as pointer:
-                        row["peers"] = peers_on(peers, "var", dtype, pointer, values.shape, None, 10, FLUSH, values)
+                        row["peers"] = peers_on(
+                            peers, "var", dtype, pointer, values.shape, None, 10, FLUSH, values
+                        )
                 rows.append(row)
     return rows
 
 
 def exact_dots(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
-    """Dot products of a library's arrays, by us and by the library, in turns on its stream; bytes are those of both."""
+    """Dot products of a library's arrays, by us and by it, in turns; bytes are those of both."""
     rows = []
     for name in [name for name in ("torch", "cupy") if name in peers]:
         library = importlib.import_module(name)
@@ -404,21 +458,30 @@ def exact_dots(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
                 y = np.roll(x, n // 3)
                 with on_device(x) as first, on_device(y) as second:
                     options = {"device": "cuda"} if name == "torch" else {}
-                    a, b = (take(DeviceView(p, (n,), x.dtype, 0, x), **options) for p in (first, second))
-                    calls = {"exact": functools.partial(gr.dot, a, b), name: functools.partial(library.dot, a, b)}
+                    a, b = (
+                        take(DeviceView(p, (n,), x.dtype, 0, x), **options) for p in (first, second)
+                    )
+                    calls = {
+                        "exact": functools.partial(gr.dot, a, b),
+                        name: functools.partial(library.dot, a, b),
+                    }
                     samples: dict[str, list[float]] = {each: [] for each in calls}
                     for _ in range(3):
                         for each, call in calls.items():
-                            samples[each] += [1e3 * time for time in peers[name].times_of(call, 5 if quick else 8)]
+                            samples[each] += [
+                                1e3 * time for time in peers[name].times_of(call, 5 if quick else 8)
+                            ]
                     got = np.asarray(gr.dot(a, b).cpu() if name == "torch" else gr.dot(a, b).get())
                 same = got.tobytes() == np.asarray(gr.dot(x, y, device="cpu")).tobytes()
                 row = {each: summary(times) for each, times in samples.items()}
-                rows.append({"dtype": dtype, "data": kind, "bytes": 2 * x.nbytes, "same_bits": same, **row})
+                rows.append(
+                    {"dtype": dtype, "data": kind, "bytes": 2 * x.nbytes, "same_bits": same, **row}
+                )
     return rows
 
 
 def exact_axes(quick: bool, op: str = "sum", most_rows: int | None = None) -> list[dict[str, Any]]:
-    """Axes of arrays on the device; of one also numbers far from each other, with which threads are alone there."""
+    """Axes of device arrays; of one also numbers that differ so much that threads sum alone."""
     rows = []
     for whole, axes in EXACT_AXES_CASES:
         kept = math.prod(extent for axis, extent in enumerate(whole) if axis not in axes)
@@ -453,7 +516,9 @@ def part_accuracy(quick: bool) -> dict[str, Any]:
                     sums["math.fsum"] = values.dtype.type(math.fsum(values))
                 with on_device(values) as pointer:
                     for kernel in ("fast", "exact"):
-                        sums[kernel] = _core.reduce_device("sum", pointer, values.shape, values.dtype, 1, kernel, 0)
+                        sums[kernel] = _core.reduce_device(
+                            "sum", pointer, values.shape, values.dtype, 1, kernel, 0
+                        )
                     view = DeviceView(pointer, values.shape, values.dtype, 0, values)
                     for name, peer in peers.items():
                         sums[name] = peer.device_work("sum", view, None, 0).result()
@@ -473,7 +538,9 @@ def part_sizes(quick: bool) -> dict[str, Any]:
         flush = FLUSH if values.nbytes <= FLUSH else 0
         with on_device(values) as pointer:
             ours = {
-                kernel: summary(measure("sum", pointer, (n,), "float32", kernel, repeats, flush=flush))
+                kernel: summary(
+                    measure("sum", pointer, (n,), "float32", kernel, repeats, flush=flush)
+                )
                 for kernel in ours_of("sum", "float32")
             }
             theirs = peers_on(peers, "sum", "float32", pointer, (n,), None, repeats, flush, values)
@@ -515,7 +582,9 @@ def part_host(quick: bool) -> dict[str, Any]:
         tensor, pinned_tensor = torch.from_numpy(values), torch.from_numpy(pinned)
         target = torch.empty(n, dtype=torch.float32, device="cuda")
         contenders["torch ordinary"] = lambda: tensor.to("cuda").sum().item()
-        contenders["torch pinned"] = lambda: pinned_tensor.to("cuda", non_blocking=True).sum().item()
+        contenders["torch pinned"] = lambda: (
+            pinned_tensor.to("cuda", non_blocking=True).sum().item()
+        )
 
         def copy_only() -> None:
             target.copy_(pinned_tensor, non_blocking=True)
@@ -639,7 +708,8 @@ def part_exact_cpu(quick: bool) -> dict[str, Any]:
         for kind in ("normal", "lognormal"):
             values = hard_values(kind, dtype, nbytes // numpy_dtype(dtype).itemsize)
             calls = {
-                kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu") for kernel in ("exact", "fast")
+                kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu")
+                for kernel in ("exact", "fast")
             }
             samples = call_times(calls, 7 if quick else 25)
             with one_thread():
@@ -701,10 +771,14 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which parts; default: all")
     parser.add_argument("--quick", action="store_true", help="smaller and shorter")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder for the JSON files")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=RESULTS, help="folder for the JSON files"
+    )
     options = parser.parse_args()
     has_gpu = bool(gr.devices())
     label = gr.devices()[0].name.lower().replace(" ", "-") if has_gpu else "cpu-only"

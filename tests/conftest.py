@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def environment_without_pytest() -> dict[str, str]:
-    """For a pytest of its own in a child: it is not to take itself for a part of this run, and of its workers."""
+    """For a pytest of its own in a child, which must not take itself for a part of this run."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 

@@ -1,14 +1,14 @@
 """Random calls made twice, with NumPy and with us, and what must be the same about them.
 
-Dtype, shape and type of results, the identity of ``out``, warnings and the class of exceptions are NumPy's. So are the
-values of integers, truths, positions, extremes and dates, bit for bit. Sums, products and means of floats are held to
-what extended precision gives, within
+Dtype, shape and type of results, the identity of ``out``, warnings and the class of exceptions are
+NumPy's. So are the values of integers, truths, positions, extremes and dates, bit for bit. Sums,
+products and means of floats are held to what extended precision gives, within
 
     (n + 2) * eps(accumulator) * sum(|x|) + 3 * eps(result) * |exact|,
 
-where n is the number of elements folded into one result and the accumulator is float32 or wider; variances alike,
-over squared distances in float64. All else that may differ has a row in docs/differences.md, and
-``test_differential.py`` an excuse for it.
+where n is the number of elements folded into one result and the accumulator is float32 or wider;
+variances alike, over squared distances in float64. All else that may differ has a row in
+docs/differences.md, and ``test_differential.py`` an excuse for it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,16 @@ ELEMENTS: dict[str, np.dtype[Any]] = DTYPES | COMPLEX | TIMES
 
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 5e-324}
-LARGEST = {"float16": 65504.0, "bfloat16": 3.389e38, "float32": 3.4028235e38, "float64": 1.7976931348623157e308}
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.389e38,
+    "float32": 3.4028235e38,
+    "float64": 1.7976931348623157e308,
+}
 
 LAYOUTS = (
-    "c", "fortran", "strided", "negative", "zero stride", "broadcast", "overlapping", "byteswapped", "misaligned",
-    "readonly",
+    "c", "fortran", "strided", "negative", "zero stride", "broadcast", "overlapping",
+    "byteswapped", "misaligned", "readonly",
 )  # fmt: skip
 
 
@@ -70,7 +75,7 @@ MOST_EXACT = 100
 
 
 def settle_numpy() -> None:
-    """Reduce elements of every type as bfloat16: before, NumPy refuses to do so into an ``out`` of bfloat16."""
+    """Reduce all types as bfloat16: until then NumPy refuses that into an ``out`` of bfloat16."""
     for ufunc in (np.add, np.multiply):
         for dtype in (DTYPES | COMPLEX).values():
             with warnings.catch_warnings():
@@ -109,7 +114,9 @@ def name_of(dtype: np.dtype[Any]) -> str:
     """Name of the real type that a dtype is made of."""
     if dtype == BFLOAT16:
         return "bfloat16"
-    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.newbyteorder("=").name)
+    return {"complex64": "float32", "complex128": "float64"}.get(
+        dtype.name, dtype.newbyteorder("=").name
+    )
 
 
 def is_inexact(dtype: np.dtype[Any]) -> bool:
@@ -135,7 +142,11 @@ def random_values(
         numbers = rng.integers(-50, 50, shape)
         if rng.random() < 0.3:
             numbers = np.where(rng.random(shape) < 0.2, np.iinfo(np.int64).min, numbers)
-        return numbers.astype(np.int64).view(dtype) if shape else np.array(numbers, np.int64).view(dtype)
+        return (
+            numbers.astype(np.int64).view(dtype)
+            if shape
+            else np.array(numbers, np.int64).view(dtype)
+        )
     if dtype == np.bool_:
         return rng.random(shape) < rng.random()
     if whole:
@@ -190,7 +201,9 @@ def lay_out(values: Any, layout: str) -> Any:
         return np.broadcast_to(values[..., :1], values.shape)
     if layout == "overlapping" and values.ndim == 2 and values.size > 0:
         memory = np.ascontiguousarray(values).reshape(-1)
-        return np.lib.stride_tricks.as_strided(memory, values.shape, (values.itemsize, values.itemsize))
+        return np.lib.stride_tricks.as_strided(
+            memory, values.shape, (values.itemsize, values.itemsize)
+        )
     if layout == "byteswapped" and values.dtype != BFLOAT16:
         return values.astype(values.dtype.newbyteorder())
     if layout == "misaligned":
@@ -215,7 +228,9 @@ def draw_axis(draw: Any, ndim: int, single: bool) -> Any:
 MISTAKES: dict[str, Callable[[Case], Any]] = {
     "axis past the end": lambda case: case.keywords.update(axis=np.ndim(case.array) + 1),
     "axis of a float": lambda case: case.keywords.update(axis=0.5),
-    "axis of bools": lambda case: case.keywords.update(axis=True if np.ndim(case.array) > 1 else "x"),
+    "axis of bools": lambda case: case.keywords.update(
+        axis=True if np.ndim(case.array) > 1 else "x"
+    ),
     "axis list": lambda case: case.keywords.update(axis=[0]),
     "axis twice": lambda case: case.keywords.update(axis=(0, 0)),
     "keepdims of a string": lambda case: case.keywords.update(keepdims="x"),
@@ -223,8 +238,12 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "dtype unknown": lambda case: case.keywords.update(dtype="no such type"),
     "dtype of strings": lambda case: case.keywords.update(dtype="S4"),
     "out a list": lambda case: case.keywords.update(out=[1]),
-    "out with more axes": lambda case: case.keywords.update(out=np.zeros((1,) * (np.ndim(case.array) + 1), np.int64)),
-    "out of strings": lambda case: case.keywords.update(axis=None, keepdims=False, out=np.zeros((), "S8")),
+    "out with more axes": lambda case: case.keywords.update(
+        out=np.zeros((1,) * (np.ndim(case.array) + 1), np.int64)
+    ),
+    "out of strings": lambda case: case.keywords.update(
+        axis=None, keepdims=False, out=np.zeros((), "S8")
+    ),
     "where of integers": lambda case: case.keywords.update(where=np.array(1)),
     "where that does not broadcast": lambda case: case.keywords.update(where=np.ones(7919, bool)),
     "initial of a string": lambda case: case.keywords.update(initial="x"),
@@ -266,12 +285,16 @@ def cases(draw: Any, name: str) -> Case:
     if draw(st.booleans()):
         keywords["keepdims"] = draw(st.booleans())
     if "where" in takes and draw(st.integers(0, 3)) == 0:
-        keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.choice([0, 0.3, 0.9])
+        keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.choice(
+            [0, 0.3, 0.9]
+        )
     if "initial" in takes and (
         ("where" in keywords and family in ("min", "pair") and draw(st.integers(0, 9)) > 0)
         or draw(st.integers(0, 4)) == 0
     ):
-        keywords["initial"] = draw(st.sampled_from([1, 2, True, None] if "prod" in name else [0, 1, 2, True, None]))
+        keywords["initial"] = draw(
+            st.sampled_from([1, 2, True, None] if "prod" in name else [0, 1, 2, True, None])
+        )
     if "ddof" in takes:
         key = draw(st.sampled_from(["", "ddof", "correction"]))
         if key:
@@ -294,10 +317,16 @@ def tame(values: Any, name: str, computed: np.dtype[Any]) -> Any:
     if dtype.kind in "mM":
         return values
     if is_inexact(dtype) and not is_inexact(computed):
-        values = np.abs(np.nan_to_num(values.real.astype(np.float64), posinf=1, neginf=1)).astype(dtype)
+        values = np.abs(np.nan_to_num(values.real.astype(np.float64), posinf=1, neginf=1)).astype(
+            dtype
+        )
     if "prod" in name and is_inexact(computed) and not is_inexact(dtype) and dtype != np.bool_:
         values = values % np.asarray(3).astype(dtype)
-    if not is_inexact(dtype) and dtype != np.bool_ and name_of(computed) in ("float16", "bfloat16", "float32"):
+    if (
+        not is_inexact(dtype)
+        and dtype != np.bool_
+        and name_of(computed) in ("float16", "bfloat16", "float32")
+    ):
         values = values % np.asarray(5).astype(dtype)
     if FAMILY_OF[name] in ("mean", "var") and not is_inexact(dtype) and dtype.itemsize == 8:
         values = values % values.dtype.type(5)  # else the quotient may not fit
@@ -322,7 +351,9 @@ def is_for_matrix(array: Any, keywords: dict[str, Any], family: str) -> bool:
     return known and "keepdims" not in keywords and not isinstance(keywords.get("axis"), tuple)
 
 
-def draw_container(draw: Any, array: Any, keywords: dict[str, Any], dtype: np.dtype[Any], family: str) -> Any:
+def draw_container(
+    draw: Any, array: Any, keywords: dict[str, Any], dtype: np.dtype[Any], family: str
+) -> Any:
     """Mostly the array itself, else what NumPy makes an array of."""
     kind = draw(st.sampled_from(["array"] * 7 + ["subclass", "list", "matrix", "object"]))
     if kind == "subclass":
@@ -405,7 +436,9 @@ def call_numpy(case: Case, keywords: dict[str, Any]) -> Any:
         outs = keywords.get("out", (None, None))
         if not isinstance(outs, tuple):
             raise TypeError("out is not a pair")
-        one, other = ({k: v for k, v in keywords.items() if k != "out"} | {"out": out} for out in outs)
+        one, other = (
+            {k: v for k, v in keywords.items() if k != "out"} | {"out": out} for out in outs
+        )
         return np.min(case.given, **one), np.max(case.given, **other)
     return getattr(np, case.name)(case.given, **keywords)
 
@@ -419,7 +452,8 @@ def builtin_class(error: type[BaseException]) -> type[BaseException]:
     for public in (np.exceptions.AxisError, OverflowError, TypeError, ValueError):
         if issubclass(error, public):
             return public
-    return TypeError if issubclass(error, AttributeError) else error  # NumPy asks a list for its dtype
+    # NumPy asks a list for its dtype.
+    return TypeError if issubclass(error, AttributeError) else error
 
 
 # ---------------------------------------------------------------- comparing
@@ -444,16 +478,24 @@ def assert_near(case: Case, result: Any, computed: np.dtype[Any]) -> None:
     keywords = case.keywords
     where = {key: keywords[key] for key in ("axis", "keepdims") if key in keywords}
     wide = np.clongdouble if computed.kind == "c" else np.longdouble
-    accumulated = min(EPS[name_of(computed)], EPS["float32"]) if is_inexact(computed) else EPS["float64"]
+    accumulated = (
+        min(EPS[name_of(computed)], EPS["float32"]) if is_inexact(computed) else EPS["float64"]
+    )
     eps, smallest = EPS[name_of(result.dtype)], SMALLEST[name_of(result.dtype)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # the call has been heard
-        given = case.array.real if case.array.dtype.kind == "c" and computed.kind != "c" else case.array
+        given = (
+            case.array.real if case.array.dtype.kind == "c" and computed.kind != "c" else case.array
+        )
         dtype = given.dtype.newbyteorder("=")
         sums_floats = case.family in ("sum", "mean") and "prod" not in case.name and is_float(dtype)
         # Sums and means of floats are exact: those of the elements as they are.
-        elements = given.astype(dtype if sums_floats and computed.kind != "c" else computed.newbyteorder("="))
-        elements = elements.astype(np.complex128 if wide is np.clongdouble else np.float64).astype(wide)
+        elements = given.astype(
+            dtype if sums_floats and computed.kind != "c" else computed.newbyteorder("=")
+        )
+        elements = elements.astype(np.complex128 if wide is np.clongdouble else np.float64).astype(
+            wide
+        )
         mask = np.broadcast_to(keywords.get("where", True), elements.shape)
         if case.skips_nan:
             mask = mask & (case.array == case.array)
@@ -479,12 +521,19 @@ def assert_near(case: Case, result: Any, computed: np.dtype[Any]) -> None:
         parts = (np.real, np.imag) if np.iscomplexobj(exact) else (np.real,)
         for part in parts:
             sizes = np.abs(kept) if fold is np.prod else np.abs(part(kept))
-            scale = np.asarray(fold(sizes, **{key: abs(value) for key, value in begin.items()}, **where)) / divisor
+            scale = (
+                np.asarray(
+                    fold(sizes, **{key: abs(value) for key, value in begin.items()}, **where)
+                )
+                / divisor
+            )
             one = part(exact) / divisor
             bound = (count + 2) * accumulated * scale + 3 * eps * np.abs(one) + smallest
             if begin:
                 bound = bound + 2 * eps * scale
-            if case.family == "mean" and len(parts) > 1:  # a quotient with NaN in one part may have it in both
+            if (
+                case.family == "mean" and len(parts) > 1
+            ):  # a quotient with NaN in one part may have it in both
                 one = np.where(np.isnan(part(got)) & ~np.isfinite(exact), np.nan, one)
             if fold is np.prod and len(parts) > 1:  # with infinities one that has NaN may have none
                 one = np.where(np.isnan(one) & ~np.isfinite(kept).all(), part(got), one)
@@ -507,8 +556,11 @@ def exact_variance(case: Case, elements: Any, mask: Any, count: Any, where: Any)
     )
 
 
-def assert_within(got: Any, exact: Any, bound: Any, name: str, case: Case, is_part: bool = False) -> None:
-    exact, bound = np.reshape(exact, got.shape), np.reshape(bound, got.shape)  # a matrix keeps its axes
+def assert_within(
+    got: Any, exact: Any, bound: Any, name: str, case: Case, is_part: bool = False
+) -> None:
+    # A matrix keeps its axes.
+    exact, bound = (np.reshape(exact, got.shape), np.reshape(bound, got.shape))
     special = ~np.isfinite(exact)
     over = np.abs(exact) + bound > LARGEST[name]
     fine = np.abs(got - exact) <= bound
@@ -519,7 +571,9 @@ def assert_within(got: Any, exact: Any, bound: Any, name: str, case: Case, is_pa
     assert np.all(fine), f"{got[~fine][:3]} is not {exact[~fine][:3]} +- {bound[~fine][:3]}"
     if case.family == "sum" and not is_part:  # the sign of a zero that no rounding made
         zero = (got == 0) & (exact == 0)
-        assert np.array_equal(np.signbit(got[zero]), np.signbit(exact[zero])), "a zero of the other sign"
+        assert np.array_equal(np.signbit(got[zero]), np.signbit(exact[zero])), (
+            "a zero of the other sign"
+        )
 
 
 def computed_in(case: Case, result: Any) -> np.dtype[Any]:
@@ -537,9 +591,13 @@ def compare(case: Case, result: Any, expected: Any) -> None:
         if case.family in ("mean", "var") and is_inexact(expected.dtype):
             between = computed_in(case, expected)
             tolerance = 8 * max(
-                EPS[name_of(dtype)] for dtype in (expected.dtype, between, case.array.dtype) if is_inexact(dtype)
+                EPS[name_of(dtype)]
+                for dtype in (expected.dtype, between, case.array.dtype)
+                if is_inexact(dtype)
             )
-            np.testing.assert_allclose(as_complex(result), as_complex(expected), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(
+                as_complex(result), as_complex(expected), rtol=tolerance, atol=tolerance
+            )
         else:
             assert_same(result, expected)
         return

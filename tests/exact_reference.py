@@ -1,8 +1,8 @@
 """Exact sums by Python's integers, and arrays that are hard to sum.
 
-The reference turns every element into an integer of the dtype's smallest unit, adds those, and rounds
-fractions of them; a state's expected bytes are put together from docs/exact-format.md. Nothing of it
-computes with floats.
+The reference turns every element into an integer of the dtype's smallest unit, adds those, and
+rounds fractions of them; a state's expected bytes are put together from docs/exact-format.md.
+Nothing of it computes with floats.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def as_integers(values: np.ndarray) -> list[int]:
     fraction, exponent = FORMATS[name_of(values.dtype)]
     sign, e, low = (field.tolist() for field in fields(values))
     return [
-        0 if field == 2**exponent - 1 else (-1) ** s * ((part + ((field > 0) << fraction)) << max(field - 1, 0))
+        0
+        if field == 2**exponent - 1
+        else (-1) ** s * ((part + ((field > 0) << fraction)) << max(field - 1, 0))
         for s, field, part in zip(sign, e, low, strict=True)
     ]
 
@@ -177,7 +179,7 @@ def expected_dot(pairs: list[tuple[np.ndarray, np.ndarray]], name: str) -> Any:
 
 
 def root_to(square: Fraction, name: str) -> Any:
-    """The root of a fraction above zero rounded to a float type: integers decide on which side of a midpoint it is."""
+    """The root of a positive fraction rounded to a float type; integers tell a midpoint's side."""
     enough = 2 * FORMATS[name][0] + 140
     shift = enough - (square.numerator.bit_length() - square.denominator.bit_length())
     shift += shift % 2
@@ -189,8 +191,10 @@ def root_to(square: Fraction, name: str) -> Any:
     return round_to(Fraction(4 * root + rest) * Fraction(2) ** (-shift // 2 - 2), name)
 
 
-def expected_variance(parts: list[np.ndarray], name: str, ddof: float = 0, root: bool = False) -> Any:
-    """The variance of the numbers of which `parts` are the components, or its root, as the type `name`."""
+def expected_variance(
+    parts: list[np.ndarray], name: str, ddof: float = 0, root: bool = False
+) -> Any:
+    """The variance, or its root, of numbers whose components are `parts`, as type `name`."""
     kind, n = DTYPES[name].type, parts[0].size
     if any(is_float(part.dtype) and not is_finite(part).all() for part in parts):
         return kind(math.nan)
@@ -216,7 +220,10 @@ def assert_result(got: Any, wanted: Any, context: Any = "") -> None:
     if wanted != wanted:
         fraction, exponent = FORMATS[name_of(wanted.dtype)]
         quiet = (2 ** (exponent + 1) - 1) << (fraction - 1)
-        assert np.asarray(got).tobytes() == quiet.to_bytes(got.dtype.itemsize, "little"), (got, context)
+        assert np.asarray(got).tobytes() == quiet.to_bytes(got.dtype.itemsize, "little"), (
+            got,
+            context,
+        )
     else:
         assert bits_of(got) == bits_of(wanted), (got, wanted, context)
 
@@ -252,21 +259,27 @@ def telescoping(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def ill_conditioned(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """Almost everything cancels: the condition number is as large as the type allows, up to 10^300 for float64."""
+    """Almost all cancels: the condition is as large as the type allows, to 10^300 for float64."""
     big = spread(rng, name, n, 300)
-    return rng.permutation(np.concatenate([big, -big[::-1], spread(rng, name, 3, 300) * DTYPES[name].type(2**-10)]))
+    return rng.permutation(
+        np.concatenate([big, -big[::-1], spread(rng, name, 3, 300) * DTYPES[name].type(2**-10)])
+    )
 
 
 def big_and_tail(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     smallest, largest = from_bits([1], name)[0], np.asarray(finite_max(name), DTYPES[name])
     tail = np.full(n, smallest, DTYPES[name]) * rng.integers(0, 100, n).astype(DTYPES[name])
-    return np.concatenate([[largest, largest], tail, [-largest, -largest], -tail[: n // 2]]).astype(DTYPES[name])
+    return np.concatenate([[largest, largest], tail, [-largest, -largest], -tail[: n // 2]]).astype(
+        DTYPES[name]
+    )
 
 
 def subnormals(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     fraction, exponent = FORMATS[name]
     bits = rng.integers(0, 2**fraction, n, dtype=np.uint64)
-    return from_bits(bits | rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(fraction + exponent), name)
+    return from_bits(
+        bits | rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(fraction + exponent), name
+    )
 
 
 def zeros(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
@@ -294,9 +307,12 @@ def at_the_top(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def one_sided(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """What the first bin leaves of each element is as much as it can be, and of one sign: the next fills soonest."""
-    top, headroom = int(rng.integers(-6, 6)), 16  # of bins placed at an element of 2^top, on the GPU and on the CPU
-    if rng.random() < 0.6:  # a multiple of what the GPU places several bins at: none is higher than it need be
+    """The first bin leaves as much as it can of each, of one sign: the next fills soonest."""
+    # Of bins placed at an element of 2^top, on the GPU and on the CPU.
+    top, headroom = int(rng.integers(-6, 6)), 16
+    if (
+        rng.random() < 0.6
+    ):  # a multiple of what the GPU places several bins at: none is higher than it need be
         top += (1 - top) % 4
     fraction = FORMATS[name][0]
     half_place = top + headroom - 53
@@ -309,30 +325,33 @@ def one_sided(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def midpoints(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """The sum is halfway between two numbers of the type, or the smallest number beside that; the rest cancels."""
+    """The sum is a midpoint, or the smallest number beside one; the rest cancels."""
     fraction, _ = FORMATS[name]
     number = float(spread(rng, name, 1, 1)[0])
     half = 2.0 ** (math.frexp(number)[1] - 1 - fraction - 1)
     smallest = float(from_bits([1], name)[0]) * int(rng.integers(-1, 2))
     pairs = spread(rng, name, max(n - 2, 0) // 2, 2)
-    return rng.permutation(np.concatenate([[number, rng.choice([-half, half]), smallest], pairs, -pairs])).astype(
-        DTYPES[name]
-    )
+    return rng.permutation(
+        np.concatenate([[number, rng.choice([-half, half]), smallest], pairs, -pairs])
+    ).astype(DTYPES[name])
 
 
 def less_their_mean(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """Numbers of one size less their mean, rounded (Anderson's): the sum is what roundings have left."""
+    """Numbers of one size less their rounded mean (Anderson's): only roundings are left."""
     values = rng.random(n) * 2.0 ** int(rng.integers(-10, 10))
     return values.astype(DTYPES[name]) - DTYPES[name].type(values.mean())
 
 
 def mountains(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
-    """Exponents that climb from the smallest to the largest there are and fall again, one or more times."""
+    """Exponents that climb from the smallest to the largest and fall again, once or more."""
     fraction, exponent = FORMATS[name]
-    way = 2 * np.abs((np.arange(n) * int(rng.integers(1, 4)) / n + 0.5) % 1 - 0.5)  # 0, 1 and 0 again
+    # From 0 to 1 and to 0 again.
+    way = 2 * np.abs((np.arange(n) * int(rng.integers(1, 4)) / n + 0.5) % 1 - 0.5)
     field = np.round((1 - way if rng.random() < 0.5 else way) * (2**exponent - 2)).astype(np.uint64)
     sign = rng.integers(0, 2, n, dtype=np.uint64) << np.uint64(fraction + exponent)
-    return from_bits(field << np.uint64(fraction) | rng.integers(0, 2**fraction, n, dtype=np.uint64) | sign, name)
+    return from_bits(
+        field << np.uint64(fraction) | rng.integers(0, 2**fraction, n, dtype=np.uint64) | sign, name
+    )
 
 
 def finite_max(name: str) -> Any:
@@ -340,8 +359,9 @@ def finite_max(name: str) -> Any:
 
 
 GENERATORS: list[Callable[[np.random.Generator, str, int], np.ndarray]] = [
-    random_bits, finite_bits, telescoping, ill_conditioned, big_and_tail, subnormals, zeros, specials, mostly_narrow,
-    at_the_top, one_sided, midpoints, midpoints, less_their_mean, mountains,
+    random_bits, finite_bits, telescoping, ill_conditioned, big_and_tail, subnormals, zeros,
+    specials, mostly_narrow, at_the_top, one_sided, midpoints, midpoints, less_their_mean,
+    mountains,
     lambda rng, name, n: spread(rng, name, n, 1),
     lambda rng, name, n: spread(rng, name, n, 10),
     lambda rng, name, n: rng.random(n).astype(DTYPES[name]),

@@ -1,18 +1,18 @@
-"""The examples of the project's Markdown pages, and how to run them: python tests/pages.py PAGE [--gpu].
+"""The Markdown pages' examples, and how to run them: python tests/pages.py PAGE [--gpu].
 
-What a reader sees is what runs, in order, with the names that earlier examples of the page made, ``np`` and ``gr``. An
-expression with a number for a comment has that value.
+What a reader sees is what runs, in order, with the names that earlier examples of the page made,
+``np`` and ``gr``. An expression with a number for a comment has that value.
 Comments right above a block, which readers do not see, say what it needs:
 
     <!-- example: before it
     CODE to run first -->
-    <!-- example: with TEXT for TEXT -->          runs it on less
-    <!-- example: needs NAME, NAME -->            modules, "a GPU", "a C++ compiler": without them it is only compiled
-    <!-- example: signature of NAME -->           no code but a function's parameters
-    <!-- example: run -->                         a shell runs it
+    <!-- example: with TEXT for TEXT -->     runs it on less
+    <!-- example: needs NAME, NAME -->       modules, "a GPU", "a C++ compiler": else only compiled
+    <!-- example: signature of NAME -->      no code but a function's parameters
+    <!-- example: run -->                    a shell runs it
 
-Of a shell's other commands ``gpureduce`` runs, in this process, and the rest is looked at: whether make has the target,
-pip the extra, Python the file.
+Of a shell's other commands ``gpureduce`` runs, in this process, and the rest is looked at: whether
+make has the target, pip the extra, Python the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ sys.path.append(str(ROOT / "docs" / "site"))
 from markdown_pages import Block, blocks  # noqa: E402
 
 PAGES = tuple(
-    path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+    path.relative_to(ROOT).as_posix()
+    for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 )
 GPU, COMPILER = "a GPU", "a C++ compiler"
 SECONDS = 0.02
@@ -100,13 +101,16 @@ def code(block: Block) -> str:
     if is_magic(block):
         lines = [line[1:].partition(" ") for line in text.splitlines() if line.strip()]
         quick = {"gr_bench", "gr_compare"}
-        calls = [(name, f"{rest} --seconds {SECONDS}" if name in quick else rest) for name, _, rest in lines]
+        calls = [
+            (name, f"{rest} --seconds {SECONDS}" if name in quick else rest)
+            for name, _, rest in lines
+        ]
         text = "".join(f"magic[{name!r}]({rest!r})\n" for name, rest in calls)
     return _VALUE.sub(r"assert (\1) == \2", text)
 
 
 def check_signature(block: Block, name: str) -> None:
-    """A block shows a function's parameters as they are, or dots for a default that is none of a reader's business."""
+    """A block shows a function's parameters, or dots for a default of no interest to readers."""
     import gpureduce
 
     shown = re.fullmatch(rf"(?:gr\.)?{name}\((.*)\)\s*", block.text, re.DOTALL)
@@ -124,13 +128,19 @@ def check_signature(block: Block, name: str) -> None:
 def absent(block: Block, with_gpu: bool) -> list[str]:
     """What the block needs and this machine lacks."""
     there = {GPU: with_gpu, COMPILER: any(map(shutil.which, ("g++", "c++", "clang++")))}
-    return [name for name in needs(block) if not there.get(name, name in there or importlib.util.find_spec(name))]
+    return [
+        name
+        for name in needs(block)
+        if not there.get(name, name in there or importlib.util.find_spec(name))
+    ]
 
 
 def runs(block: Block) -> bool:
     """Whether :func:`run` has something to do with it."""
     in_shell = block.language == "sh" and "run" not in block.notes
-    return is_python(block) or (in_shell and any(words[0] == "gpureduce" for words in commands(block)))
+    return is_python(block) or (
+        in_shell and any(words[0] == "gpureduce" for words in commands(block))
+    )
 
 
 def run(page: str, with_gpu: bool) -> int:
@@ -141,7 +151,8 @@ def run(page: str, with_gpu: bool) -> int:
     from gpureduce._bench import roofline
     from gpureduce._cli import command
 
-    roofline.host_read_ceiling = lambda threads: 1e10  # reads a gigabyte many times, and no example is about it
+    # Reads a gigabyte many times, and no example is about it.
+    roofline.host_read_ceiling = lambda threads: 1e10
     for measuring in (gr.benchmark, gr.compare):
         measuring.__kwdefaults__["seconds"] = SECONDS
     warnings.simplefilter("ignore", gr.NoDeviceWarning)
@@ -161,11 +172,20 @@ def run(page: str, with_gpu: bool) -> int:
             check_signature(block, signature[0])
             ran += 1
             continue
-        compiled = compile("\n" * block.line + code(block), page, "exec") if is_python(block) else None
-        before = [compile(note, f"{page}, before line {block.line}", "exec") for note in _note(block, "before it\n")]
+        compiled = (
+            compile("\n" * block.line + code(block), page, "exec") if is_python(block) else None
+        )
+        before = [
+            compile(note, f"{page}, before line {block.line}", "exec")
+            for note in _note(block, "before it\n")
+        ]
         if absent(block, with_gpu):
             continue
-        names |= {name: importlib.import_module(name) for name in needs(block) if name not in (GPU, COMPILER)}
+        names |= {
+            name: importlib.import_module(name)
+            for name in needs(block)
+            if name not in (GPU, COMPILER)
+        }
         for part in before:
             exec(part, names)
         if compiled is not None:
@@ -195,7 +215,7 @@ def commands(block: Block) -> list[list[str]]:
 
 
 def check_commands(block: Block) -> int:
-    """See that a shell reads a block and that what it calls is there; how many commands there are."""
+    """See that a shell reads a block and that what it calls is there; how many commands."""
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, capture_output=True)
     found = commands(block)
     for words in found:
@@ -212,7 +232,9 @@ def _check_command(words: list[str]) -> None:
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert set(operands) <= targets, words
     elif program == "pip":
-        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "optional-dependencies"
+        ]
         named = re.fullmatch(r"(?:\.|gpureduce)(?:\[(.*)\])?", rest[-1])
         assert rest[0] == "install", words
         assert named, words
@@ -231,18 +253,23 @@ def run_commands(block: Block, folder: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.text],
-        cwd=folder, env=os.environ | {"PATH": path, "MPLBACKEND": "Agg"}, capture_output=True, text=True, check=False,
+        cwd=folder, env=os.environ | {"PATH": path, "MPLBACKEND": "Agg"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("page", choices=PAGES)
     parser.add_argument("--gpu", action="store_true", help="run examples that need one, too")
     options = parser.parse_args()
     if not options.gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same examples, in the same time, on every machine
+        os.environ["CUDA_VISIBLE_DEVICES"] = (
+            ""  # the same examples, in the same time, on every machine
+        )
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         print(f"{run(options.page, options.gpu)} ran")

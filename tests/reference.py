@@ -7,9 +7,9 @@ the longest chain of roundings the kernel can have:
     |error| <= (chain + 2) * eps * sum(|x|)      for a sum,
     |error| <= (chain + 2) * eps * |product|     for a product,
 
-plus half a unit in the last place of the result's own type, or its smallest number. ``eps`` is the accumulator's.
-The parts of a complex sum are sums; its product errs by as much in proportion. Variances are held to the exact one
-of the elements, computed in extended precision.
+plus half a unit in the last place of the result's own type, or its smallest number. ``eps`` is the
+accumulator's. The parts of a complex sum are sums; its product errs by as much in proportion.
+Variances are held to the exact one of the elements, computed in extended precision.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if BFLOAT16 is not None:
 ALL_DTYPES = DTYPES | {name: np.dtype(name) for name in ("complex64", "complex128")}
 
 OPERATORS = (
-    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero", "ptp",
-    "minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor",
+    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std",
+    "count_nonzero", "ptp", "minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor",
 )  # fmt: skip
 TRUTHS = ("any", "all", "count_nonzero", "logical_xor")
 EXTREMES = ("min", "max", "argmin", "argmax", "ptp", "minmax")
@@ -93,7 +93,11 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
             values.real = np.round(values.real)
         return values / np.maximum(np.abs(values), 0.5) if op == "prod" else values
     if op in ("any", "all", "count_nonzero", "logical_xor"):
-        values = rng.random(n) < rng.random() if op in ("count_nonzero", "logical_xor") else np.full(n, op == "all")
+        values = (
+            rng.random(n) < rng.random()
+            if op in ("count_nonzero", "logical_xor")
+            else np.full(n, op == "all")
+        )
         if op in ("any", "all") and n and rng.random() < 0.5:
             values[rng.integers(n)] = op == "any"
         if is_float(dtype):  # zeros of both signs are false
@@ -103,8 +107,8 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
         return rng.random(n) < rng.random()
     if is_float(dtype):
         if op == "prod":
-            # A few elements make up the product; the others are signs. Many factors near one would be
-            # rounded to their own type to one side, and their product would vanish.
+            # A few elements make up the product; the others are signs. Many factors near one would
+            # be rounded to their own type to one side, and their product would vanish.
             values = rng.choice([-1.0, 1.0], n)
             picked = rng.integers(0, max(n, 1), min(n, 30))
             values[picked] *= np.exp(rng.normal(0, 0.3, len(picked)))
@@ -114,20 +118,26 @@ def random_array(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str
             values = rng.normal(center, 1, n)
         if op in ("argmin", "argmax") and rng.random() < 0.5:
             values = np.round(values)  # so that the first of many decides
-        return values.astype(np.float32).astype(dtype) if dtype == BFLOAT16 else values.astype(dtype)
+        return (
+            values.astype(np.float32).astype(dtype) if dtype == BFLOAT16 else values.astype(dtype)
+        )
     info = np.iinfo(dtype)
     if op in ("argmin", "argmax") and rng.random() < 0.5:
         return rng.integers(max(info.min, -3), 3, n, dtype=dtype, endpoint=True)
     values = rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
     if op == "prod":
         values |= dtype.type(1)  # odd: a product of many would otherwise be zero
-    if op in ("bitwise_and", "bitwise_or") and n > 2:  # a few elements decide: of many every bit would be known
+    if (
+        op in ("bitwise_and", "bitwise_or") and n > 2
+    ):  # a few elements decide: of many every bit would be known
         rest = -1 if op == "bitwise_and" else 0
         values[rng.permutation(n)[2:]] = np.array(rest).astype(dtype)
     return values
 
 
-def assert_reduction(result: Any, values: np.ndarray, op: str, chain: float, context: str = "") -> None:
+def assert_reduction(
+    result: Any, values: np.ndarray, op: str, chain: float, context: str = ""
+) -> None:
     """Check one full reduction of a 1-d array.
 
     Parameters
@@ -154,7 +164,8 @@ def assert_reduction(result: Any, values: np.ndarray, op: str, chain: float, con
     elif op == "mean" or (op in ("sum", "prod") and is_float(dtype)):
         error, bound = _float_error(result, values, op, chain)
     else:
-        wide = values.astype(np.float32) if dtype == BFLOAT16 else values  # NumPy knows no positions of bfloat16
+        # NumPy knows no positions of bfloat16.
+        wide = values.astype(np.float32) if dtype == BFLOAT16 else values
         expected = np.asarray(numpy_of(op)(wide)).astype(expected_dtype)
         np.testing.assert_array_equal(_plain(result), _plain(expected), context)
         return
@@ -183,29 +194,43 @@ def result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _moment_error(result: Any, values: np.ndarray, op: str) -> tuple[float, float]:
-    """Absolute error of a variance or deviation, and its bound: some roundings of double, and one of the result.
+    """Absolute error of a variance or deviation, and its bound: roundings of double and result.
 
-    Integers beyond 2^53 are rounded when they become doubles, which changes a deviation by no more than the largest is.
+    Integers beyond 2^53 are rounded when they become doubles, which changes a deviation by no more
+    than the largest is.
     """
     parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
     variance = np.longdouble(0)
     for part in parts:
-        wide = part.astype(np.float64 if part.dtype == BFLOAT16 else part.dtype).astype(np.longdouble)
+        wide = part.astype(np.float64 if part.dtype == BFLOAT16 else part.dtype).astype(
+            np.longdouble
+        )
         variance += np.mean((wide - np.mean(wide)) ** 2)
     expected = float(np.sqrt(variance) if op == "std" else variance)
     name = "bfloat16" if np.asarray(result).dtype == BFLOAT16 else np.asarray(result).dtype.name
-    rounded = float(np.max(np.abs(values.astype(np.float64)))) * 2**-53 if values.dtype.kind in "iu" else 0.0
+    rounded = (
+        float(np.max(np.abs(values.astype(np.float64)))) * 2**-53
+        if values.dtype.kind in "iu"
+        else 0.0
+    )
     if op == "var":
         rounded *= 2 * float(np.sqrt(variance)) + rounded
-    return abs(float(result) - expected), (64 * 2**-52 + _RESULT_EPS[name]) * expected + _SMALLEST[name] + rounded
+    return abs(float(result) - expected), (64 * 2**-52 + _RESULT_EPS[name]) * expected + _SMALLEST[
+        name
+    ] + rounded
 
 
 def _complex_error(result: Any, values: np.ndarray, op: str, chain: float) -> tuple[float, float]:
     part = _PARTS[values.dtype.name]
     if op == "prod":
         exact = complex(np.prod(values.astype(np.clongdouble)))
-        return abs(complex(result) - exact), 4 * (len(values) + chain + 2) * _RESULT_EPS[part] * abs(exact)
-    errors = [_float_error(getattr(result, name), getattr(values, name), op, chain) for name in ("real", "imag")]
+        return abs(complex(result) - exact), 4 * (len(values) + chain + 2) * _RESULT_EPS[
+            part
+        ] * abs(exact)
+    errors = [
+        _float_error(getattr(result, name), getattr(values, name), op, chain)
+        for name in ("real", "imag")
+    ]
     return max(error - bound for error, bound in errors), 0.0
 
 
@@ -227,7 +252,7 @@ def _float_error(result: Any, values: np.ndarray, op: str, chain: float) -> tupl
 
 
 def covering(cases: list[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
-    """Few of the cases, drawn at random, with everything among them that stands on either side of one."""
+    """Few of the cases, drawn at random, that have all that is on either side of a case."""
     cases = rng.sample(cases, len(cases))
     chosen: list[tuple[str, str]] = []
     seen: set[str] = set()

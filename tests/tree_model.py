@@ -1,6 +1,7 @@
-"""An independent model of three tree kernels: what each thread touches, counted as the hardware would.
+"""An independent model of three tree kernels: what threads touch, as the hardware counts.
 
-Written from the kernels' prefaces: no emulator, no CUDA source. A model's column is a dictionary with the figures of
+Written from the kernels' prefaces: no emulator, no CUDA source. A model's column is a dictionary
+with the figures of
 :class:`gpureduce._explain.launches.Figures` that it has an opinion on.
 """
 
@@ -22,7 +23,9 @@ def pairs(kernel: str, block: int) -> Iterator[list[tuple[int, int, int]]]:
         if kernel == "interleaved_modulo":
             yield [(t, t, t + 2**k) for t in range(0, block, 2 ** (k + 1))]
         elif kernel == "interleaved_strided":
-            yield [(t, t * 2 ** (k + 1), t * 2 ** (k + 1) + 2**k) for t in range(block // 2 ** (k + 1))]
+            yield [
+                (t, t * 2 ** (k + 1), t * 2 ** (k + 1) + 2**k) for t in range(block // 2 ** (k + 1))
+            ]
         elif kernel == "sequential":
             s = block >> (k + 1)
             yield [(t, t, t + s) for t in range(s)]
@@ -40,8 +43,8 @@ def by_warp(accesses: list[Access]) -> list[list[Access]]:
 def passes(warp: list[Access], size: int, is_store: bool) -> tuple[int, int]:
     """Passes over the banks that one request takes, and as many as it needs without conflicts.
 
-    As a card's counters have them: a load needs as many as its words fill; a store one for each group of neighbouring
-    lanes that could fill the banks.
+    As a card's counters have them: a load needs as many as its words fill; a store one for each
+    group of neighbouring lanes that could fill the banks.
     """
     words = {address // WORD + i for _, address in warp for i in range(size // WORD)}
     queues = [0] * BANKS
@@ -53,7 +56,7 @@ def passes(warp: list[Access], size: int, is_store: bool) -> tuple[int, int]:
 
 
 def count_shared(requests: list[list[Access]], size: int, is_store: bool = False) -> dict[str, int]:
-    """Requests, wavefronts and ideal wavefronts of several instructions, each by a block's threads."""
+    """Requests, wavefronts and ideal wavefronts of several instructions, by a block's threads."""
     total = {"requests": 0, "wavefronts": 0, "ideal_wavefronts": 0}
     for accesses in requests:
         for warp in by_warp(accesses):
@@ -71,10 +74,14 @@ def count_sectors(accesses: list[Access], size: int) -> int:
     )
 
 
-def block_columns(kernel: str, block: int, index: int, n: int, element: int, accumulator: int) -> list[dict[str, int]]:
+def block_columns(
+    kernel: str, block: int, index: int, n: int, element: int, accumulator: int
+) -> list[dict[str, int]]:
     """The columns of one block over its part of n elements."""
     mine = [(t, (index * block + t) * element) for t in range(block) if index * block + t < n]
-    stored = count_shared([[(t, t * accumulator) for t in range(block)]], accumulator, is_store=True)
+    stored = count_shared(
+        [[(t, t * accumulator) for t in range(block)]], accumulator, is_store=True
+    )
     columns = [
         {
             "active_threads": block,
@@ -125,10 +132,17 @@ def block_columns(kernel: str, block: int, index: int, n: int, element: int, acc
     return columns
 
 
-def launch_columns(kernel: str, block: int, n: int, element: int, accumulator: int) -> list[dict[str, int]]:
-    """The columns of a launch over n elements: sums over its blocks, barriers as a block passes them."""
-    blocks = [block_columns(kernel, block, i, n, element, accumulator) for i in range(-(-n // block))]
-    columns = [{name: sum(row[name] for row in rows) for name in rows[0]} for rows in zip(*blocks, strict=True)]
+def launch_columns(
+    kernel: str, block: int, n: int, element: int, accumulator: int
+) -> list[dict[str, int]]:
+    """The columns of a launch over n elements: sums over blocks, barriers as a block has them."""
+    blocks = [
+        block_columns(kernel, block, i, n, element, accumulator) for i in range(-(-n // block))
+    ]
+    columns = [
+        {name: sum(row[name] for row in rows) for name in rows[0]}
+        for rows in zip(*blocks, strict=True)
+    ]
     for column, first in zip(columns, blocks[0], strict=True):
         column["barriers"] = first["barriers"]
     return columns

@@ -1,10 +1,10 @@
-"""Refuse circles between C and kernel files and folders, uses against the direction of the rooms, and names twice.
+"""Refuse circles of C and kernel files and folders, uses against the rooms' order, names twice.
 
     python tools/check_rooms.py [build/strict]
 
-ROOMS is the one list of folders, in the order of the house: a file uses files of its own room and of
-rooms that stand before it. A folder that is not listed belongs to the one around it. Calls are read from
-the objects of the folder that is named, by nm; without one, only text is read.
+ROOMS is the one list of folders, in the order of the house: a file uses files of its own room and
+of rooms that stand before it. A folder that is not listed belongs to the one around it. Calls are
+read from the objects of the folder that is named, by nm; without one, only text is read.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ Graph = Mapping[str, Iterable[str]]
 
 
 def sources(root: Path, *suffixes: str) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.suffix in suffixes)
+    return sorted(
+        str(path.relative_to(root)) for path in root.rglob("*") if path.suffix in suffixes
+    )
 
 
 def includes(root: Path) -> dict[str, set[str]]:
-    """What the files of csrc include, where that is of csrc; a name alone is searched for in all folders."""
+    """What the files of csrc include of csrc; a name alone is searched for in all folders."""
     files = [file for file in sources(root, ".c", ".h", ".cuh", ".def") if file.startswith("csrc/")]
     by_name: dict[str, list[str]] = {}
     for file in files:
@@ -62,8 +64,13 @@ def includes(root: Path) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for file in files:
         graph[file] = set()
-        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', (root / file).read_text(), re.MULTILINE):
-            places = [Path(file).parent, *map(Path, ("csrc", "csrc/kernels", "csrc/include", "csrc/registry"))]
+        for name in re.findall(
+            r'^\s*#\s*include\s+"([^"]+)"', (root / file).read_text(), re.MULTILINE
+        ):
+            places = [
+                Path(file).parent,
+                *map(Path, ("csrc", "csrc/kernels", "csrc/include", "csrc/registry")),
+            ]
             found = [str(place / name) for place in places if str(place / name) in files]
             found += by_name.get(Path(name).name, []) if not found and "/" not in name else []
             graph[file].update(found[:1])
@@ -71,7 +78,7 @@ def includes(root: Path) -> dict[str, set[str]]:
 
 
 def calls(root: Path, objects: Path) -> dict[str, set[str]]:
-    """What C files use of others' functions and variables, by the objects that were made of them."""
+    """What C files use of others' functions and variables, by their objects."""
     defined: dict[str, str] = {}
     undefined: dict[str, set[str]] = {}
     for path in sorted(objects.rglob("*.o")):
@@ -79,7 +86,9 @@ def calls(root: Path, objects: Path) -> dict[str, set[str]]:
         if not (root / file).exists():
             continue  # an object that is left of a file that was moved
         undefined[file] = set()
-        out = subprocess.run(["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True).stdout
+        out = subprocess.run(
+            ["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True
+        ).stdout
         for name, kind, *_ in (line.split() for line in out.splitlines()):
             if kind == "U":
                 undefined[file].add(name)
@@ -146,7 +155,9 @@ def between_folders(graph: Graph) -> dict[str, set[str]]:
     for user, others in graph.items():
         rooms = {room_of(used) for used in others}
         if (room := room_of(user)) is not None:
-            result.setdefault(room, set()).update(each for each in rooms if each not in (None, room))
+            result.setdefault(room, set()).update(
+                each for each in rooms if each not in (None, room)
+            )
     return result
 
 
@@ -165,7 +176,9 @@ def findings(root: Path, objects: Path | None) -> Iterator[str]:
     graphs = {"include": includes(root)}
     if objects is not None:
         graphs["call"] = calls(root, objects)
-        missing = [file for file in graphs["include"] if file.endswith(".c") and file not in graphs["call"]]
+        missing = [
+            file for file in graphs["include"] if file.endswith(".c") and file not in graphs["call"]
+        ]
         yield from (f"{file} has no object in {objects}" for file in missing)
     for verb, graph in graphs.items():
         yield from against(graph)
@@ -173,7 +186,9 @@ def findings(root: Path, objects: Path | None) -> Iterator[str]:
             yield f"folders {verb} each other: {', '.join(folders)}"
         for files in circles(graph):
             yield f"files {verb} each other: {', '.join(files)}"
-    yield from names_twice(file for file in graphs["include"] if not file.startswith("csrc/vendor/"))
+    yield from names_twice(
+        file for file in graphs["include"] if not file.startswith("csrc/vendor/")
+    )
 
 
 def main() -> None:

@@ -2,8 +2,8 @@
 
     python tools/compare_counters.py benchmarks/results/counters-nvidia-h200.json
 
-Runs the same launches twice, under ``ncu`` and over the emulator, and writes both counts for each launch, with the
-environment. ``benchmarks/report.py`` makes the table of docs/counters.md from it.
+Runs the same launches twice, under ``ncu`` and over the emulator, and writes both counts for each
+launch, with the environment. ``benchmarks/report.py`` makes the table of docs/counters.md from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ METRICS = {
 
 
 def workload() -> None:
-    """Launch every case once; what is launched depends on nothing but this file and the registry."""
+    """Launch every case once, as this file and the registry say."""
     import gpureduce as gr
     from gpureduce import _core
 
@@ -59,11 +59,18 @@ def workload() -> None:
             if info.name == "cub":
                 continue
             grid = GRID if info.takes_grid_size else 0
-            result = _core.reduce_device(op, pointer, values.shape, values.dtype, 1, info.name, 0, 0, grid)
+            result = _core.reduce_device(
+                op, pointer, values.shape, values.dtype, 1, info.name, 0, 0, grid
+            )
             run = gr.last_run()
             assert run is not None
             assert result == getattr(np, op)(values), (info.name, dtype, op, result)
-            print(json.dumps({"kernel": info.name, "dtype": dtype, "op": op, "launches": run.launches}), flush=True)
+            print(
+                json.dumps(
+                    {"kernel": info.name, "dtype": dtype, "op": op, "launches": run.launches}
+                ),
+                flush=True,
+            )
         _core.free_device(0, pointer)
 
 
@@ -153,7 +160,12 @@ def main() -> None:
                 "hardware": hardware_counts,
             }
         )
-    result = {"environment": environment(), "elements": ELEMENTS, "metrics": METRICS, "launches": launches}
+    result = {
+        "environment": environment(),
+        "elements": ELEMENTS,
+        "metrics": METRICS,
+        "launches": launches,
+    }
     assert arguments.output is not None, "say where to write"
     arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{len(launches)} launches compared")

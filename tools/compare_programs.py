@@ -1,15 +1,17 @@
-"""Compare the machine code of kernels before and after a change: needs NVRTC and a C compiler, no GPU.
+"""Compare the machine code of kernels before and after a change: needs NVRTC, cc, no GPU.
 
     python tools/compare_programs.py save /tmp/before               # on the tree before the change
     python tools/compare_programs.py compare /tmp/before            # on the tree after it
     python tools/compare_programs.py save /tmp/before --kernels exact --dtypes float32,int64
 
-``save`` compiles a sample of programs, or those that the options name, and keeps their cubins with what they contain:
-per kernel function a digest of its instructions and constants, how many instructions it has, its registers, and its
-bytes of shared and of local memory (stack, and with it what registers spill to). ``compare`` compiles the same
-programs again and prints what differs. Names decide in which order the assembler takes functions, and so which
-registers it assigns: a program whose PTX is the same but for symbols counts as the same, whatever its machine code.
-``compare`` exits with 1 where a program differs, and with ``--allow-better`` only where a figure has grown.
+``save`` compiles a sample of programs, or those that the options name, and keeps their cubins with
+what they contain: per kernel function a digest of its instructions and constants, how many
+instructions it has, its registers, and its bytes of shared and of local memory (stack, and with it
+what registers spill to). ``compare`` compiles the same programs again and prints what differs.
+Names decide in which order the assembler takes functions, and so which registers it assigns: a
+program whose PTX is the same but for symbols counts as the same, whatever its machine code.
+``compare`` exits with 1 where a program differs, and with ``--allow-better`` only where a figure
+has grown.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ DTYPES = "float16,bfloat16,float32,float64,int8,int64,complex64"
 ARCHITECTURES = "90"
 
 INSTRUCTION_BYTES = 16
-STORE_LOCAL, LOAD_LOCAL, NO_OPERATION = 0x387, 0x983, 0x918  # the lower twelve bits of STL, LDL, NOP
+# The lower twelve bits of STL, LDL, NOP.
+STORE_LOCAL, LOAD_LOCAL, NO_OPERATION = (0x387, 0x983, 0x918)
 OPCODE_MASK = 0xFFF
 FRAME_SIZE, REGISTER_COUNT = 0x11, 0x2F  # attributes in .nv.info
 SIZED_VALUE = 4  # format of an attribute: two bytes of size, then the value
@@ -42,7 +45,7 @@ SIZED_VALUE = 4  # format of an attribute: two bytes of size, then the value
 
 @dataclass(frozen=True)
 class Case:
-    """Programs that one call compiles: all of a kernel for an operator and a dtype, or a dot product."""
+    """Programs that one call compiles: of a kernel, an operator and a dtype, or of dot."""
 
     kernel: str
     operator: str
@@ -75,7 +78,7 @@ FIGURES = ("instructions", "local_accesses", "registers", "local_bytes", "shared
 
 
 def ptx_digest(text: str) -> str:
-    """Digest of a program's PTX without what names decide: symbols, labels, and the order of functions."""
+    """Digest of a program's PTX without symbols, labels, and the order of functions."""
     text = re.sub(r"//.*", "", text)
     text = re.sub(r"[$\w]*_Z[\w$]+", "symbol", text)
     text = re.sub(r"(\$L__BB|__local_depot|callseq |prototype_)\d+", r"\1", text)
@@ -98,14 +101,20 @@ def sections_of(image: bytes) -> list[Section]:
         struct.unpack_from("<Q", image, 0x28)[0],
         *struct.unpack_from("<HHH", image, 0x3A),
     )
-    headers = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry_size) for i in range(count)]
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry_size) for i in range(count)
+    ]
     strings = headers[names_at][4]
     sections = []
     for name, kind, _, _, offset, size, _, info, _, _ in headers:
         start = strings + name
         text = image[start : image.index(b"\0", start)].decode()
         without_bytes = kind == 8  # SHT_NOBITS
-        sections.append(Section(text, offset, size, info, b"" if without_bytes else image[offset : offset + size]))
+        sections.append(
+            Section(
+                text, offset, size, info, b"" if without_bytes else image[offset : offset + size]
+            )
+        )
     return sections
 
 
@@ -138,7 +147,9 @@ def functions_of(image: bytes, ptx: str) -> list[Function]:
     sections = sections_of(image)
     by_name = {section.name: section for section in sections}
     attributes = attributes_of(sections)
-    constants = b"".join(s.body for s in sections if re.fullmatch(r"\.nv\.constant[1-9]\d*(\..*)?", s.name))
+    constants = b"".join(
+        s.body for s in sections if re.fullmatch(r"\.nv\.constant[1-9]\d*(\..*)?", s.name)
+    )
     functions = []
     for section in sections:
         if not section.name.startswith(".text."):
@@ -185,14 +196,20 @@ def make_recorder(folder: Path) -> Path:
     """Build the library that stands in front of NVRTC and writes cubins."""
     source = Path(__file__).with_name("record_nvrtc.c")
     recorder, nvrtc = folder / "record_nvrtc.so", find_nvrtc()
-    options = ["-shared", "-fPIC", "-Wl,--no-as-needed", f"-Wl,-rpath,{nvrtc.parent}", f'-DREAL_NVRTC="{nvrtc}"']
+    options = [
+        "-shared",
+        "-fPIC",
+        "-Wl,--no-as-needed",
+        f"-Wl,-rpath,{nvrtc.parent}",
+        f'-DREAL_NVRTC="{nvrtc}"',
+    ]
     compiler = os.environ.get("CC", "cc").split()
     subprocess.run([*compiler, *options, source, nvrtc, "-ldl", "-o", recorder], check=True)
     return recorder
 
 
 def compile_programs(case: Case, folder: Path, recorder: Path) -> int | None:
-    """Compile a case's programs into `folder`. Returns how many they are; None: the kernel does not fold this."""
+    """Compile a case's programs into `folder`: how many; None if the kernel does not fold this."""
     os.environ["GPUREDUCE_LIBNVRTC"] = str(recorder)
     import gpureduce as gr
     from gpureduce import _core
@@ -212,13 +229,16 @@ def compile_programs(case: Case, folder: Path, recorder: Path) -> int | None:
 def cases_of(options: argparse.Namespace) -> list[Case]:
     import gpureduce as gr
 
-    names = [info.name for info in gr.kernels() if info.name not in ("auto", "cub")]  # auto has fast's programs
+    # Kernel auto has fast's programs.
+    names = [info.name for info in gr.kernels() if info.name not in ("auto", "cub")]
     kernels = options.kernels.split(",") if options.kernels else names
     operators, dtypes = options.operators.split(","), options.dtypes.split(",")
     architectures = [int(cc) for cc in options.cc.split(",")]
     cases = [Case(*each) for each in itertools.product(kernels, operators, dtypes, architectures)]
     if "exact" in kernels:
-        cases += [Case(*each) for each in itertools.product(["exact"], ["dot"], dtypes, architectures)]
+        cases += [
+            Case(*each) for each in itertools.product(["exact"], ["dot"], dtypes, architectures)
+        ]
     return cases
 
 
@@ -228,13 +248,19 @@ def compile_all(cases: list[Case], folder: Path, jobs: int) -> dict[str, list[Fu
     folder = folder.resolve()
     recorder = make_recorder(folder)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        counts = list(pool.map(compile_programs, cases, itertools.repeat(folder), itertools.repeat(recorder)))
+        counts = list(
+            pool.map(compile_programs, cases, itertools.repeat(folder), itertools.repeat(recorder))
+        )
     programs = {}
     for case, count in zip(cases, counts, strict=True):
         for i in range(count or 0):
             path = folder / f"{case.label}{i}.cubin"
-            programs[path.stem] = functions_of(path.read_bytes(), path.with_suffix(".ptx").read_text())
-    listed = {label: [asdict(function) for function in functions] for label, functions in programs.items()}
+            programs[path.stem] = functions_of(
+                path.read_bytes(), path.with_suffix(".ptx").read_text()
+            )
+    listed = {
+        label: [asdict(function) for function in functions] for label, functions in programs.items()
+    }
     text = json.dumps({"cases": [asdict(case) for case in cases], "programs": listed}, indent=1)
     (folder / "programs.json").write_text(text + "\n")
     return programs
@@ -242,7 +268,10 @@ def compile_all(cases: list[Case], folder: Path, jobs: int) -> dict[str, list[Fu
 
 def read(folder: Path) -> tuple[list[Case], dict[str, list[Function]]]:
     saved = json.loads((folder / "programs.json").read_text())
-    programs = {label: [Function(**each) for each in functions] for label, functions in saved["programs"].items()}
+    programs = {
+        label: [Function(**each) for each in functions]
+        for label, functions in saved["programs"].items()
+    }
     return [Case(**case) for case in saved["cases"]], programs
 
 
@@ -255,19 +284,25 @@ def difference(before: list[Function], after: list[Function]) -> tuple[str, bool
         return f"{len(before)} functions, now {len(after)}", True
     texts, is_worse = [], False
     for old, new in zip(before, after, strict=True):
-        if old.ptx == new.ptx or (old.digest == new.digest and old.shared_bytes == new.shared_bytes):
+        if old.ptx == new.ptx or (
+            old.digest == new.digest and old.shared_bytes == new.shared_bytes
+        ):
             continue
         changed = [
             f"{figure} {getattr(old, figure)} -> {getattr(new, figure)}"
             for figure in FIGURES
             if getattr(old, figure) != getattr(new, figure)
         ]
-        is_worse = is_worse or any(getattr(new, figure) > getattr(old, figure) for figure in FIGURES)
+        is_worse = is_worse or any(
+            getattr(new, figure) > getattr(old, figure) for figure in FIGURES
+        )
         texts.append(f"{new.name}: {', '.join(changed) or 'other instructions'}")
     return "; ".join(texts), is_worse
 
 
-def compare(before: dict[str, list[Function]], after: dict[str, list[Function]], allow_better: bool) -> int:
+def compare(
+    before: dict[str, list[Function]], after: dict[str, list[Function]], allow_better: bool
+) -> int:
     failed = differing = 0
     for label in sorted(before.keys() | after.keys()):
         if label not in before or label not in after:
@@ -291,16 +326,25 @@ def main() -> int:
         sub.add_argument("folder", type=Path, help="where the programs before the change are kept")
         sub.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
         if action == "save":
-            sub.add_argument("--kernels", help="names, with commas between; all but cub without this")
+            sub.add_argument(
+                "--kernels", help="names, with commas between; all but cub without this"
+            )
             sub.add_argument("--operators", default=OPERATORS)
             sub.add_argument("--dtypes", default=DTYPES)
-            sub.add_argument("--cc", default=ARCHITECTURES, help="compute capabilities, 10 * major + minor")
+            sub.add_argument(
+                "--cc", default=ARCHITECTURES, help="compute capabilities, 10 * major + minor"
+            )
         else:
             sub.add_argument("--after", type=Path, help="where to keep the programs of this tree")
-            sub.add_argument("--allow-better", action="store_true", help="fail only where a figure has grown")
+            sub.add_argument(
+                "--allow-better", action="store_true", help="fail only where a figure has grown"
+            )
     options = parser.parse_args()
     if options.action == "save":
-        print(f"{len(compile_all(cases_of(options), options.folder, options.jobs))} programs in {options.folder}")
+        print(
+            f"{len(compile_all(cases_of(options), options.folder, options.jobs))} programs in "
+            f"{options.folder}"
+        )
         return 0
     cases, before = read(options.folder)
     after = compile_all(cases, options.after or options.folder / "after", options.jobs)

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/exact-sums.md from benchmarks/results: python tools/draw_exact.py [FOLDER]."""
+"""Draw docs/exact-sums.md's pictures of benchmarks/results: tools/draw_exact.py [FOLDER]."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def draw_errors(folder: pathlib.Path) -> None:
     figure, grid = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
     for axes, dtype in zip(grid, dtypes, strict=True):
         for name in STYLES:
-            points = [(r["elements"], r["ulps"][name]) for r in rows if r["dtype"] == dtype and name in r["ulps"]]
+            points = [
+                (r["elements"], r["ulps"][name])
+                for r in rows
+                if r["dtype"] == dtype and name in r["ulps"]
+            ]
             if points:
                 draw(axes, name, *(list(each) for each in zip(*points, strict=True)))
         axes.set_xscale("log", base=2)
@@ -86,7 +90,12 @@ def draw_speed(folder: pathlib.Path) -> None:
     dtypes = list(dict.fromkeys(row["dtype"] for row in at_largest))
     width = 0.8 / len(dtypes)
     for i, (dtype, colour, hatch) in enumerate(
-        zip(dtypes, ("#0072b2", "#e69f00", "#009e73", "#cc79a7"), ("", "//", "..", "xx"), strict=True)
+        zip(
+            dtypes,
+            ("#0072b2", "#e69f00", "#009e73", "#cc79a7"),
+            ("", "//", "..", "xx"),
+            strict=True,
+        )
     ):
         speeds = [
             row["fast"]["median"] / row["exact"]["median"]

@@ -6,4 +6,6 @@ import sysconfig
 
 import numpy as np
 
-print(f"-isystem {sysconfig.get_paths()['include']} -isystem {np.get_include()} -isystem csrc/vendor")
+print(
+    f"-isystem {sysconfig.get_paths()['include']} -isystem {np.get_include()} -isystem csrc/vendor"
+)

@@ -1,9 +1,10 @@
 """Run every kernel on the first GPU and check what it returns: work for compute-sanitizer.
 
-Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that changes timing still
-finds a wrong one. What else `fast` and `exact` have ways for is tried too: rows of several layouts in GPU memory (those
-of the host are packed on their way), pairs of arrays, and states. By default a few types and operators; ``--all`` takes
-every case, and ``--shard I/N`` every N-th of them, so that several processes can share the work.
+Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that
+changes timing still finds a wrong one. What else `fast` and `exact` have ways for is tried too:
+rows of several layouts in GPU memory (those of the host are packed on their way), pairs of arrays,
+and states. By default a few types and operators; ``--all`` takes every case, and ``--shard I/N``
+every N-th of them, so that several processes can share the work.
 """
 
 from __future__ import annotations
@@ -30,7 +31,21 @@ ALL_DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
 ALL_OPERATORS = (
-    *("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero", "ptp"),
+    *(
+        "sum",
+        "prod",
+        "min",
+        "max",
+        "mean",
+        "any",
+        "all",
+        "argmin",
+        "argmax",
+        "var",
+        "std",
+        "count_nonzero",
+        "ptp",
+    ),
     *("minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor"),
 )
 ALL_EXACT_OPERATORS = ("sum", "mean", "var", "std", "nansum", "nanmean", "nanvar", "nanstd")
@@ -69,7 +84,9 @@ class OnDevice:
         room = DeviceBuffer(memory.shape, name, 0, _core.device_stream(0))
         _core.upload(0, room.memory.pointer, memory)
         start = room.memory.pointer + view.ctypes.data - memory.ctypes.data
-        self.memory = _core.device_array(start, view.shape, view.strides, name, 0, room.stream, room)
+        self.memory = _core.device_array(
+            start, view.shape, view.strides, name, 0, room.stream, room
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, 0
@@ -88,7 +105,9 @@ def fetch(result: Any) -> np.ndarray[Any, Any]:
 # ---------------------------------------------------------------- every kernel
 
 
-def small_values(rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def small_values(
+    rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
     """Two rows of small integers whose reductions every accumulator holds exactly."""
     values = rng.integers(0, 3, (2, n))
     if op == "prod":  # mostly ones: at most 2**10
@@ -98,11 +117,13 @@ def small_values(rng: np.random.Generator, op: str, n: int, dtype: np.dtype[Any]
 
 
 def is_right(values: np.ndarray[Any, Any], op: str, axis: int | None, result: Any) -> bool:
-    """Whether a result is the exact one, rounded once to its type (or near it, where something was divided)."""
+    """Whether a result is the exact one, rounded once (or near it, where it was divided)."""
     if op == "minmax":
         return is_right(values, "min", axis, result[0]) and is_right(values, "max", axis, result[1])
     if op.startswith("bitwise") or op == "logical_xor":
-        exact = getattr(np, op).reduce(values.astype(bool) if op == "logical_xor" else values, axis=axis)
+        exact = getattr(np, op).reduce(
+            values.astype(bool) if op == "logical_xor" else values, axis=axis
+        )
     else:
         exact = getattr(np, op)(values.real.astype(np.float64), axis=axis)
     if op in ("mean", "var", "std"):
@@ -110,7 +131,9 @@ def is_right(values: np.ndarray[Any, Any], op: str, axis: int | None, result: An
     return bool(np.all(result == np.asarray(exact).astype(np.asarray(result).dtype)))
 
 
-def reductions(kernel: str, op: str, name: str, rng: np.random.Generator, sizes: tuple[int, ...]) -> Iterator[Trial]:
+def reductions(
+    kernel: str, op: str, name: str, rng: np.random.Generator, sizes: tuple[int, ...]
+) -> Iterator[Trial]:
     """Both rows at once, and each of them."""
     for n in sizes:
         values = small_values(rng, op, n, numpy_dtype(name))
@@ -125,11 +148,13 @@ def reductions(kernel: str, op: str, name: str, rng: np.random.Generator, sizes:
 def lay_out(
     rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int], steps: tuple[int, int]
 ) -> np.ndarray[Any, Any]:
-    """Rows of small integers at these steps, in memory of their own that ends about where they do."""
+    """Rows of small integers at these steps, in memory that ends about where they do."""
     span = sum(abs(step) * (n - 1) for n, step in zip(shape, steps, strict=True)) + 1
     first = sum(-step * (n - 1) for n, step in zip(shape, steps, strict=True) if step < 0)
     memory = rng.integers(0, 3, span).astype(dtype)
-    return np.ndarray(shape, dtype, memory, first * dtype.itemsize, [step * dtype.itemsize for step in steps])
+    return np.ndarray(
+        shape, dtype, memory, first * dtype.itemsize, [step * dtype.itemsize for step in steps]
+    )
 
 
 def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
@@ -158,8 +183,10 @@ def is_nearest(number: Any, exact: Fraction, is_root: bool) -> bool:
     return max(low, 0) ** 2 <= exact <= high**2 if is_root else low <= exact <= high
 
 
-def is_rounded(op: str, rows: np.ndarray[Any, Any], keep: np.ndarray[Any, Any], result: Any) -> bool:
-    """Whether each row's sum, mean, variance or deviation is that of Python's integers, rounded once."""
+def is_rounded(
+    op: str, rows: np.ndarray[Any, Any], keep: np.ndarray[Any, Any], result: Any
+) -> bool:
+    """Whether each row's sum, mean, variance or deviation is Python's, rounded once."""
     found, op = np.asarray(fetch(result)), op.removeprefix("nan")
     for number, row, kept in zip(found, rows.real, keep, strict=True):
         numbers = [int(x) for x in row[kept] if x == x]
@@ -176,7 +203,9 @@ def is_rounded(op: str, rows: np.ndarray[Any, Any], keep: np.ndarray[Any, Any], 
     return True
 
 
-def rows_of_layouts(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+def rows_of_layouts(
+    op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]
+) -> Iterator[Trial]:
     """Rows of each layout, without a mask and with one of the same layout."""
     for shape, steps, grid in LAYOUTS:
         rows = lay_out(rng, numpy_dtype(name), shape, steps)
@@ -187,7 +216,11 @@ def rows_of_layouts(op: str, name: str, rng: np.random.Generator, _: tuple[int, 
         call = partial(gr.reduce, OnDevice(rows), op, axis=1, kernel="exact", grid_size=grid)
         where = f"shape={shape} steps={steps}"
         yield Trial(where, call, partial(is_rounded, op, rows, np.full(shape, True)))
-        yield Trial(f"{where} masked", partial(call, where=OnDevice(mask)), partial(is_rounded, op, rows, mask))
+        yield Trial(
+            f"{where} masked",
+            partial(call, where=OnDevice(mask)),
+            partial(is_rounded, op, rows, mask),
+        )
 
 
 def is_product(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], result: Any) -> bool:
@@ -197,8 +230,10 @@ def is_product(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], result: Any) ->
     return bool(found == np.asarray(total).astype(found.dtype))
 
 
-def products(name: str, second: str, rng: np.random.Generator, sizes: tuple[int, ...]) -> Iterator[Trial]:
-    """Pairs of each size, on the host; and on the device, beginning and going on otherwise, by several blocks."""
+def products(
+    name: str, second: str, rng: np.random.Generator, sizes: tuple[int, ...]
+) -> Iterator[Trial]:
+    """Pairs of each size: on the host; on the device, at other starts, by several blocks."""
     for n in sizes:
         x, y = (lay_out(rng, numpy_dtype(each), (1, n), (n, 1))[0] for each in (name, second))
         yield Trial(f"n={n}", partial(gr.dot, x, y, device="cuda"), partial(is_product, x, y))
@@ -212,7 +247,9 @@ def states(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[
     for shape, steps, _grid in LAYOUTS:
         rows = lay_out(rng, numpy_dtype(name), shape, steps)
         update = partial(gr.ExactSum(rows.dtype).update, OnDevice(rows))
-        yield Trial(f"shape={shape} steps={steps}", update, gr.ExactSum(rows.dtype).update(rows).__eq__)
+        yield Trial(
+            f"shape={shape} steps={steps}", update, gr.ExactSum(rows.dtype).update(rows).__eq__
+        )
 
 
 # ---------------------------------------------------------------- cases
@@ -226,10 +263,14 @@ class Case(NamedTuple):
     trials: Callable[[np.random.Generator, tuple[int, ...]], Iterator[Trial]]
 
 
-def cases_of_kernel(kernel: str, dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Case]:
+def cases_of_kernel(
+    kernel: str, dtypes: tuple[str, ...], operators: tuple[str, ...]
+) -> Iterator[Case]:
     for name in dtypes:
         for op in operators:
-            probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel=kernel, device="cuda")
+            probe = partial(
+                gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel=kernel, device="cuda"
+            )
             yield Case(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
 
 
@@ -237,7 +278,9 @@ def fast_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[
     """Kernels for layouts that `fast` has beside those for runs."""
     for name in dtypes:
         for op in operators:
-            probe = partial(gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel="fast", device="cuda")
+            probe = partial(
+                gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel="fast", device="cuda"
+            )
             yield Case(f"fast {op} {name} of layouts", probe, partial(fast_rows, op, name))
 
 
@@ -246,9 +289,13 @@ def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator
     for name in dtypes:
         alone = np.ones(1, numpy_dtype(name))
         for op in operators:
-            if not op.startswith("nan") or not name.startswith(("bool", "int", "uint")):  # they have no NaN
+            if not op.startswith("nan") or not name.startswith(
+                ("bool", "int", "uint")
+            ):  # they have no NaN
                 probe = partial(gr.reduce, alone, op, kernel="exact", device="cuda")
-                yield Case(f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name))
+                yield Case(
+                    f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name)
+                )
         for second in dtypes:
             probe = partial(gr.dot, alone, np.ones(1, numpy_dtype(second)), device="cpu")
             yield Case(f"dot {name} {second}", probe, partial(products, name, second))
@@ -256,7 +303,7 @@ def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator
 
 
 def refuses(case: Case, kernel: str) -> bool:
-    """Whether the operator does not exist for the types, or the kernel cannot fold what it accumulates, and says so."""
+    """Whether the operator lacks the types, or the kernel cannot fold them and says so."""
     try:
         case.probe()
     except TypeError:
@@ -272,7 +319,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true", help="every dtype and operator")
     parser.add_argument("--shard", default="0/1", help="which part of the cases, as 2/8")
-    parser.add_argument("--kernel", action="append", help="only this kernel; may be given several times")
+    parser.add_argument(
+        "--kernel", action="append", help="only this kernel; may be given several times"
+    )
     options = parser.parse_args()
     shard, shards = map(int, options.shard.split("/"))
     dtypes = ALL_DTYPES if options.all else DTYPES
@@ -284,7 +333,9 @@ def main() -> int:
     kernels = [kernel.name for kernel in gr.kernels() if kernel.available]
     if options.kernel:
         kernels = [kernel for kernel in kernels if kernel in options.kernel]
-    cases = [(kernel, case) for kernel in kernels for case in cases_of_kernel(kernel, dtypes, operators)]
+    cases = [
+        (kernel, case) for kernel in kernels for case in cases_of_kernel(kernel, dtypes, operators)
+    ]
     if "fast" in kernels:
         cases += [("fast", case) for case in fast_cases(dtypes, operators)]
     if "exact" in kernels:
@@ -304,7 +355,10 @@ def main() -> int:
             if not right:
                 print(f"{case.text} {trial.where}: {result} is wrong")
                 wrong += 1
-    print(f"{len(cases[shard::shards]) - refused} cases, {refused} refused, {run} reductions, {wrong} wrong")
+    print(
+        f"{len(cases[shard::shards]) - refused} cases, {refused} refused, {run} reductions, "
+        f"{wrong} wrong"
+    )
     return min(wrong, 1)
 
 

@@ -3,8 +3,8 @@
     python tools/run_notebooks.py                              # all of notebooks/, in place
     python tools/run_notebooks.py --to build/notebooks notebooks/3-accuracy.ipynb
 
-What is stored can be published: cells' run times and the interpreter's version are left out, and an output that names
-this machine, its user or a folder of it is an error, as is one on stderr.
+What is stored can be published: cells' run times and the interpreter's version are left out, and an
+output that names this machine, its user or a folder of it is an error, as is one on stderr.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def texts(outputs: list[Any]) -> Iterator[str]:
     """Everything in outputs that is read as text."""
     for output in outputs:
         yield output.get("text", "")
-        yield from (value for kind, value in output.get("data", {}).items() if not kind.startswith("image/png"))
+        yield from (
+            value
+            for kind, value in output.get("data", {}).items()
+            if not kind.startswith("image/png")
+        )
 
 
 def private_words() -> dict[str, str]:
@@ -56,7 +60,11 @@ def private_words() -> dict[str, str]:
     names = {platform.node(): "the host's name"}
     with contextlib.suppress(KeyError, OSError):  # a user without a name
         names[getpass.getuser()] = "the user's name"
-    told = {name: what for name, what in names.items() if len(name) >= LEAST_NAME and name not in COMMON_NAMES}
+    told = {
+        name: what
+        for name, what in names.items()
+        if len(name) >= LEAST_NAME and name not in COMMON_NAMES
+    }
     return folders | told
 
 
@@ -68,7 +76,11 @@ def complaints(notebook: Any) -> list[str]:
             if output.get("name") == "stderr":
                 found.append(f"cell {number} writes to stderr: {output['text'].strip()}")
         for text in texts(cell.get("outputs", ())):
-            found += [f"cell {number} shows {what}, {word!r}" for word, what in private_words().items() if word in text]
+            found += [
+                f"cell {number} shows {what}, {word!r}"
+                for word, what in private_words().items()
+                if word in text
+            ]
     return found
 
 
@@ -94,7 +106,9 @@ def run(path: Path) -> Any:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path, help="all of notebooks/ by default")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where they are stored; in place by default")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="where they are stored; in place by default"
+    )
     options = parser.parse_args()
     failed = False
     for path in options.notebooks or sorted(FOLDER.glob("*.ipynb")):

@@ -1,8 +1,8 @@
 """The C API's reference, made from the comments of gpureduce.h.
 
-The header is one page: its sections become the page's, and each comment goes to what it is about, which is the
-declaration that follows it or stands on its line. A declaration that this does not understand is an error, as the page
-would lack it.
+The header is one page: its sections become the page's, and each comment goes to what it is about,
+which is the declaration that follows it or stands on its line. A declaration that this does not
+understand is an error, as the page would lack it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNLISTED = "   :no-contents-entry:"
 
 @dataclass
 class Member:
-    """A field of a structure, or an enumerator; or several fields that are declared together, a line each."""
+    """A structure's field, or several that are declared together; or an enumerator."""
 
     text: str
     comment: str = ""
@@ -51,7 +51,7 @@ class Declaration:
 
 @dataclass
 class Section:
-    """A part of the header: its title, the comments that are about no declaration, and its declarations, in order."""
+    """A part of the header: title, declarations in order, and comments that are about none."""
 
     title: str
     parts: list[str | Declaration] = field(default_factory=list)
@@ -125,7 +125,9 @@ def parse(header: str) -> tuple[str, list[Section]]:
             text, body = "", []
         else:
             text += piece
-            if "\n\n" in piece and not text.strip() and comment:  # a blank line: it is about what follows in general
+            if (
+                "\n\n" in piece and not text.strip() and comment
+            ):  # a blank line: it is about what follows in general
                 sections[-1].parts.append(comment)
                 comment = ""
     if text.strip() or depth:
@@ -147,7 +149,7 @@ def _declaration(text: str, body: list[tuple[str, bool]]) -> Declaration:
 
 
 def _members(body: list[tuple[str, bool]], end: str) -> tuple[list[Member], str]:
-    """Members, each with the comment on its line; and comments on lines of their own, which are about all."""
+    """Members, each with the comment on its line; and the comments that are about all."""
     members: list[Member] = []
     text = ""
     about_all: list[str] = []
@@ -182,7 +184,9 @@ def _roles(sections: list[Section]) -> dict[str, str]:
     for section in sections:
         for part in section.parts:
             if isinstance(part, Declaration):
-                roles[part.name] = {"function": "c:func", "struct": "c:struct", "enum": "c:enum"}[part.kind]
+                roles[part.name] = {"function": "c:func", "struct": "c:struct", "enum": "c:enum"}[
+                    part.kind
+                ]
                 if part.kind == "enum":
                     roles |= {member.text.split(" ")[0]: "c:enumerator" for member in part.members}
                 else:
@@ -208,7 +212,8 @@ def _rst(words: str, roles: dict[str, str], own: str = "") -> str:
         elif name.endswith("*"):
             linked = f"``{name}``"
         elif name in roles and name != own:
-            called = words.startswith("(", found.end())  # with arguments: the role would add its own parentheses
+            # With arguments: the role would add its own parentheses.
+            called = words.startswith("(", found.end())
             linked = f":{roles[name]}:`{name} <{name}>`" if called else f":{roles[name]}:`{name}`"
         elif "." in name and name.rpartition(".")[0] in roles:
             owner, _, rest = name.rpartition(".")

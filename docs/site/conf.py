@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site. Its source is what stage.py put together; `make docs` does both."""
+"""Sphinx's settings for the site. stage.py puts its source together; `make docs` does both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ copyright = "MIT licence"
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 exclude_patterns = ["_generated"]
 nitpicky = True
-nitpick_ignore = [("c:identifier", name) for name in ("uint8_t", "uint32_t", "uint64_t", "int64_t", "size_t")]
+nitpick_ignore = [
+    ("c:identifier", name) for name in ("uint8_t", "uint32_t", "uint64_t", "int64_t", "size_t")
+]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
@@ -30,11 +32,15 @@ autodoc_member_order = "bysource"
 autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
-numpydoc_xref_aliases = {name: f"gpureduce.{name}" for name in gpureduce.__all__ if name[0].isupper()}
+numpydoc_xref_aliases = {
+    name: f"gpureduce.{name}" for name in gpureduce.__all__ if name[0].isupper()
+}
 numpydoc_xref_ignore = "all"
-numpydoc.xref.DEFAULT_LINKS.clear()  # they lead to other projects' sites, which a build does not ask for
+# They lead to other projects' sites, which a build does not ask for.
+numpydoc.xref.DEFAULT_LINKS.clear()
 
-templates_path = [str(Path(__file__).parent / "_templates")]  # autosummary would look beside the source
+# Autosummary would look beside the source.
+templates_path = [str(Path(__file__).parent / "_templates")]
 html_theme = "furo"
 html_title = f"gpureduce {version}"
 html_static_path = ["_static"]
@@ -51,8 +57,10 @@ pygments_style = "default"
 pygments_dark_style = "github-dark"
 
 
-def hide_record_fields(_app: Any, what: str, _name: str, thing: Any, _options: Any, _text: str, _returns: Any) -> Any:
-    """Records are made by functions, not by callers: their long constructors are nobody's to call."""
+def hide_record_fields(
+    _app: Any, what: str, _name: str, thing: Any, _options: Any, _text: str, _returns: Any
+) -> Any:
+    """Records are made by functions: nobody is to call their long constructors."""
     return ("", None) if what == "class" and dataclasses.is_dataclass(thing) else None
 
 
@@ -77,7 +85,9 @@ def check_complete(_app: Any, env: Any) -> None:
     documented = env.domains["py"].objects
     for name in gpureduce.__all__:
         if name != "__version__" and f"gpureduce.{name}" not in documented:
-            logging.getLogger(__name__).warning("gpureduce.%s is in no page of the reference: see docs/site/api", name)
+            logging.getLogger(__name__).warning(
+                "gpureduce.%s is in no page of the reference: see docs/site/api", name
+            )
 
 
 def setup(app: Any) -> None:

@@ -1,7 +1,8 @@
-"""Pages of the kernel course, made from the kernel files: their prefaces as prose, their code, what was measured.
+"""Pages of the kernel course, from the kernel files: prefaces as prose, code, measurements.
 
-What a kernel's threads do comes from :func:`gpureduce.explain`. That takes a second a kernel, so it is kept beside the
-site and made again when the kernels, the emulator or the code that explains have changed.
+What a kernel's threads do comes from :func:`gpureduce.explain`. That takes a second a kernel, so it
+is kept beside the site and made again when the kernels, the emulator or the code that explains have
+changed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gpureduce._locate import emulator
 _ROOT = Path(__file__).parents[2]
 
 BLOCK_SIZE = 128
-"""Threads of the blocks that are drawn: four warps are enough to see a pattern, and few enough to see a thread."""
+"""Threads of the blocks drawn: four warps show a pattern, and each thread can be seen."""
 
 LABEL_WIDTH, BAR_WIDTH, VALUE_WIDTH, ROW_HEIGHT = 210, 430, 50, 18
 """Of the picture of the staircase, in pixels."""
@@ -113,7 +114,10 @@ def _named_list(lines: list[str], pages: dict[str, str]) -> str:
             items.append((found[2], [found[4]]))
         else:
             items[-1][1].append(line.strip())
-    return "\n".join(f"- {_inline(name, pages, True)}: {_inline(' '.join(words), pages)}" for name, words in items)
+    return "\n".join(
+        f"- {_inline(name, pages, True)}: {_inline(' '.join(words), pages)}"
+        for name, words in items
+    )
 
 
 def _inline(text: str, pages: dict[str, str], is_code: bool = False) -> str:
@@ -134,11 +138,14 @@ def _inline(text: str, pages: dict[str, str], is_code: bool = False) -> str:
 
 
 def _results(kind: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(report.RESULTS.glob(f"{kind}-*.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(report.RESULTS.glob(f"{kind}-*.json"))
+    ]
 
 
 def staircase() -> str:
-    """A picture of how fast each kernel reads, for each card. Names lead to the kernels' pages, from the root's."""
+    """A picture of how fast each kernel reads, for each card; names link to kernels' pages."""
     parts = []
     for result in _results("kernels"):
         present = [row for row in result["rows"] if "absent" not in row]
@@ -155,32 +162,43 @@ def staircase() -> str:
             page = Path(_core.KERNEL_FILES[name]).with_suffix(".html")
             texts.append(f'<a href="kernels/{page}">{word}</a>')
             rate = report.gigabytes(row["bytes_per_second"])
-            texts.append(f'<text x="{right + VALUE_WIDTH}" y="{baseline}" text-anchor="end">{rate}</text>')
+            texts.append(
+                f'<text x="{right + VALUE_WIDTH}" y="{baseline}" text-anchor="end">{rate}</text>'
+            )
         line = f'<path d="M{right} 0v{height}"/>'
         foot = f"GB/s; the line is the memory's peak, {report.gigabytes(peak)}"
-        texts.append(f'<text x="{right}" y="{height + ROW_HEIGHT - 3}" text-anchor="end">{foot}</text>')
+        texts.append(
+            f'<text x="{right}" y="{height + ROW_HEIGHT - 3}" text-anchor="end">{foot}</text>'
+        )
         size = f'viewBox="0 0 {right + VALUE_WIDTH} {height + ROW_HEIGHT}"'
         label = f'role="img" aria-label="Bandwidth of each kernel, {foot}"'
         parts.append(
-            f'```{{raw}} html\n<svg class="gpr-staircase" xmlns="http://www.w3.org/2000/svg" {size} {label}>'
+            "```{raw} html\n"
+            f'<svg class="gpr-staircase" xmlns="http://www.w3.org/2000/svg" {size} {label}>'
             f"{''.join(bars)}{line}{''.join(texts)}</svg>\n```\n\n{report.caption(result)}\n"
         )
     return "\n".join(parts)
 
 
 def measured(names: Sequence[str], before: str | None) -> str:
-    """Tables of the kernels of a page, with the step before them, for each card that was measured."""
+    """Tables of a page's kernels, with the step before them, for each card measured."""
     parts = []
     for result in _results("kernels"):
         shown = {row["kernel"] for row in result["rows"] if "absent" not in row} & set(names)
         if shown:
-            size = f"{result['n']:,} {result['dtype']} in device memory to their {result['op']}, kernel time"
+            size = (
+                f"{result['n']:,} {result['dtype']} in device memory to their {result['op']}, "
+                "kernel time"
+            )
             size += ", after the step before:" if before else ":"
             only = [*([before] if before else []), *names]
             parts.append(f"{size}\n\n{report.kernels_table(result, only)}")
     for result in _results("rows"):
         if any(row["kernel"] in names and "absent" not in row for row in result["rows"]):
-            size = f"{result['rows_reduced']:,} rows of {result['n']:,} {result['dtype']}, over block sizes:"
+            size = (
+                f"{result['rows_reduced']:,} rows of {result['n']:,} {result['dtype']}, over block "
+                "sizes:"
+            )
             parts.append(f"{size}\n\n{report.rows_table(result, names)}")
     return "\n\n".join(parts)
 
@@ -199,14 +217,18 @@ def _fingerprint() -> str:
 
 
 def explained(groups: Iterable[Sequence[str]], kept: Path) -> list[str]:
-    """What the kernels of each group do, in HTML, with how it was found out; or why nobody could find out."""
+    """What the kernels of each group do, in HTML, and how that is known; or why it is not."""
     kept.mkdir(parents=True, exist_ok=True)
     of_kept, fingerprint = kept / "fingerprint", _fingerprint()
     if not of_kept.is_file() or of_kept.read_text() != fingerprint:
         for old in kept.glob("*.html") if of_kept.is_file() else ():
             old.unlink()
         of_kept.write_text(fingerprint)
-    sizes = {info.name: info.block_size for info in gr.kernels() if info.block_rule == str(info.block_size)}
+    sizes = {
+        info.name: info.block_size
+        for info in gr.kernels()
+        if info.block_rule == str(info.block_size)
+    }
 
     def explain(names: Sequence[str]) -> str:
         block_size = sizes.get(names[0], BLOCK_SIZE)
@@ -217,10 +239,16 @@ def explained(groups: Iterable[Sequence[str]], kept: Path) -> list[str]:
             found = gr.explain(list(names), block_size=block_size)
         except (gr.KernelUnavailableError, gr.DeviceUnavailableError) as reason:
             return f"There is no picture of it: {_inline(str(reason), {})}."
-        shown = (found if len(names) > 1 else found[0])._repr_html_().replace("<details open>", "<details>")
+        shown = (
+            (found if len(names) > 1 else found[0])
+            ._repr_html_()
+            .replace("<details open>", "<details>")
+        )
         text = (
-            f"Blocks of {block_size} threads, a sum of float32, on the [emulator](/docs/emulator.md); "
-            f"[explain](/docs/explain.md) says how to read it.\n\n```{{raw}} html\n{shown}\n```"
+            f"Blocks of {block_size} threads, a sum of float32, on the "
+            "[emulator](/docs/emulator.md); [explain](/docs/explain.md) says how to read it.\n\n"
+            "```{raw} html\n"
+            f"{shown}\n```"
         )
         path.write_text(text, encoding="utf-8")
         return text
@@ -237,7 +265,9 @@ def _facts(info: gr.KernelInfo) -> list[str]:
     return [
         f"`{info.name}`",
         ", ".join(f"`{alias}`" for alias in info.aliases),
-        f"{info.block_rule} ({info.block_size})" if info.block_rule != str(info.block_size) else info.block_rule,
+        f"{info.block_rule} ({info.block_size})"
+        if info.block_rule != str(info.block_size)
+        else info.block_rule,
         "yes" if info.takes_grid_size else "no",
         "any" if info.commutative_only else "kept",
         "yes" if info.deterministic else "no",
@@ -245,7 +275,15 @@ def _facts(info: gr.KernelInfo) -> list[str]:
     ]
 
 
-_FACTS = ["name", "aliases", "block size", "`grid_size`", "operand order", "same bits each run", "compute capability"]
+_FACTS = [
+    "name",
+    "aliases",
+    "block size",
+    "`grid_size`",
+    "operand order",
+    "same bits each run",
+    "compute capability",
+]
 
 _COLUMNS = ["kernel", "what it is", "removes", "still pays"]
 
@@ -259,7 +297,13 @@ def _path(file: str) -> str:
 
 def _code(file: str, source: str) -> str:
     first = len(preface(source)) + 1
-    return f"```{{literalinclude}} /{_path(file)}\n:language: cuda\n:lines: {first}-\n:lineno-match:\n```\n"
+    return (
+        f"```{{literalinclude}} /{_path(file)}\n"
+        ":language: cuda\n"
+        f":lines: {first}-\n"
+        ":lineno-match:\n"
+        "```\n"
+    )
 
 
 def pages(kept: Path) -> dict[str, str]:
@@ -276,7 +320,12 @@ def pages(kept: Path) -> dict[str, str]:
     sources = _core.sources()
     shared = [file for file in sources if file not in files]
     to_page = {file: f"/kernels/{Path(file).stem}.md" for file in sources}
-    to_page |= {info.name: to_page[file] for file, infos in files.items() for info in infos if "_" in info.name}
+    to_page |= {
+        info.name: to_page[file]
+        for file, infos in files.items()
+        for info in infos
+        if "_" in info.name
+    }
 
     to_page |= {Path(file).stem: to_page[file] for file in shared if "_" in file}
 
@@ -305,7 +354,9 @@ def pages(kept: Path) -> dict[str, str]:
     for file in shared:
         lines = preface(sources[file])
         others = {word: page for word, page in to_page.items() if page != to_page[file]}
-        made[f"kernels/{Path(file).stem}.md"] = f"# `{file}`\n\n{prose(lines, others)}\n\n{_code(file, sources[file])}"
+        made[f"kernels/{Path(file).stem}.md"] = (
+            f"# `{file}`\n\n{prose(lines, others)}\n\n{_code(file, sources[file])}"
+        )
 
     catalogue = [
         [f"[`{info.name}`]({to_page[file]})", *map(_cell, (info.summary, info.removes, info.pays))]
@@ -316,14 +367,25 @@ def pages(kept: Path) -> dict[str, str]:
     made["_generated/staircase.md"] = staircase()
     made["_generated/course.md"] = _tree([*files, "shared"])
     made["_generated/shared.md"] = _tree(shared)
-    firsts = [[f"[`{file}`]({to_page[file]})", _cell(_first_sentence(sources[file]))] for file in shared]
+    firsts = [
+        [f"[`{file}`]({to_page[file]})", _cell(_first_sentence(sources[file]))] for file in shared
+    ]
     made["_generated/shared_files.md"] = table(["file", "what it is"], firsts, 2) + "\n"
     return made
 
 
 def _tree(files: Iterable[str]) -> str:
     """A table of contents that only the sidebar shows."""
-    return "\n".join(["```{toctree}", ":hidden:", "", *(f"/kernels/{Path(file).stem}" for file in files), "```", ""])
+    return "\n".join(
+        [
+            "```{toctree}",
+            ":hidden:",
+            "",
+            *(f"/kernels/{Path(file).stem}" for file in files),
+            "```",
+            "",
+        ]
+    )
 
 
 def _first_sentence(source: str) -> str:

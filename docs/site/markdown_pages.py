@@ -1,4 +1,4 @@
-"""What Markdown pages are made of: links, anchors, code blocks, sections. For the site and for the tests of the pages.
+"""What Markdown pages are made of, for the site and tests: links, anchors, code, sections.
 
 The pages are read on GitHub too, so anchors are what GitHub makes of headings.
 """
@@ -20,7 +20,8 @@ _NOTE = re.compile(r"^<!-- example: *(.*?) *(-->)?$")
 class Block:
     """A fenced block of code.
 
-    ``notes`` are the comments ``<!-- example: ... -->`` right above it. They may have several lines.
+    ``notes`` are the comments ``<!-- example: ... -->`` right above it. They may have several
+    lines.
     """
 
     language: str
@@ -76,7 +77,9 @@ def blocks(text: str) -> Iterator[Block]:
         found = _FENCE.match(line)
         if block is not None:
             if found and found[2].startswith(fence) and not found[3].strip():
-                yield Block(language, "".join(f"{each[indent:]}\n" for each in block), first, tuple(notes))
+                yield Block(
+                    language, "".join(f"{each[indent:]}\n" for each in block), first, tuple(notes)
+                )
                 block, notes = None, []
             else:
                 block.append(line)
@@ -101,7 +104,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """A page's parts below headings of the second level, by anchor, each with its heading one level up."""
+    """A page's parts below headings of level two, by anchor, each heading one level up."""
     parts: dict[str, list[str]] = {}
     part: list[str] | None = None
     for _, line, is_code in _lines(text):

@@ -1,9 +1,10 @@
 """Puts the site's source together: python docs/site/stage.py FOLDER.
 
-The folder mirrors the repository. Its Markdown lies there under its own paths, so that a link that works in the
-repository and on GitHub works on the site as it stands; a file that a page links to and that is no page comes along, to
-be downloaded. To these come the pages of docs/site, which exist on the site alone, and pages that are made: of the
-kernels, of the C header, and of README.md, whose sections are parts of several pages (_generated/readme/).
+The folder mirrors the repository. Its Markdown lies there under its own paths, so that a link that
+works in the repository and on GitHub works on the site as it stands; a file that a page links to
+and that is no page comes along, to be downloaded. To these come the pages of docs/site, which exist
+on the site alone, and pages that are made: of the kernels, of the C header, and of README.md, whose
+sections are parts of several pages (_generated/readme/).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def repository_pages() -> dict[str, str]:
 
 def site_pages() -> dict[str, str]:
     """Markdown that is the site's alone, by its path in the site."""
-    return {path.relative_to(SITE).as_posix(): path.read_text(encoding="utf-8") for path in sorted(SITE.rglob("*.md"))}
+    return {
+        path.relative_to(SITE).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(SITE.rglob("*.md"))
+    }
 
 
 def readme_parts(own: dict[str, str]) -> dict[str, str]:
@@ -74,7 +78,9 @@ def collect(kept: Path) -> dict[str, bytes]:
     texts["c/gpureduce.rst"] = c_api.page(header)
     for name, text in ADDED.items():
         texts[name] += text
-    files = linked_files(repository | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")})
+    files = linked_files(
+        repository | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    )
     files |= {ROOT / "examples" / "sum_file.c", *(ROOT / "csrc" / "kernels").glob("*/*.cuh")}
     files |= {*(ROOT / "csrc" / "shared").glob("*.h"), *(ROOT / "csrc" / "registry").glob("*.def")}
     copied = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in sorted(files)}
@@ -82,7 +88,7 @@ def collect(kept: Path) -> dict[str, bytes]:
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:
-    """Make the folder hold the files and nothing else. One that this did not make before must be empty."""
+    """Make the folder hold just the files. A folder that this did not make must be empty."""
     marker = folder / ".staged"
     if folder.exists() and any(folder.iterdir()) and not marker.exists():
         raise FileExistsError(f"{folder} holds other things, and would be emptied")
@@ -95,11 +101,18 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--kept", type=Path, help="folder for what the kernels did, to be used again")
+    parser.add_argument(
+        "--kept", type=Path, help="folder for what the kernels did, to be used again"
+    )
     options = parser.parse_args()
-    write(options.folder, collect(options.kept or options.folder.with_name(options.folder.name + "-explained")))
+    write(
+        options.folder,
+        collect(options.kept or options.folder.with_name(options.folder.name + "-explained")),
+    )
 
 
 if __name__ == "__main__":

@@ -27,21 +27,26 @@ def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
 
 
 def check_inexact(name: str, dtype: str) -> None:
-    """Refuse integers and times as the type of a reduction that leaves out NaN, or of its ``out``, as NumPy does."""
+    """Refuse integers and times as the type, or ``out``, of a reduction that leaves out NaN."""
     if dtype.startswith(("bool", "int", "uint", "datetime", "timedelta")):
         raise TypeError(f"If a is inexact, then {name} must be inexact")
 
 
 def check_takes_positions(dtype: str) -> None:
-    """Refuse an `out` of positions that does not convert to int64 safely, which is NumPy's condition."""
+    """Refuse an `out` of positions that NumPy does not safely convert to int64."""
     if dtype not in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"):
-        raise TypeError(f"Cannot cast from dtype('{dtype}') to {np.dtype(np.intp)!r} according to the rule 'safe'")
+        raise TypeError(
+            f"Cannot cast from dtype('{dtype}') to {np.dtype(np.intp)!r} according to the rule "
+            "'safe'"
+        )
 
 
 def check_variance_dtype(name: str, element: str, dtype: str) -> None:
     """Refuse a real type for squares of complex distances."""
     if element.startswith("complex") and not dtype.startswith("complex"):
-        raise TypeError(f"{name} of complex elements is computed in a complex dtype, not in {dtype}")
+        raise TypeError(
+            f"{name} of complex elements is computed in a complex dtype, not in {dtype}"
+        )
 
 
 # ---------------------------------------------------------------- inputs
@@ -75,7 +80,9 @@ def count_kept(call: Call, mask: Array | None) -> Any:
     ones = ~np.isnan(call.array) if call.skip_nan else mask
     if ones is None:
         return count_reduced(call.array.shape, call.axis)
-    ours = call._replace(array=np.asarray(ones), dtype=None, options=ON_CPU, skip_nan=False, ddof=0.0)
+    ours = call._replace(
+        array=np.asarray(ones), dtype=None, options=ON_CPU, skip_nan=False, ddof=0.0
+    )
     return run_core(ours, "sum", mask if call.skip_nan else None)
 
 
@@ -110,18 +117,28 @@ def real_part(call: Call) -> Call:
 def check_takes_mean(call: Call) -> None:
     """Refuse a given mean for kernels that compute their own."""
     if call.rounds_once:
-        raise ValueError("mean= is not taken with kernel='exact': it makes variances about the exact mean; 'auto' does")
+        raise ValueError(
+            "mean= is not taken with kernel='exact': it makes variances about the exact mean; "
+            "'auto' does"
+        )
 
 
-def check_mean(shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], element: str) -> None:
+def check_mean(
+    shape: tuple[int, ...], is_complex: bool, kept: tuple[int, ...], element: str
+) -> None:
     """Refuse a mean of the wrong type or shape.
 
     `kept` is the result's shape with ``keepdims=True``.
     """
     if is_complex and not element.startswith("complex"):
         raise TypeError(f"mean is complex, of elements of dtype {element}")
-    if len(shape) > len(kept) or any(n not in (1, m) for n, m in zip(shape[::-1], kept[::-1], strict=False)):
-        raise ValueError(f"mean has shape {shape}: it must broadcast to the result's shape with keepdims=True, {kept}")
+    if len(shape) > len(kept) or any(
+        n not in (1, m) for n, m in zip(shape[::-1], kept[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"mean has shape {shape}: it must broadcast to the result's shape with keepdims=True, "
+            f"{kept}"
+        )
 
 
 # ---------------------------------------------------------------- starts
@@ -134,7 +151,9 @@ def has_initial(call: Call) -> bool:
 
 def start_of(call: Call, ufunc: np.ufunc) -> Any:
     """``initial`` as an element of the result's type; NumPy's error if it does not convert."""
-    return ufunc.reduce(np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial)
+    return ufunc.reduce(
+        np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial
+    )
 
 
 def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
@@ -143,29 +162,43 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
         return result
     start = start_of(call, ufunc)
     with np.errstate(all="ignore"):
-        return ufunc(result, start, out=result) if isinstance(result, np.ndarray) else ufunc(result, start)
+        return (
+            ufunc(result, start, out=result)
+            if isinstance(result, np.ndarray)
+            else ufunc(result, start)
+        )
 
 
 def only_start(call: Call, ufunc: np.ufunc) -> Any:
-    """Reduce an array without elements by an operator without identity: the start, in the result's shape."""
+    """The start in the result's shape, for no elements and an operator without identity."""
     empty = call._replace(array=np.empty(call.array.shape, np.bool_), dtype=None, skip_nan=False)
     return np.full(np.shape(run_core(empty, "any")), start_of(call, ufunc))[()]
 
 
 def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
     """Refuse a mask, which may leave out every element, for operators that have no value then."""
-    if mask is None or has_initial(call) or (call.initial is NoValue and ufunc.identity is not None):
+    if (
+        mask is None
+        or has_initial(call)
+        or (call.initial is NoValue and ufunc.identity is not None)
+    ):
         return
     raise ValueError(
-        f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has to "
-        "specify 'initial'"
+        f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask "
+        "one has to specify 'initial'"
     )
 
 
 def check_identity(call: Call, ufunc: np.ufunc) -> None:
     """Refuse arrays without elements if ``initial=None`` removes the identity."""
-    if call.initial is None and call.array.size == 0 and count_reduced(call.array.shape, call.axis) == 0:
-        raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
+    if (
+        call.initial is None
+        and call.array.size == 0
+        and count_reduced(call.array.shape, call.axis) == 0
+    ):
+        raise ValueError(
+            f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+        )
 
 
 # ---------------------------------------------------------------- results
@@ -178,12 +211,14 @@ def check_is_array(out: Any) -> None:
 
 
 def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> None:
-    """Refuse an ``out`` that ``ufunc.reduce(array, dtype=dtype, out=out)`` refuses, whatever its shape."""
+    """Refuse an ``out`` that ``ufunc.reduce`` would refuse, whatever its shape."""
     check_is_array(out)
     if not out.flags.writeable:
         raise ValueError("output array is read-only")
     if out.dtype.kind in "SUTO" or out.dtype.type is np.void:
-        raise TypeError(f"out of dtype {out.dtype} is not supported: it must be of numbers or times")
+        raise TypeError(
+            f"out of dtype {out.dtype} is not supported: it must be of numbers or times"
+        )
     types = (array.dtype, out.dtype, None if dtype is None else np.dtype(dtype))
     if array.dtype.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
         inner = types[2] or type_of_fold_into(ufunc, out.dtype, array.dtype)
@@ -197,7 +232,9 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 
 
-def type_of_fold_into(ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[Any]) -> np.dtype[Any]:
+def type_of_fold_into(
+    ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[Any]
+) -> np.dtype[Any]:
     """Type that ``ufunc.reduce`` computes in where ``out`` is given and ``dtype`` is not."""
     return ufunc.resolve_dtypes((out, elements, None), casting="unsafe", reduction=True)[0]
 

@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
     @property
     def rounds_once(self) -> bool:
-        """Whether the kernel rounds the whole reduction once, so that no rule may round after it."""
+        """Whether the kernel rounds the reduction once, so that no rule may round after it."""
         return self.options[0] == "exact"
 
 
@@ -55,7 +55,15 @@ def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
     """Run a call on an array of numbers by the core, with this operator."""
     number = _core.OPERATORS[op]
     return _core.reduce(
-        number, call.array, call.axis, call.dtype, call.keepdims, mask, *call.options, call.skip_nan, call.ddof
+        number,
+        call.array,
+        call.axis,
+        call.dtype,
+        call.keepdims,
+        mask,
+        *call.options,
+        call.skip_nan,
+        call.ddof,
     )
 
 
@@ -63,7 +71,10 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at the line that called the package."""
     level, frame = 2, sys._getframe(1)
     package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    while (
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] == package
+    ):
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level)

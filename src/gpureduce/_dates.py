@@ -38,7 +38,8 @@ def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
         low, high = (_as(dtype, one) for one in _minmax(call, mask))
         return (low, high) if op == "minmax" else np.subtract(high, low)
     raise TypeError(
-        f"{op} is not defined for dtype {dtype}; of numbers bool, integers, ..., float32, float64 are taken"
+        f"{op} is not defined for dtype {dtype}; of numbers bool, integers, ..., float32, float64 "
+        "are taken"
     )
 
 

@@ -85,7 +85,7 @@ _OUT_OF_POSITIONS = """out : ndarray, optional
 _PAIR_OF_OUTS = """out : tuple of two ndarrays, optional
     Of the result's shape. They receive the minima and the maxima, converted to their dtypes."""
 _ANY_DTYPE = """dtype : dtype, optional
-    For operators that take one: type that the elements are converted to first, and of the result."""
+    For operators that take one: type that elements are converted to first, and of the result."""
 _START = """initial : scalar, optional
     Value that the reduction starts from, for operators that take one."""
 _INEXACT = """dtype : dtype, optional
@@ -104,34 +104,44 @@ class _Text(NamedTuple):
 
 _SCALAR = "scalar or ndarray\n    "
 _SUMMED = (
-    "Of `dtype`; by default int64 for bool and signed integers, uint64 for unsigned ones, else\n    the dtype of `a`. "
+    "Of `dtype`; by default int64 for bool and signed integers, uint64 for unsigned ones, else\n"
+    "    the dtype of `a`. "
 )
 _AVERAGED = "Of `dtype`; by default float64 for bool and integers, else the dtype of `a`."
-_SPREAD = "Of `dtype`; by default float64 for bool and integers, real for complex elements, else the dtype of `a`."
+_SPREAD = (
+    "Of `dtype`; by default float64 for bool and integers, real for complex elements, else the "
+    "dtype of `a`."
+)
 _BITS = "Of the dtype of `a`. "
 _NAMED_AFTER = (
-    "NumPy's equivalent is ``numpy.{0}.reduce``, which reduces the first axis by default. This function reduces all\n"
-    "axes by default."
+    "NumPy's equivalent is ``numpy.{0}.reduce``, which reduces the first axis by default.\n"
+    "This function reduces all axes by default."
 )
 _TIMES = "Takes datetime64 and timedelta64 too: the result is NaT if any element is. "
 _ACCUMULATED = (
-    "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and infinities propagate\n"
-    "as in NumPy."
+    "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and\n"
+    "infinities propagate as in NumPy."
 )
 _MOMENTS = (
-    "The mean and the squared distances from it are accumulated in float64 in one pass, by Welford's and Chan's\n"
-    "rules, and rounded to the result's type once.\n"
-    "Kernel ``'exact'`` rounds once: the result is the real number, of the unconverted elements and `ddof` as a\n"
-    "double. No intermediate overflows, underflows or cancels. It raises ``ValueError`` for `mean`."
+    "The mean and the squared distances from it are accumulated in float64 in one pass, by\n"
+    "Welford's and Chan's rules, and rounded to the result's type once.\n"
+    "Kernel ``'exact'`` rounds once: the result is the real number, of the unconverted elements\n"
+    "and `ddof` as a double. No intermediate overflows, underflows or cancels. It raises\n"
+    "``ValueError`` for `mean`."
 )
-_ALL_NAN = "NaN are left out. Where all elements are NaN the result is NaN, with a ``RuntimeWarning``."
-_NO_START = "Without elements it raises ``ValueError``, unless `initial` is given. `where` needs `initial`."
+_ALL_NAN = (
+    "NaN are left out. Where all elements are NaN the result is NaN, with a ``RuntimeWarning``."
+)
+_NO_START = (
+    "Without elements it raises ``ValueError``, unless `initial` is given. `where` needs `initial`."
+)
 
 _TEXTS = {
     "sum": _Text(
         "Sum of the elements over given axes, as ``numpy.sum``.",
         _SCALAR + _SUMMED + "The sum of no elements is 0.",
-        f"Integers are summed modulo 2**64 (or the width of `dtype`). {_ACCUMULATED} timedelta64 is summed too.",
+        f"Integers are summed modulo 2**64 (or the width of `dtype`). {_ACCUMULATED} timedelta64 "
+        "is summed too.",
         ">>> gr.sum(np.arange(6, dtype=np.int32))\nnp.int64(15)\n"
         ">>> gr.sum(np.ones((2, 3), np.float32), axis=0)\narray([2., 2., 2.], dtype=float32)",
     ),
@@ -156,13 +166,15 @@ _TEXTS = {
     "min": _Text(
         "Smallest element over given axes, as ``numpy.min``.",
         _SCALAR + "Of the dtype of `a`. NaN if any element is NaN.",
-        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n{_NO_START}",
+        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n"
+        f"{_NO_START}",
         ">>> gr.min(np.array([[4, 2], [3, 1]]), axis=1)\narray([2, 1])",
     ),
     "max": _Text(
         "Largest element over given axes, as ``numpy.max``.",
         _SCALAR + "Of the dtype of `a`. NaN if any element is NaN.",
-        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n{_NO_START}",
+        f"{_TIMES}Complex numbers are ordered by their real parts, then by the imaginary ones.\n"
+        f"{_NO_START}",
         ">>> gr.max(np.array([0.5, np.nan, 2.0]))\nnp.float64(nan)\n"
         ">>> gr.max(np.array([3, 9, 4]), initial=5, where=[True, False, True])\nnp.int64(5)",
     ),
@@ -188,7 +200,8 @@ _TEXTS = {
         "Bits that any element has, over given axes.",
         _SCALAR + _BITS + "Without elements: 0, or False.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_or')}",
-        ">>> gr.bitwise_or(np.array([[1, 2], [4, 2]], dtype=np.uint8), axis=1)\narray([3, 6], dtype=uint8)",
+        ">>> gr.bitwise_or(np.array([[1, 2], [4, 2]], dtype=np.uint8), axis=1)\n"
+        "array([3, 6], dtype=uint8)",
     ),
     "bitwise_xor": _Text(
         "Bits that an odd number of elements has, over given axes.",
@@ -204,7 +217,8 @@ _TEXTS = {
     ),
     "any": _Text(
         "Whether any element over given axes is true, as ``numpy.any``.",
-        "bool or ndarray of bool\n    Whether an element is not zero; NaN is not. Without elements: False.",
+        "bool or ndarray of bool\n"
+        "    Whether an element is not zero; NaN is not. Without elements: False.",
         "An element of any dtype is true if it is not zero.",
         ">>> gr.any(np.array([[0.0, 0.0], [0.0, 1.0]]), axis=1)\narray([False,  True])",
     ),
@@ -217,7 +231,8 @@ _TEXTS = {
     "mean": _Text(
         "Arithmetic mean of the elements over given axes, as ``numpy.mean``.",
         _SCALAR + _AVERAGED,
-        f"The mean of no elements is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 has means too.",
+        f"The mean of no elements is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 "
+        "has means too.",
         ">>> gr.mean(np.array([1, 2, 4]), dtype=np.float32)\nnp.float32(2.3333333)",
     ),
     "nanmean": _Text(
@@ -230,7 +245,8 @@ _TEXTS = {
     "var": _Text(
         "Variance of the elements over given axes, as ``numpy.var``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nWith no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\n"
+        "With no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.var(np.array([1.0, 2.0, 4.0, 5.0]))\nnp.float64(2.5)\n"
         ">>> gr.var(np.array([[1, 2], [3, 5]]), axis=0, ddof=1)\narray([2. , 4.5])",
         {"dtype": _INEXACT},
@@ -238,35 +254,40 @@ _TEXTS = {
     "std": _Text(
         "Standard deviation of the elements over given axes, as ``numpy.std``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nWith no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\n"
+        "With no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.std(np.array([3.0, 5.0, 5.0, 3.0], dtype=np.float32))\nnp.float32(1.0)",
         {"dtype": _INEXACT},
     ),
     "nanvar": _Text(
         "Variance of the elements that are not NaN, as ``numpy.nanvar``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nWith no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\n"
+        "With no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanvar(np.array([1.0, np.nan, 3.0]))\nnp.float64(1.0)",
         {"dtype": _INEXACT},
     ),
     "nanstd": _Text(
         "Standard deviation of the elements that are not NaN, as ``numpy.nanstd``.",
         _SCALAR + _SPREAD,
-        f"{_MOMENTS}\nWith no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        f"{_MOMENTS}\n"
+        "With no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanstd(np.array([[1.0, np.nan], [5.0, 2.0]]), axis=0)\narray([2., 0.])",
         {"dtype": _INEXACT},
     ),
     "argmin": _Text(
         "Position of the first smallest element, as ``numpy.argmin``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "The first NaN or NaT counts as smallest and as largest. Without elements it raises ``ValueError``.",
+        "The first NaN or NaT counts as smallest and as largest. Without elements it raises "
+        "``ValueError``.",
         ">>> gr.argmin(np.array([[4, 2], [1, 3]]))\nnp.int64(2)",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
     "argmax": _Text(
         "Position of the first largest element, as ``numpy.argmax``.",
         "int64 or ndarray of int64\n    Position along `axis`, or in the flat array.",
-        "The first NaN or NaT counts as smallest and as largest. Without elements it raises ``ValueError``.",
+        "The first NaN or NaT counts as smallest and as largest. Without elements it raises "
+        "``ValueError``.",
         ">>> gr.argmax(np.array([[4, 2], [1, 3]]), axis=1)\narray([0, 1])",
         {"axis": _ONE_AXIS, "out": _OUT_OF_POSITIONS},
     ),
@@ -287,8 +308,8 @@ _TEXTS = {
     "ptp": _Text(
         "Largest element less the smallest over given axes, as ``numpy.ptp``.",
         _SCALAR + "Of the dtype of `a`, integers wrapped; timedelta64 for datetime64.",
-        "One pass finds both extremes. The result is NaN, or NaT, if any element is. bool raises ``TypeError``, as in\n"
-        "NumPy.",
+        "One pass finds both extremes. The result is NaN, or NaT, if any element is. bool raises\n"
+        "``TypeError``, as in NumPy.",
         ">>> gr.ptp(np.array([[4, 2], [9, 1]]), axis=1)\narray([2, 8])",
     ),
     "count_nonzero": _Text(
@@ -299,9 +320,12 @@ _TEXTS = {
     ),
     "minmax": _Text(
         "Smallest and largest element over given axes, in one pass.",
-        "MinMax\n    Named tuple of `min` and `max`: what :func:`min` and :func:`max` return for the same arguments.",
+        "MinMax\n"
+        "    Named tuple of `min` and `max`: what :func:`min` and :func:`max` return for the same "
+        "arguments.",
         _NO_START,
-        ">>> gr.minmax(np.array([[4, 2], [9, 1]]), axis=0)\nMinMax(min=array([4, 1]), max=array([9, 2]))",
+        ">>> gr.minmax(np.array([[4, 2], [9, 1]]), axis=0)\n"
+        "MinMax(min=array([4, 1]), max=array([9, 2]))",
         {"out": _PAIR_OF_OUTS},
     ),
     "reduce": _Text(
@@ -320,7 +344,9 @@ def compose(name: str, parameters: tuple[str, ...]) -> str | None:
     if sys.flags.optimize > 1:  # -OO: without docstrings
         return None
     text = _TEXTS[name]
-    described = "\n".join(text.parameters.get(parameter, _PARAMETERS[parameter]) for parameter in parameters)
+    described = "\n".join(
+        text.parameters.get(parameter, _PARAMETERS[parameter]) for parameter in parameters
+    )
     sections = (
         ("Parameters", described),
         ("Returns", text.returns),
@@ -328,4 +354,8 @@ def compose(name: str, parameters: tuple[str, ...]) -> str | None:
         ("Notes", f"{text.notes}\n\n{_DETERMINISM}"),
         ("Examples", f">>> import numpy as np\n>>> import gpureduce as gr\n{text.example}"),
     )
-    return text.summary + "".join(f"\n\n{title}\n{'-' * len(title)}\n{body}" for title, body in sections) + "\n"
+    return (
+        text.summary
+        + "".join(f"\n\n{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+        + "\n"
+    )

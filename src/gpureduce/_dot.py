@@ -157,7 +157,10 @@ def dot(
     if library is not None or other is not None:
         first, second = ("first", "second") if library is not None else ("second", "first")
         name = type(b if library is not None else a).__name__
-        raise TypeError(f"the {first} array of dot is in GPU memory and the {second}, {name}, is not: copy one of them")
+        raise TypeError(
+            f"the {first} array of dot is in GPU memory and the {second}, {name}, is not: copy one "
+            "of them"
+        )
     x, y = as_array(a, "a.filled(0)"), as_array(b, "b.filled(0)")
     if x.ndim == y.ndim == 0:
         x, y = x.reshape(1), y.reshape(1)
@@ -165,14 +168,20 @@ def dot(
     return _core.dot(x, y, np.promote_types(x.dtype, y.dtype), dtype, *options)
 
 
-def _dot_on_device(library: Library, other: Library, a: Any, b: Any, dtype: Any, options: Options) -> Any:
+def _dot_on_device(
+    library: Library, other: Library, a: Any, b: Any, dtype: Any, options: Options
+) -> Any:
     x, y = library.read(a), other.read(b)
     if x.ndim == y.ndim == 0:
         x, y = _as_row(x), _as_row(y)
     _check_shapes(x.shape, y.shape)
     if x.device != y.device:
-        raise ValueError(f'the first array of dot is on device "cuda:{x.device}" and the second on "cuda:{y.device}"')
-    common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()  # of bfloat16 alone NumPy need not know
+        raise ValueError(
+            f'the first array of dot is on device "cuda:{x.device}" and the second on '
+            f'"cuda:{y.device}"'
+        )
+    # Of bfloat16 alone NumPy need not know.
+    common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()
     factor = np.promote_types(*map(numpy_dtype, common)).name if common else x.dtype
     with Work(library, a, x, options) as work:
         if y.stream is not None:
@@ -184,7 +193,9 @@ def _dot_on_device(library: Library, other: Library, a: Any, b: Any, dtype: Any,
 
 
 def _as_row(number: DeviceArray) -> DeviceArray:
-    return _core.device_array(number.pointer, (1,), None, number.dtype, number.device, number.stream, number)
+    return _core.device_array(
+        number.pointer, (1,), None, number.dtype, number.device, number.stream, number
+    )
 
 
 def _check_shapes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
@@ -195,6 +206,6 @@ def _check_shapes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     if () in (x, y):
         raise ValueError("dot of a number and an array is no sum of products: use numpy.multiply")
     raise ValueError(
-        f"dot takes two arrays of one axis, not of {len(x)} and {len(y)}: numpy.matmul multiplies matrices; for all "
-        "elements in order, pass a.ravel() and b.ravel()"
+        f"dot takes two arrays of one axis, not of {len(x)} and {len(y)}: numpy.matmul multiplies "
+        "matrices; for all elements in order, pass a.ravel() and b.ravel()"
     )

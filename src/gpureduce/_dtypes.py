@@ -18,7 +18,9 @@ def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         try:
             import ml_dtypes
         except ImportError:
-            raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'") from None
+            raise ImportError(
+                "bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'"
+            ) from None
         dtype = ml_dtypes.bfloat16
     descr: np.dtype[Any] = np.dtype(dtype)
     return descr if descr.isnative else descr.newbyteorder("=")

@@ -126,8 +126,8 @@ class ExactSum:
         dtype = array.dtype if isinstance(array, np.ndarray) else numpy_dtype(array.dtype)
         if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):
             raise TypeError(
-                f"an exact sum of {self._type} does not take elements of dtype {dtype}: they cannot be cast "
-                "according to the rule 'safe'"
+                f"an exact sum of {self._type} does not take elements of dtype {dtype}: they "
+                "cannot be cast according to the rule 'safe'"
             )
         _core.exact_update(self._state, array)
         return self
@@ -207,7 +207,9 @@ class ExactSum:
         """
         if dtype is None:
             kind = self._type.kind
-            return self._round(np.uint64 if kind == "u" else np.int64 if kind in "bi" else self._type, False)
+            return self._round(
+                np.uint64 if kind == "u" else np.int64 if kind in "bi" else self._type, False
+            )
         return self._round(dtype, False)
 
     def mean(self, dtype: DTypeLike | None = None) -> Any:
@@ -237,7 +239,9 @@ class ExactSum:
         """
         if self.count == 0:
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-        return self._round(self._type if dtype is None and self._type.kind not in "biu" else dtype, True)
+        return self._round(
+            self._type if dtype is None and self._type.kind not in "biu" else dtype, True
+        )
 
     def _round(self, dtype: DTypeLike | None, mean: bool) -> Any:
         return _core.exact_result(self._state, np.dtype(dtype), mean)
@@ -327,7 +331,9 @@ class ExactSum:
         return type(self).from_bytes, (self.to_bytes(),), getattr(self, "__dict__", None) or None
 
     def __eq__(self, other: object) -> bool:
-        return self.to_bytes() == other.to_bytes() if isinstance(other, ExactSum) else NotImplemented
+        return (
+            self.to_bytes() == other.to_bytes() if isinstance(other, ExactSum) else NotImplemented
+        )
 
     def __repr__(self) -> str:
         name = _core.exact_dtype(self._state)

@@ -46,7 +46,7 @@ class DeviceUnavailableError(RuntimeError):
 
 
 class KernelUnavailableError(RuntimeError):
-    """The kernel cannot run here: the GPU is too old for it, or headers that it needs are missing."""
+    """The kernel cannot run here: the GPU is too old, or headers that it needs are missing."""
 
 
 class NoDeviceWarning(UserWarning):

@@ -24,7 +24,18 @@ from ._rules import check_found, finish_extreme, reduce_any
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-    from ._signatures import Accumulation, Axis, Count, Extreme, Mean, Pair, Position, Span, Truth, Variance
+    from ._signatures import (
+        Accumulation,
+        Axis,
+        Count,
+        Extreme,
+        Mean,
+        Pair,
+        Position,
+        Span,
+        Truth,
+        Variance,
+    )
 
 __all__ = [
     "all",
@@ -104,12 +115,26 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
     ) -> Any:
         if initial is NoValue and where is True:
             result = _ask(
-                code, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                code,
+                a,
+                axis,
+                dtype,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                skip_nan,
+                0.0,
             )
             if result is not NotImplemented:
                 return result
         options = kernel, device, block_size, grid_size, stream
-        return reduce_any(Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan))
+        return reduce_any(
+            Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan)
+        )
 
     return accumulate
 
@@ -134,11 +159,25 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         options = kernel, device, block_size, grid_size, stream
         if initial is NoValue and where is True:
             result = _ask(
-                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                code,
+                a,
+                axis,
+                None,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                skip_nan,
+                0.0,
             )
             if result is not NotImplemented:
                 if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
-                    result = finish_extreme(Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result)
+                    result = finish_extreme(
+                        Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result
+                    )
                 return result
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
 
@@ -162,7 +201,21 @@ def _make_truth(op: str) -> Truth:
         stream: Any = None,
     ) -> Any:
         if where is True:
-            result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
+            result = _ask(
+                code,
+                a,
+                axis,
+                None,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                False,
+                0.0,
+            )
             if result is not NotImplemented:
                 return result
         options = kernel, device, block_size, grid_size, stream
@@ -191,14 +244,28 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         options = kernel, device, block_size, grid_size, stream
         if where is True and (dtype is None or not skip_nan):
             result = _ask(
-                code, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                code,
+                a,
+                axis,
+                dtype,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                skip_nan,
+                0.0,
             )
             if result is not NotImplemented:
                 if skip_nan and type(a) is np.ndarray:
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
                     warn_if_nothing_is_left(call, None, result)
                 return result
-        return reduce_any(Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan))
+        return reduce_any(
+            Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan)
+        )
 
     return mean
 
@@ -230,14 +297,28 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
         options = kernel, device, block_size, grid_size, stream
         if dtype is None and where is True and mean is NoValue:
             result = _ask(
-                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, ddof
+                code,
+                a,
+                axis,
+                None,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                skip_nan,
+                ddof,
             )
             if result is not NotImplemented:
                 if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
                     call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
                     result = tell_freedom(call, None, result)
                 return result
-        return reduce_any(Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean))
+        return reduce_any(
+            Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean)
+        )
 
     return variance
 
@@ -259,7 +340,19 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
     ) -> Any:
         if not isinstance(axis, tuple):
             result = _ask(
-                code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, skip_nan, 0.0
+                code,
+                a,
+                axis,
+                None,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                skip_nan,
+                0.0,
             )
             if result is not NotImplemented:
                 if skip_nan and type(a) is np.ndarray:
@@ -286,7 +379,21 @@ def _make_span() -> Span:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
+        result = _ask(
+            code,
+            a,
+            axis,
+            None,
+            keepdims,
+            out,
+            kernel,
+            device,
+            block_size,
+            grid_size,
+            stream,
+            False,
+            0.0,
+        )
         if result is not NotImplemented:
             return result
         options = kernel, device, block_size, grid_size, stream
@@ -309,7 +416,21 @@ def _make_count() -> Count:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(code, a, axis, None, keepdims, None, kernel, device, block_size, grid_size, stream, False, 0.0)
+        result = _ask(
+            code,
+            a,
+            axis,
+            None,
+            keepdims,
+            None,
+            kernel,
+            device,
+            block_size,
+            grid_size,
+            stream,
+            False,
+            0.0,
+        )
         if result is not NotImplemented:
             return result
         options = kernel, device, block_size, grid_size, stream
@@ -336,11 +457,27 @@ def _make_pair() -> Pair:
         stream: Any = None,
     ) -> Any:
         if initial is NoValue and where is True:
-            result = _ask(code, a, axis, None, keepdims, out, kernel, device, block_size, grid_size, stream, False, 0.0)
+            result = _ask(
+                code,
+                a,
+                axis,
+                None,
+                keepdims,
+                out,
+                kernel,
+                device,
+                block_size,
+                grid_size,
+                stream,
+                False,
+                0.0,
+            )
             if result is not NotImplemented:
                 return MinMax(*result)
         options = kernel, device, block_size, grid_size, stream
-        return MinMax(*reduce_any(Call("minmax", a, options, axis, None, out, keepdims, initial, where)))
+        return MinMax(
+            *reduce_any(Call("minmax", a, options, axis, None, out, keepdims, initial, where))
+        )
 
     return minmax
 
@@ -451,7 +588,13 @@ def reduce(
             raise TypeError(f"{name} computes in the elements' own type: it takes no dtype")
         if key not in _parameters[name]:
             raise TypeError(f"{name} takes no {key}")
-    options = {"kernel": kernel, "device": device, "block_size": block_size, "grid_size": grid_size, "stream": stream}
+    options = {
+        "kernel": kernel,
+        "device": device,
+        "block_size": block_size,
+        "grid_size": grid_size,
+        "stream": stream,
+    }
     return function(a, axis=axis, **given, **options)
 
 

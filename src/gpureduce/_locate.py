@@ -14,7 +14,7 @@ from . import _core
 
 
 def emulator() -> Path | None:
-    """Path of the emulator, the library that replaces libcuda and NVRTC and is built with the package."""
+    """Path of the emulator: a library built with the package, in place of libcuda and NVRTC."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_emulator{suffix}")
         if path.exists():
@@ -34,7 +34,9 @@ def locate() -> None:
         return
     try:
         nvrtc = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except RuntimeError:  # DynamicLibNotFoundError and others: not installed, or not for this machine
+    except (
+        RuntimeError
+    ):  # DynamicLibNotFoundError and others: not installed, or not for this machine
         nvrtc = None
     if nvrtc is not None:
         _core.set_nvrtc_path(nvrtc)

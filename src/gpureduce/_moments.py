@@ -50,7 +50,9 @@ def mean(call: Call) -> Any:
         return _mean_into_integers(call, mask)
     if call.out is not None:
         _check_out(call.out, call.array, call.dtype or _type_of_mean(call))
-        call = call._replace(dtype=call.dtype or type_of_mean_into(call.out.dtype.name, call.array.dtype.name))
+        call = call._replace(
+            dtype=call.dtype or type_of_mean_into(call.out.dtype.name, call.array.dtype.name)
+        )
     result = run(call, mask=mask)
     if leaves_out:
         warn_if_nothing_is_left(call, mask, result)
@@ -71,7 +73,7 @@ def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None
 
 
 def _check_inexact(call: Call) -> None:
-    """Refuse integer ``dtype`` and ``out`` for elements that may be NaN, as ``nanmean`` and ``nanvar`` do."""
+    """Refuse integer ``dtype`` and ``out`` if elements may be NaN, as NumPy's functions do."""
     if call.array.dtype.kind not in "fc":
         return
     for name, dtype in (("dtype", call.dtype), ("out", getattr(call.out, "dtype", None))):
@@ -94,7 +96,9 @@ def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def _divides_integers(call: Call) -> bool:
-    return call.out.dtype.kind in "biu" or (call.dtype is not None and np.dtype(call.dtype).kind in "biu")
+    return call.out.dtype.kind in "biu" or (
+        call.dtype is not None and np.dtype(call.dtype).kind in "biu"
+    )
 
 
 def _type_of_mean(call: Call) -> np.dtype[Any] | None:
@@ -113,7 +117,7 @@ def _mean_into_integers(call: Call, mask: Array | None) -> Array:
 
 
 def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
-    """NumPy's two steps, which differ from one for integers: the sum in ``out``, then the quotient."""
+    """NumPy's two steps, unlike one step for integers: sum into ``out``, then divide."""
     out = store(call.out, total, np.add.__name__)
     with np.errstate(all="ignore"):
         np.true_divide(out, count_kept(call, mask), out=out, casting="unsafe", subok=False)
@@ -121,7 +125,8 @@ def _divide_into(call: Call, total: Any, mask: Array | None) -> Array:
 
 
 def _mean_of_times(call: Call, mask: Array | None) -> Any:
-    np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)  # dates do not add: NumPy's TypeError
+    # Dates do not add: NumPy's TypeError.
+    np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)
     if call.out is not None:
         _check_out(call.out, call.array, call.dtype)
     total = run(call, "sum", mask)
@@ -146,13 +151,26 @@ def variance(call: Call) -> Any:
         warn("Degrees of freedom <= 0 for slice")
     cast, call = _cast_of(call)
     if call.out is not None:
-        _check_out(call.out, np.empty(0, _result_of(call)), cast or call.dtype or _float_of(call.array.dtype))
+        _check_out(
+            call.out,
+            np.empty(0, _result_of(call)),
+            cast or call.dtype or _float_of(call.array.dtype),
+        )
         if call.op == "std" and call.out.dtype.kind in "biumM":
-            raise TypeError(f"cannot take the square root into out of dtype {call.out.dtype}: it must be inexact")
-    is_root = call.op == "std" and call.out is not None and not call.rounds_once  # taken in the type of out
+            raise TypeError(
+                f"cannot take the square root into out of dtype {call.out.dtype}: it must be "
+                "inexact"
+            )
+    # Taken in the type of out.
+    is_root = call.op == "std" and call.out is not None and not call.rounds_once
     if is_root:
         call = call._replace(op="var")
-    if call.skip_nan and cast is not None and call.array.dtype.kind != "c" and call.center is NoValue:
+    if (
+        call.skip_nan
+        and cast is not None
+        and call.array.dtype.kind != "c"
+        and call.center is NoValue
+    ):
         warn_of_imaginary_parts()
     result = run(call, mask=mask) if call.center is NoValue else _with_given_mean(call, mask)
     if call.skip_nan:
@@ -191,7 +209,7 @@ def _real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
-    """A complex ``dtype``: the core computes the real variance in the real counterpart, and the result is converted."""
+    """For a complex ``dtype`` the core computes in its real counterpart; then convert."""
     if call.dtype is None:
         return None, call
     dtype = np.dtype(call.dtype)
@@ -232,7 +250,11 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
         if call.op == "std":
             result = np.sqrt(result)
         dtype = _result_of(call)
-        if call.dtype is None and array.dtype.kind not in "biu" and not (call.skip_nan and array.dtype.kind in "fc"):
+        if (
+            call.dtype is None
+            and array.dtype.kind not in "biu"
+            and not (call.skip_nan and array.dtype.kind in "fc")
+        ):
             weak = isinstance(call.center, int | float | complex)  # a Python number does not widen
             dtype = _real_of(np.result_type(array.dtype, call.center if weak else center))
         result = result.astype(dtype)

@@ -1,4 +1,4 @@
-"""Records that functions return: minima with maxima, kernels, devices, the last run, limits, the cache."""
+"""Records that functions return: extremes, kernels, devices, the last run, limits, the cache."""
 
 from __future__ import annotations
 

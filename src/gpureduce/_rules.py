@@ -52,7 +52,9 @@ def reduce_any(call: Call) -> Any:
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and call.axis is not None:
         call = call._replace(keepdims=True)
-    if array.dtype.kind in "biu" or (array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max"))):
+    if array.dtype.kind in "biu" or (
+        array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max"))
+    ):
         call = call._replace(skip_nan=False)  # NumPy leaves NaT out there only
     call = call._replace(
         array=array,
@@ -85,7 +87,8 @@ def _is_plain(call: Call, result: Any) -> bool:
 def _fold(call: Call) -> Any:
     """Sums, products, extremes, truths and bits, which NumPy reduces by a ufunc's ``reduce``."""
     ufunc = UFUNCS[call.name]
-    check_where(call, ufunc, as_mask(call.where, call.array.shape))  # before real_part changes the mask
+    # Before real_part changes the mask.
+    check_where(call, ufunc, as_mask(call.where, call.array.shape))
     call = real_part(call)
     array, out = call.array, call.out
     if array.dtype.kind in "mM":
@@ -100,7 +103,9 @@ def _fold(call: Call) -> Any:
     else:
         check_identity(call, ufunc)
         result = run(call, mask=mask)
-    if call.op == "sum" and out is not None and out.dtype.kind == "M":  # a copy would convert the number to a date
+    if (
+        call.op == "sum" and out is not None and out.dtype.kind == "M"
+    ):  # a copy would convert the number to a date
         result = np.asarray(result).astype(out.dtype.str.replace("M8", "m8", 1))
     finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
     result = finish(call, mask, result)
@@ -133,10 +138,14 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
 
 
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
-    """Store NaN for rows whose elements are all NaN: the core returns the identity for them, an infinity."""
+    """Store NaN for rows of NaN alone: the core returns the identity for them, an infinity."""
     if call.array.dtype.kind not in "fcV" or call.array.size == 0 or not np.any(np.isinf(result)):
         return result
-    bad = np.less(run(call, "arg" + call.op), 0) if mask is None else np.equal(count_kept(call, mask), 0)
+    bad = (
+        np.less(run(call, "arg" + call.op), 0)
+        if mask is None
+        else np.equal(count_kept(call, mask), 0)
+    )
     return set_nan(result, bad) if np.any(bad) else result
 
 

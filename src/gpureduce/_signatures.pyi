@@ -1,7 +1,8 @@
 """Signatures of the reductions for type checkers, one for each list of arguments.
 
-Host arrays: a scalar where all axes are reduced and none is kept; an array where all are kept; what ``out`` is. With
-an axis it depends on the number of dimensions, which types do not tell. Device arrays: an array of their own kind.
+Host arrays: a scalar where all axes are reduced and none is kept; an array where all are kept; what
+``out`` is. With an axis it depends on the number of dimensions, which types do not tell. Device
+arrays: an array of their own kind.
 """
 
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
@@ -362,7 +363,13 @@ class Position(Protocol):
     ) -> _Device: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: int | None = None, *, out: _Out, keepdims: bool = False, **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: int | None = None,
+        *,
+        out: _Out,
+        keepdims: bool = False,
+        **options: Unpack[Options],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -407,7 +414,13 @@ class Span(Protocol):
     ) -> _Device: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: Axis = None, *, out: _Out, keepdims: bool = False, **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: Axis = None,
+        *,
+        out: _Out,
+        keepdims: bool = False,
+        **options: Unpack[Options],
     ) -> _Out: ...
     @overload
     def __call__(
@@ -429,11 +442,22 @@ class Span(Protocol):
     ) -> Any: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: Axis = None, out: None = None, *, keepdims: Literal[True], **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: Axis = None,
+        out: None = None,
+        *,
+        keepdims: Literal[True],
+        **options: Unpack[Options],
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: Axis = None, out: Any = None, keepdims: bool = False, **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: Axis = None,
+        out: Any = None,
+        keepdims: bool = False,
+        **options: Unpack[Options],
     ) -> Any: ...
 
 class Count(Protocol):
@@ -443,11 +467,21 @@ class Count(Protocol):
     ) -> _Device: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: None = None, *, keepdims: Literal[False] = False, **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: None = None,
+        *,
+        keepdims: Literal[False] = False,
+        **options: Unpack[Options],
     ) -> np.intp: ...
     @overload
     def __call__(
-        self, a: ArrayLike, axis: Axis = None, *, keepdims: Literal[True], **options: Unpack[Options]
+        self,
+        a: ArrayLike,
+        axis: Axis = None,
+        *,
+        keepdims: Literal[True],
+        **options: Unpack[Options],
     ) -> NDArray[np.intp]: ...
     @overload
     def __call__(

@@ -1,4 +1,4 @@
-"""The namespace for code written to the array API standard, by what the standard says of its reductions."""
+"""The namespace for array API code, by what the standard says of its reductions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ import gpureduce.array_api as xp
 STATISTICAL = ("max", "mean", "min", "prod", "std", "sum", "var")
 SEARCHING = ("argmax", "argmin", "count_nonzero")
 UTILITY = ("all", "any")
-DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+DTYPES = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+)
 
 
 def test_reductions_are_ours_and_the_rest_is_numpys() -> None:
@@ -58,16 +69,22 @@ def test_sums_have_the_default_types_of_their_kind(dtype: str) -> None:
 def shape_after(shape: tuple[int, ...], axis: Any, keepdims: bool) -> tuple[int, ...]:
     axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     reduced = {i % len(shape) for i in axes}
-    return tuple(1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced)
+    return tuple(
+        1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced
+    )
 
 
 @pytest.mark.parametrize("name", xp.REDUCTIONS)
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_shapes_follow_axis_and_keepdims(name: str, keepdims: bool) -> None:
     x = xp.reshape(xp.arange(24.0), (2, 3, 4))
-    axes: tuple[Any, ...] = (None, 0, -1) if name.startswith("arg") else (None, 0, -1, (0, 2), (1, -3), ())
+    axes: tuple[Any, ...] = (
+        (None, 0, -1) if name.startswith("arg") else (None, 0, -1, (0, 2), (1, -3), ())
+    )
     for axis in axes:
-        assert getattr(xp, name)(x, axis=axis, keepdims=keepdims).shape == shape_after(x.shape, axis, keepdims)
+        assert getattr(xp, name)(x, axis=axis, keepdims=keepdims).shape == shape_after(
+            x.shape, axis, keepdims
+        )
 
 
 def test_nothing_has_the_standards_values() -> None:

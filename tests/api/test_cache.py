@@ -120,7 +120,9 @@ def make_public(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_file, make_link, make_public])
-def test_a_directory_that_cannot_be_trusted_is_not_used(prepare: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_trusted_is_not_used(
+    prepare: Callable[[Path], None], tmp_path: Path
+) -> None:
     prepare(tmp_path / "cache")
     for _ in range(2):
         assert work(tmp_path) == (PROGRAMS, 0)

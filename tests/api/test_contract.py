@@ -168,7 +168,9 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "nanmean into times": lambda m: m.nanmean(A, out=np.zeros((), "m8[s]")),
     "nanvar as float32 into dates": lambda m: m.nanvar(A, dtype="f4", out=np.zeros((), "M8[D]")),
     "mean of integers into dates": lambda m: m.mean([1, 2, 4], out=np.zeros((), "M8[D]")),
-    "mean of swapped float16 into dates": lambda m: m.mean(np.ones(3, ">f2"), out=np.zeros((), "M8[D]")),
+    "mean of swapped float16 into dates": lambda m: m.mean(
+        np.ones(3, ">f2"), out=np.zeros((), "M8[D]")
+    ),
     "var of integers into dates": lambda m: m.var([1, 2, 4], out=np.zeros((), "M8[D]")),
     "std into times": lambda m: m.std(np.arange(3), out=np.zeros((), "m8[s]")),
     "nanmean axis past a scalar's": lambda m: m.nanmean(2.5, axis=1),
@@ -185,8 +187,12 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "ptp into integers": lambda m: m.ptp(A, out=np.zeros((), int)),
     "ptp of dates into times": lambda m: m.ptp(DATES, out=np.zeros((), "m8[s]")),
     "mean of times into complex": lambda m: m.mean(TIMES[:2], out=np.zeros((), complex)),
-    "nanmean of times as float32 into complex": lambda m: m.nanmean(TIMES[:2], dtype="f4", out=np.zeros((), complex)),
-    "sum of times as complex into float": lambda m: m.sum(TIMES[:2], dtype=complex, out=np.zeros(())),
+    "nanmean of times as float32 into complex": lambda m: m.nanmean(
+        TIMES[:2], dtype="f4", out=np.zeros((), complex)
+    ),
+    "sum of times as complex into float": lambda m: m.sum(
+        TIMES[:2], dtype=complex, out=np.zeros(())
+    ),
     "ptp has no initial": lambda m: m.ptp(A, initial=0),
     "count_nonzero has no out": lambda m: m.count_nonzero(A, out=np.zeros((), int)),
     "bitwise_and of floats": lambda m: m.bitwise_and(A),
@@ -278,7 +284,9 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "out and dtype": lambda m: m.sum(A, dtype=np.int32, out=np.zeros(())),
     "out of mean": lambda m: m.mean(A, out=np.zeros((), np.int32)),
     "out of mean, half": lambda m: m.mean(A.astype("e"), out=np.zeros((), "e")),
-    "out of mean, half in bytes": lambda m: m.mean(np.array([254.875, 0.06, 0.06], "e"), out=np.zeros((), np.uint8)),
+    "out of mean, half in bytes": lambda m: m.mean(
+        np.array([254.875, 0.06, 0.06], "e"), out=np.zeros((), np.uint8)
+    ),
     "out of any": lambda m: m.any(A, axis=1, out=np.zeros(2)),
     "amin": lambda m: m.amin(A, axis=0),
     "amax": lambda m: m.amax(A, axis=0),
@@ -307,7 +315,9 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "bitwise_and of nothing": lambda m: m.bitwise_and(np.zeros((2, 0), np.uint8), axis=1),
     "bitwise_and of no bools": lambda m: m.bitwise_and(np.zeros(0, bool)),
     "bitwise_or initial": lambda m: m.bitwise_or(A.astype(int), axis=0, initial=8),
-    "bitwise_xor where": lambda m: m.bitwise_xor(A.astype(np.int8), axis=0, where=[True, False, True]),
+    "bitwise_xor where": lambda m: m.bitwise_xor(
+        A.astype(np.int8), axis=0, where=[True, False, True]
+    ),
     "logical_xor of NaN": lambda m: m.logical_xor(NAN, axis=1),
     "logical_xor initial": lambda m: m.logical_xor(A, initial=7),
     "nansum": lambda m: m.nansum(NAN, axis=1),
@@ -336,7 +346,9 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "std matrix": lambda m: m.std(np.matrix(A), axis=0),
     "std subclass": lambda m: m.std(A.view(Sub), axis=0),
     "std out": lambda m: m.std(A, axis=0, out=np.zeros(3, np.float32)),
-    "mean of swapped float16 out": lambda m: m.mean(np.arange(3, dtype=">f2"), out=np.zeros((), "m8[s]")),
+    "mean of swapped float16 out": lambda m: m.mean(
+        np.arange(3, dtype=">f2"), out=np.zeros((), "m8[s]")
+    ),
     "std out, wider": lambda m: m.std(np.arange(4, dtype=np.float16), out=np.zeros(())),
     "std out, complex": lambda m: m.std(A, axis=1, out=np.zeros(2, complex)),
     "std out, narrower, mean": lambda m: m.std(A, axis=1, mean=1.0, out=np.zeros(2, np.float16)),
@@ -344,9 +356,15 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "nanvar axis of a scalar": lambda m: m.nanvar(np.array(2.5), axis=0, mean=1.5),
     "nanstd axis of a scalar": lambda m: m.nanstd(np.array(1j), axis=0),
     "nanmin of nothing, infinite start": lambda m: m.nanmin(np.zeros(0), initial=np.inf),
-    "sum of times into dates": lambda m: m.sum(np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")),
-    "nansum of times into dates": lambda m: m.nansum(np.array([[1, 2]], ">m8[h]"), axis=1, out=np.zeros(1, "M8[s]")),
-    "max of times into dates": lambda m: m.max(np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")),
+    "sum of times into dates": lambda m: m.sum(
+        np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")
+    ),
+    "nansum of times into dates": lambda m: m.nansum(
+        np.array([[1, 2]], ">m8[h]"), axis=1, out=np.zeros(1, "M8[s]")
+    ),
+    "max of times into dates": lambda m: m.max(
+        np.array([3, -7], "m8[25s]"), out=np.zeros((), "M8[ms]")
+    ),
     "nanvar": lambda m: m.nanvar(NAN, axis=1, ddof=1),
     "nanvar mean": lambda m: m.nanvar(NAN, axis=1, mean=np.array([[1.0], [2.0], [3.0]])),
     "nanstd where": lambda m: m.nanstd(NAN, axis=0, where=[[True], [True], [False]]),
@@ -366,7 +384,9 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "dates, argmin": lambda m: m.argmin(DATES),
     "dates, argmax": lambda m: m.argmax(DATES.reshape(2, 2), axis=1),
     "dates, initial": lambda m: m.max(DATES[:2], initial=np.datetime64("2021")),
-    "dates, where": lambda m: m.max(DATES, where=[True, True, False, False], initial=np.datetime64("2000")),
+    "dates, where": lambda m: m.max(
+        DATES, where=[True, True, False, False], initial=np.datetime64("2000")
+    ),
     "dates, where nothing": lambda m: m.max(DATES, where=False, initial=np.datetime64("2000")),
     "dates, out": lambda m: m.min(DATES[:2], out=np.zeros((), "M8[ms]")),
     "dates, ptp": lambda m: m.ptp(DATES[:2]),
@@ -442,7 +462,9 @@ def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: st
     expected, theirs = observe_here(Theirs())
     result, ours = observe_here(Ours(device))
     assert theirs
-    assert {(one.category, str(one.message)) for one in ours} == {(one.category, str(one.message)) for one in theirs}
+    assert {(one.category, str(one.message)) for one in ours} == {
+        (one.category, str(one.message)) for one in theirs
+    }
     assert {one.filename for one in ours} == {__file__}
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
     assert np.asarray(result).dtype == np.asarray(expected).dtype
@@ -458,7 +480,8 @@ def test_means_are_as_precise_as_a_wider_out(
     for wider in ["complex128"] if dtype == "complex64" else ["float64", "complex128"]:
         out = np.zeros(50, wider)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # float16 is summed in float32, NumPy says
+            # float16 is summed in float32, NumPy says.
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             assert getattr(gr, name)(array, axis=1, out=out, device=device) is out
         np.testing.assert_allclose(out, array.astype(wider).mean(1), rtol=0, atol=2e-15)
 
@@ -502,13 +525,17 @@ def test_other_dtypes_are_refused_by_name(op: str, array: Any) -> None:
 
 
 @on_devices
-@pytest.mark.parametrize("name", ["min", "max", "sum", "argmin", "mean", "ptp", "any", "bitwise_or"])
+@pytest.mark.parametrize(
+    "name", ["min", "max", "sum", "argmin", "mean", "ptp", "any", "bitwise_or"]
+)
 def test_out_may_overlap_the_input(name: str, device: str | None) -> None:
     values = np.random.default_rng(0).integers(-50, 50, (5, 6))
     kept = values.copy()
     out = values[2]
     assert getattr(Ours(device), name)(values, axis=0, out=out) is out
-    np.testing.assert_array_equal(out, np.asarray(getattr(Theirs(), name)(kept, axis=0)).astype(out.dtype))
+    np.testing.assert_array_equal(
+        out, np.asarray(getattr(Theirs(), name)(kept, axis=0)).astype(out.dtype)
+    )
     np.testing.assert_array_equal(np.delete(values, 2, 0), np.delete(kept, 2, 0))
 
 
@@ -561,11 +588,16 @@ def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
     ours, theirs = gr.var(values, ddof=1, device=device), np.var(values, ddof=1)
     ulp = Fraction(float(np.spacing(dtype(float(exact)))))
     ours_off, theirs_off = abs(Fraction(float(ours)) - exact), abs(Fraction(float(theirs)) - exact)
-    assert ours_off <= max(theirs_off, few * ulp), f"{float(ours_off / ulp)} ulp, NumPy {float(theirs_off / ulp)}"
+    assert ours_off <= max(theirs_off, few * ulp), (
+        f"{float(ours_off / ulp)} ulp, NumPy {float(theirs_off / ulp)}"
+    )
     root = gr.std(values, ddof=1, device=device)
     assert abs(Fraction(float(root)) ** 2 - exact) <= 2 * max(theirs_off, few * ulp)
     center = dtype(values.mean())
-    about = exact * (n - 1) / n + (sum(Fraction(float(x)) for x in values) / n - Fraction(float(center))) ** 2
+    about = (
+        exact * (n - 1) / n
+        + (sum(Fraction(float(x)) for x in values) / n - Fraction(float(center))) ** 2
+    )
     given = Fraction(float(gr.var(values, mean=center, device=device)))
     theirs_given = Fraction(float(np.var(values, mean=center)))
     assert abs(given - about) <= max(abs(theirs_given - about), few * ulp)
@@ -584,7 +616,9 @@ def test_variances_of_columns_are_those_of_their_copies(dtype: Any) -> None:
     for a in (values, values[::-1], values[:, :40], values[3::5, 1:], values.reshape(13, 47, 700)):
         axis = tuple(range(a.ndim - 1))
         ours = gr.var(a, axis=axis, ddof=1, device="cpu")
-        copies = gr.var(np.ascontiguousarray(a.reshape(-1, a.shape[-1]).T), axis=1, ddof=1, device="cpu")
+        copies = gr.var(
+            np.ascontiguousarray(a.reshape(-1, a.shape[-1]).T), axis=1, ddof=1, device="cpu"
+        )
         assert ours.dtype == copies.dtype
         np.testing.assert_array_max_ulp(ours, copies, maxulp=4)
 

@@ -1,4 +1,4 @@
-"""The core's functions for memory that is on the device, measuring and looking inside, over the fakes.
+"""The core's functions for device memory, measuring and looking inside, over the fakes.
 
 Benchmarks and GPU tests stand on them; what they refuse, they refuse by name.
 """
@@ -34,21 +34,29 @@ def test_device_arrays_are_reduced_where_they_are(tmp_path: Path) -> None:
             whole = _core.reduce_device(op, pointer, a.shape, a.dtype, 2, kernel, 0)
             assert type(whole) is type(getattr(np, op)(a)) and whole == getattr(np, op)(a)
     assert gr.last_run().stages["stage"] == 0 and cuda.fake_pageable() == a.nbytes
-    wide = _core.reduce_device("sum", pointer, a.shape, a.dtype, 2, "shfl_atomic", 0, 64, 5, np.float64)
+    wide = _core.reduce_device("sum", pointer, a.shape, a.dtype, 2, "shfl_atomic", 0, 64, 5,
+                               np.float64)
     assert wide.dtype == np.float64 and wide == a.sum() and gr.last_run().grid_size == 5
-    for bad in (("sum", pointer, a.shape, a.dtype, 3, "auto", 0), ("sum", pointer, a.shape, a.dtype, -1, "auto", 0),
-                ("sum", pointer, (-1,), a.dtype, 1, "auto", 0), ("sum", pointer, a.shape, a.dtype, 1, "auto", 5),
-                ("sum", pointer, a.shape, a.dtype, 1, "nothing", 0), ("none", pointer, a.shape, a.dtype, 1, "auto", 0),
-                (99, pointer, a.shape, a.dtype, 1, "auto", 0), ("sum", pointer + 1, a.shape, a.dtype, 1, "auto", 0),
+    for bad in (("sum", pointer, a.shape, a.dtype, 3, "auto", 0),
+                ("sum", pointer, a.shape, a.dtype, -1, "auto", 0),
+                ("sum", pointer, (-1,), a.dtype, 1, "auto", 0),
+                ("sum", pointer, a.shape, a.dtype, 1, "auto", 5),
+                ("sum", pointer, a.shape, a.dtype, 1, "nothing", 0),
+                ("none", pointer, a.shape, a.dtype, 1, "auto", 0),
+                (99, pointer, a.shape, a.dtype, 1, "auto", 0),
+                ("sum", pointer + 1, a.shape, a.dtype, 1, "auto", 0),
                 ("sum", pointer, a.shape, a.dtype, 1, "auto", -1)):
         with raises(ValueError):
             _core.reduce_device(*bad)
-    for bad in (("sum", "x", a.shape, a.dtype, 1, "auto", 0), ("sum", pointer, "x", a.dtype, 1, "auto", 0),
-                ("sum", pointer, a.shape, np.longdouble, 1, "auto", 0), ("sum", pointer, a.shape, "x", 1, "auto", 0),
+    for bad in (("sum", "x", a.shape, a.dtype, 1, "auto", 0),
+                ("sum", pointer, "x", a.dtype, 1, "auto", 0),
+                ("sum", pointer, a.shape, np.longdouble, 1, "auto", 0),
+                ("sum", pointer, a.shape, "x", 1, "auto", 0),
                 ("max", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, np.float64), ("sum",),
                 ("sum", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, np.longdouble),
                 ("sum", pointer, a.shape, a.dtype, 1, "auto", 0, 0, 0, ">i4"),
-                ("sum", pointer, a.shape, a.dtype, 1, 5, 0), (None, pointer, a.shape, a.dtype, 1, "auto", 0)):
+                ("sum", pointer, a.shape, a.dtype, 1, 5, 0),
+                (None, pointer, a.shape, a.dtype, 1, "auto", 0)):
         with raises(TypeError):
             _core.reduce_device(*bad)
     before = cuda.fake_live(b"device"), cuda.fake_bytes(0)
@@ -65,7 +73,8 @@ def test_measuring_gives_as_many_times_as_asked_for(tmp_path: Path) -> None:
         + """
     pointer = on_device(a)
     def measure(warmup, repeats, shape=a.shape, kernel="auto", dtype=a.dtype):
-        return _core.measure("sum", pointer, shape, dtype, 1, kernel, 0, 0, 0, warmup, repeats, 1000)
+        return _core.measure("sum", pointer, shape, dtype, 1, kernel, 0, 0, 0, warmup, repeats,
+                             1000)
     before = cuda.fake_launches()
     times = measure(2, 5)
     assert len(times) == 5 and all(t >= 0 for t in times) and cuda.fake_launches() == before + 7
@@ -100,7 +109,8 @@ def test_device_memory_is_allocated_filled_and_freed_or_refused(tmp_path: Path) 
     assert before == (cuda.fake_live(b"device"), cuda.fake_bytes(0))
     with raises(MemoryError, "cuMemAlloc"):
         _core.alloc_device(0, 1 << 60)
-    for call in (lambda: _core.alloc_device(3, 10), lambda: _core.free_device(3, 10), lambda: _core.upload(3, 10, a)):
+    for call in (lambda: _core.alloc_device(3, 10), lambda: _core.free_device(3, 10),
+                 lambda: _core.upload(3, 10, a)):
         with raises(ValueError, "cuda:3"):
             call()
     for call in (_core.alloc_device, _core.free_device, _core.upload):
@@ -130,8 +140,10 @@ def test_cases_are_compiled_by_name(tmp_path: Path) -> None:
         assert _core.compile_program("sequential", "sum", "bfloat16", None, 0, 90) > 0
         assert _core.compile_program("auto", "sum", "int8", "float32", 128, 80) > 0
         for bad in (("auto", "sum", "int7", None, 0, 90), ("auto", "none", "int8", None, 0, 90),
-                    ("nothing", "sum", "int8", None, 0, 90), ("sequential", "sum", "int8", "int7", 0, 90),
-                    ("sequential", "sum", "int8", None, 48, 90), ("sequ\\0ential", "sum", "int8", None, 0, 90)):
+                    ("nothing", "sum", "int8", None, 0, 90),
+                    ("sequential", "sum", "int8", "int7", 0, 90),
+                    ("sequential", "sum", "int8", None, 48, 90),
+                    ("sequ\\0ential", "sum", "int8", None, 0, 90)):
             with raises(ValueError):
                 _core.compile_program(*bad)
         for bad in (("auto",), (5, "sum", "int8", None, 0, 90), ("auto", "sum", 5, None, 0, 90)):
@@ -143,7 +155,8 @@ def test_cases_are_compiled_by_name(tmp_path: Path) -> None:
                     ("int8", "int8", None, None, 0, 90), ("int8", "int8", "int8", None, 48, 90)):
             with raises(ValueError):
                 _core.compile_dot(*bad)
-        for bad in (("int8",), (5, "int8", "int8", None, 0, 90), ("int8", "int8", "float32", "int8", 0, 90)):
+        for bad in (("int8",), (5, "int8", "int8", None, 0, 90),
+                    ("int8", "int8", "float32", "int8", 0, 90)):
             with raises(TypeError):
                 _core.compile_dot(*bad)
         with raises(gr.DeviceUnavailableError, "capability 7.5 and newer"):
@@ -191,7 +204,8 @@ def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
         with raises(ValueError):
             _core.set_limits(None, None, 5000)
         with raises(TypeError, "mask must be"):
-            _core.reduce(0, np.ones(3), None, None, False, "x", "auto", None, None, None, None, False, 0.0)
+            _core.reduce(0, np.ones(3), None, None, False, "x", "auto", None, None, None, None,
+                         False, 0.0)
         with raises(TypeError, "eleven more"):
             _core.reduce(0, [1, 2])
         works()
@@ -216,13 +230,20 @@ NAMING = {"cuGetErrorName", "cuGetErrorString"}  # asked about failures
 
 def driver_functions() -> set[str]:
     """Every driver function that the library calls, from the library's own table."""
-    names = set(re.findall(r"^    CU\((cu\w+), \"cu", (fakes.CSRC / "lib" / "driver" / "driver.h").read_text(), re.M))
+    names = set(
+        re.findall(
+            r"^    CU\((cu\w+), \"cu",
+            (fakes.CSRC / "lib" / "driver" / "driver.h").read_text(),
+            re.M,
+        )
+    )
     assert names > NAMING | AFTER_A_FAILED_OPEN
     return names - NAMING - AFTER_A_FAILED_OPEN
 
 
-# Each failure in a child that has not opened the driver yet, so that opening it fails too. Prints what failed.
-# NVRTC is looked for before they part: that takes longer than all else that a child does.
+# Each failure in a child that has not opened the driver yet, so that opening it fails too. Prints
+# what failed. NVRTC is looked for before they part: that takes longer than all else that a child
+# does.
 EVERY_FAILURE = """
     from gpureduce import _locate
     _locate.locate()
@@ -267,7 +288,8 @@ EVERY_FAILURE = """
                 try:
                     if captured:
                         cuda.fake_begin_capture(stream)
-                    _core.reduce_device("sum", pointer, a.shape, a.dtype, 1, "auto", 0, stream=stream, result=result)
+                    _core.reduce_device("sum", pointer, a.shape, a.dtype, 1, "auto", 0,
+                                        stream=stream, result=result)
                 finally:
                     cuda.fake_wait()
                     if captured:
@@ -281,7 +303,8 @@ EVERY_FAILURE = """
 
     for name in ("fake_make_stream", "fake_end_capture"):
         getattr(cuda, name).restype = ctypes.c_void_p
-    for name in ("fake_begin_capture", "fake_end_capture", "fake_destroy_graph", "fake_free_stream"):
+    for name in ("fake_begin_capture", "fake_end_capture", "fake_destroy_graph",
+                 "fake_free_stream"):
         getattr(cuda, name).argtypes = [ctypes.c_void_p]
 
     def freed():
@@ -306,9 +329,10 @@ EVERY_FAILURE = """
         gr.clear_cache(loaded=True)
 
     OPENING = ("cuInit", "cuDriverGetVersion", "cuDeviceGetCount")
-    SURVIVED = ("cuThreadExchangeStreamCaptureMode", "cuPointerGetAttributes", "cuCtxPopCurrent", "cuCtxSynchronize",
-                "cuMemFree", "cuMemFreeHost", "cuModuleUnload")
-    CODES = {999: ("CUDA_ERROR_UNKNOWN", gr.CudaError), 2: ("CUDA_ERROR_OUT_OF_MEMORY", MemoryError)}
+    SURVIVED = ("cuThreadExchangeStreamCaptureMode", "cuPointerGetAttributes", "cuCtxPopCurrent",
+                "cuCtxSynchronize", "cuMemFree", "cuMemFreeHost", "cuModuleUnload")
+    CODES = {999: ("CUDA_ERROR_UNKNOWN", gr.CudaError),
+             2: ("CUDA_ERROR_OUT_OF_MEMORY", MemoryError)}
 
     def fail_once(work, function, code):
         cuda.fake_fail(function.encode(), 1, code)
@@ -329,7 +353,8 @@ EVERY_FAILURE = """
             assert type(error) is kind, repr(error)
             assert function in str(error) and constant in str(error), error
             if kind is gr.CudaError:
-                assert (error.call, error.name, error.number, error.log) == (function, constant, code, None)
+                told = error.call, error.name, error.number, error.log
+                assert told == (function, constant, code, None)
         works()
         assert cuda.fake_violation() == b"" and cuda.fake_live(b"depth") == 0
 
@@ -349,7 +374,8 @@ EVERY_FAILURE = """
         return status == 77
 
     met = set()
-    for work in (streamed, tickets_atomics_and_masks, pinned, measured, queued, freed, ordered, inside):
+    for work in (streamed, tickets_atomics_and_masks, pinned, measured, queued, freed, ordered,
+                 inside):
         met |= {function for function in FUNCTIONS if in_child(work, function, 999)}
         for function in ("cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData"):
             in_child(work, function, 2)
@@ -359,8 +385,8 @@ EVERY_FAILURE = """
 
 @pytest.mark.long
 def test_every_driver_failure_has_its_exception_and_the_next_call_works(tmp_path: Path) -> None:
-    # Two are called only where something else has failed before, or scratch abounds; tests/c/dispatch/test_faults.c
-    # has those.
+    # Two are called only where something else has failed before, or scratch abounds;
+    # tests/c/dispatch/test_faults.c has those.
     functions = driver_functions() - {"cuEventQuery", "cuUserObjectRelease"}
     script = EVERY_FAILURE.replace("in FUNCTIONS", f"in {sorted(functions)}")
     met = fakes.run(script, tmp_path, timeout=300)

@@ -1,4 +1,4 @@
-"""Random calls agree with NumPy but for the rows of docs/differences.md, each of which can be shown."""
+"""Random calls agree with NumPy but for docs/differences.md, whose rows can all be shown."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def several_mistakes(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
     if case.family == "position" and isinstance(case.keywords.get("axis"), tuple):
         return True
     fewer = [{k: v for k, v in case.keywords.items() if k != key} for key in case.keywords]
-    return all(d.observe(lambda some=some: d.call_numpy(case, d.fresh(some))).error is not None for some in fewer)
+    return all(
+        d.observe(lambda some=some: d.call_numpy(case, d.fresh(some))).error is not None
+        for some in fewer
+    )
 
 
 def dtypes(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
@@ -107,7 +110,9 @@ def mean_of_infinities(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool
 
 def undefined_conversion(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
     is_of_nothing = any("empty slice" in message for _, message in theirs.warned)
-    return case.family == "mean" and is_of_nothing and any(one.kind in "biu" for one in _asked(case))
+    return (
+        case.family == "mean" and is_of_nothing and any(one.kind in "biu" for one in _asked(case))
+    )
 
 
 EXCUSES: dict[str, Excuse] = {
@@ -124,7 +129,7 @@ EXCUSES: dict[str, Excuse] = {
     "nan-position": nan_position,
     "mean-of-infinities": mean_of_infinities,
 }
-"""Rows that the comparison passes over, and when. The others are in how it compares, or no random call comes near."""
+"""Rows that the comparison passes over, and when; it has the others, or random calls miss them."""
 
 
 def excuse_for(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> str | None:
@@ -143,7 +148,11 @@ def assert_contract(case: d.Case, device: str | None) -> None:
         assert_outcome(case, ours, theirs)
         if ours.error is None and "out" in case.keywords:
             got, out = ours.result, our_keywords["out"]
-            assert all(x is y for x, y in zip(got, out, strict=True)) if case.family == "pair" else got is out
+            assert (
+                all(x is y for x, y in zip(got, out, strict=True))
+                if case.family == "pair"
+                else got is out
+            )
     except AssertionError:
         if excuse_for(case, theirs, ours) is None:
             raise
@@ -151,13 +160,23 @@ def assert_contract(case: d.Case, device: str | None) -> None:
 
 def assert_outcome(case: d.Case, ours: d.Outcome, theirs: d.Outcome) -> None:
     if theirs.error is not None or ours.error is not None:
-        assert theirs.error is not None, f"NumPy gives {theirs.result!r}, gpureduce raises {ours.error!r}"
-        assert ours.error is not None, f"NumPy raises {theirs.error!r}, gpureduce gives {ours.result!r}"
-        assert issubclass(type(ours.error), d.builtin_class(type(theirs.error))), f"{ours.error!r}, {theirs.error!r}"
+        assert theirs.error is not None, (
+            f"NumPy gives {theirs.result!r}, gpureduce raises {ours.error!r}"
+        )
+        assert ours.error is not None, (
+            f"NumPy raises {theirs.error!r}, gpureduce gives {ours.result!r}"
+        )
+        assert issubclass(type(ours.error), d.builtin_class(type(theirs.error))), (
+            f"{ours.error!r}, {theirs.error!r}"
+        )
         assert str(ours.error)
         return
     assert set(ours.warned) == set(theirs.warned), f"{ours.warned} is not {theirs.warned}"
-    results = zip(ours.result, theirs.result, strict=True) if case.family == "pair" else [(ours.result, theirs.result)]
+    results = (
+        zip(ours.result, theirs.result, strict=True)
+        if case.family == "pair"
+        else [(ours.result, theirs.result)]
+    )
     for result, expected in results:
         d.assert_alike(result, expected)
         d.compare(case, result, expected)
@@ -181,14 +200,20 @@ for dtype in ("int32", "float32", "complex64"):
     assert gr.{name}(np.ones(4, dtype), dtype=out.dtype, out=out, device="cpu") is out
     print(float(out))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert set(map(float, done.stdout.split())) == {{"sum": 4.0}.get(name, 1.0)}
 
 
 def test_every_function_is_drawn() -> None:
     others = {"reduce", "amin", "amax"}
-    public = {name for name in gr.__all__ if getattr(getattr(gr, name), "__module__", "") == "gpureduce._functions"}
+    public = {
+        name
+        for name in gr.__all__
+        if getattr(getattr(gr, name), "__module__", "") == "gpureduce._functions"
+    }
     assert set(d.NAMES) == public - others
     assert gr.amin is gr.min
     assert gr.amax is gr.max
@@ -225,7 +250,9 @@ def overlapping_ptp(module: Any) -> Any:
 
 def truth_of_a_half() -> tuple[Any, Any]:
     half, keywords = np.array([0.5, 0.0]), {"initial": None, "out": np.zeros((), np.int64)}
-    return np.logical_xor.reduce(half, **keywords).tolist(), gr.logical_xor(half, **keywords).tolist()
+    return np.logical_xor.reduce(half, **keywords).tolist(), gr.logical_xor(
+        half, **keywords
+    ).tolist()
 
 
 A = np.array([1.5, 2.0, 4.0])
@@ -238,8 +265,13 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "dtypes": lambda: both("max", A.astype(np.longdouble)),
     "masked": lambda: both("sum", np.ma.masked_array([1, 2], [True, False])),
     "own-methods": lambda: both("sum", A.view(Total)),
-    "all-axes": lambda: (np.bitwise_or.reduce([[1, 2], [4, 8]]).tolist(), gr.bitwise_or([[1, 2], [4, 8]]).tolist()),
-    "bfloat16": lambda: both("nansum", np.array([1, NAN], BFLOAT16 if BFLOAT16 is not None else np.longdouble)),
+    "all-axes": lambda: (
+        np.bitwise_or.reduce([[1, 2], [4, 8]]).tolist(),
+        gr.bitwise_or([[1, 2], [4, 8]]).tolist(),
+    ),
+    "bfloat16": lambda: both(
+        "nansum", np.array([1, NAN], BFLOAT16 if BFLOAT16 is not None else np.longdouble)
+    ),
     "nan-position": lambda: both("nanargmin", np.array([NAN, np.inf])),
     "integer-variance": lambda: both("var", A, dtype=int),
     "real-variance": lambda: both("var", A + 1j, dtype=np.float64),
@@ -251,7 +283,9 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "mean-shape": lambda: both("var", A, mean=A),
     "ddof": lambda: both("nanvar", A, ddof=1j),
     "time-overflow": lambda: both("sum", np.full(3, 2**62, "m8[s]")),
-    "dates-into-times": lambda: both("max", np.array(["2020-01", "2021-02"], "M8[3M]"), out=np.zeros((), "m8[s]")),
+    "dates-into-times": lambda: both(
+        "max", np.array(["2020-01", "2021-02"], "M8[3M]"), out=np.zeros((), "m8[s]")
+    ),
     "overlapping-ptp": lambda: (overlapping_ptp(np), overlapping_ptp(gr)),
     "dot": lambda: both("dot", np.array([1e300, 1e300, 1.0]), np.array([1e300, -1e300, 1.0])),
     "out-in-a-tuple": lambda: both("nanmax", A, out=(np.zeros(()),)),

@@ -86,8 +86,10 @@ RANDOM = """
         keepdims = bool(rng.random() < 0.3)
         kernel = rng.choice([k for k in KERNELS if k.name != "exact" or op in ("sum", "mean")])
         options = dict(kernel=kernel.name)
-        rows = np.prod([extent for i, extent in enumerate(a.shape) if axis is not None and i not in axis])
-        if kernel.takes_grid_size and rows < 10_000 and rng.random() < 0.3:  # each row has as many blocks
+        kept = [extent for i, extent in enumerate(a.shape) if axis is not None and i not in axis]
+        rows = np.prod(kept)
+        # each row has as many blocks
+        if kernel.takes_grid_size and rows < 10_000 and rng.random() < 0.3:
             options["grid_size"] = int(rng.integers(1, 100))
         what = (seed, case, op, a.dtype, a.shape, a.strides, axis, keepdims, options)
         got = getattr(gr, op)(a, axis=axis, keepdims=keepdims, device="cuda", **options)
@@ -132,7 +134,8 @@ def test_arrays_larger_than_the_card_are_reduced_within_its_memory(tmp_path: Pat
 def test_the_default_limits_hold_for_large_arrays(tmp_path: Path) -> None:
     fakes.run(
         """
-        a = np.ones(20_000_000, np.complex128)  # many bytes, few elements: the fake takes one after the other
+        # many bytes, few elements: the fake takes one after the other
+        a = np.ones(20_000_000, np.complex128)
         assert gr.any(a, device="cuda")
         assert gr.all(a.reshape(-1, 100), axis=1, device="cuda").all()
         assert cuda.fake_peak(0) <= gr.limits().device_bytes == 256 << 20

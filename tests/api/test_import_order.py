@@ -1,4 +1,4 @@
-"""Imports go one way: no circle between modules or packages, and none against the order of the packages.
+"""Imports go one way: no circle between modules or packages, none against the packages' order.
 
 Imports inside functions and imports for type checkers count: a reader follows them like any other.
 """
@@ -14,7 +14,7 @@ import pytest
 import gpureduce as gr
 
 Graph = dict[str, set[str]]
-"""The modules that each module imports, named from the package down: ``"gpureduce._bench.timing"``."""
+"""Modules that each module imports, named from the package down: ``"gpureduce._bench.timing"``."""
 
 PACKAGES = ("_interop", "_display", "_explain", "_bench", "_cli")
 """From the bottom up: modules of a package import from it and from packages before it."""
@@ -28,9 +28,14 @@ def read_graph(root: Path) -> Graph:
     """Imports of every module and stub below `root`, the folder of a package."""
     files: dict[str, list[Path]] = {}
     for file in sorted([*root.rglob("*.py"), *root.rglob("*.pyi")]):
-        name = ".".join([root.name, *file.relative_to(root).with_suffix("").parts]).removesuffix(".__init__")
+        name = ".".join([root.name, *file.relative_to(root).with_suffix("").parts]).removesuffix(
+            ".__init__"
+        )
         files.setdefault(name, []).append(file)
-    return {name: set().union(*(imports_of(file, name, set(files)) for file in files[name])) for name in files}
+    return {
+        name: set().union(*(imports_of(file, name, set(files)) for file in files[name]))
+        for name in files
+    }
 
 
 def imports_of(file: Path, name: str, modules: set[str]) -> set[str]:
@@ -65,7 +70,7 @@ def by_packages(graph: Graph) -> Graph:
 
 
 def circle(graph: Graph) -> list[str]:
-    """Modules that import each other in a circle, the first one again at the end; none if there is no circle."""
+    """Modules that import each other in a circle, the first one also at the end; or none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -166,11 +171,17 @@ def test_a_circle_of_packages_is_found_where_modules_have_none(planted: Path) ->
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
-        ("_interop/arrays.py", "from .._bench import charts\n", "house._interop.arrays imports house._bench.charts"),
+        (
+            "_interop/arrays.py",
+            "from .._bench import charts\n",
+            "house._interop.arrays imports house._bench.charts",
+        ),
         ("_sums.py", "from ._bench.charts import bar\n", "house._sums imports house._bench.charts"),
         ("_bench/charts.py", "from .. import total\n", "house._bench.charts imports house"),
     ],
 )
-def test_an_import_that_leads_upwards_is_found(planted: Path, file: str, text: str, words: str) -> None:
+def test_an_import_that_leads_upwards_is_found(
+    planted: Path, file: str, text: str, words: str
+) -> None:
     (planted / file).write_text(text)
     assert against_the_order(read_graph(planted)) == [words]

@@ -94,7 +94,9 @@ def test_operators_of_reduce_are_checked() -> None:
 def run_fresh(code: str) -> str:
     import subprocess
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -106,7 +108,8 @@ def test_a_named_kernel_without_a_gpu_warns_once_at_the_callers_line() -> None:
         "import warnings, numpy as np, gpureduce as gr\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
-        "    gr.sum(np.ones(3)); [gr.sum(np.ones(3), kernel=name) for name in ('auto', 'exact', 'fast')]\n"
+        "    gr.sum(np.ones(3)); [gr.sum(np.ones(3), kernel=name) for name in ('auto', 'exact', "
+        "'fast')]\n"
         "    gr.sum(np.ones(3), kernel='sequential', device='cpu')\n"
         "    print(len(caught))\n"
         "    gr.{call}\n"
@@ -316,8 +319,11 @@ def test_no_reference_is_leaked_on_any_path() -> None:
         every_path()
     gc.collect()
     after = [sys.getrefcount(x) for x in (a, a.dtype, np.dtype(np.float64), None)]
-    ours = [tracemalloc.Filter(True, pattern) for pattern in ("*gpureduce*", __file__)]  # other threads allocate too
-    now, before = (snapshot.filter_traces(ours) for snapshot in (tracemalloc.take_snapshot(), before))
+    # Other threads allocate too.
+    ours = [tracemalloc.Filter(True, pattern) for pattern in ("*gpureduce*", __file__)]
+    now, before = (
+        snapshot.filter_traces(ours) for snapshot in (tracemalloc.take_snapshot(), before)
+    )
     # A single block is a table of Python's that grew in between; what leaks does so in each call.
     grown = sum(stat.size_diff for stat in now.compare_to(before, "lineno") if stat.count_diff > 1)
     tracemalloc.stop()
@@ -328,8 +334,16 @@ def test_no_reference_is_leaked_on_any_path() -> None:
 def test_auto_is_exact_for_sums_and_means_of_floats_and_fast_for_all_else() -> None:
     for op in _core.OPERATORS:
         for dtype in _core.DTYPES:
-            is_exact = op in ("sum", "mean") and dtype in ("float16", "bfloat16", "float32", "float64")
-            assert _core.choose_kernel("auto", op, dtype) == ("exact" if is_exact else "fast"), (op, dtype)
+            is_exact = op in ("sum", "mean") and dtype in (
+                "float16",
+                "bfloat16",
+                "float32",
+                "float64",
+            )
+            assert _core.choose_kernel("auto", op, dtype) == ("exact" if is_exact else "fast"), (
+                op,
+                dtype,
+            )
     assert _core.choose_kernel("reduce0", "sum", "float32") == "interleaved_modulo"
     with pytest.raises(ValueError, match="unknown kernel"):
         _core.choose_kernel("none", "sum", "float32")

@@ -1,4 +1,4 @@
-"""Comparisons: right answers told from wrong ones, columns that are not mixed, break-even, libraries, every form.
+"""Comparisons: right answers told from wrong ones, columns, break-even, libraries, every form.
 
 No test depends on how long anything takes: where times matter they are made up.
 """
@@ -45,13 +45,15 @@ def spread(seconds: float) -> Spread:
 
 
 def row(name: str, **more: Any) -> Contender:
-    return Contender(name, name not in baselines.BASELINES, **{"elements": 1000, "bytes": 4000, **more})
+    return Contender(
+        name, name not in baselines.BASELINES, **{"elements": 1000, "bytes": 4000, **more}
+    )
 
 
 def made(*rows: Contender, **more: Any) -> gr.Comparison:
     fields: dict[str, Any] = {
-        "op": "sum", "dtype": "float32", "shape": (1000,), "axis": None, "cache": "hot", "rows": rows,
-        "break_even": None, "peak": 5e9, "ceiling": 4e9, "device_name": "GPU X",
+        "op": "sum", "dtype": "float32", "shape": (1000,), "axis": None, "cache": "hot",
+        "rows": rows, "break_even": None, "peak": 5e9, "ceiling": 4e9, "device_name": "GPU X",
         "environment": {"date": "today", "device": {"name": "GPU X"}},
     }  # fmt: skip
     return gr.Comparison(**fields | more)
@@ -67,14 +69,23 @@ def comparison() -> gr.Comparison:
         row("broken", block_size=64, right=False, ulps=12345.0, ran_on="cuda:0"),
         row("missing", absent="it needs another GPU"),
         row("numpy", host=spread(3e-3), right=True, ulps=1.0, ran_on="cpu"),
-        row("cupy", host=spread(12e-3), on_device=spread(2e-3), right=True, ulps=0.0, ran_on="cuda:0"),
+        row(
+            "cupy",
+            host=spread(12e-3),
+            on_device=spread(2e-3),
+            right=True,
+            ulps=0.0,
+            ran_on="cuda:0",
+        ),
     )
 
 
 # ---------------------------------------------------------------- right and wrong
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int32", "uint8", "bool", "complex64"]
+)
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "mean", "any", "all"])
 def test_numpys_own_result_is_right(op: str, dtype: str) -> None:
     rng = np.random.default_rng(SEED)
@@ -163,7 +174,9 @@ def test_a_wrong_result_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) 
 
     def broken(self: session.BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
         call = reduction(self, op, options)
-        return call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
+        return (
+            call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
+        )
 
     monkeypatch.setattr(session.BenchmarkSession, "reduction", broken)
     found = gr.compare(np.ones(1000), ["auto", "sequential"], device="cpu", **PAIR)
@@ -226,12 +239,20 @@ def test_a_loss_by_the_copy_is_noted(comparison: gr.Comparison) -> None:
 
 def test_where_the_kernels_lose_the_copy_is_not_blamed() -> None:
     right = {"right": True, "ran_on": "cuda:0"}
-    slow = made(row("naive", host=spread(9.0), on_device=spread(8.0), **right), row("numpy", host=spread(1.0)))
+    slow = made(
+        row("naive", host=spread(9.0), on_device=spread(8.0), **right),
+        row("numpy", host=spread(1.0)),
+    )
     assert "its kernels alone take 8.000 s" in "\n".join(slow.notes())
     assert "PCIe" not in "\n".join(slow.notes())
-    fast = made(row("auto", host=spread(0.5), on_device=spread(0.1), **right), row("numpy", host=spread(1.0)))
+    fast = made(
+        row("auto", host=spread(0.5), on_device=spread(0.1), **right),
+        row("numpy", host=spread(1.0)),
+    )
     assert "loses" not in "\n".join(fast.notes())
-    on_cpu = made(row("auto", host=spread(2.0), right=True, ran_on="cpu"), row("numpy", host=spread(1.0)))
+    on_cpu = made(
+        row("auto", host=spread(2.0), right=True, ran_on="cpu"), row("numpy", host=spread(1.0))
+    )
     assert "loses" not in "\n".join(on_cpu.notes())
 
 
@@ -270,12 +291,15 @@ def test_without_a_crossing_there_is_none() -> None:
 def test_the_break_even_prints_as_a_sentence() -> None:
     shared = {"sizes": (256, 2048), "ratios": (0.5, 2.0)}
     assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, True, **shared)) == (
-        "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 elements "
-        "(482.2 KiB), faster above"
+        "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 "
+        "elements (482.2 KiB), faster above"
     )
     assert "faster than numpy below" in str(BreakEven("auto", "cuda:0", 5, 20, False, **shared))
     never = str(BreakEven("auto", "cuda:0", None, None, False, **shared))
-    assert "slower than numpy at every size from 256 to 2,048 elements: there is no break-even" in never
+    assert (
+        "slower than numpy at every size from 256 to 2,048 elements: there is no break-even"
+        in never
+    )
 
 
 def test_the_break_even_is_looked_for_up_to_the_arrays_size() -> None:
@@ -298,7 +322,8 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
         assert [row.name for row in c] == ["auto", "numpy", "cub", "cupy", "torch"]
         assert c["auto"].ran_on == "cpu" and c["auto"].on_device is None and c.peak is None
         assert all("no GPU" in c[name].absent for name in ("cub", "cupy", "torch"))
-        c = gr.compare(np.ones(1000), ["reduce0", "auto"], seconds=0.01, ceiling=False, break_even=False)
+        c = gr.compare(np.ones(1000), ["reduce0", "auto"], seconds=0.01, ceiling=False,
+                       break_even=False)
         assert any("the CPU backend answered for every kernel" in each for each in c.warnings)
         """,
         tmp_path,
@@ -310,9 +335,11 @@ def test_on_a_device_kernels_and_block_sizes_are_compared(tmp_path: Path) -> Non
     over_fakes(
         """
         a = np.random.default_rng(3).random(20_000, np.float32)
-        c = gr.compare(a, ["reduce0", "single_warp", "auto"], block_size=[64, None], seconds=0.01, baselines=["numpy"])
+        c = gr.compare(a, ["reduce0", "single_warp", "auto"], block_size=[64, None], seconds=0.01,
+                       baselines=["numpy"])
         assert [(row.name, row.block_size) for row in c] == [
-            ("interleaved_modulo", 64), ("interleaved_modulo", 256), ("single_warp", 64), ("single_warp", 32),
+            ("interleaved_modulo", 64), ("interleaved_modulo", 256),
+            ("single_warp", 64), ("single_warp", 32),
             ("auto", 64), ("auto", c[5].block_size), ("numpy", 0),
         ], [row.label for row in c]
         assert "takes block size 32, not 64" in c[2].absent
@@ -360,7 +387,11 @@ def test_sizes_are_swept_over_the_first_elements() -> None:
     [
         ({"kernels": ["sequentia"]}, ValueError, "did you mean 'sequential'?"),
         ({"op": "median"}, ValueError, "unknown operator 'median'"),
-        ({"baselines": ["jax"]}, ValueError, "unknown baseline 'jax': the baselines are numpy, cub, cupy, torch"),
+        (
+            {"baselines": ["jax"]},
+            ValueError,
+            "unknown baseline 'jax': the baselines are numpy, cub, cupy, torch",
+        ),
         ({"cache": "warm"}, ValueError, "cache must be one of"),
         ({"sizes": [0, 2]}, ValueError, "sizes must be from 1 to the array's 4 elements"),
         ({"sizes": [5]}, ValueError, "sizes must be from 1 to"),
@@ -369,10 +400,16 @@ def test_sizes_are_swept_over_the_first_elements() -> None:
         ({"seconds": -1}, ValueError, "seconds must be above 0"),
         ({"arr": np.zeros(0)}, ValueError, "empty array"),
         ({"device": "gpu"}, ValueError, "gpu"),
-        ({"profile": True}, gr.DeviceUnavailableError, "there is nothing to profile: the CPU was asked for"),
+        (
+            {"profile": True},
+            gr.DeviceUnavailableError,
+            "there is nothing to profile: the CPU was asked for",
+        ),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+def test_bad_arguments_are_refused(
+    arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     if message.startswith("there is nothing") and _core.why_no_cuda() is not None:
         message = "there is nothing to profile"
     given = {"arr": np.ones(4), "device": "cpu", **PAIR} | arguments
@@ -381,7 +418,9 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Excepti
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("dtype", "op"), [("int32", "sum"), ("float32", "sum"), ("float32", "max")])
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("int32", "sum"), ("float32", "sum"), ("float32", "max")]
+)
 def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: str) -> None:
     values = (np.random.default_rng(SEED).random(1 << 22) * 1000).astype(dtype)
     found = gr.compare(values, op=op, cache="cold", seconds=0.02)
@@ -459,7 +498,13 @@ class View:
 
     def __init__(self, values: np.ndarray[Any, Any]) -> None:
         self.values = values
-        self.pointer, self.shape, self.dtype, self.device, self.owner = 0, values.shape, values.dtype, 0, None
+        self.pointer, self.shape, self.dtype, self.device, self.owner = (
+            0,
+            values.shape,
+            values.dtype,
+            0,
+            None,
+        )
         self.elements = values.size
 
 
@@ -481,7 +526,9 @@ def fake_cupy(values: np.ndarray[Any, Any]) -> SimpleNamespace:
 
 
 def fake_torch(values: np.ndarray[Any, Any]) -> SimpleNamespace:
-    cuda = SimpleNamespace(Event=FakeEvent, device=lambda _: contextlib.nullcontext(), is_available=lambda: True)
+    cuda = SimpleNamespace(
+        Event=FakeEvent, device=lambda _: contextlib.nullcontext(), is_available=lambda: True
+    )
     return SimpleNamespace(
         cuda=cuda,
         uint8="uint8",
@@ -494,7 +541,9 @@ def fake_torch(values: np.ndarray[Any, Any]) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(("name", "module"), [("cupy", fake_cupy), ("torch", fake_torch)])
-def test_a_library_is_timed_by_its_own_events(name: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_is_timed_by_its_own_events(
+    name: str, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.arange(12.0).reshape(3, 4)
     monkeypatch.setitem(sys.modules, name, module(values))
     library = baselines.BASELINES[name]()
@@ -516,7 +565,9 @@ def test_torch_reduces_to_the_extreme_without_its_position(monkeypatch: pytest.M
         baselines.Torch()
 
 
-def test_a_library_is_flushed_before_each_run_when_it_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_is_flushed_before_each_run_when_it_is_cold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = np.arange(12.0)
     module = fake_cupy(values)
     scratch = OnDevice(np.empty(0))
@@ -549,7 +600,9 @@ def test_a_library_that_refuses_has_the_reason_in_its_row(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(_core, "why_no_cuda", lambda: "there is no GPU")
     monkeypatch.setattr(baselines, "_made", {"cupy": Refusing()})
-    found = gr.compare(np.ones(100), device="cpu", baselines=["numpy", "cupy"], break_even=False, **SHORT)
+    found = gr.compare(
+        np.ones(100), device="cpu", baselines=["numpy", "cupy"], break_even=False, **SHORT
+    )
     assert "not this dtype" in found["cupy"].absent
 
 
@@ -580,7 +633,17 @@ def test_numpy_has_a_function_for_ufuncs_too() -> None:
 
 def test_text_markdown_and_html_have_the_same_content(comparison: gr.Comparison) -> None:
     for text in (str(comparison), comparison.to_markdown(), comparison._repr_html_()):
-        for word in ("auto", "6.000", "1.000", "WRONG", "absent", "the copy over PCIe", "0.50", "GPU X", "float32"):
+        for word in (
+            "auto",
+            "6.000",
+            "1.000",
+            "WRONG",
+            "absent",
+            "the copy over PCIe",
+            "0.50",
+            "GPU X",
+            "float32",
+        ):
             assert word in text, word
     assert_balanced(comparison._repr_html_())
     lines = comparison.to_markdown().splitlines()
@@ -602,7 +665,9 @@ def test_json_holds_samples_speedups_and_environment(comparison: gr.Comparison) 
     assert json.loads(made(break_even=even).to_json())["break_even"]["sizes"] == [1, 9]
 
 
-def test_csv_has_a_row_a_contender_with_the_environment(comparison: gr.Comparison, tmp_path: Path) -> None:
+def test_csv_has_a_row_a_contender_with_the_environment(
+    comparison: gr.Comparison, tmp_path: Path
+) -> None:
     path = tmp_path / "rows.csv"
     text = comparison.to_csv(path)
     assert path.read_text() == text
@@ -652,19 +717,33 @@ def pictures() -> Any:
 
 def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: Any) -> None:
     ax = comparison.plot()
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["naive (256)", "auto (512)", "cupy"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "naive (256)",
+        "auto (512)",
+        "cupy",
+    ]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.001, 0.004, 0.002])
     assert sorted(line.get_xdata()[0] for line in ax.lines) == pytest.approx([4, 5])
     assert ax.patches[2].get_hatch()
     assert not ax.patches[0].get_hatch()
     words = [text.get_text() for text in ax.figure.legends[0].get_texts()]
-    assert words == ["gpureduce", "library", "read here at most: 4 GB/s", "theoretical peak: 5 GB/s"]
+    assert words == [
+        "gpureduce",
+        "library",
+        "read here at most: 4 GB/s",
+        "theoretical peak: 5 GB/s",
+    ]
     assert "GB/s" in ax.get_xlabel()
 
 
 def test_a_picture_shows_one_kind_of_time(comparison: gr.Comparison, pictures: Any) -> None:
     ax = comparison.plot("bars", column="host")
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["naive (256)", "auto (512)", "numpy", "cupy"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "naive (256)",
+        "auto (512)",
+        "numpy",
+        "cupy",
+    ]
     assert not ax.lines  # the GPU's memory does not bound a call from the host
     for kind, column in (("pie", None), ("bars", "both")):
         with pytest.raises(ValueError, match="must be"):
@@ -704,7 +783,9 @@ def test_of_many_kernels_the_slower_ones_are_pale(pictures: Any) -> None:
     assert "other kernels" in labels
 
 
-def test_the_roofline_has_each_at_its_speed_under_the_roof(comparison: gr.Comparison, pictures: Any) -> None:
+def test_the_roofline_has_each_at_its_speed_under_the_roof(
+    comparison: gr.Comparison, pictures: Any
+) -> None:
     ax = comparison.plot("roofline")
     points = [line for line in ax.lines if len(line.get_xdata()) == 1]
     assert sorted(line.get_ydata()[0] for line in points) == pytest.approx([0.00025, 0.0005, 0.001])
@@ -725,9 +806,13 @@ def test_labels_are_spread_out_and_stay_inside() -> None:
     assert charts.spread_out([0.1, 0.5, 0.8], 0.1) == [0.1, 0.5, 0.8]
 
 
-def test_pictures_are_saved_without_a_display(comparison: gr.Comparison, pictures: Any, tmp_path: Path) -> None:
+def test_pictures_are_saved_without_a_display(
+    comparison: gr.Comparison, pictures: Any, tmp_path: Path
+) -> None:
     for kind in charts.KINDS:
-        save_figure(tmp_path / f"{kind}.png", lambda figure, kind=kind: comparison.plot(kind, figure))
+        save_figure(
+            tmp_path / f"{kind}.png", lambda figure, kind=kind: comparison.plot(kind, figure)
+        )
         assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
 
 
@@ -737,7 +822,8 @@ NCU = """#!{python}
 import subprocess, sys
 arguments = sys.argv[1:]
 assert arguments[:2] == ["--clock-control", "none"], arguments
-log, metrics = arguments[arguments.index("--log-file") + 1], arguments[arguments.index("--metrics") + 1].split(",")
+log = arguments[arguments.index("--log-file") + 1]
+metrics = arguments[arguments.index("--metrics") + 1].split(",")
 command = arguments[arguments.index("--metrics") + 2:]
 done = subprocess.run(command)
 with open(log, "w") as file:
@@ -753,7 +839,7 @@ sys.exit(done.returncode)
 
 @pytest.fixture
 def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A made-up Nsight Compute, which runs the command and counts 1000, 1001, ... and 2000, 2001, ..."""
+    """A made-up Nsight Compute: runs the command, counts 1000, 1001, ... and 2000, 2001, ..."""
     program = tmp_path / "bin" / "ncu"
     program.parent.mkdir()
     program.write_text(NCU.format(python=sys.executable))
@@ -769,7 +855,9 @@ def test_counters_are_read_from_nsight_compute(ncu: Path) -> None:
     assert profile.number(rows[1], ["a", "b"]) == 2000 + 2001
 
 
-def test_missing_counters_are_an_error_with_the_reason(ncu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_counters_are_an_error_with_the_reason(
+    ncu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ncu.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission' >&2\nexit 1\n")
     with pytest.raises(gr.DeviceUnavailableError, match="NVreg_RestrictProfilingToAdminUsers=0"):
         profile.run_ncu(["a"], ["true"])
@@ -791,7 +879,8 @@ def test_a_profile_adds_the_tutorials_columns(ncu: Path, tmp_path: Path) -> None
         assert first["microseconds"] == 1.0 and first["compute_percent"] == 1001.0
         assert first["bank_conflicts"] == 1004 + 1005 and first["threads_per_instruction"] == 1006
         print(t)
-        c = gr.compare(a, ["reduce0", "auto"], profile=True, seconds=0.01, ceiling=False, baselines=["numpy"])
+        c = gr.compare(a, ["reduce0", "auto"], profile=True, seconds=0.01, ceiling=False,
+                       baselines=["numpy"])
         assert len(c[0].counters) == 2 and not c["numpy"].counters
         print(c)
         print(c._repr_html_(), t._repr_html_())
@@ -803,7 +892,13 @@ def test_a_profile_adds_the_tutorials_columns(ncu: Path, tmp_path: Path) -> None
 
 
 def test_the_process_that_is_profiled_launches_the_kernel(tmp_path: Path) -> None:
-    request = {"op": "max", "kernel": "sequential", "block_size": 64, "grid_size": 0, "compute": None}
+    request = {
+        "op": "max",
+        "kernel": "sequential",
+        "block_size": 64,
+        "grid_size": 0,
+        "compute": None,
+    }
     request |= {"shape": [10, 20], "dtype": "float32", "reduced": 1, "device": 0}
     over_fakes(
         f"""
@@ -833,7 +928,15 @@ def test_sum(benchmark, kernel):
 def run_pytest(*arguments: str, cwd: Path) -> dict[str, Any]:
     import subprocess
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--benchmark-json=out.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--benchmark-json=out.json",
+    ]
     quick = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.001"]
     done = subprocess.run(
         [*command, *quick, *arguments],
@@ -851,13 +954,17 @@ def test_a_users_own_benchmark_works(tmp_path: Path) -> None:
     assert [each["params"]["kernel"] for each in found["benchmarks"]] == ["auto", "shfl_atomic"]
 
 
-def test_the_suite_is_grouped_and_records_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_is_grouped_and_records_what_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark")
     monkeypatch.setenv("GPR_BENCH_SIZES", "100")
     suite = Path(__file__).parents[2] / "benchmarks"
     found = run_pytest(str(suite), "-c", os.devnull, f"--rootdir={suite}", cwd=tmp_path)
     groups = {each["group"] for each in found["benchmarks"]}
-    assert groups == {f"{op} {dtype} 100" for op in ("sum", "max") for dtype in ("float32", "float64", "int32")}
+    assert groups == {
+        f"{op} {dtype} 100" for op in ("sum", "max") for dtype in ("float32", "float64", "int32")
+    }
     ours = [each for each in found["benchmarks"] if each["name"].startswith("test_kernel")]
     assert all(each["extra_info"]["ran_on"] for each in ours)
     assert found["machine_info"]["gpureduce"]["cpu"]

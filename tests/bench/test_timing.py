@@ -1,6 +1,7 @@
-"""Timing: figures from known samples, turns that end, clocks, places, and every form a Timing is shown in.
+"""Timing: figures from known samples, turns that end, clocks, places, every form it is shown in.
 
-No test depends on how long anything takes. The GPU's part runs over the fake driver, whose times mean nothing.
+No test depends on how long anything takes. The GPU's part runs over the fake driver, whose times
+mean nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from outputs import assert_balanced
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._bench import benchmark_array, clocks, environment, roofline, sampling, session, timing
+from gpureduce._bench import (
+    benchmark_array,
+    clocks,
+    environment,
+    roofline,
+    sampling,
+    session,
+    timing,
+)
 from gpureduce._bench.sampling import Spread, Turn, take_turns
 from gpureduce._display import tables
 
@@ -44,11 +53,14 @@ def timed() -> gr.Timing:
 def made(**changes: Any) -> gr.Timing:
     """A Timing with known figures."""
     fields: dict[str, Any] = {
-        "function": "sum", "op": "sum", "dtype": "float32", "shape": (250_000_000,), "axis": None, "device": "cuda:0",
-        "kernel": "auto", "variant": "vec", "block_size": 512, "grid_size": 264, "cache": "cold", "bytes": 10**9,
-        "host": Spread((0.02, 0.021, 0.019)), "on_device": Spread((0.00025,) * 12), "why_no_device": "",
-        "first_call": 0.3, "peak": 5e12, "ceiling": 4.5e12, "environment": {"date": "today", "device": {"name": "X"}},
-        "stages": {"compile": 0.05, "stage": 0.016, "upload": 0.018, "kernel": 0.00025, "return": 1e-5},
+        "function": "sum", "op": "sum", "dtype": "float32", "shape": (250_000_000,), "axis": None,
+        "device": "cuda:0", "kernel": "auto", "variant": "vec", "block_size": 512, "grid_size": 264,
+        "cache": "cold", "bytes": 10**9, "host": Spread((0.02, 0.021, 0.019)),
+        "on_device": Spread((0.00025,) * 12), "why_no_device": "", "first_call": 0.3,
+        "peak": 5e12, "ceiling": 4.5e12, "environment": {"date": "today", "device": {"name": "X"}},
+        "stages": {
+            "compile": 0.05, "stage": 0.016, "upload": 0.018, "kernel": 0.00025, "return": 1e-5,
+        },
         "warnings": ("it was windy",),
     }  # fmt: skip
     return gr.Timing(**fields | changes)
@@ -97,13 +109,21 @@ def test_equal_samples_have_no_noise_and_no_troubles() -> None:
 
 
 def test_noise_drift_and_few_samples_are_named() -> None:
-    rising = Spread(tuple(1 + 0.001 * i for i in range(10)) + tuple(1.3 + 0.001 * i for i in range(10)))
+    rising = Spread(
+        tuple(1 + 0.001 * i for i in range(10)) + tuple(1.3 + 0.001 * i for i in range(10))
+    )
     words = " ".join(rising.troubles("the call", 0.01))
     assert "the call is noisy" in words
     assert rising.drift == pytest.approx(1.3045 / 1.0045 - 1)
     step = Spread((1.0,) * 20 + (1.06,) * 21)
-    assert any("drifted: the second half of the samples was 6% slower" in each for each in step.troubles("it", 1))
-    assert any("2 samples that there was time for are few" in each for each in Spread((1.0, 1.0)).troubles("it", 0.01))
+    assert any(
+        "drifted: the second half of the samples was 6% slower" in each
+        for each in step.troubles("it", 1)
+    )
+    assert any(
+        "2 samples that there was time for are few" in each
+        for each in Spread((1.0, 1.0)).troubles("it", 0.01)
+    )
 
 
 # ---------------------------------------------------------------- turns
@@ -192,7 +212,9 @@ def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stream.getvalue().count("measuring") <= 2
 
 
-def test_without_tqdm_there_is_no_bar_unless_one_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tqdm_there_is_no_bar_unless_one_is_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(sampling, "_is_interactive", lambda: True)
     with sampling.progress_bar("x") as bar:
@@ -227,20 +249,26 @@ def test_the_cache_may_be_hot_cold_or_rotated(cache: str, monkeypatch: pytest.Mo
 def test_rotated_copies_are_enough_to_overflow_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "last_level_cache_bytes", lambda: 1 << 20)
     values = np.arange(10_000.0)
-    with session.BenchmarkSession(benchmark_array.as_benchmark_array(values), None, "cpu", "rotated") as running:
+    with session.BenchmarkSession(
+        benchmark_array.as_benchmark_array(values), None, "cpu", "rotated"
+    ) as running:
         assert len(running._arrays) * values.nbytes >= 2 << 20
         seen: list[int] = []
         running.host_turn(lambda array: seen.append(id(array))).take(1)
         assert len(set(seen)) == len(running._arrays)
         assert all(np.array_equal(array, values) for array in running._arrays)
-    with session.BenchmarkSession(benchmark_array.as_benchmark_array(values), None, "cpu", "cold") as running:
+    with session.BenchmarkSession(
+        benchmark_array.as_benchmark_array(values), None, "cpu", "cold"
+    ) as running:
         assert running._scratch is not None
         assert running._scratch.nbytes == 2 << 20
 
 
 @pytest.mark.parametrize("function", [gr.max, gr.any, gr.mean])
 def test_the_packages_functions_are_timed_by_their_operator(function: Any) -> None:
-    found = gr.benchmark(function, np.ones(1000, np.float32), kernel="reduce2", device="cpu", **SHORT)
+    found = gr.benchmark(
+        function, np.ones(1000, np.float32), kernel="reduce2", device="cpu", **SHORT
+    )
     assert found.op == function.__name__
     assert found.kernel == "sequential"
     assert any("its time is not the kernel's" in each for each in found.warnings)
@@ -266,7 +294,9 @@ def test_axes_options_and_reduce_are_passed_on() -> None:
     a = np.ones((20, 30), np.uint8)
     found = gr.benchmark("auto", a, op="max", axis=0, device="cpu", **SHORT)
     assert found.bytes == 600 + 30
-    assert gr.benchmark(gr.reduce, a, op="prod", axis=(0, 1), device="cpu", **SHORT).bytes == 600 + 8
+    assert (
+        gr.benchmark(gr.reduce, a, op="prod", axis=(0, 1), device="cpu", **SHORT).bytes == 600 + 8
+    )
     assert gr.benchmark("auto", a, dtype="float32", device="cpu", **SHORT).bytes == 600 + 4
 
 
@@ -277,7 +307,11 @@ def test_axes_options_and_reduce_are_passed_on() -> None:
         ({"func_or_kernel": 3}, TypeError, "a kernel's name or a callable is timed, not int"),
         ({"arr": np.zeros(0)}, ValueError, "nothing to measure in an empty array"),
         ({"op": "median"}, ValueError, "unknown operator 'median'"),
-        ({"cache": "warm"}, ValueError, "cache must be one of 'hot', 'cold', 'rotated', not 'warm'"),
+        (
+            {"cache": "warm"},
+            ValueError,
+            "cache must be one of 'hot', 'cold', 'rotated', not 'warm'",
+        ),
         ({"seconds": 0}, ValueError, "seconds must be above 0"),
         ({"precision": -1}, ValueError, "precision not below"),
         ({"kernel": "auto"}, ValueError, "the kernel is named twice"),
@@ -289,7 +323,9 @@ def test_axes_options_and_reduce_are_passed_on() -> None:
         ({"arr": np.ma.masked_array([1.0], [True])}, TypeError, "masked arrays"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+def test_bad_arguments_are_refused(
+    arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     given = {"func_or_kernel": "auto", "arr": np.ones(4), "device": "cpu", **SHORT} | arguments
     with pytest.raises(kind, match=re.escape(message)):
         gr.benchmark(given.pop("func_or_kernel"), given.pop("arr"), **given)
@@ -303,9 +339,11 @@ def test_a_gpu_that_is_not_there_is_an_error_and_so_is_its_profile(tmp_path: Pat
             gr.benchmark("auto", a, device="cuda")
         with raises(gr.DeviceUnavailableError, "nothing to profile", "libcuda"):
             gr.benchmark("auto", a, profile=True)
-        timings = {name: gr.benchmark(name, a, seconds=0.01, ceiling=False) for name in ("reduce0", "exact", "fast")}
+        timings = {name: gr.benchmark(name, a, seconds=0.01, ceiling=False)
+                   for name in ("reduce0", "exact", "fast")}
         assert all(timing.device == "cpu" for timing in timings.values())   # and no NoDeviceWarning
-        told = [name for name, t in timings.items() if any("CPU backend answered" in each for each in t.warnings)]
+        told = [name for name, t in timings.items()
+                if any("CPU backend answered" in each for each in t.warnings)]
         assert told == ["reduce0"]
         """,
         tmp_path,
@@ -319,7 +357,9 @@ def test_the_read_ceiling_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> N
     roofline.host_read_ceiling.cache_clear()
     made_arrays: list[str] = []
     random_values = roofline.random_values
-    monkeypatch.setattr(roofline, "random_values", lambda *a: (made_arrays.append(a[0]), random_values(*a))[1])
+    monkeypatch.setattr(
+        roofline, "random_values", lambda *a: (made_arrays.append(a[0]), random_values(*a))[1]
+    )
     found = [gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01) for _ in range(2)]
     roofline.host_read_ceiling.cache_clear()
     assert made_arrays == ["int32", "float32"]
@@ -400,19 +440,24 @@ def test_where_there_is_no_device_time_the_reason_is_given(tmp_path: Path) -> No
         """
         a = np.ones((300, 40), np.float32)
         t = gr.benchmark("auto", a, axis=0, seconds=0.01, ceiling=False)
-        assert t.on_device is None and "not the last ones" in t.why_no_device and "kernel" not in t.stages
+        assert t.on_device is None and "not the last ones" in t.why_no_device
+        assert "kernel" not in t.stages
         t = gr.benchmark("auto", a, axis=1, seconds=0.01, ceiling=False)
         assert t.on_device is not None
-        t = gr.benchmark("auto", a[:, ::2], axis=1, seconds=0.01, ceiling=False)   # packed before it is put there
+        # packed before it is put there
+        t = gr.benchmark("auto", a[:, ::2], axis=1, seconds=0.01, ceiling=False)
         assert t.on_device is not None and t.bytes == 300 * 20 * 4 + 300 * 4
         t = gr.benchmark("auto", a, device="cpu", seconds=0.01, ceiling=False)
-        assert t.device == "cpu" and t.on_device is None and t.why_no_device == "the CPU was asked for"
+        assert t.device == "cpu" and t.on_device is None
+        assert t.why_no_device == "the CPU was asked for"
         """,
         tmp_path,
     )
 
 
-def test_an_array_that_does_not_fit_on_the_device_is_timed_from_the_host_alone(tmp_path: Path) -> None:
+def test_an_array_that_does_not_fit_on_the_device_is_timed_from_the_host_alone(
+    tmp_path: Path,
+) -> None:
     over_fakes(
         """
         a = np.ones(3_000_000, np.float32)
@@ -436,21 +481,24 @@ def test_a_contiguous_device_array_is_measured_in_place(tmp_path: Path) -> None:
         class Array:
             def __init__(self, **more):
                 self.__cuda_array_interface__ = {
-                    "shape": (100, 100), "typestr": "<i4", "data": (pointer, False), "version": 3, **more
+                    "shape": (100, 100), "typestr": "<i4", "data": (pointer, False),
+                    "version": 3, **more
                 }
             def get(self):
                 return values.reshape(100, 100)
 
         t = gr.benchmark("auto", Array(), seconds=0.01, ceiling=False)
         assert t.device == "cuda:0" and t.on_device is not None and "upload" not in t.stages
-        assert gr.benchmark("auto", Array(strides=(400, 4)), seconds=0.01, ceiling=False).bytes == 40_008
+        t = gr.benchmark("auto", Array(strides=(400, 4)), seconds=0.01, ceiling=False)
+        assert t.bytes == 40_008
         with raises(ValueError, "C-contiguous"):
             gr.benchmark("auto", Array(strides=(4, 400)), seconds=0.01)
         with raises(ValueError, "the array is on cuda:0"):
             gr.benchmark("auto", Array(), device="cpu", seconds=0.01)
         with raises(ValueError, "takes a host array"):
             gr.benchmark("auto", Array(), cache="rotated", seconds=0.01)
-        c = gr.compare(Array(), ["auto", "reduce0"], seconds=0.01, baselines=["numpy"], ceiling=False)
+        c = gr.compare(Array(), ["auto", "reduce0"], seconds=0.01, baselines=["numpy"],
+                       ceiling=False)
         assert [row.right for row in c] == [True, True, None] and c["numpy"].absent
         _core.free_device(0, pointer)
         """,
@@ -504,8 +552,13 @@ def test_clocks_that_moved_are_named() -> None:
     assert clocks.moved([reading(1000), reading(1980)]) == [
         "the clock of the multiprocessors moved between 1,000 and 1,980 MHz"
     ]
-    assert "the clock of the memory moved" in clocks.moved([reading(1000, 2000), reading(1000, 1000)])[0]
-    assert clocks.moved([reading(1000, 2000, "its power limit")] * 2) == ["the GPU was slowed by its power limit"]
+    assert (
+        "the clock of the memory moved"
+        in clocks.moved([reading(1000, 2000), reading(1000, 1000)])[0]
+    )
+    assert clocks.moved([reading(1000, 2000, "its power limit")] * 2) == [
+        "the GPU was slowed by its power limit"
+    ]
 
 
 class NVMLError(Exception):
@@ -568,7 +621,13 @@ def test_without_the_management_library_there_are_no_clocks(
 def test_the_management_library_has_the_names_that_are_read() -> None:
     pynvml = pytest.importorskip("pynvml", reason="needs nvidia-ml-py")
     names = {f"nvmlClocksThrottleReason{name}" for name in clocks._SLOWED}
-    names |= {"NVMLError", "NVML_CLOCK_SM", "NVML_CLOCK_MEM", "nvmlInit", "nvmlDeviceGetHandleByUUID"}
+    names |= {
+        "NVMLError",
+        "NVML_CLOCK_SM",
+        "NVML_CLOCK_MEM",
+        "nvmlInit",
+        "nvmlDeviceGetHandleByUUID",
+    }
     names |= {"nvmlDeviceGetClockInfo", "nvmlDeviceGetCurrentClocksThrottleReasons"}
     assert names <= set(dir(pynvml))
     assert clocks.read_clocks("GPU-of-no-device") is None
@@ -588,14 +647,28 @@ def test_rates_are_bytes_over_medians() -> None:
 def test_text_markdown_and_html_have_the_same_content() -> None:
     each = made()
     for text in (str(each), each.to_markdown(), each._repr_html_()):
-        for word in ("20.00 ms", "250.0 µs", "4,000", "80.0%", "88.9%", "it was windy", "upload", "300.0 ms", "cold"):
+        for word in (
+            "20.00 ms",
+            "250.0 µs",
+            "4,000",
+            "80.0%",
+            "88.9%",
+            "it was windy",
+            "upload",
+            "300.0 ms",
+            "cold",
+        ):
             assert word in text, word
     assert_balanced(each._repr_html_())
-    assert "no device time: because" in str(made(on_device=None, why_no_device="because", stages={}))
+    assert "no device time: because" in str(
+        made(on_device=None, why_no_device="because", stages={})
+    )
 
 
 def test_html_escapes_its_texts() -> None:
-    parsed = assert_balanced(made(warnings=("a < b",), function="<lambda>", kernel="")._repr_html_())
+    parsed = assert_balanced(
+        made(warnings=("a < b",), function="<lambda>", kernel="")._repr_html_()
+    )
     assert any("a < b" in text for text in parsed.data)
     assert any("<lambda>" in text for text in parsed.data)
 
@@ -617,7 +690,9 @@ def test_csv_has_a_row_a_sample_with_the_environment(tmp_path: Path) -> None:
     assert path.read_text() == text
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == len(each.host.samples) + len(each.on_device.samples)
-    assert [float(row["seconds"]) for row in rows if row["time"] == "host"] == list(each.host.samples)
+    assert [float(row["seconds"]) for row in rows if row["time"] == "host"] == list(
+        each.host.samples
+    )
     assert {row["device.name"] for row in rows} == {"X"}
 
 
@@ -625,17 +700,27 @@ def test_stages_are_drawn_with_their_times(timed: gr.Timing) -> None:
     matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
     matplotlib.use("Agg")
     ax = made().plot()
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["stage", "upload", "kernel", "return", "whole call"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "stage",
+        "upload",
+        "kernel",
+        "return",
+        "whole call",
+    ]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([16, 18, 0.25, 0.01, 20])
     assert "ms" in ax.get_xlabel()
     (spread,) = ax.lines
     label = next(text for text in ax.texts if text.get_text().strip() == "20.00 ms")
-    assert label.get_position()[0] >= max(spread.get_xdata()), "the time stands on the line of its quartiles"
+    assert label.get_position()[0] >= max(spread.get_xdata()), (
+        "the time stands on the line of its quartiles"
+    )
     own = matplotlib.figure.Figure().subplots()
     assert timed.plot(own) is own
 
 
-def test_drawing_without_matplotlib_raises_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_without_matplotlib_raises_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'gpureduce[plot]'")):
         made().plot()
@@ -643,7 +728,14 @@ def test_drawing_without_matplotlib_raises_with_what_to_install(monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0 s"), (1.5, "1.500 s"), (0.0123456, "12.35 ms"), (2e-6, "2.000 µs"), (3e-9, "3.000 ns"), (1234, "1,234 s")],
+    [
+        (0, "0 s"),
+        (1.5, "1.500 s"),
+        (0.0123456, "12.35 ms"),
+        (2e-6, "2.000 µs"),
+        (3e-9, "3.000 ns"),
+        (1234, "1,234 s"),
+    ],
 )
 def test_times_have_the_unit_that_suits_them(seconds: float, words: str) -> None:
     assert tables.show_time(seconds) == words
@@ -689,7 +781,8 @@ def test_random_values_fill_the_range_of_their_dtype() -> None:
 def test_importing_the_package_brings_none_of_this_along() -> None:
     code = (
         "import gpureduce, sys; names = [n for n in sys.modules if n.startswith('gpureduce._')]\n"
-        "late = ('_timing', '_compare', '_charts', '_sampling', '_peers', '_profile', '_cli', '_tables', '_bed')\n"
+        "late = ('_timing', '_compare', '_charts', '_sampling', '_peers', '_profile', '_cli', "
+        "'_tables', '_bed')\n"
         "print([name for name in late if 'gpureduce.' + name in names])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

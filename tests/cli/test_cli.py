@@ -1,4 +1,4 @@
-"""The command: every subcommand's output, JSON and status, files in every state, and one line for what goes wrong.
+"""The command: subcommands' output, JSON and status, files in every state, one line an error.
 
 ``explain`` has its tests in test_explain.py.
 """
@@ -19,7 +19,14 @@ from outputs import assert_balanced, run_command
 import gpureduce as gr
 from gpureduce import _core, _functions
 from gpureduce._bench import session
-from gpureduce._cli import command, explain_command, measure_commands, npy_files, options, reduce_command
+from gpureduce._cli import (
+    command,
+    explain_command,
+    measure_commands,
+    npy_files,
+    options,
+    reduce_command,
+)
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -60,17 +67,26 @@ def test_all_of_the_packages_reductions_are_there() -> None:
     assert set(reduce_command.reductions()) <= set(_functions.__all__)
 
 
-def test_a_result_prints_alone(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_prints_alone(
+    saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     path, values = saved
     assert succeed("sum", path, "--device", "cpu", capsys=capsys) == f"{values.sum()}\n"
     along = succeed("max", path, "--axis", "0,2", "--device", "cpu", capsys=capsys)
     assert along == f"{values.max(axis=(0, 2))}\n"
-    assert succeed("max", path, "--axis=-1", "--device", "cpu", capsys=capsys) == f"{values.max(axis=-1)}\n"
-    floats = json.loads(succeed("sum", path, "--dtype", "float32", "--device", "cpu", "--json", capsys=capsys))
+    assert (
+        succeed("max", path, "--axis=-1", "--device", "cpu", capsys=capsys)
+        == f"{values.max(axis=-1)}\n"
+    )
+    floats = json.loads(
+        succeed("sum", path, "--dtype", "float32", "--device", "cpu", "--json", capsys=capsys)
+    )
     assert (floats["dtype"], floats["result"]) == ("float32", 276.0)
 
 
-def test_a_long_result_is_printed_whole_into_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_result_is_printed_whole_into_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "a.npy", np.ones((3000, 2)))
     out = succeed("sum", str(tmp_path / "a.npy"), "--axis", "1", "--device", "cpu", capsys=capsys)
     assert "..." not in out
@@ -82,11 +98,15 @@ def test_a_result_is_written_to_a_file(
 ) -> None:
     path, values = saved
     out = str(tmp_path / "out")
-    assert succeed("sum", path, "--axis", "1", "--output", out, "--device", "cpu", capsys=capsys) == ""
+    assert (
+        succeed("sum", path, "--axis", "1", "--output", out, "--device", "cpu", capsys=capsys) == ""
+    )
     assert np.array_equal(np.load(out), values.sum(axis=1))
 
 
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, saved: tuple[str, np.ndarray[Any, Any]]) -> None:
+def test_standard_input_is_read(
+    monkeypatch: pytest.MonkeyPatch, saved: tuple[str, np.ndarray[Any, Any]]
+) -> None:
     path, values = saved
     with open(path, "rb") as file:
         done = subprocess.run(
@@ -114,24 +134,35 @@ def test_files_of_any_order_and_byte_order_are_mapped(
     assert path == tmp_path / "a.npy"
     assert type(array) is np.ndarray
     assert isinstance(array.base, np.memmap)
-    out = json.loads(succeed("sum", str(path), "--axis", "0", "--device", "cpu", "--json", capsys=capsys))
+    out = json.loads(
+        succeed("sum", str(path), "--axis", "0", "--device", "cpu", "--json", capsys=capsys)
+    )
     assert out["result"] == values.sum(axis=0).tolist()
 
 
-def test_bfloat16_comes_back_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bfloat16_comes_back_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
     np.save(tmp_path / "a.npy", np.arange(10).astype(ml_dtypes.bfloat16))
-    out = json.loads(succeed("sum", str(tmp_path / "a.npy"), "--device", "cpu", "--json", capsys=capsys))
+    out = json.loads(
+        succeed("sum", str(tmp_path / "a.npy"), "--device", "cpu", "--json", capsys=capsys)
+    )
     assert (out["result"], out["dtype"]) == (45.0, "bfloat16")
 
 
-def test_an_empty_file_is_reduced_as_numpy_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_is_reduced_as_numpy_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "a.npy", np.zeros((0, 3)))
     path = str(tmp_path / "a.npy")
     assert succeed("sum", path, "--device", "cpu", capsys=capsys) == "0.0\n"
     status, out, err = run("max", path, "--device", "cpu", capsys=capsys)
     assert (status, out) == (2, "")
-    assert err == "gpureduce max: zero-size array to reduction operation maximum which has no identity\n"
+    assert (
+        err
+        == "gpureduce max: zero-size array to reduction operation maximum which has no identity\n"
+    )
     status, out, err = run("mean", path, "--device", "cpu", capsys=capsys)
     assert (status, out) == (0, "nan\n")
     assert "gpureduce: warning: Mean of empty slice\n" in err
@@ -200,31 +231,45 @@ def test_files_that_are_cut_or_missing_are_one_line(
     assert "No such file" in err
 
 
-def test_max_takes_no_dtype(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_max_takes_no_dtype(
+    saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _, err = run("max", saved[0], "--dtype", "float32", capsys=capsys)
     assert status == 2
     assert "max takes no --dtype" in err
 
 
-def test_a_gpu_that_is_not_there_fails_with_status_1(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
-    done = run_command("sum", saved[0], "--device", "cuda", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so")
+def test_a_gpu_that_is_not_there_fails_with_status_1(
+    saved: tuple[str, np.ndarray[Any, Any]],
+) -> None:
+    done = run_command(
+        "sum", saved[0], "--device", "cuda", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so"
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_kernel_that_the_cpu_replaces_is_a_warning_in_one_line(saved: tuple[str, np.ndarray[Any, Any]]) -> None:
-    done = run_command("sum", saved[0], "--kernel", "reduce0", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so")
+def test_a_kernel_that_the_cpu_replaces_is_a_warning_in_one_line(
+    saved: tuple[str, np.ndarray[Any, Any]],
+) -> None:
+    done = run_command(
+        "sum", saved[0], "--kernel", "reduce0", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so"
+    )
     assert (done.returncode, done.stdout) == (0, "276\n")
     assert done.stderr.startswith("gpureduce: warning: a GPU kernel was named")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_status_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt
 
     info = command.SUBCOMMANDS["info"]
-    monkeypatch.setitem(command.SUBCOMMANDS, "info", command.Subcommand(info.summary, info.add_arguments, interrupt))
+    monkeypatch.setitem(
+        command.SUBCOMMANDS, "info", command.Subcommand(info.summary, info.add_arguments, interrupt)
+    )
     assert run("info", capsys=capsys) == (130, "", "gpureduce info: interrupted\n")
 
 
@@ -290,7 +335,9 @@ def test_an_error_of_who_shows_progress_ends_the_reduction() -> None:
         _core.watch_progress(1)  # type: ignore[arg-type]
 
 
-def test_a_bar_changes_no_result(saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_changes_no_result(
+    saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("tqdm", reason="needs tqdm")
     status, out, err = run("sum", saved[0], "--progress", "--device", "cpu", capsys=capsys)
     assert (status, out) == (0, "276\n")
@@ -326,14 +373,24 @@ def test_info_prints_how_to_install_missing_parts(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     out = succeed("info", capsys=capsys)
-    for words in ("gpureduce[cu13]", "gpureduce[bf16]", "gpureduce[plot]", "gpureduce[progress]", "install g++"):
+    for words in (
+        "gpureduce[cu13]",
+        "gpureduce[bf16]",
+        "gpureduce[plot]",
+        "gpureduce[progress]",
+        "install g++",
+    ):
         assert words in out
 
 
 def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     out = succeed("kernels", capsys=capsys)
     for info in gr.kernels():
-        assert any(line.split()[0] == info.name and info.summary in line for line in out.splitlines() if line)
+        assert any(
+            line.split()[0] == info.name and info.summary in line
+            for line in out.splitlines()
+            if line
+        )
     found = json.loads(succeed("kernels", "--json", capsys=capsys))
     assert [each["name"] for each in found] == [info.name for info in gr.kernels()]
     one = succeed("kernels", "reduce0", capsys=capsys)
@@ -342,7 +399,9 @@ def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_kernels_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert succeed("kernels", "--source", "reduce2", capsys=capsys) == gr.kernel_source("sequential")
+    assert succeed("kernels", "--source", "reduce2", capsys=capsys) == gr.kernel_source(
+        "sequential"
+    )
     found = json.loads(succeed("kernels", "--source", "reduce2", "--json", capsys=capsys))
     assert found == {"kernel": "sequential", "source": gr.kernel_source("sequential")}
     status, out, err = run("kernels", "--source", "sequentia", capsys=capsys)
@@ -358,7 +417,10 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
 
     def cache_command(*arguments: str) -> Any:
         done = subprocess.run(
-            [sys.executable, "-m", "gpureduce", "cache", *arguments, "--json"], env=env, capture_output=True, text=True
+            [sys.executable, "-m", "gpureduce", "cache", *arguments, "--json"],
+            env=env,
+            capture_output=True,
+            text=True,
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)
@@ -388,7 +450,9 @@ def test_bench_times_a_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = succeed("bench", "-n", "5000", "--op", "max", "--dtype", "int16", *QUICK, capsys=capsys)
     assert out.startswith("auto: max of 5,000 int16 on cpu, hot cache")
     files = [f"--{kind}={tmp_path / kind}" for kind in ("csv", "html")]
-    found = json.loads(succeed("bench", "reduce0", "-n", "5000", *QUICK, *files, "--json", capsys=capsys))
+    found = json.loads(
+        succeed("bench", "reduce0", "-n", "5000", *QUICK, *files, "--json", capsys=capsys)
+    )
     assert (found["kernel"], found["bytes"]) == ("interleaved_modulo", 20_004)
     assert_balanced((tmp_path / "html").read_text())
     assert "seconds" in (tmp_path / "csv").read_text().splitlines()[0]
@@ -430,10 +494,18 @@ def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_a_file_that_cannot_be_written_is_an_error_before_anything_is_measured(
-    words: tuple[str, ...], expected: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    words: tuple[str, ...],
+    expected: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
-    for module, name in ((explain_command, "explained"), (measure_commands, "bench"), (measure_commands, "contest")):
+    for module, name in (
+        (explain_command, "explained"),
+        (measure_commands, "bench"),
+        (measure_commands, "contest"),
+    ):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("it was measured"))
     status, out, err = run(*words, capsys=capsys)
     assert (status, out) == (expected, "")
@@ -451,9 +523,12 @@ def test_without_matplotlib_no_picture_is_promised(
 
 
 @pytest.mark.usefixtures("cheap_ceiling")
-def test_a_wrong_kernel_is_status_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_kernel_is_status_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(
-        "gpureduce._bench.session.BenchmarkSession.reduction", lambda *_: lambda array: gr.sum(array, device="cpu") * 2
+        "gpureduce._bench.session.BenchmarkSession.reduction",
+        lambda *_: lambda array: gr.sum(array, device="cpu") * 2,
     )
     arguments = ("compare", "-n", "1000", *QUICK, "--baselines", "numpy", "--no-break-even")
     status, out, _ = run(*arguments, capsys=capsys)
@@ -491,10 +566,16 @@ def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, me
     [
         (["gpureduce", "exp"], {"explain"}),
         (["gpureduce", "sum", "--ax"], {"--axis"}),
-        (["gpureduce", "sum", "--kernel", "interleaved_"], {"interleaved_modulo", "interleaved_strided"}),
+        (
+            ["gpureduce", "sum", "--kernel", "interleaved_"],
+            {"interleaved_modulo", "interleaved_strided"},
+        ),
         (["gpureduce", "kernels", "--source", "warp_"], {"warp_registers"}),
         (["gpureduce", "cache", "cl"], {"clear"}),
-        (["gpureduce", "bench", "--op", "me"], {op for op in session.operators() if op.startswith("me")}),
+        (
+            ["gpureduce", "bench", "--op", "me"],
+            {op for op in session.operators() if op.startswith("me")},
+        ),
     ],
 )
 def test_the_completion_script_completes(
@@ -502,7 +583,10 @@ def test_the_completion_script_completes(
 ) -> None:
     script = succeed("completion", capsys=capsys)
     typed = " ".join(f"'{word}'" for word in words)
-    tail = f'\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _gpureduce; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    tail = (
+        f"\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _gpureduce; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     done = subprocess.run(["bash", "-c", script + tail], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == expected
     assert done.stderr == ""

@@ -33,7 +33,11 @@ def test_bench_times_an_expression(magics: dict[str, Any]) -> None:
     timing = magics["gr_bench"](f"a[:100] reduce0 --op max {QUICK}")
     assert isinstance(timing, gr.Timing)
     assert (timing.shape, timing.op, timing.kernel) == ((100,), "max", "interleaved_modulo")
-    for expression in ("'a.reshape(10, 100)'", "a.reshape(10, 100)", "np.broadcast_to(a[None, :100], (10, 100))"):
+    for expression in (
+        "'a.reshape(10, 100)'",
+        "a.reshape(10, 100)",
+        "np.broadcast_to(a[None, :100], (10, 100))",
+    ):
         assert magics["gr_bench"](f"{expression} --axis 0 {QUICK}").shape == (10, 100)
     assert magics["gr_bench"](f"{{'x': a}}['x'] reduce0 {QUICK}").kernel == "interleaved_modulo"
 
@@ -44,7 +48,9 @@ def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
     assert [row.name for row in found] == ["auto", "numpy"]
 
 
-@pytest.mark.skipif(not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="needs a C++ compiler")
+@pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="needs a C++ compiler"
+)
 def test_explain_explains(magics: dict[str, Any]) -> None:
     assert isinstance(magics["gr_explain"]("sequential --block-size 64"), gr.Explanation)
     assert len(magics["gr_explain"]("sequential first_add --block-size 64")) == 2
@@ -63,7 +69,9 @@ def test_explain_explains(magics: dict[str, Any]) -> None:
         ("gr_explain", "", "KERNEL"),
     ],
 )
-def test_bad_words_are_errors_and_not_exits(name: str, line: str, message: str, magics: dict[str, Any]) -> None:
+def test_bad_words_are_errors_and_not_exits(
+    name: str, line: str, message: str, magics: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match=message):
         magics[name](line)
 

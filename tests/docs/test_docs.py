@@ -1,4 +1,4 @@
-"""The pages are right without a build of the site: links, anchors, tables, and what the site makes of comments."""
+"""The pages are right before the site is built: links, anchors, tables, the C header."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_links_lead_to_files_and_anchors_as_github_reads_them(page: str) -> None
         assert path.is_file(), f"{page}:{line}: there is no {target}"
         assert ROOT in path.parents, f"{page}:{line}: {target} is outside of the repository"
         if anchor:
-            assert anchor in markdown_pages.anchors(path.read_text()), f"{page}:{line}: {file} has no #{anchor}"
+            assert anchor in markdown_pages.anchors(path.read_text()), (
+                f"{page}:{line}: {file} has no #{anchor}"
+            )
 
 
 @pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
@@ -71,7 +73,7 @@ x + y
 
 
 def files_named_in(text: str) -> set[str]:
-    """Paths of C, CUDA and Python files that a text names in code marks or drawings, from csrc or from the root."""
+    """Paths of C, CUDA and Python files that a text names, from csrc or from the root."""
     return set(
         re.findall(
             r"(?<![\w/.-])((?:csrc/|src/gpureduce/|tools/|tests/|benchmarks/)?"
@@ -84,7 +86,8 @@ def files_named_in(text: str) -> set[str]:
 
 def is_there(name: str) -> bool:
     return any(
-        (folder / name).is_file() for folder in (ROOT, ROOT / "csrc", ROOT / "csrc/kernels", ROOT / "src/gpureduce")
+        (folder / name).is_file()
+        for folder in (ROOT, ROOT / "csrc", ROOT / "csrc/kernels", ROOT / "src/gpureduce")
     )
 
 
@@ -98,7 +101,8 @@ def test_files_that_a_text_names_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    "page",
+    ["CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))],
 )
 def test_files_that_pages_name_exist(page: str) -> None:
     named = files_named_in((ROOT / page).read_text())
@@ -110,12 +114,21 @@ def test_links_are_those_outside_of_code() -> None:
 
 
 def test_anchors_are_githubs() -> None:
-    assert markdown_pages.anchors(SAMPLE) == {"a-page-with-code", "the-second-part", "the-second-part-1"}
+    assert markdown_pages.anchors(SAMPLE) == {
+        "a-page-with-code",
+        "the-second-part",
+        "the-second-part-1",
+    }
 
 
 def test_blocks_know_their_language_line_and_notes() -> None:
     shell, python = markdown_pages.blocks(SAMPLE)
-    assert (shell.language, shell.text, shell.line, shell.notes) == ("sh", "# no heading [no](link.md)\n", 8, ())
+    assert (shell.language, shell.text, shell.line, shell.notes) == (
+        "sh",
+        "# no heading [no](link.md)\n",
+        8,
+        (),
+    )
     assert (python.language, python.text) == ("python", "x + y\n")
     assert python.notes == ("needs this, that", "before it\nx = 1\ny = 2")
     with pytest.raises(ValueError, match="has no end"):
@@ -129,7 +142,11 @@ def test_sections_and_introduction_are_the_whole_page() -> None:
     assert all(part.startswith("# ") for part in parts.values())
     title = text.splitlines()[0]
     assert not markdown_pages.introduction(text).startswith(title)
-    words = " ".join([title, markdown_pages.introduction(text), *parts.values()]).replace("#", "").split()
+    words = (
+        " ".join([title, markdown_pages.introduction(text), *parts.values()])
+        .replace("#", "")
+        .split()
+    )
     assert words == text.replace("#", "").split()
 
 
@@ -173,10 +190,14 @@ def test_a_preface_becomes_prose_code_and_lists() -> None:
         "  a row.",
     ]
     assert course.prose(lines, {"block.cuh": "/b.md", "one_kernel": "/o.md"}) == (
-        "**Removed:** the queue at `out[row]`, `volatile` and all, 2 \\* `BLOCK` of them; see [`block.cuh`](/b.md) and "
-        "\\<that\\>.\n\n"
-        "```text\ns = 1   0+1   2+3\ns = 2   0+2\n```\n\n"
-        "- [`one_kernel`](/o.md): does this, and that\n- `other_kernel`: does more\n\n"
+        "**Removed:** the queue at `out[row]`, `volatile` and all, 2 \\* `BLOCK` of them; see "
+        "[`block.cuh`](/b.md) and \\<that\\>.\n\n"
+        "```text\n"
+        "s = 1   0+1   2+3\n"
+        "s = 2   0+2\n"
+        "```\n\n"
+        "- [`one_kernel`](/o.md): does this, and that\n"
+        "- `other_kernel`: does more\n\n"
         "**Launch:** one block a row.\n"
     )
 
@@ -196,7 +217,9 @@ def test_what_was_measured_comes_from_the_results() -> None:
 
 def plain(text: str) -> str:
     """Words of a comment or of reStructuredText, without markup and punctuation."""
-    text = re.sub(r":c:\w+:`([^`<]*)(?: <[^`]*)?`", r"\1", text.replace("\\ ", "").replace("\\", ""))
+    text = re.sub(
+        r":c:\w+:`([^`<]*)(?: <[^`]*)?`", r"\1", text.replace("\\ ", "").replace("\\", "")
+    )
     return " ".join(re.findall(r"\w+", text))
 
 
@@ -225,6 +248,8 @@ def test_no_comment_of_the_header_is_lost() -> None:
 
 def test_a_declaration_that_is_not_understood_is_an_error() -> None:
     with pytest.raises(ValueError, match="union odd"):
-        c_api.page("/* opening */\n/* -------------------- part -------- */\nunion odd { int a; };\n")
+        c_api.page(
+            "/* opening */\n/* -------------------- part -------- */\nunion odd { int a; };\n"
+        )
     with pytest.raises(ValueError, match="does not end"):
         c_api.page("/* opening */\n/* -------------------- part -------- */\nGPR_API int f(void)\n")

@@ -1,4 +1,4 @@
-"""Examples work: docstrings, the pages, the demonstration, the C program against an installed library."""
+"""Examples work: docstrings, pages, the demonstration, the C program with an installed library."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ MODULES = (
     ),
 )
 
-needs_tools = pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
+needs_tools = pytest.mark.skipif(
+    shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc"
+)
 
 
 def run(*command: str | os.PathLike[str], **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=600, **options
+    )  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -42,9 +46,16 @@ def test_docstring_examples_give_what_they_say(name: str) -> None:
 
 def test_no_example_of_a_public_docstring_is_left_out() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    run = {test.docstring for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples}
+    run = {
+        test.docstring
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        if test.examples
+    }
     things = [getattr(gr, name) for name in gr.__all__ if name != "__version__"]
-    things += [member for thing in things if isinstance(thing, type) for member in vars(thing).values()]
+    things += [
+        member for thing in things if isinstance(thing, type) for member in vars(thing).values()
+    ]
     texts = [getattr(thing, "__func__", thing).__doc__ or "" for thing in things]
     shown = [text for text in texts if ">>> " in text]
     assert shown
@@ -56,28 +67,52 @@ def test_page_has_no_example_that_nobody_runs(page: str) -> None:
     for block in pages.examples(page):
         pages.check_notes(block)
         outputs = not block.language and not pages.is_magic(block)
-        assert pages.is_python(block) or block.language in ("sh", "text") or outputs or block.language.startswith("{")
+        assert (
+            pages.is_python(block)
+            or block.language in ("sh", "text")
+            or outputs
+            or block.language.startswith("{")
+        )
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", [page for page in pages.PAGES if any(map(pages.runs, pages.examples(page)))])
+@pytest.mark.parametrize(
+    "page", [page for page in pages.PAGES if any(map(pages.runs, pages.examples(page)))]
+)
 def test_page_examples_run(page: str) -> None:
-    expected = [block for block in pages.examples(page) if pages.runs(block) and not pages.absent(block, False)]
-    done = run(sys.executable, ROOT / "tests" / "pages.py", page, env=os.environ | {"MPLBACKEND": "Agg"})
+    expected = [
+        block
+        for block in pages.examples(page)
+        if pages.runs(block) and not pages.absent(block, False)
+    ]
+    done = run(
+        sys.executable, ROOT / "tests" / "pages.py", page, env=os.environ | {"MPLBACKEND": "Agg"}
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{len(expected)} ran"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "page", [page for page in pages.PAGES if any(pages.GPU in pages.needs(block) for block in pages.examples(page))]
+    "page",
+    [
+        page
+        for page in pages.PAGES
+        if any(pages.GPU in pages.needs(block) for block in pages.examples(page))
+    ],
 )
 def test_page_examples_that_need_a_gpu_run(page: str) -> None:
     for block in pages.examples(page):
         for name in pages.needs(block):
             if name not in (pages.GPU, pages.COMPILER):
                 pytest.importorskip(name)
-    done = run(sys.executable, ROOT / "tests" / "pages.py", page, "--gpu", env=os.environ | {"MPLBACKEND": "Agg"})
+    done = run(
+        sys.executable,
+        ROOT / "tests" / "pages.py",
+        page,
+        "--gpu",
+        env=os.environ | {"MPLBACKEND": "Agg"},
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -91,7 +126,9 @@ def test_page_examples_that_need_a_gpu_run(page: str) -> None:
         if block.language == "sh"
     ],
 )
-def test_page_commands_exist_and_those_marked_run(page: str, number: int, tmp_path: pathlib.Path) -> None:
+def test_page_commands_exist_and_those_marked_run(
+    page: str, number: int, tmp_path: pathlib.Path
+) -> None:
     block = pages.examples(page)[number]
     if "run" not in block.notes:
         assert pages.check_commands(block) > 0
@@ -102,7 +139,11 @@ def test_page_commands_exist_and_those_marked_run(page: str, number: int, tmp_pa
 
 
 def test_every_reduction_has_a_docstring_with_example_and_determinism_note() -> None:
-    names = [name for name in gr.__all__ if getattr(getattr(gr, name), "__module__", "") == "gpureduce._functions"]
+    names = [
+        name
+        for name in gr.__all__
+        if getattr(getattr(gr, name), "__module__", "") == "gpureduce._functions"
+    ]
     assert len(names) > len(["sum", "prod", "min", "max", "mean", "any", "all", "reduce"])
     for name in names:
         text = getattr(gr, name).__doc__
@@ -148,7 +189,9 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @needs_tools
 @pytest.mark.parametrize("n", [0, 1, 1000, 1_000_003])
-def test_c_program_sums_a_file_of_floats(n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_c_program_sums_a_file_of_floats(
+    n: int, sum_file: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     values = np.random.default_rng().integers(-100, 100, n).astype(np.float32)
     values.tofile(tmp_path / "floats")
     done = run(sum_file, tmp_path / "floats")

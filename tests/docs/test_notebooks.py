@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom, wherever this is, and what is stored of them can be published."""
+"""Notebooks run from top to bottom anywhere, and what is stored of them can be published."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FOLDERS = re.compile(r"(?<![\w.])/(home|root|tmp|var|usr|opt|mnt|work|Users)/")
 
 needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="the emulator needs a C++ compiler"
+    not any(map(shutil.which, ("g++", "c++", "clang++"))),
+    reason="the emulator needs a C++ compiler",
 )
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def half_of_the_notebooks(which: int) -> pytest.MarkDecorator:
-    """Those that an ordinary run runs without a GPU, or with one: each in one of two ways, drawn anew each time."""
+    """Those that an ordinary run runs without a GPU, or with one: each is drawn for one of both."""
     drawn = [path for i, path in enumerate(NOTEBOOKS) if EVERYTHING or (SEED // 8 + i) % 2 == which]
     return pytest.mark.parametrize("path", drawn, ids=lambda path: path.stem)
 
@@ -54,9 +55,18 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     own = environment_without_pytest()
     if environment is not None:
-        own = {name: value for name, value in environment.items() if name in own or not name.startswith("PYTEST_")}
+        own = {
+            name: value
+            for name, value in environment.items()
+            if name in own or not name.startswith("PYTEST_")
+        }
     return subprocess.run(
-        [sys.executable, TOOL, *arguments], capture_output=True, text=True, env=own, timeout=500, check=False
+        [sys.executable, TOOL, *arguments],
+        capture_output=True,
+        text=True,
+        env=own,
+        timeout=500,
+        check=False,
     )
 
 
@@ -71,7 +81,9 @@ def test_there_are_notebooks() -> None:
 @each_notebook
 def test_a_notebook_says_what_it_does_without_a_gpu(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
-    assert any("without a gpu" in cell.source.lower() for cell in cells if cell.cell_type == "markdown")
+    assert any(
+        "without a gpu" in cell.source.lower() for cell in cells if cell.cell_type == "markdown"
+    )
 
 
 @each_notebook
@@ -91,12 +103,17 @@ def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path, tool: Mod
     ("source", "complaint"),
     [
         ("import sys; print('a warning', file=sys.stderr)", "cell 0 writes to stderr: a warning"),
-        ("import tempfile; print(tempfile.gettempdir() + '/project')", "cell 0 shows the folder for temporary files"),
+        (
+            "import tempfile; print(tempfile.gettempdir() + '/project')",
+            "cell 0 shows the folder for temporary files",
+        ),
         ("from pathlib import Path; Path.cwd()", "cell 0 shows this tree's folder"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_what_cannot_be_published_is_not_stored(source: str, complaint: str, tmp_path: Path) -> None:
+def test_what_cannot_be_published_is_not_stored(
+    source: str, complaint: str, tmp_path: Path
+) -> None:
     nbformat.write(notebook_of(source), tmp_path / "some.ipynb")
     done = run("--to", tmp_path / "out", tmp_path / "some.ipynb")
     assert done.returncode == 1
@@ -105,7 +122,9 @@ def test_what_cannot_be_published_is_not_stored(source: str, complaint: str, tmp
 
 
 @pytest.mark.parametrize("kind", ["text", "html"])
-def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hosts_name_is_found(
+    kind: str, tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "node", lambda: "machine-17")
     notebook = notebook_of("")
     words = "measured on machine-17, at night"
@@ -120,11 +139,17 @@ def test_the_hosts_name_is_found(kind: str, tool: ModuleType, monkeypatch: pytes
 # ---------------------------------------------------------------- run
 
 # Gigabytes are not read many times in each.
-CHEAP = "import gpureduce._bench.roofline as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
+CHEAP = (
+    "import gpureduce._bench.roofline as c; c.read_ceiling = c.host_read_ceiling = lambda of: 1e12"
+)
 # On less than a GPU is for, and for a shorter time: sources, and what stands in their place.
 ON_LESS = {
     "1-staircase": {"100_000_000": "100_000", "seconds=0.2": "seconds=0.01"},
-    "2-numpy": {"80_000_000": "200_000", "range(3, 8)": "range(3, 6)", "seconds=0.5": "seconds=0.1"},
+    "2-numpy": {
+        "80_000_000": "200_000",
+        "range(3, 8)": "range(3, 6)",
+        "seconds=0.5": "seconds=0.1",
+    },
     "3-accuracy": {
         "1_000_000, RUNS": "2_000, 2",
         "np.resize(a, 64 * a.size)": "a[:3000]",
@@ -132,7 +157,12 @@ ON_LESS = {
         "range(2, 12)": "range(2, 6)",
         "SHUFFLES = 250": "SHUFFLES = 20",
     },
-    "4-benchmark": {"10**5, 10**7": "10**4, 10**5", "2**26": "2**16", "2_000_000": "500_000", "assert status == 1": ""},
+    "4-benchmark": {
+        "10**5, 10**7": "10**4, 10**5",
+        "2**26": "2**16",
+        "2_000_000": "500_000",
+        "assert status == 1": "",
+    },
 }
 
 
@@ -159,7 +189,11 @@ def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     assert [cell.execution_count for cell in cells if cell.cell_type == "code"] == list(
         range(1, 1 + sum(cell.cell_type == "code" for cell in cells))
     )
-    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+    assert any(
+        "image/png" in output.get("data", {})
+        for cell in cells
+        for output in cell.get("outputs", ())
+    )
 
 
 # Over a stand-in for the driver, whose times mean nothing.
@@ -186,6 +220,9 @@ def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> Non
     cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     shown = "\n".join(output.get("text", "") for output in outputs)
-    says = r"Kernels run on (?!an emulated)|What is measured here runs on (?!the CPU)|Times are measured"
+    says = (
+        r"Kernels run on (?!an emulated)|What is measured here runs on (?!the CPU)|Times "
+        r"are measured"
+    )
     assert re.search(says, shown)
     assert "no GPU" not in shown

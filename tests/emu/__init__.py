@@ -1,8 +1,8 @@
 """Many small tasks over the emulator, each in a process of its own, on all cores.
 
-What the emulator finds poisons the process, as a bad access poisons a context on a card; and options such as
-``overlay`` hold for a process. So tasks go to workers (``worker.py``), which have imported everything and fork for
-each.
+What the emulator finds poisons the process, as a bad access poisons a context on a card; and
+options such as ``overlay`` hold for a process. So tasks go to workers (``worker.py``), which have
+imported everything and fork for each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def library() -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Environment of a process that finds the emulator in place of driver and NVRTC, and these tests' modules."""
+    """Environment of a process that finds the emulator as driver and NVRTC, and these modules."""
     path = library()
     ours = ("GPUREDUCE_EMULATOR", "PYTEST_CURRENT_TEST")  # of this task, and of this test
     result = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -62,7 +62,11 @@ class Worker:
     def __init__(self, env: dict[str, str]) -> None:
         self.env = env
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "emu.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "emu.worker"],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def do(self, task: dict[str, Any]) -> str | None:
@@ -117,4 +121,6 @@ def run(tasks: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
 
 def failures(tasks: Iterable[dict[str, Any]]) -> list[str]:
     """Run tasks; for each that failed its error, and the command that repeats it."""
-    return [f"{error}\n  again: {AGAIN} '{json.dumps(task)}'" for task, error in run(tasks) if error]
+    return [
+        f"{error}\n  again: {AGAIN} '{json.dumps(task)}'" for task, error in run(tasks) if error
+    ]

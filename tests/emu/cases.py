@@ -1,7 +1,7 @@
-"""One case of the matrix: a kernel, an element type and an operator, over sizes, starts, rows and schedules.
+"""One case of the matrix: kernel, type and operator, over sizes, starts, rows and schedules.
 
-The expectation is exact. Integers have their full range and wrap as NumPy's do; floats are drawn so that every partial
-result is a number of their accumulator, whatever the order.
+The expectation is exact. Integers have their full range and wrap as NumPy's do; floats are drawn so
+that every partial result is a number of their accumulator, whatever the order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,16 @@ def set_option(key: str, value: Any) -> None:
 
 def exact_values(rng: np.random.Generator, dtype: np.dtype[Any], n: int, op: str) -> np.ndarray:
     """Elements for which the reduction has one right answer, whatever the order."""
-    if op in ("sum", "mean", "prod") and dtype.kind == "c":  # products of units and small powers of two
+    if (
+        op in ("sum", "mean", "prod") and dtype.kind == "c"
+    ):  # products of units and small powers of two
         turns = np.array([1, 1j, -1, -1j])[rng.integers(0, 4, n)]
         real = exact_values(rng, np.dtype(np.float32), n, op)
-        values = real * turns if op == "prod" else real + 1j * exact_values(rng, np.dtype(np.float32), n, op)
+        values = (
+            real * turns
+            if op == "prod"
+            else real + 1j * exact_values(rng, np.dtype(np.float32), n, op)
+        )
         return values.astype(dtype)
     if not is_float(dtype) or op in TRUTHS or op in ("argmin", "argmax", "var", "std"):
         return random_array(rng, dtype, n, op)
@@ -73,19 +79,34 @@ def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
         assert result == exact, f"{where}: {result} is not {exact}"
 
 
-def on_device(values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int) -> Any:
-    """Reduce the last axis of a device array that ends where its memory does, `offset` elements from its start.
+def on_device(
+    values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int
+) -> Any:
+    """Reduce a device array's last axis; it starts at `offset` and ends where its memory does.
 
-    Results of rows stay on the device meanwhile, in memory that ends where they do; those of two outputs do not.
+    Results of rows stay on the device meanwhile, in memory that ends where they do; those of two
+    outputs do not.
     """
     memory = np.concatenate([np.zeros(offset, values.dtype), values])
     result = None
     if len(shape) > 1 and op != "minmax":
         result = np.empty(shape[0], gr.reduce(np.ones(1, values.dtype), op, device="cpu").dtype)
-    pointer, out = _core.alloc_device(0, memory.nbytes), _core.alloc_device(0, 1 if result is None else result.nbytes)
+    pointer, out = (
+        _core.alloc_device(0, memory.nbytes),
+        _core.alloc_device(0, 1 if result is None else result.nbytes),
+    )
     try:
         _core.upload(0, pointer, memory)
-        arguments = (op, pointer + offset * values.itemsize, shape, values.dtype, 1, kernel, 0, block)
+        arguments = (
+            op,
+            pointer + offset * values.itemsize,
+            shape,
+            values.dtype,
+            1,
+            kernel,
+            0,
+            block,
+        )
         if result is None:
             return _core.reduce_device(*arguments)
         _core.reduce_device(*arguments, result=out)
@@ -121,11 +142,14 @@ def can(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
 def check_case(task: dict[str, Any]) -> None:
     """Run a case: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
 
-    ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device memory alone, at starts
-    that are not aligned to vectors. With ``spread`` each size runs under one schedule, another one in the next run.
+    ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device
+    memory alone, at starts that are not aligned to vectors. With ``spread`` each size runs under
+    one schedule, another one in the next run.
     """
     for op in task["ops"]:
-        if not takes(op, ALL_DTYPES[task["dtype"]]) or not can(task["kernel"], op, ALL_DTYPES[task["dtype"]]):
+        if not takes(op, ALL_DTYPES[task["dtype"]]) or not can(
+            task["kernel"], op, ALL_DTYPES[task["dtype"]]
+        ):
             continue
         for schedule in SCHEDULES:
             check_schedule(task, op, schedule)
@@ -133,14 +157,19 @@ def check_case(task: dict[str, Any]) -> None:
 
 def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
     kernel, dtype, block = (task[name] for name in ("kernel", "dtype", "block"))
-    rng = np.random.default_rng([task["seed"], *f"{kernel} {dtype} {op} {schedule}".encode(), block])
+    rng = np.random.default_rng(
+        [task["seed"], *f"{kernel} {dtype} {op} {schedule}".encode(), block]
+    )
     schedule_seed = int(rng.integers(1, 2**31))
     set_option("schedule", schedule)
     set_option("seed", schedule_seed)
-    label = f"{kernel} {dtype} {op} block={block} schedule={schedule},seed={schedule_seed} GPR_TEST_SEED={task['seed']}"
+    label = (
+        f"{kernel} {dtype} {op} block={block} schedule={schedule},seed={schedule_seed} "
+        f"GPR_TEST_SEED={task['seed']}"
+    )
 
     def compare(n: int, count: int, offset: int | None) -> None:
-        """Reduce `count` rows (0: no axis) of n elements, from device memory or, without an offset, from the host's."""
+        """Reduce `count` rows (0: no axis) of n elements: on the device; no offset: of the host."""
         values = exact_values(rng, ALL_DTYPES[dtype], n * max(count, 1), op)
         where = f"{label} n={n} rows={count} offset={offset}"
         try:
@@ -170,7 +199,7 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
 
 
 def compose(functions: np.ndarray) -> int:
-    """Composition, in order, of the functions x -> a * x + b modulo 2**32, packed as a * 2**32 + b."""
+    """Composition, in order, of x -> a * x + b modulo 2**32, packed as a * 2**32 + b."""
     a, b = 1, 0
     for function in map(int, functions):
         c, d = divmod(function, 2**32)
@@ -179,34 +208,43 @@ def compose(functions: np.ndarray) -> int:
 
 
 def check_order(task: dict[str, Any]) -> None:
-    """Run ``kernel`` as a sum whose fold composes functions (an overlay makes it so), beside doing it in order."""
-    kernel, (block,) = task["kernel"], [info.block_size for info in gr.kernels() if info.name == task["kernel"]]
+    """Run ``kernel`` as a sum whose fold, by an overlay, composes functions in order."""
+    kernel, (block,) = (
+        task["kernel"],
+        [info.block_size for info in gr.kernels() if info.name == task["kernel"]],
+    )
     rng = np.random.default_rng([task["seed"], *kernel.encode()])
     block = min(block, 64)
     for schedule in SCHEDULES:
         set_option("schedule", schedule)
         set_option("seed", int(rng.integers(1, 2**31)))
         for n in (1, 2, 31, 33, block, block + 1, 3 * block - 1, 1501):
-            values = rng.integers(0, 2**64, n, dtype=np.uint64) | np.uint64(2**32)  # a is odd: nothing is forgotten
+            # The factor a is odd: nothing is forgotten.
+            values = rng.integers(0, 2**64, n, dtype=np.uint64) | np.uint64(2**32)
             result = int(on_device(values, (n,), 0, "sum", kernel, block))
             expected = compose(values)
             assert result == expected, (
-                f"{kernel} {schedule} n={n}: the order was not kept: {result:#x} is not {expected:#x}"
+                f"{kernel} {schedule} n={n}: the order was not kept: {result:#x} is not "
+                f"{expected:#x}"
             )
         rows = rng.integers(0, 2**64, (3, 77), dtype=np.uint64) | np.uint64(2**32)
-        for row, result in zip(rows, on_device(rows.reshape(-1), (3, 77), 0, "sum", kernel, block), strict=True):
+        for row, result in zip(
+            rows, on_device(rows.reshape(-1), (3, 77), 0, "sum", kernel, block), strict=True
+        ):
             assert int(result) == compose(row), f"{kernel} {schedule} rows: the order was not kept"
 
 
 def check_seeds(task: dict[str, Any]) -> None:
-    """A random schedule is its seed's: float atomics, whose order shows in the bits, give the same again, and vary."""
+    """A random schedule is its seed's: float atomics repeat bit for bit, and vary with it."""
     values = np.random.default_rng(task["seed"]).normal(size=700).astype(np.float32)
 
     def sums() -> list[float]:
         results = []
         for seed in range(1, 9):
             set_option("seed", seed)
-            results.append(float(gr.sum(values, kernel="naive_atomic", device="cuda", block_size=64)))
+            results.append(
+                float(gr.sum(values, kernel="naive_atomic", device="cuda", block_size=64))
+            )
         return results
 
     set_option("schedule", "random")

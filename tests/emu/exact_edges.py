@@ -1,4 +1,4 @@
-"""Exact sums on the device at the edges of each type of result, and with one flagged element at each place of a tile.
+"""Exact device sums at each result type's edges, and with one flagged element at each place.
 
 Beside Python's integers and the CPU, whose bits are the same, in one run.
 """
@@ -19,13 +19,20 @@ LONG = 70_000  # on a card: several blocks a row
 
 
 def edges(rng: np.random.Generator, name: str, result: str) -> list[np.ndarray]:
-    """Numbers of ``result``, the largest too, the places halfway to the next one, and what is beside both.
+    """Numbers of ``result``, the largest too, midpoints to the next, and what is beside both.
 
     As elements of ``name`` that sum to them, where it has such.
     """
     dtype, (fraction, exponent) = DTYPES[name], FORMATS[result]
     infinity = (2**exponent - 1) << fraction
-    picked = [0, 2**fraction - 1, 2**fraction, infinity - 2, infinity - 1, *rng.integers(0, infinity - 1, 6).tolist()]
+    picked = [
+        0,
+        2**fraction - 1,
+        2**fraction,
+        infinity - 2,
+        infinity - 1,
+        *rng.integers(0, infinity - 1, 6).tolist(),
+    ]
     smallest = float(from_bits(1, name))
     rows = []
     for bits in picked:
@@ -33,12 +40,18 @@ def edges(rng: np.random.Generator, name: str, result: str) -> list[np.ndarray]:
         below = float(from_bits(bits - 1, result)) if bits == infinity - 1 else low
         half = (float(from_bits(bits + (bits != infinity - 1), result)) - below) / 2
         with np.errstate(over="ignore"):
-            rows += [np.array([low, part, tail], dtype) for part in (half, 0) for tail in (-smallest, 0, smallest)]
-    return [row for row in rows if np.isfinite(row.astype(np.float64)).all()][int(rng.integers(2)) :: 2]
+            rows += [
+                np.array([low, part, tail], dtype)
+                for part in (half, 0)
+                for tail in (-smallest, 0, smallest)
+            ]
+    return [row for row in rows if np.isfinite(row.astype(np.float64)).all()][
+        int(rng.integers(2)) :: 2
+    ]
 
 
 def check_results(task: dict[str, Any], emulated: bool = True) -> None:
-    """Sums and means of ``dtype`` as each type of ``results``, of device and of host arrays; ``seed``."""
+    """Sums and means of ``dtype`` as all ``results``, of device and host arrays; ``seed``."""
     name = task["dtype"]
     dtype, rng = DTYPES[name], choose(task, emulated=emulated)
     for result in task["results"]:
@@ -47,23 +60,32 @@ def check_results(task: dict[str, Any], emulated: bool = True) -> None:
             rows = np.zeros((len(few), length), dtype)
             for row, ends in zip(rows, few, strict=True):
                 noise = spread(rng, name, (length - 3) // 2, 2)  # cancels
-                row[: 3 + 2 * noise.size] = rng.permutation(np.concatenate([ends, noise, -noise]).astype(dtype))
+                row[: 3 + 2 * noise.size] = rng.permutation(
+                    np.concatenate([ends, noise, -noise]).astype(dtype)
+                )
                 if rng.random() < 0.5:
                     row *= dtype.type(-1)
             block = 32 * int(rng.integers(1, 5))
             for op in (str(rng.choice(["sum", "mean"])),) if emulated else ("sum", "mean"):
-                on_cpu = getattr(gr, op)(rows, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
-                on_host = getattr(gr, op)(rows, axis=1, dtype=DTYPES[result], kernel="exact", device="cuda")
+                on_cpu = getattr(gr, op)(
+                    rows, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu"
+                )
+                on_host = getattr(gr, op)(
+                    rows, axis=1, dtype=DTYPES[result], kernel="exact", device="cuda"
+                )
                 there = vary_there(rows, op, 0, 0 if emulated else block, 0, dtype=result)
-                where = f"{op} of {name} as {result}, rows of {length}, block {block}, GPR_TEST_SEED={task['seed']}"
+                where = (
+                    f"{op} of {name} as {result}, rows of {length}, block {block}, "
+                    f"GPR_TEST_SEED={task['seed']}"
+                )
                 assert on_host.tobytes() == on_cpu.tobytes() == there.tobytes(), where
                 for row, got in zip(rows, on_cpu, strict=True):
                     assert_result(got, expected(row, result, length if op == "mean" else 1), where)
 
 
 def check_flagged(task: dict[str, Any], emulated: bool = True) -> None:
-    """Rows of ``dtype`` of ordinary elements but one: an infinity, NaN, or the only one that is not -0. At every
-    ``stride``-th place of two of a warp's tiles, from a random one on; ``seed``.
+    """Rows of ``dtype`` of ordinary elements but one: an infinity, NaN, or the only one that is not
+    -0. At every ``stride``-th place of two of a warp's tiles, from a random one on; ``seed``.
     """
     name, stride = task["dtype"], task["stride"]
     dtype, rng = DTYPES[name], choose(task, emulated=emulated)
@@ -79,7 +101,9 @@ def check_flagged(task: dict[str, Any], emulated: bool = True) -> None:
         rows[i, place] = special
         wanted.append(expected(rows[i], name))
     grid = int(rng.choice([0, 1, 2]))
-    where = f"{name} with one flagged element of {length}, grid {grid}, GPR_TEST_SEED={task['seed']}"
+    where = (
+        f"{name} with one flagged element of {length}, grid {grid}, GPR_TEST_SEED={task['seed']}"
+    )
     there = vary_there(rows, "sum", 0, 32, grid)
     on_cpu = gr.sum(rows, axis=1, kernel="exact", device="cpu")
     for place, one, other, right in zip(places, there, on_cpu, wanted, strict=True):

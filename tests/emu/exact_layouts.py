@@ -1,7 +1,8 @@
 """Exact sums of device arrays of any layout beside Python's integers, on the emulator or a card.
 
-Arrays are those of layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out otherwise. Where no
-element is in two places, the sums are taken away from their rows and the rest is summed again, as in exact_sums.py.
+Arrays are those of layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
+otherwise. Where no element is in two places, the sums are taken away from their rows and the rest
+is summed again, as in exact_sums.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import math
 from typing import Any
 
 import numpy as np
-from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected, is_finite, one_sided
+from exact_reference import (
+    FLOATS,
+    GENERATORS,
+    assert_result,
+    exact_sum,
+    expected,
+    is_finite,
+    one_sided,
+)
 from numpy.lib.stride_tricks import as_strided
 from reference import DTYPES, random_array
 
@@ -26,8 +35,8 @@ SPARE = 2  # elements of a row that its sums go to, to be taken away
 PARTS = {"complex64": "float32", "complex128": "float64"}
 COMPLEX = {"complex64": np.dtype(np.complex64), "complex128": np.dtype(np.complex128)}
 
-# Shapes and strides in elements of which each is for one of the kernel's ways, all axes but the first reduced; and
-# blocks a row.
+# Shapes and strides in elements of which each is for one of the kernel's ways, all axes but the
+# first reduced; and blocks a row.
 SHAPES = [
     ((70, 5), (5, 1), 0),  # rows of a few, one after another
     ((70, 40), (41, 1), 0),  # short runs
@@ -66,22 +75,29 @@ def wanted_part(row: np.ndarray, name: str, mean: bool) -> Any:
     return expected(row, name, row.size) if row.size else DTYPES[name].type(np.nan)
 
 
-def check_case(rng: np.random.Generator, name: str, case: layouts.Case, block: int, spare: bool, where: str) -> None:
+def check_case(
+    rng: np.random.Generator, name: str, case: layouts.Case, block: int, spare: bool, where: str
+) -> None:
     """Reduce, compare, and if ``spare`` take the sums away, until nothing is left."""
     view, mask = case.array.view, case.mask
     kept = view.shape[: view.ndim - case.reduced]
     mean = bool(rng.random() < 0.3)
     where += (
-        f" shape={view.shape} reduced={case.reduced} strides={view.strides} offset={case.array.offset} block={block}"
-        f" grid={case.grid} mask={mask and mask.view.strides} skip_nan={case.skip_nan} spare={spare}"
+        f" shape={view.shape} reduced={case.reduced} strides={view.strides} "
+        f"offset={case.array.offset} block={block} grid={case.grid} "
+        f"mask={mask and mask.view.strides} skip_nan={case.skip_nan} spare={spare}"
     )
     integer = name not in FLOATS and name not in PARTS
     for step in range(1 + SPARE * spare):
         op = "mean" if mean and step == 0 else "sum"
         sample = layouts._core_result_dtype(op, number_type(name)) if integer else number_type(name)
-        result = layouts.strided(rng, kept, lambda n, sample=sample: layouts.unwritten(n, sample), step > 0)
+        result = layouts.strided(
+            rng, kept, lambda n, sample=sample: layouts.unwritten(n, sample), step > 0
+        )
         if 0 in result.view.strides:
-            result = layouts.strided(rng, kept, lambda n, sample=sample: layouts.unwritten(n, sample), True)
+            result = layouts.strided(
+                rng, kept, lambda n, sample=sample: layouts.unwritten(n, sample), True
+            )
         try:
             layouts.run(op, case, result, block)
         except Exception as error:
@@ -119,13 +135,21 @@ def check_case(rng: np.random.Generator, name: str, case: layouts.Case, block: i
 
 
 def prepare(
-    rng: np.random.Generator, name: str, array: layouts.Strided, mask: layouts.Strided | None, reduced: int
+    rng: np.random.Generator,
+    name: str,
+    array: layouts.Strided,
+    mask: layouts.Strided | None,
+    reduced: int,
 ) -> bool:
     """Make room for sums in rows, where that is possible: where no element is in two places."""
     view = array.view
     if name not in FLOATS and name not in PARTS:
         return False
-    if view.shape[-1] <= SPARE or 0 in view.strides or (mask is not None and 0 in mask.view.strides):
+    if (
+        view.shape[-1] <= SPARE
+        or 0 in view.strides
+        or (mask is not None and 0 in mask.view.strides)
+    ):
         return False
     if rng.random() < 0.5:  # else neighbours are of one sort, whatever row they are of
         for index in np.ndindex(view.shape[: view.ndim - reduced]):
@@ -141,10 +165,16 @@ def draw_case(rng: np.random.Generator, name: str, masked_share: float) -> layou
         array, reduced = place(rng, draw_elements, name, shape, strides), len(shape) - 1
     else:
         shape, grid = layouts.draw_shape(rng), int(rng.choice([0, 0, 1, 3]))
-        array = layouts.strided(rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2))
+        array = layouts.strided(
+            rng, shape, lambda n: draw_elements(rng, name, n), bool(rng.random() < 0.2)
+        )
         reduced = int(rng.integers(1, len(shape) + 1))
     masked = rng.random() < masked_share
-    mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
+    mask = (
+        layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5))
+        if masked
+        else None
+    )
     skip_nan = name in (*FLOATS, *PARTS) and bool(rng.random() < 0.25)
     return layouts.Case(array, mask, reduced, grid, "exact", skip_nan)
 
@@ -160,25 +190,38 @@ def check_layouts(task: dict[str, Any]) -> None:
     """Sum ``count`` random arrays of ``dtype``, each under one schedule; ``block``, ``seed``."""
     for number in range(task["count"]):
         rng, where = layouts.under_a_schedule(task, number, "exact")
-        check_random(rng, task["dtype"], int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}")
+        check_random(
+            rng, task["dtype"], int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}"
+        )
 
 
 def check_kinds(task: dict[str, Any]) -> None:
-    """Sum rows of every kind of floats ``dtype``, short ones and ones across memory; ``block``, ``seed``."""
+    """Sum all kinds of rows of ``dtype``, short and across memory too; ``block``, ``seed``."""
     name = task["dtype"]
     for number, make in enumerate(GENERATORS):
         rng, where = layouts.under_a_schedule(task, number, "kinds")
-        for shape, strides, grid in ((40, 6), (6, 1), 0), ((9, 40), (40, 1), 0), ((12, 150), (1, 12), 2):
+        for shape, strides, grid in (
+            ((40, 6), (6, 1), 0),
+            ((9, 40), (40, 1), 0),
+            ((12, 150), (1, 12), 2),
+        ):
             array = place(rng, lambda rng, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
             for row in array.view:
                 row[:] = make(rng, name, row.size)[: row.size]
             array.view[:, -SPARE:] = -DTYPES[name].type(0)
-            check_case(rng, name, layouts.Case(array, None, 1, grid, "exact"), int(task["block"]), True, where)
+            check_case(
+                rng,
+                name,
+                layouts.Case(array, None, 1, grid, "exact"),
+                int(task["block"]),
+                True,
+                where,
+            )
 
 
 def check_strided(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` across memory, a thread each: at the edges of bins, every ``stride``-th of them from a
-    random one on, and rows that fill bins.
+    """Sum rows of ``dtype`` across memory, a thread each: at the edges of bins, every ``stride``-th
+    of them from a random one on, and rows that fill bins.
     """
     name = task["dtype"]
     rng, where = layouts.under_a_schedule(task, 0, "across")
@@ -198,9 +241,10 @@ def check_strided(task: dict[str, Any]) -> None:
 
 
 def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.ndarray:
-    """A row of real numbers whose every ``shares``-th elements are one thread's, and of one size or another.
+    """A row of real numbers; every ``shares``-th are one thread's, of one size or another.
 
-    Mostly bins hold them, at one place or at several; some rows have what bins do not hold, or only zeros.
+    Mostly bins hold them, at one place or at several; some rows have what bins do not hold, or only
+    zeros.
     """
     kind = int(rng.integers(10))
     numbers = rng.uniform(1, 2, n) if rng.random() < 0.5 else rng.standard_normal(n)
@@ -219,7 +263,9 @@ def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.
     if kind == 5:
         numbers[places] = rng.choice([math.inf, -math.inf, math.nan])
     if kind == 6:
-        numbers[places] *= rng.choice([2.0**-14, 2.0**14] if name == "float16" else [2.0**-90, 2.0**90])
+        numbers[places] *= rng.choice(
+            [2.0**-14, 2.0**14] if name == "float16" else [2.0**-90, 2.0**90]
+        )
     if kind == 7:
         return draw(rng, name, n)
     if kind == 8:
@@ -228,8 +274,9 @@ def draw_column(rng: np.random.Generator, name: str, n: int, shares: int) -> np.
 
 
 def check_columns(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of ``dtype`` of rows across memory, some so long that threads' bins are full several
-    times, by one block or several, as that type and as others, on the device and of the host; ``block``, ``seed``.
+    """Sum ``count`` arrays of ``dtype`` of rows across memory, some so long that threads' bins are
+    full several times, by one block or several, as that type and as others, on the device and of
+    the host; ``block``, ``seed``.
     """
     name, block = task["dtype"], int(task["block"])
     part = PARTS.get(name, name)
@@ -238,25 +285,42 @@ def check_columns(task: dict[str, Any]) -> None:
         rng, where = layouts.under_a_schedule(task, number, "columns")
         rows, blocks = int(rng.choice([2, 3, 7, 20, 31, 70])), int(rng.choice([1, 1, 2, 3, 5]))
         shares = max(1, block // rows) * blocks
-        each = FILLING if rows * shares * FILLING < MOST_DRAWN and rng.random() < 0.7 else int(rng.integers(1, 90))
+        each = (
+            FILLING
+            if rows * shares * FILLING < MOST_DRAWN and rng.random() < 0.7
+            else int(rng.integers(1, 90))
+        )
         n = shares * each + int(rng.integers(shares)) + SPARE + 1
         apart = rng.random() < 0.3  # and nearer to each other than rows are
         strides = (2 * n + 1, 2) if apart else (1, rows)
-        array = place(rng, lambda rng, name, n: np.zeros(n, number_type(name)), name, (rows, n), strides)
+        array = place(
+            rng, lambda rng, name, n: np.zeros(n, number_type(name)), name, (rows, n), strides
+        )
         for row in array.view:
             for numbers in part_views(row):
                 numbers[:] = draw_column(rng, part, n, shares)
         array.view[:, -SPARE:] = -number_type(name).type(0)
         masked = rng.random() < 0.3
-        mask = layouts.strided(rng, (rows, n), lambda n: rng.random(n) < 0.7, False) if masked else None  # noqa: B023
+        mask = (
+            layouts.strided(rng, (rows, n), lambda n: rng.random(n) < 0.7, False)  # noqa: B023
+            if masked
+            else None
+        )
         case = layouts.Case(array, mask, 1, blocks, "exact", bool(rng.random() < 0.3))
         where += f" {each} elements each GPR_TEST_SEED={task['seed']}"
-        check_others(rng, name, np.ascontiguousarray(array.view[:, : MOST_DRAWN // rows]), block, blocks, where)
+        check_others(
+            rng,
+            name,
+            np.ascontiguousarray(array.view[:, : MOST_DRAWN // rows]),
+            block,
+            blocks,
+            where,
+        )
         check_case(rng, name, case, block, True, where)
 
 
 def check_columns_to_the_end(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` across memory, a thread each, so long that not all that full bins held can be kept."""
+    """Sum rows across memory, a thread each, too long to keep all that full bins held."""
     name, rows = task["dtype"], 17
     rng, where = layouts.under_a_schedule(task, 0, "to the end")
     n = (MOST_SPILLS + 2) * MOST_ADDS + int(rng.integers(500)) + SPARE
@@ -266,8 +330,10 @@ def check_columns_to_the_end(task: dict[str, Any]) -> None:
     check_case(rng, name, layouts.Case(array, None, 1, 1, "exact"), 32, True, where)
 
 
-def check_others(rng: np.random.Generator, name: str, rows: np.ndarray, block: int, blocks: int, where: str) -> None:
-    """Sum rows across memory as another type; and of a host array, whose chunks' accumulators are joined."""
+def check_others(
+    rng: np.random.Generator, name: str, rows: np.ndarray, block: int, blocks: int, where: str
+) -> None:
+    """Sum rows across memory as another type; and of the host, whose chunks are joined."""
     part = PARTS.get(name, name)
     columns = np.ascontiguousarray(rows.T)
     if name not in PARTS:
@@ -285,13 +351,18 @@ def check_others(rng: np.random.Generator, name: str, rows: np.ndarray, block: i
     got = gr.sum(columns, axis=0, kernel="exact", device="cuda", block_size=block)
     for row, one in zip(rows, np.asarray(got), strict=True):
         for numbers, of_part in zip(part_views(row), part_views(np.asarray(one)), strict=True):
-            assert_result(of_part[()], expected(np.ascontiguousarray(numbers), part), f"{where}, of the host")
+            assert_result(
+                of_part[()], expected(np.ascontiguousarray(numbers), part), f"{where}, of the host"
+            )
 
 
 def check_slots(task: dict[str, Any]) -> None:
     """Sum more rows, by two blocks each, than there is scratch for at a time."""
     values = (
-        np.random.default_rng(task["seed"]).integers(-1000, 1000, (MANY_ROWS, 2, 2)).astype(float).view(complex)[..., 0]
+        np.random.default_rng(task["seed"])
+        .integers(-1000, 1000, (MANY_ROWS, 2, 2))
+        .astype(float)
+        .view(complex)[..., 0]
     )
     assert np.array_equal(sum_on_device(values, "sum", 0, 32, 2, True), values.sum(1))
     assert gr.last_run().launches > 1
@@ -305,5 +376,7 @@ def place(
     span = 1 + sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
     offset = int(rng.integers(4))
     memory = make(rng, name, offset + span)
-    view = as_strided(memory[offset + lowest :], shape, [step * memory.itemsize for step in strides])
+    view = as_strided(
+        memory[offset + lowest :], shape, [step * memory.itemsize for step in strides]
+    )
     return layouts.Strided(memory, view)

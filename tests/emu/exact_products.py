@@ -1,6 +1,7 @@
-"""Exact dot products and variances beside Python's integers: on the emulator or on a card, which give the CPU's bits.
+"""Exact dot products and variances beside Python's integers, on the emulator or on a card.
 
-What rounding hides of a dot product is found too: what is known of the sum is taken away, and the rest summed again.
+What rounding hides of a dot product is found too: what is known of the sum is taken away, and the
+rest summed again.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def upload(values: np.ndarray, offset: int) -> Any:
-    """The array in device memory, `offset` elements behind where that begins, at the steps that it has."""
+    """The array in device memory, `offset` elements from its beginning, at its own steps."""
     stream = _core.device_stream(0)
     name = values.dtype.name
     steps = values.strides[-1] // values.itemsize if values.ndim == 1 and values.size > 1 else 1
     flat = values if abs(steps) <= 1 else np.repeat(values, abs(steps))
     room = DeviceBuffer((flat.size + offset,), name, 0, stream)
-    _core.upload(0, room.memory.pointer, np.concatenate([np.zeros(offset, values.dtype), flat.ravel()]))
+    _core.upload(
+        0, room.memory.pointer, np.concatenate([np.zeros(offset, values.dtype), flat.ravel()])
+    )
     pointer = room.memory.pointer + offset * values.itemsize
     strides = None if abs(steps) <= 1 else (abs(steps) * values.itemsize,)
     return _core.device_array(pointer, values.shape, strides, name, 0, stream, room)
@@ -53,22 +56,28 @@ def room(shape: tuple[int, ...], name: str) -> tuple[DeviceBuffer, Any]:
     return made, made.memory
 
 
-def dot_there(x: np.ndarray, y: np.ndarray, offsets: tuple[int, int], block: int, grid: int, dtype: Any = None) -> Any:
+def dot_there(
+    x: np.ndarray, y: np.ndarray, offsets: tuple[int, int], block: int, grid: int, dtype: Any = None
+) -> Any:
     """A dot product of copies in device memory, whose result stays there."""
     a, b = upload(x, offsets[0]), upload(y, offsets[1])
     factor = np.promote_types(x.dtype, y.dtype).name
-    made = _core.dot_on_device(a, b, factor, dtype, "exact", None, block or None, grid or None, a.stream, room)
+    made = _core.dot_on_device(
+        a, b, factor, dtype, "exact", None, block or None, grid or None, a.stream, room
+    )
     return download(made)[()]
 
 
-def vary_there(values: np.ndarray, op: str, offset: int, block: int, grid: int, ddof: float = 0, **options: Any) -> Any:
-    """A variance or deviation over the last axis of a copy in device memory, whose result stays there."""
+def vary_there(
+    values: np.ndarray, op: str, offset: int, block: int, grid: int, ddof: float = 0, **options: Any
+) -> Any:
+    """A variance or deviation of a device copy's last axis; the result stays on the device."""
     source = upload(values, offset)
     skip = bool(options.get("skip_nan", False))
     number, stream = _core.OPERATORS[op], source.stream
     made = _core.reduce_on_device(
-        number, source, -1, options.get("dtype"), False, None, "exact", None, block or None, grid or None, stream, skip,
-        ddof, room,
+        number, source, -1, options.get("dtype"), False, None, "exact", None,
+        block or None, grid or None, stream, skip, ddof, room,
     )  # fmt: skip
     return download(made)[()]
 
@@ -87,7 +96,7 @@ def choose(task: dict[str, Any], *more: int, emulated: bool = True) -> np.random
 
 
 def pairs_of(rng: np.random.Generator, name: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Two arrays whose products are hard to sum: each generator beside another one, itself, or itself in reverse."""
+    """Two arrays whose products are hard to sum: generators beside others or themselves."""
     pairs = []
     with np.errstate(all="ignore"):
         for make in GENERATORS:
@@ -99,10 +108,12 @@ def pairs_of(rng: np.random.Generator, name: str, n: int) -> list[tuple[np.ndarr
 
 
 def largest_and_least(rng: np.random.Generator, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The largest numbers there are, and subnormal ones, which begin lower than their exponents say."""
+    """The largest numbers, and subnormal ones, which begin lower than their exponents say."""
     fraction, exponent = FORMATS[name]
     word = np.dtype(f"u{np.dtype(DTYPES[name]).itemsize}")
-    largest = rng.integers(1 << fraction, size=n, dtype=word) | word.type(((1 << exponent) - 2) << fraction)
+    largest = rng.integers(1 << fraction, size=n, dtype=word) | word.type(
+        ((1 << exponent) - 2) << fraction
+    )
     least = rng.integers(1, 1 << rng.integers(1, fraction + 1, n), dtype=word)
     signs = rng.integers(2, size=n, dtype=word) << word.type(8 * word.itemsize - 1)
     return (largest | signs).view(DTYPES[name]), least.view(DTYPES[name])
@@ -120,7 +131,7 @@ def check_all_digits(dot: Any, x: np.ndarray, y: np.ndarray, context: str) -> No
 
 
 def check_dot(task: dict[str, Any]) -> None:
-    """Multiply ``count`` random pairs of arrays of ``dtype``: ``block``, ``seed``; each at some place, by some grid."""
+    """Multiply ``count`` random pairs of ``dtype`` at some place and grid: ``block``, ``seed``."""
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = choose(task, number, block)
@@ -142,8 +153,9 @@ def check_dot(task: dict[str, Any]) -> None:
 
 
 def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs for one warp, which meet every edge of every bin: products by a large one and others so many orders
-    below, products that grow so many orders after the first tile, and products of each order beside extreme ones.
+    """Pairs for one warp, which meet every edge of every bin: products by a large one and others so
+    many orders below, products that grow so many orders after the first tile, and products of each
+    order beside extreme ones.
     """
     dtype = DTYPES[name]
     fraction, exponent = FORMATS[name]
@@ -151,11 +163,15 @@ def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray
     tile = 1024 // dtype.itemsize  # of pairs
 
     def ones(field: Any, n: int) -> np.ndarray:  # all bits of the significand
-        bits = np.full(n, (1 << fraction) - 1, np.uint64) | np.asarray(field, np.uint64) << np.uint64(fraction)
+        bits = np.full(n, (1 << fraction) - 1, np.uint64) | np.asarray(
+            field, np.uint64
+        ) << np.uint64(fraction)
         return from_bits(bits, name)
 
     def odd(field: int, n: int) -> np.ndarray:  # the last bit of their products is set
-        return from_bits(rng.integers(0, 1 << fraction, n, np.uint64) | np.uint64(field << fraction | 1), name)
+        return from_bits(
+            rng.integers(0, 1 << fraction, n, np.uint64) | np.uint64(field << fraction | 1), name
+        )
 
     def split(total: int) -> tuple[int, int]:
         low, high = max(1, total - 2 * bias), min(2 * bias, total - 1)
@@ -174,25 +190,41 @@ def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray
         a, b = split(total)
         c, d = split(total + above)
         more = 20 * tile  # so many that each lane adds some dozens of the larger ones
-        yield np.concatenate([ones(a, tile), ones(c, more)]), np.concatenate([ones(b, tile), ones(d, more)])
+        yield (
+            np.concatenate([ones(a, tile), ones(c, more)]),
+            np.concatenate([ones(b, tile), ones(d, more)]),
+        )
     for field in range(2 * bias - 12, 2 * bias + 1):  # where bins of sums lie no higher
-        yield odd(field, 20 * tile), ones(max(bias - 20, 1), 20 * tile)  # of equal numbers the variance is 0
-    for total in {*range(2, 4 * bias + 1, max(1, bias // 60)), *range(2 * bias - 990, 2 * bias - 940, 3)}:
+        # Of equal numbers the variance is 0.
+        yield (odd(field, 20 * tile), ones(max(bias - 20, 1), 20 * tile))
+    for total in {
+        *range(2, 4 * bias + 1, max(1, bias // 60)),
+        *range(2 * bias - 990, 2 * bias - 940, 3),
+    }:
         if total < 2:
             continue
         a, b = split(total)
-        x = np.concatenate([ones(2 * bias, 1), from_bits([1], name), ones(a, 2 * tile), ones(2 * bias, 1)])
-        y = np.concatenate([ones(2 * bias, 1), from_bits([1], name), ones(b, 2 * tile), -ones(2 * bias, 1)])
+        x = np.concatenate(
+            [ones(2 * bias, 1), from_bits([1], name), ones(a, 2 * tile), ones(2 * bias, 1)]
+        )
+        y = np.concatenate(
+            [ones(2 * bias, 1), from_bits([1], name), ones(b, 2 * tile), -ones(2 * bias, 1)]
+        )
         yield x, y
         yield x[2:-1], y[2:-1]
 
 
 def check_edges(task: dict[str, Any]) -> None:
-    """Multiply pairs of ``dtype`` at the edges of bins, every ``stride``-th of them from a random one on."""
+    """Multiply pairs of ``dtype`` at the edges of bins, every ``stride``-th of them."""
     name, stride = task["dtype"], task["stride"]
     rng = choose(task)
-    for number, (x, y) in enumerate(list(edge_pairs(rng, name))[int(rng.integers(stride)) :: stride]):
-        where = f"{name} edges {number}: {x[:2]} {y[:2]} and {x[-3:]} {y[-3:]} GPR_TEST_SEED={task['seed']}"
+    for number, (x, y) in enumerate(
+        list(edge_pairs(rng, name))[int(rng.integers(stride)) :: stride]
+    ):
+        where = (
+            f"{name} edges {number}: {x[:2]} {y[:2]} and {x[-3:]} {y[-3:]} "
+            f"GPR_TEST_SEED={task['seed']}"
+        )
         for step in range(2):
             wanted = expected_dot([(x, y)], name)
             assert_result(dot_there(x, y, (0, 0), 32, 1), wanted, f"{where}, {step}")
@@ -206,7 +238,7 @@ def check_edges(task: dict[str, Any]) -> None:
 
 
 def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
-    """Dot products of ``dtype``, complex ones and integers too: steps, other types, results, host chunks, the CPU's."""
+    """Dot products of ``dtype``: steps, other types, results, host chunks, the CPU's bits."""
     name = task["dtype"]
     rng = choose(task, emulated=emulated)
     dtype = dtype_of(name)
@@ -218,16 +250,27 @@ def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
 
     def agree(got: Any, wanted: Any, what: str) -> None:
         assert got.dtype == wanted.dtype
-        assert got.tobytes() == wanted.tobytes(), f"{name} {what} {got} {wanted} GPR_TEST_SEED={task['seed']}"
+        assert got.tobytes() == wanted.tobytes(), (
+            f"{name} {what} {got} {wanted} GPR_TEST_SEED={task['seed']}"
+        )
 
     for n in (1, 16, 77, 1030, task.get("long", 40_000)):
         x, y = make(3 * n), make(3 * n)
-        for a, b, what in ((x, y, "runs"), (x[::3], y[:n], "a step"), (x[:n], y[::-3], "back"), (x[::2], y[::2], "2")):
+        for a, b, what in (
+            (x, y, "runs"),
+            (x[::3], y[:n], "a step"),
+            (x[:n], y[::-3], "back"),
+            (x[::2], y[::2], "2"),
+        ):
             agree(gr.dot(a, b, device="cuda"), gr.dot(a, b, device="cpu"), f"{n} {what}")
     x, y = make(500), make(500)
     for offsets in ((0, 0), (1, 1), (1, 2), (3, 0)):
         agree(dot_there(x, y, offsets, 64, 3), gr.dot(x, y, device="cpu"), f"{offsets}")
-    agree(dot_there(x[::3], y[:167], (1, 0), 0, 0), gr.dot(x[::3], y[:167], device="cpu"), "step on the device")
+    agree(
+        dot_there(x[::3], y[:167], (1, 0), 0, 0),
+        gr.dot(x[::3], y[:167], device="cpu"),
+        "step on the device",
+    )
     for result in ("float16", "float64", "complex64"):
         if name in PARTS and not result.startswith("c"):
             continue
@@ -237,7 +280,11 @@ def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
     for other in ("float64", "complex64", "int32"):
         if name == "bfloat16" and other == "int32":
             continue  # NumPy has no common type of theirs
-        z = make(500).real.astype(other) if name not in FORMATS else rng.integers(-9, 9, 500).astype(other)
+        z = (
+            make(500).real.astype(other)
+            if name not in FORMATS
+            else rng.integers(-9, 9, 500).astype(other)
+        )
         agree(gr.dot(x, z, device="cuda"), gr.dot(x, z, device="cpu"), f"with {other}")
         agree(dot_there(z, x, (0, 0), 32, 0), gr.dot(z, x, device="cpu"), f"{other} with it")
     if name != "bfloat16":
@@ -245,7 +292,11 @@ def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
         agree(gr.dot(swapped, y, device="cuda"), gr.dot(x, y, device="cpu"), "swapped")
     empty = np.zeros(0, dtype)
     agree(gr.dot(empty, empty, device="cuda"), gr.dot(empty, empty, device="cpu"), "nothing")
-    agree(dot_there(empty, empty, (0, 0), 0, 0), gr.dot(empty, empty, device="cpu"), "nothing on the device")
+    agree(
+        dot_there(empty, empty, (0, 0), 0, 0),
+        gr.dot(empty, empty, device="cpu"),
+        "nothing on the device",
+    )
     if name in FORMATS or name in PARTS:
         check_zeros(name, dtype)
 
@@ -258,7 +309,10 @@ def check_zeros(name: str, dtype: np.dtype[Any]) -> None:
             for b in numbers:
                 x, y = np.full(n, -0.0, dtype), np.full(n, 1.0, dtype)
                 if name in PARTS:  # -0 in both parts of all products
-                    x, y = np.full(n, complex(-0.0, -0.0), dtype), np.full(n, complex(1.0, 0.0), dtype)
+                    x, y = (
+                        np.full(n, complex(-0.0, -0.0), dtype),
+                        np.full(n, complex(1.0, 0.0), dtype),
+                    )
                 x[n // 2], y[n // 2] = a, b
                 with np.errstate(invalid="ignore"):
                     wanted = gr.dot(x, y, device="cpu")
@@ -270,7 +324,7 @@ def check_zeros(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def check_variances(task: dict[str, Any]) -> None:
-    """Variances of ``count`` random arrays of ``dtype``: ``block``, ``seed``; each at some place, by some grid."""
+    """Variances of ``count`` random arrays at some place and grid: ``block``, ``seed``."""
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = choose(task, number, block)
@@ -280,10 +334,17 @@ def check_variances(task: dict[str, Any]) -> None:
         values = one_sided(rng, name, n) if fills else draw(rng, name, n)
         ddof, root = float(rng.choice([*DDOFS, rng.normal()])), bool(rng.random() < 0.5)
         op = "std" if root else "var"
-        where = f"{op} {name} case {number} n={n} {block} {grid} {offset} ddof={ddof} GPR_TEST_SEED={task['seed']}"
+        where = (
+            f"{op} {name} case {number} n={n} {block} {grid} {offset} ddof={ddof} "
+            f"GPR_TEST_SEED={task['seed']}"
+        )
         wanted = expected_variance([values], name, ddof, root)
-        assert_result(vary_there(values, op, offset, block, grid, ddof), wanted, f"on the device, {where}")
-        assert_result(vary_on(values, op, ddof, block_size=block, grid_size=grid or None), wanted, where)
+        assert_result(
+            vary_there(values, op, offset, block, grid, ddof), wanted, f"on the device, {where}"
+        )
+        assert_result(
+            vary_on(values, op, ddof, block_size=block, grid_size=grid or None), wanted, where
+        )
 
 
 def vary_on(values: np.ndarray, op: str, ddof: float = 0, **options: Any) -> Any:
@@ -294,7 +355,7 @@ def vary_on(values: np.ndarray, op: str, ddof: float = 0, **options: Any) -> Any
 
 
 def check_variance_kinds(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances of ``dtype``, complex ones and integers too: rows, masks, NaN, chunks, results of other types."""
+    """Variances of ``dtype``: rows, masks, NaN, chunks, results of other types."""
     name = task["dtype"]
     rng = choose(task, emulated=emulated)
     dtype = dtype_of(name)
@@ -316,21 +377,36 @@ def check_variance_kinds(task: dict[str, Any], emulated: bool = True) -> None:
         rows = make(*shape)
         kept = rng.random(shape[1]) < 0.6
         for op in ("var", "std", "nanvar", "nanstd"):
-            for options in ({}, {"where": kept}, {"dtype": np.complex64 if name in PARTS else np.float32}):
+            for options in (
+                {},
+                {"where": kept},
+                {"dtype": np.complex64 if name in PARTS else np.float32},
+            ):
                 ddof = float(rng.choice(DDOFS))
                 got, wanted = (f(rows, op, ddof, axis=1, **options) for f in (vary_on, on_cpu))
-                assert got.tobytes() == wanted.tobytes(), f"{op} {shape} {options} {ddof} {context}: {got} {wanted}"
+                assert got.tobytes() == wanted.tobytes(), (
+                    f"{op} {shape} {options} {ddof} {context}: {got} {wanted}"
+                )
             for offset in (0, 1):
                 skip = op.startswith("nan") and (name in FORMATS or name in PARTS)
                 got = vary_there(rows, op.removeprefix("nan"), offset, 64, 0, 1, skip_nan=skip)
-                assert got.tobytes() == on_cpu(rows, op, 1, axis=1).tobytes(), f"{op} {shape} on the device {context}"
+                assert got.tobytes() == on_cpu(rows, op, 1, axis=1).tobytes(), (
+                    f"{op} {shape} on the device {context}"
+                )
     if name in FORMATS:
-        for values in (np.array([1, np.inf]), np.full(70, np.nan), np.append(np.ones(40), np.nan), -np.zeros(5)):
+        for values in (
+            np.array([1, np.inf]),
+            np.full(70, np.nan),
+            np.append(np.ones(40), np.nan),
+            -np.zeros(5),
+        ):
             for op in ("var", "nanvar"):
                 for ddof in (0, 1, 200, -1):
                     got, wanted = (f(values.astype(dtype), op, ddof) for f in (vary_on, on_cpu))
                     assert got.tobytes() == wanted.tobytes(), (op, values, ddof, got, wanted)
-                    got = vary_there(values.astype(dtype), "var", 0, 32, 0, ddof, skip_nan=op == "nanvar")
+                    got = vary_there(
+                        values.astype(dtype), "var", 0, 32, 0, ddof, skip_nan=op == "nanvar"
+                    )
                     assert got.tobytes() == wanted.tobytes(), (op, values, ddof, got, wanted)
 
 
@@ -341,7 +417,10 @@ def check_exponents(task: dict[str, Any]) -> None:
     rng = choose(task)
     fields = list(range(2**exponent - 1))[int(rng.integers(stride)) :: stride]
     rows = np.stack(
-        [from_bits(rng.integers(0, 2**fraction, 67, np.uint64) | np.uint64(f << fraction), name) for f in fields]
+        [
+            from_bits(rng.integers(0, 2**fraction, 67, np.uint64) | np.uint64(f << fraction), name)
+            for f in fields
+        ]
     )
     for ddof in (0, 1, 2.5):
         for op in ("var", "std"):
@@ -392,14 +471,19 @@ def check_devices(task: dict[str, Any]) -> None:
     ):
         assert isinstance(got, DeviceBuffer)
         assert np.array_equal(download(got), wanted)
-    across = SimpleNamespace(__cuda_array_interface__=halves.__cuda_array_interface__ | {"strides": (8, 16)})
+    across = SimpleNamespace(
+        __cuda_array_interface__=halves.__cuda_array_interface__ | {"strides": (8, 16)}
+    )
     kept = DeviceBuffer((2, 2), "bool", 0, _core.device_stream(0))
     _core.upload(0, kept.memory.pointer, np.array([[True, True], [False, True]]))
     for call, wanted in (
         (lambda: gr.var(across, axis=1, kernel="exact"), [2.25, 12.25]),
         (lambda: gr.std(halves, axis=0, kernel="exact"), [1.5, 3.5]),
         (lambda: gr.nanvar(halves, axis=1, kernel="exact", where=kept), [0.25, 0]),
-        (lambda: gr.std(across, kernel="exact", where=kept), gr.std([1.0, 4.0, 9.0], kernel="exact", device="cpu")),
+        (
+            lambda: gr.std(across, kernel="exact", where=kept),
+            gr.std([1.0, 4.0, 9.0], kernel="exact", device="cpu"),
+        ),
     ):
         assert np.array_equal(download(call()), wanted), wanted
         assert last_place() == ("cuda:0", "exact", "exact_moments_strided")
@@ -413,7 +497,9 @@ def check_devices(task: dict[str, Any]) -> None:
         lambda: gr.dot(shown, values),
     )
     expect(
-        TypeError, "the second array of dot is in GPU memory and the first, list, is not", lambda: gr.dot([1.0], shown)
+        TypeError,
+        "the second array of dot is in GPU memory and the first, list, is not",
+        lambda: gr.dot([1.0], shown),
     )
     short = DeviceBuffer((3,), "float64", 0, _core.device_stream(0))
     expect(ValueError, "shapes (4,) and (3,) not aligned", lambda: gr.dot(shown, short))
@@ -421,5 +507,11 @@ def check_devices(task: dict[str, Any]) -> None:
     expect(ValueError, "copy it first", lambda: gr.dot(shown, shown, device="cpu"))
     expect(ValueError, 'not of "cuda:1"', lambda: gr.dot(shown, shown, device="cuda:1"))
     expect(ValueError, "multiple of 32", lambda: gr.dot(shown, shown, block_size=48))
-    expect(ValueError, "kernel 'shfl_atomic' has no dot", lambda: gr.dot(shown, shown, kernel="shfl_atomic"))
-    expect(TypeError, "does not make a sum of products", lambda: gr.dot(shown, shown, dtype="int64"))
+    expect(
+        ValueError,
+        "kernel 'shfl_atomic' has no dot",
+        lambda: gr.dot(shown, shown, kernel="shfl_atomic"),
+    )
+    expect(
+        TypeError, "does not make a sum of products", lambda: gr.dot(shown, shown, dtype="int64")
+    )

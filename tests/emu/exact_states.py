@@ -1,7 +1,7 @@
-"""States of exact sums that arrays in device memory were added to, beside Python's integers and the host.
+"""States of exact sums that device arrays were added to, beside Python's integers and the host.
 
-Arrays of any layout are added on the host and on devices, to states that are merged in any order: a state's bytes are
-those of its elements, wherever they were added.
+Arrays of any layout are added on the host and on devices, to states that are merged in any order: a
+state's bytes are those of its elements, wherever they were added.
 """
 
 from __future__ import annotations
@@ -60,12 +60,16 @@ def draw_state_array(rng: np.random.Generator, name: str) -> layouts.Strided:
 
 def sources_of(name: str) -> list[str]:
     """Types of elements that a state takes, its own as often as all others."""
-    others = [each for each, dtype in DTYPES.items() if each != name and np.can_cast(dtype, DTYPES[name], "safe")]
+    others = [
+        each
+        for each, dtype in DTYPES.items()
+        if each != name and np.can_cast(dtype, DTYPES[name], "safe")
+    ]
     return [name] * max(len(others), 1) + others
 
 
 def check_random(rng: np.random.Generator, name: str, where: str, devices: int = 1) -> None:
-    """Add a few arrays to states on the host and on devices, and merge those as a tree of any form."""
+    """Add a few arrays to states on host and devices, and merge those as a tree of any form."""
     wanted, states = gr.ExactSum(DTYPES[name]), [gr.ExactSum(DTYPES[name])]
     elements: list[np.ndarray] = []
     are_own = True
@@ -95,4 +99,6 @@ def check_states(task: dict[str, Any]) -> None:
     """Make ``count`` random trees of states of ``dtype``, each under one schedule; ``seed``."""
     for number in range(task["count"]):
         rng, where = layouts.under_a_schedule(task, number, "states")
-        check_random(rng, task["dtype"], f"{where} GPR_TEST_SEED={task['seed']}", task.get("devices", 1))
+        check_random(
+            rng, task["dtype"], f"{where} GPR_TEST_SEED={task['seed']}", task.get("devices", 1)
+        )

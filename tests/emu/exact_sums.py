@@ -1,7 +1,7 @@
-"""The kernel `exact` beside Python's integers: on the emulator, on a card, or on the CPU, which give the same bits.
+"""The kernel `exact` beside Python's integers, with the same bits on emulator, card and CPU.
 
-What rounding hides is found too: the rounded sum is taken away from the elements and the rest is summed again, until
-nothing is left. All digits of the number have been seen then.
+What rounding hides is found too: the rounded sum is taken away from the elements and the rest is
+summed again, until nothing is left. All digits of the number have been seen then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from exact_reference import FLOATS, FORMATS, GENERATORS, assert_result, expected, is_finite, one_sided
+from exact_reference import (
+    FLOATS,
+    FORMATS,
+    GENERATORS,
+    assert_result,
+    expected,
+    is_finite,
+    one_sided,
+)
 from reference import DTYPES
 
 import gpureduce as gr
@@ -20,11 +28,13 @@ from emu.cases import SCHEDULES, set_option
 from gpureduce import _core
 from gpureduce._interop.libraries import DeviceBuffer
 
-# Around a lane's vectors, a warp's tile and a block's; enough for a bin to be emptied in between with one warp.
+# Around a lane's vectors, a warp's tile and a block's; enough for a bin to be emptied in between
+# with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
 MANY_ROWS = 16384  # of which an emulated card's threads have four each, if they are short
-MOST_ADDS, MOST_SPILLS = 1024, 32  # to a bin before it is full, and of full bins before they go to limbs
+# Additions to a bin before it is full, and of full bins before they go to limbs.
+MOST_ADDS, MOST_SPILLS = 1024, 32
 
 
 def sum_on_device(
@@ -37,8 +47,8 @@ def sum_on_device(
     skip_nan: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Any:
-    """Sum the last axis of a copy on the device, `offset` elements into its memory, rounded to its type or to `dtype`;
-    the result stays there or not.
+    """Sum the last axis of a copy on the device, `offset` elements into its memory, rounded to its
+    type or to `dtype`; the result stays there or not.
     """
     memory = np.concatenate([np.zeros(offset, values.dtype), values.ravel()])
     result = np.zeros(values.shape[:-1] or (1,), dtype or values.dtype)
@@ -86,13 +96,16 @@ def check_all_digits(reduce: Any, values: np.ndarray, where: str) -> None:
 
 
 def check_exact(task: dict[str, Any]) -> None:
-    """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one grid, one start. One
-    warp's first ones, ``fills`` or one, fill its bins.
+    """Sum ``count`` random arrays of ``dtype``: ``block``, ``seed``; each under one schedule, one
+    grid, one start. One warp's first ones, ``fills`` or one, fill its bins.
     """
     name, block = task["dtype"], task["block"]
     for number in range(task["count"]):
         rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
-        schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
+        schedule, schedule_seed = (
+            SCHEDULES[(task["seed"] + number) % len(SCHEDULES)],
+            int(rng.integers(1, 2**31)),
+        )
         set_option("schedule", schedule)
         set_option("seed", schedule_seed)
         fills = number < task.get("fills", 1) and block == 32
@@ -100,23 +113,30 @@ def check_exact(task: dict[str, Any]) -> None:
         offset, grid = int(rng.integers(8)), 1 if fills else int(rng.choice([0, 1, 2, 5, 40]))
         on_device = bool(rng.random() < 0.5)
         where = (
-            f"{name} case {number} n={n} block={block} grid={grid} offset={offset} on_device={on_device}"
-            f" schedule={schedule},seed={schedule_seed} GPR_TEST_SEED={task['seed']}"
+            f"{name} case {number} n={n} block={block} grid={grid} offset={offset} "
+            f"on_device={on_device} schedule={schedule},seed={schedule_seed} "
+            f"GPR_TEST_SEED={task['seed']}"
         )
         values = one_sided(rng, name, n) if fills else draw(rng, name, n)
-        check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
+        check_all_digits(
+            lambda x: sum_on_device(x, "sum", offset, block, grid, on_device),  # noqa: B023
+            values,
+            where,
+        )
         mean = sum_on_device(values, "mean", offset, block, grid, on_device)
         assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
         some = np.where(rng.random(n) < rng.choice([0.001, 0.3]), values.dtype.type(np.nan), values)
         kept = some[some == some]
         if kept.size > 0:
-            mean = gr.nanmean(some, kernel="exact", device="cuda", block_size=block, grid_size=grid or None)
+            mean = gr.nanmean(
+                some, kernel="exact", device="cuda", block_size=block, grid_size=grid or None
+            )
             assert_result(mean, expected(kept, name, kept.size), f"nanmean of {where}")
 
 
 def check_runs(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of ``dtype`` whose warps have several tiles, the last ones mostly not whole: ``block``,
-    ``seed``.
+    """Sum ``count`` arrays of ``dtype`` whose warps have several tiles, the last ones mostly not
+    whole: ``block``, ``seed``.
     """
     name, block = task["dtype"], task["block"]
     per_vector, tile = 16 // DTYPES[name].itemsize, 4 * 32
@@ -125,20 +145,29 @@ def check_runs(task: dict[str, Any]) -> None:
         set_option("schedule", SCHEDULES[(task["seed"] + number) % len(SCHEDULES)])
         set_option("seed", int(rng.integers(1, 2**31)))
         grid, on_device = int(rng.integers(1, 4)), bool(rng.random() < 0.5)
-        tiles = grid * block // 32 * int(rng.integers(1, 3)) + int(rng.integers(1, grid * block // 32 + 1))
+        tiles = grid * block // 32 * int(rng.integers(1, 3)) + int(
+            rng.integers(1, grid * block // 32 + 1)
+        )
         vectors = tiles * tile - int(rng.choice([0, 1, rng.integers(32), 32, rng.integers(tile)]))
-        offset, n = int(rng.integers(per_vector)), vectors * per_vector + int(rng.integers(per_vector))
+        offset, n = (
+            int(rng.integers(per_vector)),
+            vectors * per_vector + int(rng.integers(per_vector)),
+        )
         where = (
-            f"{name} run, case {number} n={n} block={block} grid={grid} offset={offset} on_device={on_device}"
-            f" GPR_TEST_SEED={task['seed']}"
+            f"{name} run, case {number} n={n} block={block} grid={grid} offset={offset} "
+            f"on_device={on_device} GPR_TEST_SEED={task['seed']}"
         )
         values = draw(rng, name, n)
-        check_all_digits(lambda x: sum_on_device(x, "sum", offset, block, grid, on_device), values, where)  # noqa: B023
+        check_all_digits(
+            lambda x: sum_on_device(x, "sum", offset, block, grid, on_device),  # noqa: B023
+            values,
+            where,
+        )
 
 
 def check_outliers(task: dict[str, Any]) -> None:
-    """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far below the rest, or one
-    element far above; and zeros of both signs: ``seed``.
+    """Sum arrays of ``dtype`` in which what a few warps have, of one block or of many, lies far
+    below the rest, or one element far above; and zeros of both signs: ``seed``.
     """
     name = task["dtype"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -146,36 +175,52 @@ def check_outliers(task: dict[str, Any]) -> None:
     for block, grid in ((256, 1), (256, 3), (64, 40), (32, 80)):
         set_option("schedule", SCHEDULES[int(rng.integers(len(SCHEDULES)))])
         set_option("seed", int(rng.integers(1, 2**31)))
-        values = rng.standard_normal((grid, 4, block // 32, 32 * vector))  # of each block 4 vectors a thread
+        # Each block has 4 vectors a thread.
+        values = rng.standard_normal((grid, 4, block // 32, 32 * vector))
         for _ in range(int(rng.integers(1, 4))):
             values[rng.integers(grid), :, rng.integers(block // 32)] *= 2.0 ** -rng.integers(10, 50)
         on_device = bool(rng.random() < 0.5)
-        where = f"{name} apart block={block} grid={grid} on_device={on_device} GPR_TEST_SEED={task['seed']}"
+        where = (
+            f"{name} apart block={block} grid={grid} on_device={on_device} "
+            f"GPR_TEST_SEED={task['seed']}"
+        )
         values = values.ravel()
         if rng.random() < 0.5:
             values[rng.integers(values.size)] *= 2.0**60 if name != "float16" else 2.0**10
         values = values.astype(DTYPES[name])
-        check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, on_device), values, where)  # noqa: B023
+        check_all_digits(
+            lambda x: sum_on_device(x, "sum", 0, block, grid, on_device),  # noqa: B023
+            values,
+            where,
+        )
         zeros = -np.zeros(values.size, values.dtype)
-        assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"only -0 of {where}"
+        assert np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), (
+            f"only -0 of {where}"
+        )
         plus = int(rng.integers(values.size))
         zeros[plus] = 0
-        assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), f"one +0 of {where}"
+        assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), (
+            f"one +0 of {where}"
+        )
         zeros[plus - vector] = math.nan  # of a neighbour, so that each element is looked at
         left = sum_on_device(zeros, "sum", 0, block, grid, on_device, skip_nan=True)
         assert not np.signbit(left), f"one +0 beside NaN of {where}"
         # The smallest numbers there are, after NaN that is left out, of each thread or of one.
-        tiny = (rng.integers(1, 200, 3 * values.size) * float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)).astype(
-            DTYPES[name]
-        )
+        tiny = (
+            rng.integers(1, 200, 3 * values.size)
+            * float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)
+        ).astype(DTYPES[name])
         tiny[:: int(rng.choice([vector, tiny.size]))] = math.nan
         got = sum_on_device(tiny, "sum", 0, block, grid, on_device, skip_nan=True)
-        assert_result(tiny.dtype.type(got), expected(tiny[tiny == tiny], name), f"tiny numbers of {where}")
+        assert_result(
+            tiny.dtype.type(got), expected(tiny[tiny == tiny], name), f"tiny numbers of {where}"
+        )
 
 
 def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.ndarray:
-    """Rows of ``n`` elements of which one or two are unlike the others, larger or smaller: so that all digits of both
-    are seen, or that they only tell which way to round. Often the one, or all of the others, are about a midpoint.
+    """Rows of ``n`` elements of which one or two are unlike the others, larger or smaller: so that
+    all digits of both are seen, or that they only tell which way to round. Often the one, or all of
+    the others, are about a midpoint.
     """
     fraction, exponent = FORMATS[name]
     bias = 2 ** (exponent - 1) - 1
@@ -184,14 +229,20 @@ def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.nd
         kind, far = number % 7, int(rng.integers(bias // 4, bias // 2))
         e = -far if kind >= 5 else int(rng.integers(-bias // 2, bias // 2))
         # What cancels, and where bins lie; then what is left of that.
-        half = rng.standard_normal((n - 8) // 2).astype(DTYPES[name]) if rng.random() < 0.7 else np.zeros(4)
+        half = (
+            rng.standard_normal((n - 8) // 2).astype(DTYPES[name])
+            if rng.random() < 0.7
+            else np.zeros(4)
+        )
         half = np.ldexp(half.astype(np.float64), e)
         rest = np.ldexp(rng.integers(-3, 4, 6).astype(np.float64), e - rng.integers(0, fraction, 6))
         odd = float((rng.integers(2**fraction) | 1) + 2**fraction)
         if kind == 0:
             one = np.ldexp(odd, int(rng.integers(-bias - fraction, bias - fraction)))
         elif kind == 1:  # the others together are half of the one's last bit, or nearly
-            rest = np.ldexp([1.0, float(rng.integers(-1, 2))], [e, e - int(rng.integers(1, 2 * fraction))])
+            rest = np.ldexp(
+                [1.0, float(rng.integers(-1, 2))], [e, e - int(rng.integers(1, 2 * fraction))]
+            )
             one = np.ldexp(odd, e + 1)
         elif kind == 2:  # the one is half of the others' last bit, which bins may still reach
             depth = int(rng.integers(fraction, 135))
@@ -223,7 +274,7 @@ def check_lone_outliers(task: dict[str, Any]) -> None:
 
 
 def check_alone_among(rng: np.random.Generator, name: str, count: int, where: str) -> None:
-    """The same by one block a row and by several, of means, sums as float32, and parts of complex numbers."""
+    """The same by one block a row or several: means, sums as float32, complex numbers' parts."""
     for grid, n in ((1, 100), (1, 300), (3, 300)):
         rows = alone_rows(rng, name, count, n)
         case = f"{name} alone, n={n} grid={grid} {where}"
@@ -233,24 +284,40 @@ def check_alone_among(rng: np.random.Generator, name: str, count: int, where: st
             for op in ("sum", "mean")
         ]
         for row, one, mean, other, other_mean in zip(rows, *sums, strict=True):
-            assert_result(rows.dtype.type(one), expected(row, name), f"{case}: {row[row != 0].tolist()}")
-            assert_result(rows.dtype.type(mean), expected(row, name, n), f"mean of {case}: {row[row != 0].tolist()}")
-            assert_result(other, expected(row, "float32"), f"float32 of {case}: {row[row != 0].tolist()}")
-            assert_result(other_mean, expected(row, "float32", n), f"float32 mean of {case}: {row[row != 0].tolist()}")
+            assert_result(
+                rows.dtype.type(one), expected(row, name), f"{case}: {row[row != 0].tolist()}"
+            )
+            assert_result(
+                rows.dtype.type(mean),
+                expected(row, name, n),
+                f"mean of {case}: {row[row != 0].tolist()}",
+            )
+            assert_result(
+                other, expected(row, "float32"), f"float32 of {case}: {row[row != 0].tolist()}"
+            )
+            assert_result(
+                other_mean,
+                expected(row, "float32", n),
+                f"float32 mean of {case}: {row[row != 0].tolist()}",
+            )
     if name in ("float32", "float64"):
         parts = [alone_rows(rng, name, count, 100) for _ in range(2)]
         numbers = np.stack(parts, -1).view(f"c{2 * DTYPES[name].itemsize}")[..., 0]
         sums = sum_on_device(numbers, "sum", 0, 32, 2, on_device=True)
         for got, rows in zip((sums.real, sums.imag), parts, strict=True):
             for one, row in zip(got, rows, strict=True):
-                assert_result(one, expected(row, name), f"part of {name} alone {where}: {row[row != 0].tolist()}")
+                assert_result(
+                    one,
+                    expected(row, name),
+                    f"part of {name} alone {where}: {row[row != 0].tolist()}",
+                )
 
 
 def check_spills(task: dict[str, Any]) -> None:
-    """Sum ``count`` arrays of ``dtype`` so long that bins are full several times: ``block``, ``seed``.
+    """Sum ``count`` arrays of ``dtype`` that fill bins several times: ``block``, ``seed``.
 
-    Some tiles, of those of any warp also several in a row, are not like the others; and numbers become larger or
-    smaller for good.
+    Some tiles, of those of any warp also several in a row, are not like the others; and numbers
+    become larger or smaller for good.
     """
     name, block = task["dtype"], task["block"]
     dtype = DTYPES[name]
@@ -259,31 +326,47 @@ def check_spills(task: dict[str, Any]) -> None:
         rng = np.random.default_rng([task["seed"], number, *name.encode(), block])
         set_option("schedule", SCHEDULES[(task["seed"] + number) % len(SCHEDULES)])
         set_option("seed", int(rng.integers(1, 2**31)))
-        grid, offset, on_device = int(rng.integers(1, 3)), int(rng.integers(4)), bool(rng.random() < 0.5)
+        grid, offset, on_device = (
+            int(rng.integers(1, 3)),
+            int(rng.integers(4)),
+            bool(rng.random() < 0.5),
+        )
         full = MOST_ADDS * block * grid
         n = full + int(rng.integers(full * 3 // 2)) + int(rng.choice([0, 1, 255]))
-        numbers = rng.standard_normal(n) if rng.random() < 0.5 else rng.uniform(1, 2, n)  # which do not cancel
+        # Numbers that do not cancel.
+        numbers = rng.standard_normal(n) if rng.random() < 0.5 else rng.uniform(1, 2, n)
         numbers = np.ldexp(numbers, rng.integers(-3, 4, n))
         if rng.random() < 0.3:
             numbers = one_sided(rng, name, n).astype(np.float64)
         for _ in range(int(rng.integers(4))):
             some = numbers[int(rng.integers(n // 256)) * 256 :][: 256 * int(rng.integers(1, 5))]
-            some *= rng.choice([0.0, -0.0, 2.0**-10, 2.0**10] if narrow else [0.0, -0.0, 2.0**-45, 2.0**20, 2.0**90])
+            some *= rng.choice(
+                [0.0, -0.0, 2.0**-10, 2.0**10]
+                if narrow
+                else [0.0, -0.0, 2.0**-45, 2.0**20, 2.0**90]
+            )
         if number == 0 and not narrow:  # bins move when some were full
             numbers[full + (n - full) // 4 :] *= 2.0**30
         elif rng.random() < 0.3:
-            numbers[int(rng.integers(n)) :] *= 2.0 ** rng.integers(-10, 8) if narrow else 2.0 ** rng.integers(-40, 30)
+            numbers[int(rng.integers(n)) :] *= (
+                2.0 ** rng.integers(-10, 8) if narrow else 2.0 ** rng.integers(-40, 30)
+            )
         values = numbers.astype(dtype)
         where = (
-            f"{name} kept, case {number} n={n} block={block} grid={grid} offset={offset} GPR_TEST_SEED={task['seed']}"
+            f"{name} kept, case {number} n={n} block={block} grid={grid} offset={offset} "
+            f"GPR_TEST_SEED={task['seed']}"
         )
 
         def summed(x: np.ndarray, op: str = "sum", skip_nan: bool = False) -> Any:
             return sum_on_device(x, op, offset, block, grid, on_device, skip_nan)  # noqa: B023
 
         check_all_digits(summed, values, where)
-        assert_result(dtype.type(summed(values, "mean")), expected(values, name, n), f"mean of {where}")
-        special, sign = [(math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -1)][int(rng.integers(4))]
+        assert_result(
+            dtype.type(summed(values, "mean")), expected(values, name, n), f"mean of {where}"
+        )
+        special, sign = [(math.inf, 1), (-math.inf, 1), (math.nan, 1), (math.inf, -1)][
+            int(rng.integers(4))
+        ]
         holed = values.copy()
         holed[rng.integers(n, size=int(rng.integers(1, 3)))] = special
         holed[rng.integers(n)] = sign * special
@@ -296,15 +379,17 @@ def check_spills(task: dict[str, Any]) -> None:
 
 
 def check_spills_to_the_end(task: dict[str, Any]) -> None:
-    """Sum an array of ``dtype`` so long that one warp cannot keep all that its bins held: ``seed``. Their sum, and
-    that of several warps which keep all, needs more than the first bin has room for.
+    """Sum an array of ``dtype`` so long that one warp cannot keep all that its bins held: ``seed``.
+    Their sum, and that of several warps which keep all, needs more than the first bin has room for.
     """
     name = task["dtype"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     largest = float(ml_dtypes.finfo(DTYPES[name]).max) if name == "float16" else 2.0**60
     for block, grid, times in ((32, 1, MOST_SPILLS + 2), (96, 2, 6)):
         n = times * MOST_ADDS * block * grid + int(rng.integers(5000))
-        values = (largest * (1 - rng.random(n) / 8)).astype(DTYPES[name]) * DTYPES[name].type(rng.choice([-1, 1]))
+        values = (largest * (1 - rng.random(n) / 8)).astype(DTYPES[name]) * DTYPES[name].type(
+            rng.choice([-1, 1])
+        )
         where = f"{name} to the end, n={n} block={block} grid={grid} GPR_TEST_SEED={task['seed']}"
         mean = sum_on_device(values, "mean", 0, block, grid, on_device=True)
         assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
@@ -314,9 +399,10 @@ def check_spills_to_the_end(task: dict[str, Any]) -> None:
 
 
 def check_double_double(task: dict[str, Any]) -> None:
-    """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and across it, of one axis
-    or two, as any float, and take their means: ``rows`` of each kind, of which 64 are warps of their own, of ``sizes``
-    numbers of elements, of the first of them so ``many`` that threads have several, if not told otherwise; ``seed``.
+    """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and
+    across it, of one axis or two, as any float, and take their means: ``rows`` of each kind, of
+    which 64 are warps of their own, of ``sizes`` numbers of elements, of the first of them so
+    ``many`` that threads have several, if not told otherwise; ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -324,48 +410,85 @@ def check_double_double(task: dict[str, Any]) -> None:
     set_option("seed", int(rng.integers(1, 2**31)))
     half = 2.0 ** -(FORMATS[name][0] + 1)  # of the last bit of 1
     edges = [1.0, 1 + 2 * half, half, 2 * half, half * half, 2.0**-140, 0.0, math.inf, math.nan]
-    edges += [float(ml_dtypes.finfo(DTYPES[name]).max), float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal)]
+    edges += [
+        float(ml_dtypes.finfo(DTYPES[name]).max),
+        float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal),
+    ]
     sizes = rng.permutation(range(1, 10))[: task["sizes"]].tolist()
     for n in sizes:
         rows = np.stack([draw(rng, name, n) for _ in range(count)])
-        near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
-        apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(DTYPES[name])
-        # A midpoint of some result, or what is beside it by the last bit of what it may be added as, and by less.
+        near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(
+            DTYPES[name]
+        )
+        apart = (rng.choice(edges, (count, n)) * rng.choice([-1, 1], (count, n))).astype(
+            DTYPES[name]
+        )
+        # A midpoint of some result, or what is beside it by the last bit of what it may be added
+        # as, and by less.
         digits = rng.choice([FORMATS[result][0] for result in FLOATS], count).astype(np.float64)
         less = [0.0, 2.0 ** -rng.integers(20, 30), 2.0**-52, 2.0**-60, -(2.0**-60), 2.0**-140]
-        less += [sign * (2.0**-place - 2.0 ** -(place + 10)) for place in (23, 52) for sign in (-1, 1)]
+        less += [
+            sign * (2.0**-place - 2.0 ** -(place + 10)) for place in (23, 52) for sign in (-1, 1)
+        ]
         less += [2.0**-48, 2.0 ** -rng.integers(40, 56), 2.0**-106, 2.0 ** -rng.integers(96, 112)]
-        ties = [1 + rng.choice([0, 1], count) * 2.0**-digits, 2.0 ** -(digits + 1), rng.choice(less, count)]
+        ties = [
+            1 + rng.choice([0, 1], count) * 2.0**-digits,
+            2.0 ** -(digits + 1),
+            rng.choice(less, count),
+        ]
         ties = np.stack([*ties, *np.zeros((6, count))], axis=1)[:, :n]
         ties = rng.permuted(ties, axis=1) * rng.choice([-1, 1], (count, 1))
         # A sum whose mean is such a midpoint, in two elements, and what may be beside.
-        means = n * (1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1))
-        means *= 2.0 ** rng.choice([0, 0, 10, -100 if name in ("float32", "float64") else -3], count)
+        means = n * (
+            1 + 2.0**-digits * rng.integers(1, 2 ** np.minimum(digits, 8)) + 2.0 ** -(digits + 1)
+        )
+        means *= 2.0 ** rng.choice(
+            [0, 0, 10, -100 if name in ("float32", "float64") else -3], count
+        )
         upper = means.astype(DTYPES[name]).astype(np.float64)
         beside = rng.choice(less, count) * np.where(rng.random(count) < 0.5, means, 1)
         means = np.stack([upper, means - upper, beside, *np.zeros((6, count))], axis=1)[:, :n]
         means = rng.permuted(means, axis=1) * rng.choice([-1, 1], (count, 1))
         # Warps whose rows are all alike, and those of which a few are not.
         mixed = np.where(rng.random((count, 1)) < 0.1, apart, near)
-        rows = np.concatenate([rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart])
+        rows = np.concatenate(
+            [rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart]
+        )
         copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] and task.get("many", True) else 1
         known = rows
         rows = np.tile(rows, (copies, 1))
         views = [rows, np.asfortranarray(rows)]
         for outer in (outer for outer in (2, 3) if n > outer and n % outer == 0):
-            pairs = np.zeros((len(rows), outer, n // outer + 1), rows.dtype)  # a gap keeps two axes two
+            # A gap keeps two axes two.
+            pairs = np.zeros((len(rows), outer, n // outer + 1), rows.dtype)
             pairs[..., :-1] = rows.reshape(len(rows), outer, -1)
             views += [pairs[..., :-1], np.asfortranarray(pairs)[..., :-1]]
         for view in views:
             whole = view if view.base is None else view.base
             pointer = _core.alloc_device(0, whole.nbytes)
             _core.upload(0, pointer, whole.ravel(order="K"))
-            for op, result in zip(rng.permutation(["sum", "mean"]), rng.permutation(FLOATS), strict=False):
+            for op, result in zip(
+                rng.permutation(["sum", "mean"]), rng.permutation(FLOATS), strict=False
+            ):
                 got = _core.reduce_device(
-                    *(op, pointer, view.shape, view.dtype, view.ndim - 1, "exact", 0, 0, 0, DTYPES[result]),
+                    *(
+                        op,
+                        pointer,
+                        view.shape,
+                        view.dtype,
+                        view.ndim - 1,
+                        "exact",
+                        0,
+                        0,
+                        0,
+                        DTYPES[result],
+                    ),
                     strides=view.strides,
                 )
-                where = f"{op} of {name} rows of {n} as {result}, {view.shape} {view.strides}, seed {task['seed']}"
+                where = (
+                    f"{op} of {name} rows of {n} as {result}, {view.shape} {view.strides}, seed "
+                    f"{task['seed']}"
+                )
                 assert _core.last_run()["variant"] == "exact_rows", where
                 wanted = [expected(row, result, n if op == "mean" else 1) for row in known]
                 for i, one in enumerate(np.asarray(got)):
@@ -392,7 +515,9 @@ def check_rows(task: dict[str, Any]) -> None:
     for row, got in zip(rows, gr.nansum(rows, axis=1, kernel="exact", device="cuda"), strict=True):
         assert_result(got, expected(row[row == row], name), f"nansum of {where}")
     kept = rng.random(257) < 0.6
-    for row, got in zip(rows, gr.mean(rows, axis=1, kernel="exact", device="cuda", where=kept), strict=True):
+    for row, got in zip(
+        rows, gr.mean(rows, axis=1, kernel="exact", device="cuda", where=kept), strict=True
+    ):
         assert_result(got, expected(row[kept], name, int(kept.sum())), f"mean of some of {where}")
     if name in ("float32", "float64"):
         pairs = draw(rng, name, 514).view(f"c{2 * rows.itemsize}")
@@ -402,7 +527,7 @@ def check_rows(task: dict[str, Any]) -> None:
 
 
 def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple[int, ...]) -> None:
-    """Sum host arrays of which a mask, or NaN left out, leaves nothing, one -0, one +0, a number: +0, -0, +0, that."""
+    """Sum host arrays whose mask, or NaN, leaves nothing, one -0, one +0, or a number."""
     dtype = np.dtype(name) if name.startswith("complex") else DTYPES[name]
     minus_zero, zero, two = -np.zeros((), dtype), np.zeros((), dtype), np.full((), 2, dtype)
     options: dict[str, Any] = {"kernel": "exact", "device": device}
@@ -437,12 +562,16 @@ def check_nothing_there(task: dict[str, Any]) -> None:
         kept[place] = one
         got = gr.sum(numbers, kernel="exact", device="cuda", where=kept)
         assert gr.last_run().chunks > 1
-        assert got.tobytes() == (numbers[place] if one else numbers.dtype.type(0)).tobytes(), (task, place, got)
+        assert got.tobytes() == (numbers[place] if one else numbers.dtype.type(0)).tobytes(), (
+            task,
+            place,
+            got,
+        )
 
 
 def check_late_rows(rng: np.random.Generator, name: str, where: str) -> None:
-    """Rows, also those across memory that a thread has alone: the smallest numbers, after a tile or so larger ones that
-    cancel.
+    """Rows, also those across memory that a thread has alone: the smallest numbers, after a tile or
+    so larger ones that cancel.
     """
     dtype = DTYPES[name]
     smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
@@ -451,7 +580,9 @@ def check_late_rows(rng: np.random.Generator, name: str, where: str) -> None:
         for row in rows:
             first = int(rng.integers(1, n - 1))
             row[rng.integers(first, size=2)] = smallest * rng.integers(1, 100, 2)
-            row[first + rng.permutation(n - first)[:2]] = rng.choice([2.0**-12, 1, 100]) * np.array([1, -1])
+            row[first + rng.permutation(n - first)[:2]] = rng.choice([2.0**-12, 1, 100]) * np.array(
+                [1, -1]
+            )
         for laid_out in (rows, np.asfortranarray(rows)):
             pointer = _core.alloc_device(0, rows.nbytes)
             _core.upload(0, pointer, laid_out.ravel(order="K"))
@@ -460,20 +591,24 @@ def check_late_rows(rng: np.random.Generator, name: str, where: str) -> None:
             )
             _core.free_device(0, pointer)
             for row, got in zip(rows, sums, strict=True):
-                assert_result(got, expected(row, name), f"late {laid_out.strides} of {where}: {row[row != 0]}")
+                assert_result(
+                    got, expected(row, name), f"late {laid_out.strides} of {where}: {row[row != 0]}"
+                )
 
 
-LOOSE = 60  # binary orders of magnitude below and above what is drawn, so that sums neither over- nor underflow
+# Binary orders of magnitude below and above what is drawn, so that no sum over- or underflows.
+LOOSE = 60
 
 
 def all_ones(name: str, exponents: np.ndarray) -> np.ndarray:
-    """The largest numbers below these powers of two: what a bin cuts off one of them is as large as it can be."""
+    """The largest numbers below these powers of two: a bin cuts off as much as can be."""
     return np.nextafter(np.exp2(exponents).astype(DTYPES[name]), DTYPES[name].type(0))
 
 
 def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
-    """Rows for one warp, which meet every edge of every bin: by a large number and others so many orders below, by
-    numbers that grow so many orders after the first tile, and by numbers of each order in which nothing fits.
+    """Rows for one warp, which meet every edge of every bin: by a large number and others so many
+    orders below, by numbers that grow so many orders after the first tile, and by numbers of each
+    order in which nothing fits.
     """
     dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
     tile = 2048 // dtype.itemsize
@@ -481,7 +616,8 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
     for below in range(min(100, high - low)):
         top = int(rng.integers(low + below, high))
         for further in (np.zeros(tile, int), rng.integers(0, 3, tile)):
-            large = np.exp2([top]).astype(dtype)  # is taken away again: what is left shows the last digits
+            # It is taken away again: what is left shows the last digits.
+            large = np.exp2([top]).astype(dtype)
             yield np.concatenate([large, all_ones(name, top - below - further), -large])
     for above in range(20):
         first = all_ones(name, np.full(tile, int(rng.integers(low, high - above))))
@@ -492,30 +628,38 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
         yield np.concatenate([[info.max, info.smallest_subnormal], ones, [-info.max]])
 
 
-def growing_rows(rng: np.random.Generator, name: str, tile: int, tiles: int) -> Iterator[np.ndarray]:
-    """Rows for one warp whose numbers grow after the first tile, some of the next tiles more than others: so sums come
-    to the edge of the first bin's range, from anywhere.
+def growing_rows(
+    rng: np.random.Generator, name: str, tile: int, tiles: int
+) -> Iterator[np.ndarray]:
+    """Rows for one warp whose numbers grow after the first tile, some of the next tiles more than
+    others: so sums come to the edge of the first bin's range, from anywhere.
     """
     dtype, info = DTYPES[name], ml_dtypes.finfo(DTYPES[name])
     for above in range(4, 16):
-        first = all_ones(name, np.full(tile, int(rng.integers(info.minexp + LOOSE, info.maxexp - LOOSE - above))))
+        first = all_ones(
+            name, np.full(tile, int(rng.integers(info.minexp + LOOSE, info.maxexp - LOOSE - above)))
+        )
         first *= dtype.type(rng.choice([-1, 1]))
         factors = np.exp2(above - rng.integers(0, 4, tiles)).astype(dtype)
         yield np.concatenate([first, *(first * factor for factor in factors)])
 
 
 def check_edges(task: dict[str, Any]) -> None:
-    """Sum rows of ``dtype`` at the edges of bins, every ``stride``-th of them from a random one on."""
+    """Sum rows of ``dtype`` at the edges of bins, every ``stride``-th of them."""
     name, stride = task["dtype"], task["stride"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
     set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
     set_option("seed", int(rng.integers(1, 2**31)))
     rows = list(edge_rows(rng, name))[int(rng.integers(stride)) :: stride]
     longest = max(row.size for row in rows)
-    padded = np.stack([np.append(row, np.zeros(longest - row.size, row.dtype)).astype(row.dtype) for row in rows])
+    padded = np.stack(
+        [np.append(row, np.zeros(longest - row.size, row.dtype)).astype(row.dtype) for row in rows]
+    )
     where = f"{name} edges GPR_TEST_SEED={task['seed']}"
     for row, got in zip(rows, sum_on_device(padded, "sum", 0, 32, 1, False), strict=True):
-        assert_result(values_type(padded)(got), expected(row, name), f"{where}: {row[:2]} and {row[-3:]}")
+        assert_result(
+            values_type(padded)(got), expected(row, name), f"{where}: {row[:2]} and {row[-3:]}"
+        )
     if name == "float32":  # of complex numbers one part grows, the other does not
         growing = np.stack(list(growing_rows(rng, name, 256, 24)))
         parts = [growing, np.tile(growing[:, :256], 25)]

@@ -1,8 +1,9 @@
-"""Exact variances of device arrays of any layout beside Python's integers and the CPU, on the emulator or a card.
+"""Exact variances of device arrays of any layout beside Python's integers and the CPU.
 
-Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
-otherwise. Rounding hides most digits of a variance. They are seen where it lies on a midpoint, from which an element
-that is smaller by so many binary orders moves it, and where elements are so nearly equal that nearly all cancels.
+Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks
+that are laid out otherwise. Rounding hides most digits of a variance. They are seen where it lies
+on a midpoint, from which an element that is smaller by so many binary orders moves it, and where
+elements are so nearly equal that nearly all cancels.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from reference import DTYPES
 
 import gpureduce as gr
 from emu import layouts
-from emu.exact_layouts import FILLING, PARTS, draw_case, draw_elements, number_type, part_views, place
+from emu.exact_layouts import (
+    FILLING,
+    PARTS,
+    draw_case,
+    draw_elements,
+    number_type,
+    part_views,
+    place,
+)
 from emu.exact_products import DDOFS
 
 CHECKED_ROWS = 12  # of an array, by Python's integers; the CPU checks all
@@ -38,7 +47,7 @@ def result_name(name: str) -> str:
 
 
 def cpu_variance(case: layouts.Case, op: str) -> np.ndarray:
-    """Of what is left of rows: of no more than ddof elements nanvar is NaN, which the core knows nothing of."""
+    """Of what rows have left: with no more than ddof elements nanvar is NaN, unlike the core."""
     view = case.array.view
     axes = tuple(range(view.ndim - case.reduced, view.ndim))
     keep = True if case.mask is None else case.mask.view
@@ -47,19 +56,26 @@ def cpu_variance(case: layouts.Case, op: str) -> np.ndarray:
         if case.skip_nan:
             keep = keep & (view == view)
         function = getattr(gr, op)
-        return np.asarray(function(view, axis=axes, ddof=case.ddof, kernel="exact", device="cpu", where=keep))
+        return np.asarray(
+            function(view, axis=axes, ddof=case.ddof, kernel="exact", device="cpu", where=keep)
+        )
 
 
-def check_case(rng: np.random.Generator, name: str, case: layouts.Case, op: str, block: int, where: str) -> None:
-    """Reduce, and compare bits: of all rows with the CPU's, of some with what Python's integers give."""
+def check_case(
+    rng: np.random.Generator, name: str, case: layouts.Case, op: str, block: int, where: str
+) -> None:
+    """Reduce, and compare bits: all rows with the CPU's, some with Python's integers."""
     view, mask = case.array.view, case.mask
     kept = view.shape[: view.ndim - case.reduced]
     where += (
-        f" {op} shape={view.shape} reduced={case.reduced} strides={view.strides} offset={case.array.offset}"
-        f" block={block} grid={case.grid} mask={mask and mask.view.strides} skip_nan={case.skip_nan} ddof={case.ddof}"
+        f" {op} shape={view.shape} reduced={case.reduced} strides={view.strides} "
+        f"offset={case.array.offset} block={block} grid={case.grid} "
+        f"mask={mask and mask.view.strides} skip_nan={case.skip_nan} ddof={case.ddof}"
     )
     dtype = DTYPES[result_name(name)]
-    result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), bool(rng.random() < 0.5))
+    result = layouts.strided(
+        rng, kept, lambda n: layouts.unwritten(n, dtype), bool(rng.random() < 0.5)
+    )
     if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
         result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), True)
     try:
@@ -70,7 +86,9 @@ def check_case(rng: np.random.Generator, name: str, case: layouts.Case, op: str,
     keep = None if mask is None else mask.view.reshape(rows.shape)
     got, wanted = result.view.reshape(-1), cpu_variance(case, op).reshape(-1)
     for i in range(len(rows)):
-        assert got[i].tobytes() == wanted[i].tobytes(), f"{where}: row {i} is {got[i]}, on the CPU {wanted[i]}"
+        assert got[i].tobytes() == wanted[i].tobytes(), (
+            f"{where}: row {i} is {got[i]}, on the CPU {wanted[i]}"
+        )
     for i in rng.choice(len(rows), min(len(rows), CHECKED_ROWS), replace=False):
         counted = rows[i] if keep is None else rows[i][keep[i]]
         if case.skip_nan:
@@ -91,30 +109,41 @@ def check_random(rng: np.random.Generator, name: str, block: int, where: str) ->
     case = draw_case(rng, name, 0.4)
     op, case.ddof = draw_way(rng)
     view = case.array.view
-    if 0 not in view.strides and rng.random() < 0.5:  # else neighbours are of one sort, whatever row they are of
+    if (
+        0 not in view.strides and rng.random() < 0.5
+    ):  # else neighbours are of one sort, whatever row they are of
         for index in np.ndindex(view.shape[: view.ndim - case.reduced]):
             view[index] = draw_elements(rng, name, view[index].size).reshape(view[index].shape)
     check_case(rng, name, case, op, block, where)
 
 
 def check_layouts(task: dict[str, Any]) -> None:
-    """Variances of ``count`` random arrays of ``dtype``, each under one schedule; ``block``, ``seed``."""
+    """Variances of ``count`` random arrays, each under one schedule; ``block``, ``seed``."""
     for number in range(task["count"]):
         rng, where = layouts.under_a_schedule(task, number, "variances")
-        check_random(rng, task["dtype"], int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}")
+        check_random(
+            rng, task["dtype"], int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}"
+        )
 
 
 def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances of rows of every kind of floats ``dtype``, beside each other, of any length; ``block``, ``seed``."""
+    """Variances of all kinds of rows of ``dtype``, of any length; ``block``, ``seed``."""
     name = task["dtype"]
     for number, (shape, strides, grid) in enumerate(
-        (((40, 6), (7, 1), 0), ((36, 40), (1, 36), 0), ((36, 150), (-1, 36), 2), ((20, 90), (181, -2), 1))
+        (
+            ((40, 6), (7, 1), 0),
+            ((36, 40), (1, 36), 0),
+            ((36, 150), (-1, 36), 2),
+            ((20, 90), (181, -2), 1),
+        )
     ):
         rng, where = layouts.under_a_schedule(task, number, "kinds of variances", emulated)
         array = place(rng, lambda _, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
         with np.errstate(all="ignore"):
             for i, row in enumerate(array.view):
-                row[:] = np.resize(GENERATORS[i % len(GENERATORS)](rng, name, max(row.size, 3)), row.size)
+                row[:] = np.resize(
+                    GENERATORS[i % len(GENERATORS)](rng, name, max(row.size, 3)), row.size
+                )
         op, ddof = draw_way(rng)
         case = layouts.Case(array, None, 1, grid, "exact", bool(rng.random() < 0.3), ddof)
         check_case(rng, name, case, op, int(task["block"]), f"{where} GPR_TEST_SEED={task['seed']}")
@@ -131,8 +160,10 @@ def odd_between(rng: np.random.Generator, low: float, high: float) -> int:
     return first + 2 * int(rng.integers(max(1, (math.ceil(high) - first + 1) // 2)))
 
 
-def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int | None) -> np.ndarray | None:
-    """[x, -x, t, -t, 0, ...]: less n - 2, the variance is x^2 + t^2, of which x^2 lies between two numbers of the type.
+def midpoint_of_squares(
+    rng: np.random.Generator, name: str, n: int, below: int | None
+) -> np.ndarray | None:
+    """[x, -x, t, -t, 0, ...]: less n - 2, the variance is x^2 + t^2, x^2 between two numbers.
 
     t is `below` orders below x, or 0. Nothing where the type has no such number.
     """
@@ -143,7 +174,7 @@ def midpoint_of_squares(rng: np.random.Generator, name: str, n: int, below: int 
 
 
 def midpoint_of_sums(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray | None:
-    """[a, t, 0, ...], of a power of two: the variance is -2 a t / n^2 beside (n - 1) a^2 / n^2, a midpoint."""
+    """[a, t, 0, ...]: the variance is -2 a t / n^2 beside (n - 1) a^2 / n^2, a midpoint."""
     digits = FORMATS[name][0] + 1
     a = odd_between(rng, math.sqrt(2**digits / (n - 1)), math.sqrt(2 ** (digits + 1) / (n - 1)))
     t = 2.0 ** (math.frexp(a)[1] - 1 - below)
@@ -151,9 +182,10 @@ def midpoint_of_sums(rng: np.random.Generator, name: str, n: int, below: int) ->
 
 
 def row_of(rng: np.random.Generator, name: str, n: int, numbers: list[float]) -> np.ndarray | None:
-    """A row of these numbers, scaled by some power of two, and zeros; nothing where the type does not have them."""
+    """A row of these numbers, scaled by a power of two, and zeros; None if the type lacks them."""
     fraction, exponent = FORMATS[name]
-    room = min(2 ** (exponent - 3), 400) - fraction  # the variance is no subnormal number, nor infinite
+    # The variance is no subnormal number, nor infinite.
+    room = min(2 ** (exponent - 3), 400) - fraction
     scale = 2.0 ** int(rng.integers(-max(room, 1), max(room, 1)))
     scaled = np.array(numbers) * scale
     row = np.zeros(n, DTYPES[name])
@@ -173,27 +205,43 @@ def nearly_equal(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def check_rows(
-    rng: np.random.Generator, name: str, rows: list[np.ndarray], op: str, ddof: float, block: int, where: str
+    rng: np.random.Generator,
+    name: str,
+    rows: list[np.ndarray],
+    op: str,
+    ddof: float,
+    block: int,
+    where: str,
 ) -> None:
-    """Variances of rows of one size, which lie across memory, so that each has few threads, or are runs."""
+    """Variances of rows of one size across memory, each of few threads, or of runs."""
     same = np.stack(rows)
     for strides in ((1, len(same)), (same.shape[1], 1)):
-        array = place(rng, lambda _, name, n: np.zeros(n, number_type(name)), name, same.shape, strides)
+        array = place(
+            rng, lambda _, name, n: np.zeros(n, number_type(name)), name, same.shape, strides
+        )
         array.view[...] = same
-        check_case(rng, name, layouts.Case(array, None, 1, 1, "exact", False, ddof), op, block, where)
+        check_case(
+            rng, name, layouts.Case(array, None, 1, 1, "exact", False, ddof), op, block, where
+        )
 
 
 def check_limbs(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances of ``dtype`` that show the last digits of their sums, every ``stride``-th of them from a random one."""
+    """Variances that show their sums' last digits, every ``stride``-th of them."""
     name, stride = task["dtype"], task["stride"]
     rng, where = layouts.under_a_schedule(task, 0, "digits of variances", emulated)
     fraction, exponent = FORMATS[name]
-    orders = list(range(1, min(2**exponent, 2 * fraction + 330)))[int(rng.integers(stride)) :: stride]
+    orders = list(range(1, min(2**exponent, 2 * fraction + 330)))[
+        int(rng.integers(stride)) :: stride
+    ]
     n = 64
     of_squares = [midpoint_of_squares(rng, name, n, below) for below in orders]
     of_sums = [midpoint_of_sums(rng, name, n, below) for below in orders]
-    equal = [nearly_equal(rng, name, FILLING if i % 8 == 0 else n) for i in range(max(48 // stride, 8))]
-    full = [one_sided(rng, name, FILLING) for _ in range(2)] + [np.full(FILLING, finite_max(name), DTYPES[name])]
+    equal = [
+        nearly_equal(rng, name, FILLING if i % 8 == 0 else n) for i in range(max(48 // stride, 8))
+    ]
+    full = [one_sided(rng, name, FILLING) for _ in range(2)] + [
+        np.full(FILLING, finite_max(name), DTYPES[name])
+    ]
     for rows, ddof in ((of_squares, n - 2), (of_sums, 0), (equal, 1), (full, 0)):
         there = [row for row in rows if row is not None]
         for size in {row.size for row in there}:
@@ -209,13 +257,18 @@ TAKEN_BITS = 160  # of a sum
 
 
 def orders_of_brackets() -> list[int]:
-    """How far below an element another one may be whose square, or product with it, lies about where intervals end."""
-    ends = [end // part + i for end in (INTERVAL_BITS, TAKEN_BITS) for part in (1, 2) for i in range(-6, 7)]
+    """Orders below an element at which another's square, or their product, ends intervals."""
+    ends = [
+        end // part + i
+        for end in (INTERVAL_BITS, TAKEN_BITS)
+        for part in (1, 2)
+        for i in range(-6, 7)
+    ]
     return sorted(set(ends))
 
 
 def constant_beside(rng: np.random.Generator, name: str, n: int, below: int) -> np.ndarray:
-    """Complex numbers of one real part, which cancels, and imaginary parts `below` orders below it."""
+    """Complex numbers whose real parts cancel, their imaginary parts `below` orders below."""
     part = PARTS[name]
     values = np.empty(n, number_type(name))
     fraction = FORMATS[part][0]
@@ -229,7 +282,7 @@ PAIRS = 63  # an odd number, so that the numerator's last bits are none of a mid
 
 
 def beside_a_constant(rng: np.random.Generator, n: int) -> np.ndarray:
-    """c + [x, -x, ..., 0, ...] of float64: less n - 2 PAIRS, the variance is x^2, a midpoint, and S^2 is long."""
+    """c + [x, -x, ..., 0, ...]: less n - 2 PAIRS, the variance is x^2, a midpoint; S^2 is long."""
     x = odd_between(rng, 2**26.5, 2**27)
     values = np.full(n, float(odd_between(rng, 1.5 * 2**52, 1.99 * 2**52)))
     values[: 2 * PAIRS] += np.repeat([x, -x], PAIRS)
@@ -256,7 +309,9 @@ def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
     # Results that are subnormal, or nearly, and those that are infinite, or nearly.
     ends = (exponents // 4 - fraction // 2, exponents // 4, 3 * exponents // 4 - 1)
     fields = [field for end in ends for field in range(max(end - 8, 0), end + 4)]
-    scaled = [from_bits(rng.integers(0, 2**fraction, n) + (field << fraction), name) for field in fields]
+    scaled = [
+        from_bits(rng.integers(0, 2**fraction, n) + (field << fraction), name) for field in fields
+    ]
     cases = [
         (of_squares, "var", n - 2),
         (of_sums, "var", 0),
@@ -275,17 +330,21 @@ def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_ordinary(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances of ``dtype`` of which the first bits of their sums always tell: no kernel need divide all digits."""
+    """Variances told by the first bits of their sums: no kernel need divide all digits."""
     name = task["dtype"]
     rng, where = layouts.under_a_schedule(task, 0, "ordinary variances", emulated)
     kind = number_type(name)
     for shape, grid in (((37, 60), 0), ((3, 300), 3), ((1, 2500), 1), ((1, 2500), 2)):
         values = rng.normal(3, 2, (*shape, 2)) * (1 if name in FORMATS or name in PARTS else 20)
-        values = (values[..., 0] + 1j * values[..., 1] if name in PARTS else np.abs(values[..., 0])).astype(kind)
+        values = (
+            values[..., 0] + 1j * values[..., 1] if name in PARTS else np.abs(values[..., 0])
+        ).astype(kind)
         values[0] = values[0, 0] if len(values) > 1 else values[0]  # all equal
         values[-1] = 0 if len(values) > 1 else values[-1]
         for strides in ((shape[1], 1), (1, shape[0])):
-            array = place(rng, lambda _, name, n: np.zeros(n, number_type(name)), name, shape, strides)
+            array = place(
+                rng, lambda _, name, n: np.zeros(n, number_type(name)), name, shape, strides
+            )
             array.view[...] = values
             for op, ddof in (("var", 0), ("var", 1), ("std", 0), ("std", -3), ("std", 1)):
                 case = layouts.Case(array, None, 1, grid, "exact", False, ddof)
@@ -296,16 +355,20 @@ def check_ordinary(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_slots(task: dict[str, Any]) -> None:
-    """Variances of more rows, by two blocks each, than there is scratch for at a time; most are NaN, for speed."""
+    """Variances of more rows, of two blocks each, than scratch holds; most are NaN, for speed."""
     rng = np.random.default_rng(task["seed"])
     values = np.full((3, MANY_ROWS), np.nan + 0j)
     some = rng.random(MANY_ROWS) < 0.02
     values[:, some] = rng.normal(size=(3, 2 * some.sum())).view(complex)
     array = layouts.Strided(values, values.T)
     case = layouts.Case(array, None, 1, 2, "exact", ddof=1)
-    result = layouts.strided(rng, (MANY_ROWS,), lambda n: layouts.unwritten(n, np.dtype(float)), True)
+    result = layouts.strided(
+        rng, (MANY_ROWS,), lambda n: layouts.unwritten(n, np.dtype(float)), True
+    )
     layouts.run("var", case, result, 32)
     run = gr.last_run()
     assert run is not None
     assert run.launches > 1
-    assert result.view.tobytes() == cpu_variance(case, "var").tobytes(), f"GPR_TEST_SEED={task['seed']}"
+    assert result.view.tobytes() == cpu_variance(case, "var").tobytes(), (
+        f"GPR_TEST_SEED={task['seed']}"
+    )

@@ -1,7 +1,8 @@
 """Device arrays of random layouts over the emulator, beside NumPy.
 
-An array is a view of memory in any order of axes, with gaps, reversals and repeats, perhaps with a mask that is another
-such view, and its results go to memory with gaps too. Memory ends where the view does, so that a read past it is found.
+An array is a view of memory in any order of axes, with gaps, reversals and repeats, perhaps with a
+mask that is another such view, and its results go to memory with gaps too. Memory ends where the
+view does, so that a read past it is found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,20 @@ from reference import ALL_DTYPES, DTYPES, WITHOUT_IDENTITY, assert_reduction, is
 from emu.cases import SCHEDULES, exact_values, set_option
 from gpureduce import _core
 
-ORDERLESS = ("sum", "prod", "min", "max", "any", "all", "mean", "count_nonzero", "bitwise_xor", "minmax", "ptp", "std")
+ORDERLESS = (
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "any",
+    "all",
+    "mean",
+    "count_nonzero",
+    "bitwise_xor",
+    "minmax",
+    "ptp",
+    "std",
+)
 POSITIONS = ("argmin", "argmax")
 GIVEN_MEAN = "given mean"
 """Not an operator's name: a variance about given means, which lie in memory of their own."""
@@ -34,7 +48,9 @@ class Strided:
     @property
     def offset(self) -> int:
         """Bytes from the memory's start to the view's first element."""
-        return int(self.view.__array_interface__["data"][0] - self.memory.__array_interface__["data"][0])
+        return int(
+            self.view.__array_interface__["data"][0] - self.memory.__array_interface__["data"][0]
+        )
 
 
 def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
@@ -47,7 +63,7 @@ def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def lay_out(rng: np.random.Generator, shape: tuple[int, ...], plain: bool) -> tuple[list[int], int]:
-    """Strides in elements, some of them backwards, some 0, and how many elements the view spans; its lowest is 0."""
+    """Strides in elements, some backwards, some 0, from 0 on; and how many elements they span."""
     strides, step = [0] * len(shape), 1
     order = list(range(len(shape)))[::-1]
     if not plain and rng.random() < 0.6:
@@ -63,7 +79,9 @@ def lay_out(rng: np.random.Generator, shape: tuple[int, ...], plain: bool) -> tu
     return strides, 1 + sum(abs(s) * (n - 1) for s, n in zip(strides, shape, strict=True))
 
 
-def strided(rng: np.random.Generator, shape: tuple[int, ...], memory_of: Any, plain: bool) -> Strided:
+def strided(
+    rng: np.random.Generator, shape: tuple[int, ...], memory_of: Any, plain: bool
+) -> Strided:
     """A view of fresh memory, which ``memory_of`` makes of a number of elements."""
     strides, span = lay_out(rng, shape, plain)
     head = int(rng.integers(8))
@@ -88,7 +106,9 @@ def expected(op: str, rows: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
             fold(wide, axis=-1, **where, **({} if mask is None else {"initial": end}))
             for fold, end in ((np.min, _end(rows, 1)), (np.max, _end(rows, 0)))
         )
-        return high - low if op == "ptp" else {"min": low, "max": high}.get(op, np.stack([low, high]))
+        return (
+            high - low if op == "ptp" else {"min": low, "max": high}.get(op, np.stack([low, high]))
+        )
     return getattr(np, op)(wide, axis=-1, **where)
 
 
@@ -102,7 +122,7 @@ def _end(rows: np.ndarray, largest: int) -> Any:
 
 @dataclass
 class Case:
-    """What one call reduces: the last ``reduced`` axes of an array, where a mask keeps its elements."""
+    """What one call reduces: an array's last ``reduced`` axes, where a mask keeps elements."""
 
     array: Strided
     mask: Strided | None
@@ -140,17 +160,25 @@ def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     shape, plain = draw_shape(rng), bool(rng.random() < 0.3)
     reduced = int(rng.integers(1, len(shape) + 1))
     array = strided(rng, shape, elements_of(rng, op, dtype), plain)
-    if op == "prod" and is_float(dtype) and 0 in array.view.strides:  # powers that repeat overflow on the way: signs
+    if (
+        op == "prod" and is_float(dtype) and 0 in array.view.strides
+    ):  # powers that repeat overflow on the way: signs
         array.memory[...] = np.where(np.signbit(array.memory.astype(np.float32)), -1, 1)
     masked = op not in POSITIONS and rng.random() < 0.3
-    mask = strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5)) if masked else None
+    mask = (
+        strided(rng, shape, lambda n: rng.random(n) < 0.7, bool(rng.random() < 0.5))
+        if masked
+        else None
+    )
     case = Case(array, mask, reduced, int(rng.choice([0, 0, 1, 3])))
     if op == GIVEN_MEAN:
         case.mean = draw_means(rng, shape[: len(shape) - reduced], dtype)
     return case
 
 
-def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.Generator, where: str) -> None:
+def call(
+    case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.Generator, where: str
+) -> None:
     """Reduce, and compare."""
     array, mask = case.array, case.mask
     kept = array.view.shape[: array.view.ndim - case.reduced]
@@ -167,9 +195,9 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
         result = strided(rng, want.shape, lambda n: unwritten(n, sample), True)
     where += (
-        f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} offset={array.offset}"
-        f" mask={mask and mask.view.strides} result={result.view.strides}"
-        f" mean={case.mean and (case.mean.view.dtype, case.mean.view.strides)}"
+        f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} "
+        f"offset={array.offset} mask={mask and mask.view.strides} result={result.view.strides} "
+        f"mean={case.mean and (case.mean.view.dtype, case.mean.view.strides)}"
     )
     try:
         run(op, case, result, block)
@@ -178,7 +206,9 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     got = result.view
     around = Strided(unwritten(result.memory.size, sample), got)
     as_strided(around.memory[result.offset // sample.itemsize :], got.shape, got.strides)[...] = got
-    assert around.memory.tobytes() == result.memory.tobytes(), f"{where}: written beside the results"
+    assert around.memory.tobytes() == result.memory.tobytes(), (
+        f"{where}: written beside the results"
+    )
     if op == GIVEN_MEAN:  # right to rounding: any other mean would be off by more
         rounded = want.astype(sample).astype(np.float64)
         rtol = rounding_of(sample, int(np.prod(array.view.shape)))
@@ -193,8 +223,10 @@ def call(case: Case, op: str, dtype: np.dtype[Any], block: int, rng: np.random.G
     assert good, f"{where}: {got} is not {want}"
 
 
-def check_moments(op: str, got: np.ndarray, rows: np.ndarray, mask: np.ndarray | None, where: str) -> None:
-    """Compare means or deviations of the last axis with exact ones: NumPy rounds the mean of wide integers."""
+def check_moments(
+    op: str, got: np.ndarray, rows: np.ndarray, mask: np.ndarray | None, where: str
+) -> None:
+    """Compare the last axis's means or deviations with exact ones: NumPy rounds wide integers."""
     for row in np.ndindex(got.shape):
         elements = rows[row] if mask is None else rows[row][mask[row]]
         if elements.size == 0:
@@ -203,7 +235,9 @@ def check_moments(op: str, got: np.ndarray, rows: np.ndarray, mask: np.ndarray |
             assert_reduction(got[row], elements, op, elements.size, f"{where} row={row}")
 
 
-def expected_with_given_mean(rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray) -> np.ndarray:
+def expected_with_given_mean(
+    rows: np.ndarray, mask: np.ndarray | None, means: np.ndarray
+) -> np.ndarray:
     """The mean squared distance along the last axis, in 64 bits."""
     wide = np.complex128 if "c" in (rows.dtype.kind, means.dtype.kind) else np.float64
     squares = np.abs(rows.astype(wide) - means.astype(wide)[..., None]) ** 2
@@ -211,11 +245,12 @@ def expected_with_given_mean(rows: np.ndarray, mask: np.ndarray | None, means: n
 
 
 def epsilon_of(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 2.0**-7  # bfloat16's, which NumPy does not know
+    # bfloat16's, which NumPy does not know.
+    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 2.0**-7
 
 
 def rounding_of(dtype: np.dtype[Any], n: int) -> float:
-    """How far two sums of `n` squares in 64 bits may be from each other once both are of a type, in proportion."""
+    """How far two sums of `n` squares in 64 bits may differ once rounded, in proportion."""
     return 2 * epsilon_of(dtype) + (n + 16) * epsilon_of(np.dtype(np.float64))
 
 
@@ -230,7 +265,11 @@ def _core_result_dtype(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if op in (*POSITIONS, "count_nonzero"):
         return np.dtype(np.int64)
     if op == GIVEN_MEAN:
-        return np.empty(0, dtype).real.dtype if is_float(dtype) or dtype.kind == "c" else np.dtype(np.float64)
+        return (
+            np.empty(0, dtype).real.dtype
+            if is_float(dtype) or dtype.kind == "c"
+            else np.dtype(np.float64)
+        )
     if op in ("min", "max", "minmax", "ptp", "bitwise_xor") or is_float(dtype) or dtype.kind == "c":
         return dtype
     if op in ("mean", "std"):
@@ -257,9 +296,9 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
             more |= {"mean": to_device(mean.memory) + mean.offset, "mean_dtype": mean.view.dtype,
                      "mean_strides": mean.view.strides}  # fmt: skip
         _core.reduce_device(
-            "var" if op == GIVEN_MEAN else op, data, array.view.shape, array.view.dtype, case.reduced, case.kernel,
-            0, block, case.grid,
-            strides=array.view.strides, result=out + result.offset, result_strides=result.view.strides,
+            "var" if op == GIVEN_MEAN else op, data, array.view.shape, array.view.dtype,
+            case.reduced, case.kernel, 0, block, case.grid, strides=array.view.strides,
+            result=out + result.offset, result_strides=result.view.strides,
             skip_nan=case.skip_nan, ddof=case.ddof, **more,
         )  # fmt: skip
         _core.download(0, out, result.memory)
@@ -271,18 +310,21 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
 def under_a_schedule(
     task: dict[str, Any], number: int, label: str, emulated: bool = True
 ) -> tuple[np.random.Generator, str]:
-    """Set the schedule that is case ``number``'s turn; its random numbers, and what names the case."""
+    """Set the schedule of case ``number``; its random numbers, and what names the case."""
     rng = np.random.default_rng([task["seed"], number, *f"{label} {task['dtype']}".encode()])
     if not emulated:
         return rng, f"{label} {task['dtype']} case {number}"
-    schedule, schedule_seed = SCHEDULES[(task["seed"] + number) % len(SCHEDULES)], int(rng.integers(1, 2**31))
+    schedule, schedule_seed = (
+        SCHEDULES[(task["seed"] + number) % len(SCHEDULES)],
+        int(rng.integers(1, 2**31)),
+    )
     set_option("schedule", schedule)
     set_option("seed", schedule_seed)
     return rng, f"{label} {task['dtype']} case {number} schedule={schedule},seed={schedule_seed}"
 
 
 def check_layouts(task: dict[str, Any]) -> None:
-    """Run ``count`` random arrays of ``dtype`` under ``op``, each under a schedule; ``block``, ``seed``, ``kernel``."""
+    """Run ``count`` random arrays under ``op`` and a schedule; ``block``, ``seed``, ``kernel``."""
     op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
     for number in range(task["count"]):
         rng, where = under_a_schedule(task, number, op)
@@ -291,8 +333,8 @@ def check_layouts(task: dict[str, Any]) -> None:
         call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
 
 
-# Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how many blocks. The last
-# axis is reduced.
+# Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how
+# many blocks. The last axis is reduced.
 MADE_FOR = {
     "fast_stream": [((5, 3000), (3100, 1), 0), ((3, 2100), (2100, 1), 3)],
     "fast_rows": [((300, 40), (41, 1), 0), ((9, 30, 7), (700, 7, 1), 0)],
@@ -321,14 +363,19 @@ MADE_FOR = {
     "fast_empty": [((70, 0), (1, 1), 0)],
     "finalize_rows": [((70, 40), (40, 1), 0)],
     "exact_strided": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
-    "exact_rows": [((70, 5), (5, 1), 0), ((70, 40), (41, 1), 0), ((70, 3), (1, 70), 0), ((16387, 3), (3, 1), 0)],
+    "exact_rows": [
+        ((70, 5), (5, 1), 0),
+        ((70, 40), (41, 1), 0),
+        ((70, 3), (1, 70), 0),
+        ((16387, 3), (3, 1), 0),
+    ],
 }
 # And the kernel to name for it, where that is not fast.
 NAMED = {"finalize_rows": "sequential", "exact_strided": "exact", "exact_rows": "exact"}
 
 
 def check_made_for(task: dict[str, Any]) -> None:
-    """Run the arrays made for ``kernel``, of ``dtype`` under ``op``, under every schedule; ``block``, ``seed``."""
+    """Run the arrays made for ``kernel`` under every schedule; ``block``, ``seed``."""
     op, dtype = task["op"], DTYPES[task["dtype"]]
     for number, (shape, strides, grid) in enumerate(MADE_FOR[task["kernel"]] * len(SCHEDULES)):
         rng, where = under_a_schedule(task, number, op)
@@ -336,7 +383,9 @@ def check_made_for(task: dict[str, Any]) -> None:
         span = 1 + sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
         offset = 0 if task["kernel"] in ("fast_counted", "fast_columns") else int(rng.integers(4))
         memory = elements_of(rng, op, dtype)(offset + span)
-        view = as_strided(memory[offset + lowest :], shape, [step * memory.itemsize for step in strides])
+        view = as_strided(
+            memory[offset + lowest :], shape, [step * memory.itemsize for step in strides]
+        )
         if 0 in shape and op in (*WITHOUT_IDENTITY, *POSITIONS):
             continue
         if NAMED.get(task["kernel"]) == "exact" and op not in ("sum", "mean"):

@@ -1,7 +1,7 @@
 """``mean=`` of variances of device arrays over the emulator: random calls beside NumPy's own.
 
-Arrays, masks, means and ``out`` are views of device memory of their own, by the CUDA array interface, as of a library
-that is not known by name.
+Arrays, masks, means and ``out`` are views of device memory of their own, by the CUDA array
+interface, as of a library that is not known by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from gpureduce import _core
 from gpureduce._interop import libraries
 
 FUNCTIONS = ("var", "std", "nanvar", "nanstd")
-DTYPES = {name: dtype for name, dtype in ALL_DTYPES.items() if name != "bfloat16"}  # the interface has no bfloat16
+# The interface has no bfloat16.
+DTYPES = {name: dtype for name, dtype in ALL_DTYPES.items() if name != "bfloat16"}
 SPREAD = 40  # of elements around a number of this size
 
 
@@ -66,21 +67,30 @@ class Case:
     def __str__(self) -> str:
         view = self.array.view
         mean = self.mean.view if isinstance(self.mean, Strided) else self.mean
-        about = f"{type(self.mean).__name__} {mean.dtype} {mean.shape} {mean.strides}" if np.ndim(mean) else repr(mean)
+        about = (
+            f"{type(self.mean).__name__} {mean.dtype} {mean.shape} {mean.strides}"
+            if np.ndim(mean)
+            else repr(mean)
+        )
         return (
-            f"{self.name} of {view.dtype} {view.shape} {view.strides} axis={self.axis} {self.keywords} mean={about} "
-            f"where={self.where and self.where.view.shape} out={None if self.out is None else type(self.out).__name__}"
+            f"{self.name} of {view.dtype} {view.shape} {view.strides} axis={self.axis} "
+            f"{self.keywords} mean={about} where={self.where and self.where.view.shape} "
+            f"out={None if self.out is None else type(self.out).__name__}"
         )
 
 
-def random_numbers(rng: np.random.Generator, dtype: np.dtype[Any], n: int, holes: bool) -> np.ndarray:
+def random_numbers(
+    rng: np.random.Generator, dtype: np.dtype[Any], n: int, holes: bool
+) -> np.ndarray:
     """Numbers that no type rounds much: some far from their spread, some of them NaN."""
     if dtype.kind == "b":
         return rng.random(n) < 0.5
     center = rng.choice([0, SPREAD, 3 * SPREAD])
     values: Any = rng.normal(center, SPREAD / 4, n)
     if dtype.kind in "iu":
-        return np.clip(np.rint(values), 0 if dtype.kind == "u" else -SPREAD, 3 * SPREAD).astype(dtype)
+        return np.clip(np.rint(values), 0 if dtype.kind == "u" else -SPREAD, 3 * SPREAD).astype(
+            dtype
+        )
     if dtype.kind == "c":
         values = values + 1j * rng.normal(0, SPREAD / 4, n)
     values = values.astype(dtype)
@@ -89,7 +99,9 @@ def random_numbers(rng: np.random.Generator, dtype: np.dtype[Any], n: int, holes
     return np.asarray(values)
 
 
-def view_of(rng: np.random.Generator, shape: tuple[int, ...], memory_of: Any, plain: float = 0.3) -> Strided:
+def view_of(
+    rng: np.random.Generator, shape: tuple[int, ...], memory_of: Any, plain: float = 0.3
+) -> Strided:
     """A view of fresh memory, which may have no elements; `plain`: how likely it is contiguous."""
     if 0 in shape:
         nothing = memory_of(0).reshape(shape)
@@ -106,7 +118,11 @@ def draw_mean(rng: np.random.Generator, case: Case) -> Any:
     of_complex = case.array.view.dtype.kind == "c"
     kind = rng.choice(["number", "scalar", "host", "device", "device", "device"])
     if kind == "number":
-        return [1.5, 2, True, SPREAD][rng.integers(4)] if not of_complex else [2, 1.5 - 3j][rng.integers(2)]
+        return (
+            [1.5, 2, True, SPREAD][rng.integers(4)]
+            if not of_complex
+            else [2, 1.5 - 3j][rng.integers(2)]
+        )
     names = [name for name, dtype in DTYPES.items() if dtype.kind != "c" or of_complex]
     dtype = DTYPES[str(rng.choice(names))]
     if kind == "scalar":
@@ -136,14 +152,16 @@ def draw_case(rng: np.random.Generator, dtype: np.dtype[Any]) -> Case:
         mask = tuple(1 if rng.random() < 0.2 else n for n in shape[rng.integers(len(shape) + 1) :])
         case.where = view_of(rng, mask, lambda n: rng.random(n) < 0.7)
     if rng.random() < 0.2:
-        real = ("float16", "float32", "float64") if dtype.kind != "c" else ("complex64", "complex128")
+        real = (
+            ("float16", "float32", "float64") if dtype.kind != "c" else ("complex64", "complex128")
+        )
         case.keywords["dtype"] = DTYPES[str(rng.choice(real))]
     case.mean = draw_mean(rng, case)
     return case
 
 
 def result_dtype(case: Case) -> np.dtype[Any]:
-    """NumPy's, asked with one element; of complex elements and a dtype it is that dtype's real counterpart."""
+    """NumPy's, asked with one element; for complex ones the real counterpart of a dtype."""
     asked = case.keywords.get("dtype")
     if asked is not None:
         return np.empty(0, asked).real.dtype
@@ -153,7 +171,9 @@ def result_dtype(case: Case) -> np.dtype[Any]:
     with np.errstate(all="ignore"):
         if case.array.view.dtype.kind in "biu":
             return np.dtype(np.float64)
-        return np.asarray(getattr(np, case.name)(np.ones((), case.array.view.dtype), mean=mean)).dtype
+        return np.asarray(
+            getattr(np, case.name)(np.ones((), case.array.view.dtype), mean=mean)
+        ).dtype
 
 
 def expected(case: Case) -> np.ndarray:
@@ -167,7 +187,11 @@ def expected(case: Case) -> np.ndarray:
     name = case.name if view.dtype.kind in "fc" else case.name.removeprefix("nan")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return np.asarray(getattr(np, name)(view.astype(wide), axis=case.axis, mean=np.asarray(mean, wide), **keywords))
+        return np.asarray(
+            getattr(np, name)(
+                view.astype(wide), axis=case.axis, mean=np.asarray(mean, wide), **keywords
+            )
+        )
 
 
 def add_out(rng: np.random.Generator, case: Case, like: np.ndarray) -> None:
@@ -189,7 +213,9 @@ def carry_out(case: Case) -> np.ndarray:
     out = Lent(case.out) if isinstance(case.out, Strided) else case.out
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = getattr(gr, case.name)(Lent(case.array), axis=case.axis, mean=mean, out=out, **keywords)
+        result = getattr(gr, case.name)(
+            Lent(case.array), axis=case.axis, mean=mean, out=out, **keywords
+        )
     assert out is None or result is out
     if isinstance(result, Lent):
         return result.read(libraries.LEGACY_STREAM)

@@ -1,13 +1,15 @@
-"""Runs tasks, each in a fork of this process, which has imported what they need and has not opened the driver.
+"""Runs tasks, each in a fork of this process, which has not opened the driver.
 
-A line of JSON on standard input is a task, a line on standard output its result: "" or the error. With a task as its
-argument it runs just that, in this process.
+A line of JSON on standard input is a task, a line on standard output its result: "" or the error.
+With a task as its argument it runs just that, in this process.
 
-A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether exact sums are those of
-cards that are slow at it, "limit": seconds, "over_broken": seconds, ...}``; the function gets it all.
+A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether
+exact sums are those of cards that are slow at it, "limit": seconds, "over_broken": seconds, ...}``;
+the function gets it all.
 
-A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if it has not ended
-after so many seconds, the same task is run over the kernels as they are, and it may take some times as much CPU time.
+A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if
+it has not ended after so many seconds, the same task is run over the kernels as they are, and it
+may take some times as much CPU time.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ MODULES = {
     "means": means,
 }
 LIMIT = 60.0  # seconds
-PATIENCE = 4  # a broken kernel may take so many times what it takes as it is, and the seconds of ``over_broken``
+# A broken kernel may take so many times what it takes as it is, and the seconds of ``over_broken``.
+PATIENCE = 4
 
 
 def perform(task: dict[str, Any]) -> str:
@@ -70,7 +73,7 @@ def perform(task: dict[str, Any]) -> str:
 
 
 class Child:
-    """A task in a fork of this process, which may crash or hang; in a group of its own, with its compilers."""
+    """A task in a fork of this process that may crash or hang: a process group of its own."""
 
     def __init__(self, task: dict[str, Any], folder: str) -> None:
         self.text = b""
@@ -144,14 +147,18 @@ def perform_in_fork(task: dict[str, Any]) -> str:
     if child.text:
         return json.loads(child.text)
     if allowed is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return f"it did not end within {allowed} seconds of CPU time; the kernel as it is takes {taken:.1f}"
+        return (
+            f"it did not end within {allowed} seconds of CPU time; the kernel as it is takes "
+            f"{taken:.1f}"
+        )
     return f"the process ended with status {status}"
 
 
 def main() -> None:
     if len(sys.argv) > 1:
         sys.exit(perform(json.loads(sys.argv[1])))
-    _locate.locate()  # the forks need not look again, which is what their first work on a device would begin with
+    # The forks need not look again, which is what their first work on a device would begin with.
+    _locate.locate()
     for line in sys.stdin:
         print(json.dumps(perform_in_fork(json.loads(line))), flush=True)
 

@@ -1,7 +1,7 @@
 """Exact sums are exact: states, results and bytes against Python's integers.
 
-The reference (exact_reference.py) does not compute with floats. States are compared whole, so that an
-error in a bit that rounding hides is found.
+The reference (exact_reference.py) does not compute with floats. States are compared whole, so that
+an error in a bit that rounding hides is found.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def test_the_reference_is_what_python_computes() -> None:
         assert exact_sum(values) == sum(fractions) / Fraction(2) ** unit_of(name)
     for _ in range(300):
         a, b = (int(x) for x in rng.integers(-(2**62), 2**62, 2))
-        b = (abs(b) | 1) << int(rng.integers(0, 1100))  # down to where quotients are subnormal, and 0
+        # Down to where quotients are subnormal, and 0.
+        b = (abs(b) | 1) << int(rng.integers(0, 1100))
         assert round_to(Fraction(a, b), "float64") == a / b, (a, b)
         x = float(rng.normal()) * 10.0 ** float(rng.integers(-50, 45))
         with np.errstate(over="ignore"):
@@ -84,15 +85,24 @@ def test_the_reference_is_what_python_computes() -> None:
             assert round_to(Fraction(x), "float16") == np.float16(x), x
 
 
-ELEMENTS = st.one_of(*(st.tuples(st.just(name), st.lists(st.integers(0, 2 ** (8 * DTYPES[name].itemsize) - 1),
-                                                         max_size=20)) for name in FLOATS))  # fmt: skip
+ELEMENTS = st.one_of(
+    *(
+        st.tuples(
+            st.just(name),
+            st.lists(st.integers(0, 2 ** (8 * DTYPES[name].itemsize) - 1), max_size=20),
+        )
+        for name in FLOATS
+    )
+)
 
 
 # ---------------------------------------------------------------- states and results
 
 
 @given(ELEMENTS)
-def test_state_result_and_mean_of_any_floats_are_the_exact_ones(drawn: tuple[str, list[int]]) -> None:
+def test_state_result_and_mean_of_any_floats_are_the_exact_ones(
+    drawn: tuple[str, list[int]],
+) -> None:
     name, bits = drawn
     values = from_bits(bits, name)
     total = gr.ExactSum(DTYPES[name]).update(values)
@@ -107,7 +117,9 @@ def test_state_result_and_mean_of_any_floats_are_the_exact_ones(drawn: tuple[str
 
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("n", [3, 200, 5_000, 30_000])
-def test_state_is_exact_for_arrays_that_are_hard_to_sum(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+def test_state_is_exact_for_arrays_that_are_hard_to_sum(
+    name: str, n: int, isa: str, rng: np.random.Generator
+) -> None:
     for generate in GENERATORS:
         with np.errstate(all="ignore"):
             values = generate(rng, name, n)
@@ -124,7 +136,11 @@ def test_bins_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Ge
         bits = rng.integers(0, 2**fraction, 300, dtype=np.uint64) | np.uint64(field << fraction)
         bits |= rng.integers(0, 2, 300, dtype=np.uint64) << np.uint64(fraction + exponent)
         values = from_bits(bits, name)
-        assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (field, isa, SEED)
+        assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (
+            field,
+            isa,
+            SEED,
+        )
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -165,7 +181,9 @@ def test_number_of_threads_does_not_change_the_bytes(name: str, rng: np.random.G
         for threads in (1, 2, 5):
             gr.set_limits(cpu_threads=threads)
             assert gr.ExactSum(name).update(values).to_bytes() == wanted, (threads, SEED)
-            assert gr.ExactSum(name).update(values[::-2]).update(values[-2::-2]).to_bytes() == wanted, (threads, SEED)
+            assert (
+                gr.ExactSum(name).update(values[::-2]).update(values[-2::-2]).to_bytes() == wanted
+            ), (threads, SEED)
     finally:
         gr.set_limits(cpu_threads=before)
 
@@ -180,8 +198,8 @@ def test_sum_and_mean_of_every_16_bit_float_alone_are_itself(name: str) -> None:
 
 
 def test_sums_of_pairs_of_float16_at_the_edges_of_its_ranges_are_rounded_once() -> None:
-    edges = [0, 1, 2, 0x1FF, 0x200, 0x3FF, 0x400, 0x401, 0x3BFF, 0x3C00, 0x3C01, 0x5FFF, 0x6400, 0x7800, 0x7BFE, 0x7BFF,
-             0x7C00, 0x7E01]  # fmt: skip
+    edges = [0, 1, 2, 0x1FF, 0x200, 0x3FF, 0x400, 0x401, 0x3BFF, 0x3C00, 0x3C01, 0x5FFF, 0x6400,
+             0x7800, 0x7BFE, 0x7BFF, 0x7C00, 0x7E01]  # fmt: skip
     values = from_bits([*edges, *(bits | 0x8000 for bits in edges)], "float16")
     for pair in itertools.product(values, repeat=2):
         array = np.array(pair)
@@ -194,7 +212,7 @@ def test_sums_of_pairs_of_float16_at_the_edges_of_its_ranges_are_rounded_once() 
 
 
 def neighbours(rng: np.random.Generator, name: str) -> list[tuple[Any, Any]]:
-    """Numbers and the next larger ones: random, subnormal, at powers of two, the last before infinity."""
+    """Numbers and their successors: random, subnormal, powers of two, the last before infinity."""
     fraction, exponent = FORMATS[name]
     first, last = 2**fraction, (2**exponent - 1) << fraction
     bits = [0, 1, first - 2, first - 1, first, last - 2]
@@ -205,7 +223,9 @@ def neighbours(rng: np.random.Generator, name: str) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_midpoints_go_to_even_and_the_smallest_number_decides(name: str, sign: int, rng: np.random.Generator) -> None:
+def test_midpoints_go_to_even_and_the_smallest_number_decides(
+    name: str, sign: int, rng: np.random.Generator
+) -> None:
     smallest = 2.0**-1074
     for low, high in neighbours(rng, name):
         half = (float(high) - float(low)) / 2
@@ -234,7 +254,11 @@ def test_overflow_begins_half_a_unit_above_the_largest_number(name: str) -> None
     half = 2.0 ** (2 ** (exponent - 1) - 2 - fraction)
     smallest = 2.0**-1074
     for sign in (1.0, -1.0):
-        for tail, wanted in (([half], math.inf), ([half, smallest], math.inf), ([half, -smallest], largest)):
+        for tail, wanted in (
+            ([half], math.inf),
+            ([half, smallest], math.inf),
+            ([half, -smallest], largest),
+        ):
             total = gr.ExactSum().update(np.array([largest, *tail]) * sign)
             assert float(total.result(DTYPES[name])) == sign * wanted
     assert float(gr.ExactSum().update([1e308] * 1000).result(DTYPES[name])) == math.inf
@@ -250,7 +274,8 @@ def test_intermediate_overflow_does_not_happen() -> None:
 
 
 def test_result_is_not_rounded_through_another_float_type() -> None:
-    # Each is just above the middle of two numbers of the narrow type, by less than the wide type holds.
+    # Each is just above the middle of two numbers of the narrow type, by less than the wide type
+    # holds.
     for name, wide_ulp in (("float16", 2.0**-53), ("bfloat16", 2.0**-53), ("float32", 2.0**-53)):
         middle = 2.0 ** -(FORMATS[name][0] + 1)
         total = gr.ExactSum().update([1.0, middle, wide_ulp / 4])
@@ -265,8 +290,8 @@ def test_result_is_not_rounded_through_another_float_type() -> None:
 def test_only_sums_of_nothing_but_minus_zero_are_minus_zero(name: str) -> None:
     dtype = DTYPES[name]
     cases: list[tuple[list[float], float]] = [
-        ([], 0.0), ([-0.0], -0.0), ([-0.0] * 1000, -0.0), ([0.0], 0.0), ([-0.0, 0.0], 0.0), ([1.0, -1.0], 0.0),
-        ([-0.0, -1.0, 1.0, -0.0], 0.0), ([-0.0] * 1000 + [0.0], 0.0),
+        ([], 0.0), ([-0.0], -0.0), ([-0.0] * 1000, -0.0), ([0.0], 0.0), ([-0.0, 0.0], 0.0),
+        ([1.0, -1.0], 0.0), ([-0.0, -1.0, 1.0, -0.0], 0.0), ([-0.0] * 1000 + [0.0], 0.0),
     ]  # fmt: skip
     for values, wanted in cases:
         got = gr.ExactSum(dtype).update(np.array(values, dtype)).result()
@@ -295,11 +320,15 @@ def test_infinities_and_nan_count_as_in_ieee_additions(name: str) -> None:
 
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("n", [0, 1, 1000, 40_000])
-def test_integers_sum_exactly_beyond_64_bits(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+def test_integers_sum_exactly_beyond_64_bits(
+    name: str, n: int, isa: str, rng: np.random.Generator
+) -> None:
     dtype = DTYPES[name]
     low, high = (0, 1) if name == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     for values in (
-        rng.integers(low, high, n, dtype=np.uint64 if name == "uint64" else np.int64, endpoint=True).astype(dtype),
+        rng.integers(
+            low, high, n, dtype=np.uint64 if name == "uint64" else np.int64, endpoint=True
+        ).astype(dtype),
         np.full(n, high, dtype),
         np.full(n, low, dtype),
     ):
@@ -320,9 +349,13 @@ def test_integers_sum_exactly_beyond_64_bits(name: str, n: int, isa: str, rng: n
         if np.iinfo(default).min <= wanted <= np.iinfo(default).max:
             assert total.result().dtype == default
         for result_name in FLOATS:
-            assert_result(total.result(DTYPES[result_name]), round_to(Fraction(wanted), result_name))
+            assert_result(
+                total.result(DTYPES[result_name]), round_to(Fraction(wanted), result_name)
+            )
             if n:
-                assert_result(total.mean(DTYPES[result_name]), round_to(Fraction(wanted, n), result_name))
+                assert_result(
+                    total.mean(DTYPES[result_name]), round_to(Fraction(wanted, n), result_name)
+                )
         if n:
             assert total.mean().dtype == np.float64
 
@@ -331,7 +364,9 @@ def test_integers_sum_exactly_beyond_64_bits(name: str, n: int, isa: str, rng: n
 
 
 @given(ELEMENTS, st.integers(1, 2**64 - 1), st.sampled_from(FLOATS))
-def test_mean_divides_by_any_count_and_rounds_once(drawn: tuple[str, list[int]], count: int, result: str) -> None:
+def test_mean_divides_by_any_count_and_rounds_once(
+    drawn: tuple[str, list[int]], count: int, result: str
+) -> None:
     name, bits = drawn
     values = from_bits(bits, name)
     hypothesis.assume(count >= len(bits))
@@ -343,7 +378,8 @@ def test_mean_divides_by_any_count_and_rounds_once(drawn: tuple[str, list[int]],
 
 
 def test_mean_that_only_the_last_remainder_tells_from_a_tie_is_rounded_up() -> None:
-    # 1 / n = 2^-64 (1 + 2^-53 + 2^-106 + ...): the tie of a float64, and a little more a long way down.
+    # 1 / n = 2^-64 (1 + 2^-53 + 2^-106 + ...): the tie of a float64, and a little more a long way
+    # down.
     n = 2**64 - 2**11
     for name in ("int64", "float16", "float32"):
         wanted = math.ldexp(1 + 2**-52, unit_of(name) - 64)
@@ -368,20 +404,25 @@ def test_mean_of_nothing_is_nan_with_numpys_warning() -> None:
 def test_any_layout_is_summed_in_place(rng: np.random.Generator, tmp_path: Any) -> None:
     for name, dtype in DTYPES.items():
         n = 24 * 1000
-        values = (spread(rng, name, n, 3) if name in FLOATS else rng.integers(0, 100, n)).astype(dtype)
+        values = (spread(rng, name, n, 3) if name in FLOATS else rng.integers(0, 100, n)).astype(
+            dtype
+        )
         cube = values.reshape(24, 10, 100)
         raw = bytearray(values.tobytes() + b"\0")
         raw[1:] = values.tobytes()
         misaligned = np.frombuffer(raw, dtype, offset=1)
         frozen = values.copy()
         frozen.flags.writeable = False
-        mapped = np.memmap(tmp_path / name, dtype=np.uint8, mode="w+", shape=values.nbytes).view(dtype)
+        mapped = np.memmap(tmp_path / name, dtype=np.uint8, mode="w+", shape=values.nbytes).view(
+            dtype
+        )
         mapped[:] = values
         layouts = {
-            "Fortran": np.asfortranarray(cube), "transposed": cube.transpose(1, 2, 0), "reversed": cube[::-1, :, ::-1],
-            "strided": cube[::3, ::2, 7::5], "0-d": values[3].reshape(()), "scalar": values[3], "empty": cube[:, :0],
-            "broadcast": np.broadcast_to(values[:5, None], (5, 2000)), "misaligned": misaligned, "read-only": frozen,
-            "memory-mapped": mapped, "one": values[:1],
+            "Fortran": np.asfortranarray(cube), "transposed": cube.transpose(1, 2, 0),
+            "reversed": cube[::-1, :, ::-1], "strided": cube[::3, ::2, 7::5],
+            "0-d": values[3].reshape(()), "scalar": values[3], "empty": cube[:, :0],
+            "broadcast": np.broadcast_to(values[:5, None], (5, 2000)), "misaligned": misaligned,
+            "read-only": frozen, "memory-mapped": mapped, "one": values[:1],
         }  # fmt: skip
         if name not in ("bool", "bfloat16", "int8", "uint8"):
             swapped = cube.astype(dtype.newbyteorder())
@@ -398,17 +439,25 @@ def test_other_dtypes_are_added_as_the_numbers_they_are(rng: np.random.Generator
             return finite_bits(rng, name_of(dtype), 300)
         if dtype == np.bool_:
             return rng.random(300) < 0.5
-        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 300, dtype=dtype, endpoint=True)
+        return rng.integers(
+            np.iinfo(dtype).min, np.iinfo(dtype).max, 300, dtype=dtype, endpoint=True
+        )
 
     for mine, theirs in itertools.product(DTYPES.values(), repeat=2):
         total = gr.ExactSum(mine)
         values = numbers(theirs)
         if np.can_cast(theirs, mine, "safe"):
             wanted = Fraction(exact_sum(values)) * Fraction(2) ** unit_of(name_of(theirs))
-            assert Fraction(*total.update(values).as_integer_ratio()) == wanted, (mine, theirs, SEED)
+            assert Fraction(*total.update(values).as_integer_ratio()) == wanted, (
+                mine,
+                theirs,
+                SEED,
+            )
             assert total.update(values[::-3]).count == 400
         else:
-            with pytest.raises(TypeError, match=f"exact sum of {mine} does not take elements of dtype {theirs}"):
+            with pytest.raises(
+                TypeError, match=f"exact sum of {mine} does not take elements of dtype {theirs}"
+            ):
                 total.update(values)
             assert total.to_bytes() == gr.ExactSum(mine).to_bytes()
 
@@ -479,7 +528,9 @@ def test_states_have_room_for_2_to_the_64_minus_1_of_the_largest_element(name: s
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_every_damaged_byte_and_every_other_length_is_refused(name: str, rng: np.random.Generator) -> None:
+def test_every_damaged_byte_and_every_other_length_is_refused(
+    name: str, rng: np.random.Generator
+) -> None:
     values = finite_bits(rng, name, 100) if name in FLOATS else np.ones(100, DTYPES[name])
     data = gr.ExactSum(DTYPES[name]).update(values).to_bytes()
     for i, flip in itertools.product(range(len(data)), (1, 0x80, int(rng.integers(1, 256)))):
@@ -489,7 +540,8 @@ def test_every_damaged_byte_and_every_other_length_is_refused(name: str, rng: np
             gr.ExactSum.from_bytes(damaged)
     for length in range(len(data)):
         with pytest.raises(
-            ValueError, match=r"not the bytes of an exact sum: \d+ bytes are fewer|there are \d+, a sum"
+            ValueError,
+            match=r"not the bytes of an exact sum: \d+ bytes are fewer|there are \d+, a sum",
         ):
             gr.ExactSum.from_bytes(data[:length])
     with pytest.raises(ValueError, match=f"there are {len(data) + 1}"):
@@ -529,7 +581,10 @@ def test_bytes_no_elements_could_have_given_are_refused_by_reason() -> None:
         (encode("float64", 0, 0, NOT_MINUS_ZERO), "no 0 elements have the flags 0x8"),
         (encode("float64", 1, 1, 0), "no 1 elements have the flags 0"),
         (encode("float64", 0, 1, INF), "no 1 elements have the flags 0x1"),
-        (encode("float64", 0, 2, INF | NAN | MINUS_INF | NOT_MINUS_ZERO), "no 2 elements have the flags 0xf"),
+        (
+            encode("float64", 0, 2, INF | NAN | MINUS_INF | NOT_MINUS_ZERO),
+            "no 2 elements have the flags 0xf",
+        ),
         (encode("int8", 0, 3, 0), "no 3 elements have the flags 0"),
     ]:
         with pytest.raises(ValueError, match=f"not the bytes of an exact sum: .*{reason}"):
@@ -544,7 +599,8 @@ def test_bytes_of_a_state_are_these() -> None:
     assert (
         total.to_bytes().hex()
         == (
-            "93475052 53554d0a 0100 0900 09000000 0300000000000000 04000000ffff7f01 00000000 00000000 00000000 "
+            "93475052 53554d0a 0100 0900 09000000 0300000000000000 04000000ffff7f01 00000000 "
+            "00000000 00000000 "
         ).replace(" ", "")
         + struct.pack("<I", zlib.crc32(total.to_bytes()[:-4])).hex()
     )
@@ -552,9 +608,15 @@ def test_bytes_of_a_state_are_these() -> None:
 
 def test_the_documented_table_of_dtypes_is_the_one_in_use() -> None:
     text = (pathlib.Path(__file__).parents[2] / "docs" / "exact-format.md").read_text()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
     found = {}
-    for names, codes, unit, below, words, size in (row for row in rows if len(row) == 6 and row[1][0].isdigit()):
+    for names, codes, unit, below, words, size in (
+        row for row in rows if len(row) == 6 and row[1][0].isdigit()
+    ):
         bounds = below.split(", ") * (len(names.split(", ")) if "," not in below else 1)
         for name, code, bound in zip(names.split(", "), codes.split(", "), bounds, strict=True):
             found[name] = (int(code), unit, bound, int(words), int(size))
@@ -575,7 +637,10 @@ def test_the_documented_table_of_dtypes_is_the_one_in_use() -> None:
 def test_copies_pickles_and_bytes_are_equal_and_independent(name: str) -> None:
     total = gr.ExactSum(DTYPES[name]).update(np.ones(5, DTYPES[name]))
     copies = [copy.copy(total), copy.deepcopy(total), gr.ExactSum.from_bytes(total.to_bytes())]
-    copies += [pickle.loads(pickle.dumps(total, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    copies += [
+        pickle.loads(pickle.dumps(total, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
     for other in copies:
         assert type(other) is gr.ExactSum
         assert other.dtype == DTYPES[name]

@@ -1,5 +1,5 @@
-"""Exact sums at their edges: every midpoint of the narrow types, counts about powers of two, states that travel through
-processes, bytes of which each one is changed.
+"""Exact sums at their edges: every midpoint of the narrow types, counts about powers of two, states
+that travel through processes, bytes of which each one is changed.
 
 The reference is that of exact_reference.py, or, for two float16, float64, which holds their sum.
 """
@@ -73,8 +73,9 @@ def bits_of(values: np.ndarray) -> np.ndarray:
 
 
 def every_midpoint(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every number from 0 up to the largest, and halfway to the next one (to infinity, as if that were one more); each
-    exactly, a little less, a little more. Parts whose sum is that, the bits nearest to it, and which sums are negative.
+    """Every number from 0 up to the largest, and halfway to the next one (to infinity, as if that
+    were one more); each exactly, a little less, a little more. Parts whose sum is that, the bits
+    nearest to it, and which sums are negative.
     """
     fraction, exponent = FORMATS[name]
     infinity = (2**exponent - 1) << fraction
@@ -106,7 +107,8 @@ def test_every_midpoint_of_a_narrow_type_is_rounded_to_even(name: str) -> None:
 def test_every_mean_on_a_midpoint_of_a_narrow_type_is_rounded_to_even(name: str) -> None:
     """The sum is n times the midpoint, with or without the smallest number there is."""
     rows, wanted, negative = every_midpoint(name)
-    n = int(np.random.default_rng(SEED).choice([3, 5, 6, 7, 8, 13]))  # n times a midpoint is a float64
+    # n times a midpoint is a float64.
+    n = int(np.random.default_rng(SEED).choice([3, 5, 6, 7, 8, 13]))
     sums = np.concatenate([rows[:, :2] * n, rows[:, 2:], np.zeros((len(rows), n - 3))], axis=1)
     got = bits_of(exact_rows(sums, "mean", dtype=DTYPES[name])).astype(np.int64)
     wrong = np.flatnonzero(got != wanted + (negative << (8 * DTYPES[name].itemsize - 1)))
@@ -114,7 +116,7 @@ def test_every_mean_on_a_midpoint_of_a_narrow_type_is_rounded_to_even(name: str)
 
 
 def test_sums_and_means_of_pairs_of_float16_are_rounded_once() -> None:
-    """Some numbers with every number, or all unordered pairs; float64 holds the sums, and their halves."""
+    """Some numbers with all, or all unordered pairs; float64 holds the sums and their halves."""
     rng = np.random.default_rng(SEED)
     numbers = from_bits(np.arange(2**16), "float16")
     some = np.arange(2**16) if EVERYTHING else rng.integers(0, 2**16, 12)
@@ -123,7 +125,10 @@ def test_sums_and_means_of_pairs_of_float16_are_rounded_once() -> None:
         pairs = np.stack([np.repeat(numbers[at], others.size), np.tile(others, at.size)], axis=1)
         with np.errstate(invalid="ignore", over="ignore"):
             wide = pairs[:, 0].astype(np.float64) + pairs[:, 1].astype(np.float64)
-            for op, wanted in (("sum", wide.astype(np.float16)), ("mean", (wide / 2).astype(np.float16))):
+            for op, wanted in (
+                ("sum", wide.astype(np.float16)),
+                ("mean", (wide / 2).astype(np.float16)),
+            ):
                 bits = np.where(np.isnan(wide), 0x7E00, bits_of(wanted))
                 wrong = np.flatnonzero(bits_of(exact_rows(pairs, op)) != bits)
                 assert wrong.size == 0, (op, pairs[wrong[0]], SEED)
@@ -132,39 +137,64 @@ def test_sums_and_means_of_pairs_of_float16_are_rounded_once() -> None:
 # ---------------------------------------------------------------- counts about powers of two
 
 
-COUNTS = sorted({2**k + d for k in range(2, 15) for d in (-1, 0, 1)} | {3 * TILE + d for d in (-1, 0, 1)})
+COUNTS = sorted(
+    {2**k + d for k in range(2, 15) for d in (-1, 0, 1)} | {3 * TILE + d for d in (-1, 0, 1)}
+)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_counts_of_integers_about_powers_of_two_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_counts_of_integers_about_powers_of_two_are_exact(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     low, high = (0, 1) if name == "bool" else (np.iinfo(name).min, np.iinfo(name).max)
     for n in COUNTS:
         values = rng.choice(np.array([low, high], DTYPES[name]), n)
         values[-1] = low
-        assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (n, isa, SEED)
+        assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (
+            n,
+            isa,
+            SEED,
+        )
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_counts_about_powers_of_two_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_counts_about_powers_of_two_are_exact(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     """Where loops take a step more or less, accumulators are emptied, and tiles and pieces end."""
     for n in COUNTS:
         for make in (at_the_top, one_sided, mostly_narrow):
             values = make(rng, name, n)
-            assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (n, make, isa, SEED)
+            assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), (
+                n,
+                make,
+                isa,
+                SEED,
+            )
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_one_flagged_element_decides_wherever_it_is(name: str, isa: str, rng: np.random.Generator) -> None:
-    """In pieces of several threads too; among ordinary numbers, of which bins hold tiles, or nothing but -0."""
+def test_one_flagged_element_decides_wherever_it_is(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    """In pieces of several threads too; among numbers that bins hold, or nothing but -0."""
     n = 140_001 if name == "float64" else 3 * TILE + 1  # float64 in pieces
     ordinary, minus_zeros = spread(rng, name, n, 1), -np.zeros(n, DTYPES[name])
     for special in (np.inf, -np.inf, np.nan, 0.0, float(from_bits(1, name))):
-        for place in (0, 1, n - 1, *rng.integers(0, n, 3).tolist(), *(n // TILE * TILE + d for d in (-1, 0))):
+        for place in (
+            0,
+            1,
+            n - 1,
+            *rng.integers(0, n, 3).tolist(),
+            *(n // TILE * TILE + d for d in (-1, 0)),
+        ):
             for others in (ordinary, minus_zeros):
                 values = others.copy()
                 values[place] = special
                 where = (special, place, isa, SEED)
-                assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(values), where
+                assert gr.ExactSum(values.dtype).update(values).to_bytes() == expected_bytes(
+                    values
+                ), where
                 if others is minus_zeros:
                     got = gr.sum(values, kernel="exact", device="cpu")
                     assert_result(got, DTYPES[name].type(special), where)
@@ -173,7 +203,12 @@ def test_one_flagged_element_decides_wherever_it_is(name: str, isa: str, rng: np
 @pytest.mark.parametrize("name", ["int64", "uint64"])
 def test_sums_fit_in_an_integer_type_or_are_refused(name: str) -> None:
     powers = (2**31, 2**32, 2**62, 2**63, 2**64, 2**65, 2**66)
-    numbers = [sign * power + d for sign in (1, -1) for power in powers for d in (-(2**40) - 5, -1, 0, 1, 5)]
+    numbers = [
+        sign * power + d
+        for sign in (1, -1)
+        for power in powers
+        for d in (-(2**40) - 5, -1, 0, 1, 5)
+    ]
     for number in numbers if name == "int64" else filter(lambda number: number >= 0, numbers):
         total = gr.ExactSum.from_bytes(encode(name, number, 2**10, NOT_MINUS_ZERO))
         for result in ("int64", "uint64"):
@@ -197,7 +232,9 @@ def add_parts(state: bytes, parts: list[np.ndarray]) -> gr.ExactSum:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_states_that_went_through_processes_have_the_same_bytes(method: str, rng: np.random.Generator) -> None:
+def test_states_that_went_through_processes_have_the_same_bytes(
+    method: str, rng: np.random.Generator
+) -> None:
     before = gr.limits().cpu_threads
     gr.set_limits(cpu_threads=2)
     try:
@@ -231,7 +268,9 @@ def sealed(data: bytearray) -> bytes:
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_bytes_with_a_right_checksum_are_refused_or_all_mean_something(name: str, rng: np.random.Generator) -> None:
+def test_bytes_with_a_right_checksum_are_refused_or_all_mean_something(
+    name: str, rng: np.random.Generator
+) -> None:
     """No byte is passed over: what is loaded is stored as the same bytes."""
     values = finite_bits(rng, name, 100) if name in FLOATS else np.ones(100, DTYPES[name])
     data = gr.ExactSum(DTYPES[name]).update(values).to_bytes()
@@ -256,7 +295,9 @@ def test_bytes_with_a_right_checksum_are_refused_or_all_mean_something(name: str
 @pytest.mark.parametrize("name", [*FLOATS, "int8", "int64", "uint64"])
 def test_numbers_have_as_many_bits_as_elements_and_their_count(name: str) -> None:
     """The bound of docs/exact-format.md, at both of its sides."""
-    bits = {"float16": 40, "bfloat16": 261, "float32": 277, "float64": 2098}.get(name, DTYPES[name].itemsize * 8)
+    bits = {"float16": 40, "bfloat16": 261, "float32": 277, "float64": 2098}.get(
+        name, DTYPES[name].itemsize * 8
+    )
     for count in (1, 2, 3, 255, 256, 2**63, 2**64 - 1):
         end = 2 ** (bits + count.bit_length())
         for sign in (1, -1) if name != "uint64" else (1,):
@@ -314,7 +355,16 @@ def test_copies_and_pickles_of_a_subclass_keep_its_attributes() -> None:
 
 def test_what_is_no_array_is_refused_and_changes_nothing() -> None:
     total = gr.ExactSum().update([1.0])
-    for wrong in (None, "abc", [None], [2**70], object(), [1j], np.zeros(2, "M8[s]"), (x for x in [1.0])):
+    for wrong in (
+        None,
+        "abc",
+        [None],
+        [2**70],
+        object(),
+        [1j],
+        np.zeros(2, "M8[s]"),
+        (x for x in [1.0]),
+    ):
         with pytest.raises(TypeError, match="does not take elements"):
             total.update(wrong)
     with pytest.raises(ValueError, match="inhomogeneous"):
@@ -335,19 +385,28 @@ print(json.dumps(run_setup("setup.py", stop_after="init").ext_modules[0].extra_c
 """
 
 
-@pytest.mark.parametrize("flags", ["-Ofast", "-ffast-math", "-fassociative-math -fno-signed-zeros -fno-trapping-math"])
+@pytest.mark.parametrize(
+    "flags", ["-Ofast", "-ffast-math", "-fassociative-math -fno-signed-zeros -fno-trapping-math"]
+)
 def test_flags_under_which_additions_are_reordered_are_undone_or_refused(flags: str) -> None:
     """Undone as CFLAGS, which stand before our own; refused without ours behind them."""
     pytest.importorskip("setuptools")
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"{compiler[0]} is not installed")
-    done = subprocess.run([sys.executable, "-c", OUR_FLAGS], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", OUR_FLAGS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     ours = json.loads(done.stdout)
     source = str(ROOT / "csrc" / "cpu" / "loops_baseline.c")
     includes = [f"-I{ROOT / 'csrc' / folder}" for folder in (".", "include", "registry")]
     for order, works in ((flags.split() + ours, True), (ours[:-1] + flags.split(), False)):
-        done = subprocess.run([*compiler, *order, *includes, "-E", source], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*compiler, *order, *includes, "-E", source],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode == 0) == works, done.stderr
         assert works or "-fno-fast-math" in done.stderr
 
@@ -356,17 +415,26 @@ def test_flags_under_which_additions_are_reordered_are_undone_or_refused(flags: 
 
 
 def test_a_card_and_the_cpu_round_to_every_type_alike_on_the_emulator() -> None:
-    """Midpoints, what overflows and what only just does not, of each type of result; one flagged element anywhere.
+    """Midpoints, overflows and near misses of each result type; one flagged element anywhere.
 
     An ordinary run draws a type of each: each type of result is a program of its own.
     """
     rng = np.random.default_rng(SEED)
     tasks: list[dict[str, Any]] = [
-        {"do": "exact_edges.check_results", "dtype": name, "results": results, "seed": SEED, "limit": 300.0}
+        {
+            "do": "exact_edges.check_results",
+            "dtype": name,
+            "results": results,
+            "seed": SEED,
+            "limit": 300.0,
+        }
         for name, results in (
             itertools.product(FLOATS, ([result] for result in FLOATS))
             if EVERYTHING
-            else [(str(rng.choice(FLOATS)), [str(rng.choice(FLOATS))]), ("float64", [str(rng.choice(FLOATS[:3]))])]
+            else [
+                (str(rng.choice(FLOATS)), [str(rng.choice(FLOATS))]),
+                ("float64", [str(rng.choice(FLOATS[:3]))]),
+            ]
         )
     ]
     tasks += [

@@ -1,7 +1,8 @@
 """The first bits of sums, and variances made of those, beside Python's integers and fractions.
 
-The kernels' own text (exact_interval.cuh) is compiled for the CPU and given limbs that rows of elements seldom bring:
-any that a block may hold, those whose first ones cancel, and numerators on midpoints or a unit beside, at any depth.
+The kernels' own text (exact_interval.cuh) is compiled for the CPU and given limbs that rows of
+elements seldom bring: any that a block may hold, those whose first ones cancel, and numerators on
+midpoints or a unit beside, at any depth.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class Found(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def intervals(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX") or "g++", "g++", "c++", "clang++"))), None)
+    compiler = next(
+        filter(None, map(shutil.which, (os.environ.get("CXX") or "g++", "g++", "c++", "clang++"))),
+        None,
+    )
     if compiler is None:
         pytest.skip("no C++ compiler is installed")
     library = tmp_path_factory.mktemp("intervals") / "intervals.so"
@@ -59,12 +63,19 @@ def intervals(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-DGPR_ARCH=900",
         *(
             f"-I{folder}"
-            for folder in (CSRC / "emu", CSRC / "shared", CSRC / "registry", *sorted((CSRC / "kernels").iterdir()))
+            for folder in (
+                CSRC / "emu",
+                CSRC / "shared",
+                CSRC / "registry",
+                *sorted((CSRC / "kernels").iterdir()),
+            )
         ),
         "-o",
         library,
     ]
-    done = subprocess.run([*command, TESTS / "emu" / "interval.cpp"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, TESTS / "emu" / "interval.cpp"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(library))
 
@@ -93,24 +104,34 @@ def any_limbs(rng: random.Random, radix: int, limit: int) -> list[int]:
         limbs[top] = sign
         for k in range(1, length):
             limbs[top - k] = -sign * (2**radix - 1)
-        limbs[top - length] = -sign * (2**radix + rng.choice([0, 0, -1, 1, rng.randrange(-256, 256)]))
+        limbs[top - length] = -sign * (
+            2**radix + rng.choice([0, 0, -1, 1, rng.randrange(-256, 256)])
+        )
     return limbs
 
 
 @pytest.mark.parametrize("form", ["limbs", "words"])
-def test_numbers_lie_in_the_intervals_of_their_first_bits(intervals: ctypes.CDLL, form: str) -> None:
+def test_numbers_lie_in_the_intervals_of_their_first_bits(
+    intervals: ctypes.CDLL, form: str
+) -> None:
     rng = random.Random(f"{SEED} {form}")
-    radix, limit, kind = (RADIX, 2**31, ctypes.c_int) if form == "limbs" else (WORD_RADIX, 2**62, ctypes.c_longlong)
+    radix, limit, kind = (
+        (RADIX, 2**31, ctypes.c_int) if form == "limbs" else (WORD_RADIX, 2**62, ctypes.c_longlong)
+    )
     taken = 0
     for _ in range(EXAMPLES):
         limbs, found = any_limbs(rng, radix, limit), Found()
-        if not getattr(intervals, f"first_bits_of_{form}")((kind * COUNT)(*limbs), COUNT, ctypes.byref(found)):
+        if not getattr(intervals, f"first_bits_of_{form}")(
+            (kind * COUNT)(*limbs), COUNT, ctypes.byref(found)
+        ):
             continue
         taken += 1
         number = abs(value_of(limbs, radix))
         context = f"{form} {limbs} GPR_TEST_SEED={SEED}"
         assert found.holds(number), context
-        assert found.high >> 62 != 0 if number else found.high == found.low == found.width == 0, context
+        assert found.high >> 62 != 0 if number else found.high == found.low == found.width == 0, (
+            context
+        )
     assert taken > EXAMPLES // 2
 
 
@@ -139,27 +160,40 @@ def draw_counts(rng: random.Random) -> tuple[int, int]:
     return n, free if 0 < free < 2**32 and abs(n - free) < 2**31 else n
 
 
-def draw_sums(rng: random.Random, significant: int, root: bool, n: int, free: int) -> tuple[int, int, int, int] | None:
-    """Both parts of a sum and the squares' sum, of which the variance, or its root, is nearly a midpoint of numbers
-    with so many significant bits, or such a number; and its exponent. Nothing where there are none such."""
+def draw_sums(
+    rng: random.Random, significant: int, root: bool, n: int, free: int
+) -> tuple[int, int, int, int] | None:
+    """Both parts of a sum and the squares' sum, of which the variance, or its root, is nearly a
+    midpoint of numbers with so many significant bits, or such a number; and its exponent. Nothing
+    where there are none such."""
     number, exponent = rng.randrange(2**significant, 2 ** (significant + 1)), rng.randrange(150)
     near = (number | (rng.random() < 0.8)) << exponent
     numerator = (near * near if root else near) * n * free
     bits = rng.randrange(1, max(2, numerator.bit_length() // 2 + rng.randrange(-40, 60)))
     real = (rng.getrandbits(bits) | 1) << rng.choice([0, rng.randrange(64)])
-    imaginary = 0 if rng.random() < 0.7 else rng.getrandbits(rng.randrange(1, real.bit_length() + 1))
+    imaginary = (
+        0 if rng.random() < 0.7 else rng.getrandbits(rng.randrange(1, real.bit_length() + 1))
+    )
     squared = real * real + imaginary * imaginary
-    numerator += (-squared - numerator) % n if rng.random() < 0.8 else 0  # as near as the squares' sum can come
+    # As near as the squares' sum can come.
+    numerator += (-squared - numerator) % n if rng.random() < 0.8 else 0
     numerator += n * rng.choice([0, 0, 0, 1, -1, rng.getrandbits(rng.randrange(1, 100))])
     squares = (numerator + squared) // n
     if numerator < 0 or (numerator + squared) % n != 0 or squares.bit_length() > RADIX * COUNT - 20:
         return None
-    return rng.choice([real, -real]), imaginary, squares, near.bit_length() if not root else 2 * near.bit_length()
+    return (
+        rng.choice([real, -real]),
+        imaginary,
+        squares,
+        near.bit_length() if not root else 2 * near.bit_length(),
+    )
 
 
 @pytest.mark.parametrize("op", ["var", "std"])
 @pytest.mark.parametrize("name", FLOATS)
-def test_variances_that_first_bits_tell_are_rounded_once(intervals: ctypes.CDLL, name: str, op: str) -> None:
+def test_variances_that_first_bits_tell_are_rounded_once(
+    intervals: ctypes.CDLL, name: str, op: str
+) -> None:
     rng = random.Random(f"{SEED} {name} {op}")
     fraction, exponent = FORMATS[name]
     sure = unsure = 0
@@ -178,7 +212,9 @@ def test_variances_that_first_bits_tell_are_rounded_once(intervals: ctypes.CDLL,
         if intervals.numerator(limbs, COUNT, unit, n_there, ctypes.byref(found)):
             assert found.holds(above), context
         ddof = ctypes.c_double(n - free)
-        if not getattr(intervals, f"{op}_{name}")(limbs, COUNT, unit, n_there, ddof, ctypes.byref(bits)):
+        if not getattr(intervals, f"{op}_{name}")(
+            limbs, COUNT, unit, n_there, ddof, ctypes.byref(bits)
+        ):
             unsure += 1
             continue
         sure += 1
@@ -197,7 +233,9 @@ def test_what_does_not_suit_is_left_to_all_limbs(intervals: ctypes.CDLL) -> None
 
     def is_sure(n: int, ddof: float) -> bool:
         return bool(
-            intervals.var_float64(limbs, COUNT, 0, ctypes.c_uint64(n), ctypes.c_double(ddof), ctypes.byref(bits))
+            intervals.var_float64(
+                limbs, COUNT, 0, ctypes.c_uint64(n), ctypes.c_double(ddof), ctypes.byref(bits)
+            )
         )
 
     assert is_sure(3, 1)

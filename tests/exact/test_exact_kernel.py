@@ -1,7 +1,7 @@
-"""Kernel `exact` gives the real sum rounded once: the CPU backend, the kernel's source on the emulator, and cards.
+"""Kernel `exact` gives the real sum rounded once: on the CPU, on the emulator, and on cards.
 
-The reference is Python's integers (exact_reference.py). The emulator also watches for races and reads of what nobody
-wrote, as in every other kernel.
+The reference is Python's integers (exact_reference.py). The emulator also watches for races and
+reads of what nobody wrote, as in every other kernel.
 """
 
 from __future__ import annotations
@@ -44,11 +44,18 @@ def both_bins(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
-    """Of block sizes an ordinary run draws one for each dtype, and of dtypes one or two for what takes long."""
+    """An ordinary run draws one block size for each dtype, and few dtypes for what takes long."""
     count, blocks = 60 if EVERYTHING else 6, (32, 64, 256)
     wide = [name for name in FLOATS if name != "float16"]  # one bin holds all of that
     tasks = [
-        {"do": "exact_sums.check_exact", "dtype": name, "block": block, "seed": SEED, "count": count, "limit": 600.0}
+        {
+            "do": "exact_sums.check_exact",
+            "dtype": name,
+            "block": block,
+            "seed": SEED,
+            "count": count,
+            "limit": 600.0,
+        }
         for i, name in enumerate(FLOATS if EVERYTHING else FLOATS[SEED // 2 % 2 :: 2])
         for block in (blocks if EVERYTHING else (blocks[(SEED + i) % 3],))
     ]
@@ -61,7 +68,12 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
     ]
     tasks += [
-        {"do": "exact_sums.check_runs", "dtype": name, "block": (32, 64, 96, 256)[(SEED + i) % 4], "seed": SEED}
+        {
+            "do": "exact_sums.check_runs",
+            "dtype": name,
+            "block": (32, 64, 96, 256)[(SEED + i) % 4],
+            "seed": SEED,
+        }
         | {"count": 60 if EVERYTHING else 4, "limit": 600.0}
         for i, name in enumerate(FLOATS)
     ]
@@ -71,7 +83,13 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in (wide if EVERYTHING else (wide[SEED // 3 % 3],))
     ]
     tasks += [
-        {"do": "exact_sums.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 8, "seed": SEED, "limit": 300.0}
+        {
+            "do": "exact_sums.check_edges",
+            "dtype": name,
+            "stride": 1 if EVERYTHING else 8,
+            "seed": SEED,
+            "limit": 300.0,
+        }
         for name in (wide if EVERYTHING else (wide[SEED % 3],))
     ]
     wrong = emu.failures(both_bins(tasks))
@@ -89,7 +107,9 @@ def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
             "limit": 900.0,
         }
         | {"sizes": 9 if EVERYTHING else 2, "many": EVERYTHING or i == 0}
-        for i, name in enumerate(FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4]))
+        for i, name in enumerate(
+            FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4])
+        )
     ]
     wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
@@ -99,7 +119,12 @@ def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
 def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
     blocks = (32, 64, 96)
     tasks = [
-        {"do": "exact_sums.check_spills", "dtype": name, "block": blocks[(SEED + i) % 3], "seed": SEED}
+        {
+            "do": "exact_sums.check_spills",
+            "dtype": name,
+            "block": blocks[(SEED + i) % 3],
+            "seed": SEED,
+        }
         | {"count": 10 if EVERYTHING else 1, "limit": 900.0}
         for i, name in enumerate(FLOATS)
     ]
@@ -108,7 +133,12 @@ def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
         for name in (FLOATS if EVERYTHING else ("float16",))
     ]
     tasks += [
-        {"do": "exact_layouts.check_columns_to_the_end", "dtype": name, "seed": SEED, "limit": 900.0}
+        {
+            "do": "exact_layouts.check_columns_to_the_end",
+            "dtype": name,
+            "seed": SEED,
+            "limit": 900.0,
+        }
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4],))
     ]
     wrong = emu.failures(both_bins(tasks) if EVERYTHING else tasks)
@@ -117,11 +147,17 @@ def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
 
 @pytest.mark.long
 def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
-    """Of block sizes and blocks a row an ordinary run draws a pair for each dtype; more blocks than threads are one."""
+    """An ordinary run draws a block size and a grid for each dtype."""
     grids = [(32, (1, 2, 40)), (64, (1, 3, 40)), (96, (1, 2, 5)), (256, (1, 1, 2))]
     drawn = np.random.default_rng(SEED).permutation(len(grids)).tolist()
     tasks = [
-        {"do": "exact_tiles.check_tiles", "dtype": name, "block": grids[i][0], "blocks": grids[i][1], "seed": SEED}
+        {
+            "do": "exact_tiles.check_tiles",
+            "dtype": name,
+            "block": grids[i][0],
+            "blocks": grids[i][1],
+            "seed": SEED,
+        }
         | {"count": 15 if EVERYTHING else 3, "limit": 600.0}
         for name, one in zip(FLOATS, drawn, strict=True)
         for i in (drawn if EVERYTHING else (one,))
@@ -132,17 +168,29 @@ def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
 
 @pytest.mark.long
 def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
-    """Random axes, steps backwards and of 0, masks, gaps between results; rows a thread has alone, and short ones."""
+    """Random axes, steps backwards and of 0, masks, gaps; a thread's own rows, and short ones."""
     floats = FLOATS if EVERYTHING else (FLOATS[SEED % 4],)
     names = [*floats, ("complex64", "complex128")[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
     wide = [name for name in FLOATS if name != "float16"]
     tasks: list[dict[str, Any]] = [
-        {"do": "exact_layouts.check_layouts", "dtype": name, "block": (0, 64, 96)[(SEED + i) % 3], "seed": SEED}
+        {
+            "do": "exact_layouts.check_layouts",
+            "dtype": name,
+            "block": (0, 64, 96)[(SEED + i) % 3],
+            "seed": SEED,
+        }
         | {"count": 40 if EVERYTHING else 3, "limit": 900.0}
         for i, name in enumerate(names)
     ]
     tasks += [
-        {"do": "exact_layouts.check_kinds", "dtype": name, "block": 64, "seed": SEED, "limit": 300.0} for name in floats
+        {
+            "do": "exact_layouts.check_kinds",
+            "dtype": name,
+            "block": 64,
+            "seed": SEED,
+            "limit": 300.0,
+        }
+        for name in floats
     ]
     tasks += [
         {"do": "exact_layouts.check_strided", "dtype": name, "seed": SEED, "limit": 600.0}
@@ -150,7 +198,13 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
         for name in (wide if EVERYTHING else (wide[SEED % 3],))
     ]
     tasks += [
-        {"do": "exact_layouts.check_columns", "dtype": name, "block": block, "seed": SEED, "limit": 900.0}
+        {
+            "do": "exact_layouts.check_columns",
+            "dtype": name,
+            "block": block,
+            "seed": SEED,
+            "limit": 900.0,
+        }
         | {"count": 10 if EVERYTHING else 2}
         for name in [*floats, names[-2]]
         for block in ((32, 96, 256, 1024) if EVERYTHING else ((32, 64, 256, 1024)[SEED // 4 % 4],))
@@ -174,9 +228,18 @@ def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
 @pytest.mark.long
 def test_states_of_arrays_on_hosts_and_devices_are_the_same_on_the_emulator() -> None:
     tasks = [
-        {"do": "exact_states.check_states", "dtype": name, "seed": SEED, "count": 40 if EVERYTHING else 3}
+        {
+            "do": "exact_states.check_states",
+            "dtype": name,
+            "seed": SEED,
+            "count": 40 if EVERYTHING else 3,
+        }
         | {"devices": 2, "emulator": {"devices": 2}, "limit": 600.0}
-        for name in (DTYPES if EVERYTHING else np.random.default_rng(SEED).choice([*DTYPES], 5, replace=False).tolist())
+        for name in (
+            DTYPES
+            if EVERYTHING
+            else np.random.default_rng(SEED).choice([*DTYPES], 5, replace=False).tolist()
+        )
     ]
     wrong = emu.failures(both_bins(tasks))
     assert not wrong, "\n".join(wrong)
@@ -186,7 +249,9 @@ def test_states_of_arrays_on_hosts_and_devices_are_the_same_on_the_emulator() ->
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_sums_and_means_of_hard_arrays_are_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_sums_and_means_of_hard_arrays_are_rounded_once(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     for make in GENERATORS:
         for n in (3, 500, 20_000):
             values = make(rng, name, n)
@@ -198,7 +263,13 @@ def test_sums_and_means_of_hard_arrays_are_rounded_once(name: str, isa: str, rng
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_rows_of_any_layout_are_summed(name: str, rng: np.random.Generator) -> None:
-    for shape, axis in (((6, 700), 1), ((700, 6), 0), ((5, 40, 3), (0, 2)), ((3, 50_000), 1), ((300, 40), None)):
+    for shape, axis in (
+        ((6, 700), 1),
+        ((700, 6), 0),
+        ((5, 40, 3), (0, 2)),
+        ((3, 50_000), 1),
+        ((300, 40), None),
+    ):
         values = draw(rng, name, int(np.prod(shape))).reshape(shape)
         axes = range(values.ndim) if axis is None else np.atleast_1d(axis)
         rows = np.moveaxis(values, tuple(axes), tuple(range(-len(axes), 0)))
@@ -209,7 +280,9 @@ def test_rows_of_any_layout_are_summed(name: str, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_masks_and_nan_leave_elements_out_of_sums_and_counts(name: str, rng: np.random.Generator) -> None:
+def test_masks_and_nan_leave_elements_out_of_sums_and_counts(
+    name: str, rng: np.random.Generator
+) -> None:
     for n in (40, 9_000):
         values = draw(rng, name, n)
         kept = rng.random(n) < 0.5
@@ -221,7 +294,9 @@ def test_masks_and_nan_leave_elements_out_of_sums_and_counts(name: str, rng: np.
         values[rng.integers(0, n, 3)] = DTYPES[name].type(np.nan)
         numbers = values[values == values]
         assert_result(gr.nansum(values, kernel="exact", device="cpu"), expected(numbers, name))
-        assert_result(gr.nanmean(values, kernel="exact", device="cpu"), expected(numbers, name, numbers.size))
+        assert_result(
+            gr.nanmean(values, kernel="exact", device="cpu"), expected(numbers, name, numbers.size)
+        )
         both = kept & (values == values)
         if both.any():
             mean = gr.nanmean(values, kernel="exact", device="cpu", where=kept)
@@ -247,18 +322,24 @@ def test_parts_of_complex_sums_are_exact_each(name: str, rng: np.random.Generato
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_integers_wrap_as_numpys_and_their_means_are_rounded_once(name: str, rng: np.random.Generator) -> None:
+def test_integers_wrap_as_numpys_and_their_means_are_rounded_once(
+    name: str, rng: np.random.Generator
+) -> None:
     for n in (1, 1000, 50_000):
         values = random_array(rng, DTYPES[name], n, "sum")
         got = exactly(values)
         assert (got, got.dtype) == (values.sum(), values.sum().dtype)
-        assert gr.mean(values, kernel="exact", device="cpu") == float(Fraction(exact_sum(values), n))
+        assert gr.mean(values, kernel="exact", device="cpu") == float(
+            Fraction(exact_sum(values), n)
+        )
         assert_result(exactly(values, dtype=np.float32), np.float32(Fraction(exact_sum(values))))
 
 
 @pytest.mark.parametrize("result", FLOATS)
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_result_of_another_type_is_rounded_once(name: str, result: str, rng: np.random.Generator) -> None:
+def test_a_result_of_another_type_is_rounded_once(
+    name: str, result: str, rng: np.random.Generator
+) -> None:
     values = draw(rng, name, 700)
     assert_result(exactly(values, dtype=DTYPES[result]), expected(values, result))
 
@@ -275,7 +356,9 @@ def test_empty_sums_infinities_and_overflow() -> None:
 
 def test_what_the_kernel_does_not_do_is_refused_by_name() -> None:
     for op in ("max", "prod", "ptp", "argmin", "any"):
-        with pytest.raises(ValueError, match=f"'exact' sums numbers: it takes sum, mean, var and std, not {op}"):
+        with pytest.raises(
+            ValueError, match=f"'exact' sums numbers: it takes sum, mean, var and std, not {op}"
+        ):
             gr.reduce(np.ones(3), op, kernel="exact", device="cpu")
     with pytest.raises(ValueError, match="sums numbers"):
         exactly(np.ones(3), dtype=bool)
@@ -310,7 +393,11 @@ def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generato
             context = f"{make} n={n} block={block} grid={grid} offset={offset} {SEED}"
             for on_device in (False, True):
                 check_all_digits(
-                    lambda x, o=offset, g=grid, d=on_device: sum_on_device(x, "sum", o, block, g, d), values, context
+                    lambda x, o=offset, g=grid, d=on_device: sum_on_device(
+                        x, "sum", o, block, g, d
+                    ),
+                    values,
+                    context,
                 )
             mean = sum_on_device(values, "mean", offset, block, grid, True)
             assert_result(values.dtype.type(mean), expected(values, name, n), context)
@@ -318,8 +405,10 @@ def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generato
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("part", range(16))
-def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(part: int, rng: np.random.Generator) -> None:
-    """A float64 holds such a sum, and half of it. An ordinary run draws one of sixteen pieces of each part."""
+def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(
+    part: int, rng: np.random.Generator
+) -> None:
+    """A float64 holds such a sum, and its half. An ordinary run draws a sixteenth of a part."""
     second = np.arange(65_536, dtype=np.uint16).view(np.float16)
     pieces = range(16) if EVERYTHING else [int(rng.integers(16))]
     for piece in pieces:
@@ -332,9 +421,13 @@ def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(part: int, rn
             wanted = {"sum": sums.astype(np.float16), "mean": (sums / 2).astype(np.float16)}
         for op, right in wanted.items():
             got = sum_on_device(pairs, op, 0, 256, 0, on_device=True)
-            same = (got.view(np.uint16) == right.view(np.uint16)) | (np.isnan(got) & np.isnan(right))
+            same = (got.view(np.uint16) == right.view(np.uint16)) | (
+                np.isnan(got) & np.isnan(right)
+            )
             wrong = np.argwhere(~same)
-            assert wrong.size == 0, f"{op} of {pairs[tuple(wrong[0])]}: {got[tuple(wrong[0])]}, GPR_TEST_SEED={SEED}"
+            assert wrong.size == 0, (
+                f"{op} of {pairs[tuple(wrong[0])]}: {got[tuple(wrong[0])]}, GPR_TEST_SEED={SEED}"
+            )
 
 
 @pytest.mark.gpu
@@ -349,7 +442,9 @@ def test_more_rows_than_scratch_has_room_for_are_summed() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128", "bool", "int8", "int64", "uint32"])
+@pytest.mark.parametrize(
+    "name", [*FLOATS, "complex64", "complex128", "bool", "int8", "int64", "uint32"]
+)
 def test_a_card_gives_every_digit_of_every_layout(name: str) -> None:
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
@@ -372,14 +467,27 @@ def test_a_card_and_the_cpu_agree_to_the_bit(name: str, rng: np.random.Generator
     """Host arrays: streamed in chunks, with masks, rows and NaN left out."""
     for n in (5, 4_099, 6_000_001):
         if name.startswith("complex"):
-            values = draw(rng, {"complex64": "float32", "complex128": "float64"}[name], 2 * n).view(name)
+            values = draw(rng, {"complex64": "float32", "complex128": "float64"}[name], 2 * n).view(
+                name
+            )
         elif name in FLOATS:
             values = draw(rng, name, n)
         else:
             values = random_array(rng, DTYPES[name], n, "sum")
         mask = rng.random(n) < 0.7
         mask[0] = True
-        calls = [(gr.sum, {}), (gr.mean, {}), (gr.sum, {"where": mask}), (gr.mean, {"where": mask}), (gr.nansum, {})]
+        calls = [
+            (gr.sum, {}),
+            (gr.mean, {}),
+            (gr.sum, {"where": mask}),
+            (gr.mean, {"where": mask}),
+            (gr.nansum, {}),
+        ]
         for function, options in calls:
-            on_card, on_cpu = (function(values, kernel="exact", device=device, **options) for device in ("cuda", "cpu"))
-            assert on_card.tobytes() == on_cpu.tobytes(), f"{function} {n} {list(options)} {SEED}: {on_card} {on_cpu}"
+            on_card, on_cpu = (
+                function(values, kernel="exact", device=device, **options)
+                for device in ("cuda", "cpu")
+            )
+            assert on_card.tobytes() == on_cpu.tobytes(), (
+                f"{function} {n} {list(options)} {SEED}: {on_card} {on_cpu}"
+            )

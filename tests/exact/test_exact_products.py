@@ -1,7 +1,8 @@
-"""Products and squares are summed exactly: `dot`, and `var` and `std` of kernel `exact`, beside Python's integers.
+"""Products and squares are summed exactly, in `dot`, `var` and `std`, beside Python's integers.
 
-The reference (exact_reference.py) multiplies integers and divides fractions; nothing of it computes with floats. What
-rounding hides of a dot product is found too: what is known of the sum is taken away, and the rest summed again.
+The reference (exact_reference.py) multiplies integers and divides fractions; nothing of it computes
+with floats. What rounding hides of a dot product is found too: what is known of the sum is taken
+away, and the rest summed again.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def dot_here(x: Any, y: Any) -> Any:
 def vary(values: Any, ddof: float = 0, root: bool = False, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return (gr.std if root else gr.var)(values, ddof=ddof, kernel="exact", device="cpu", **options)
+        return (gr.std if root else gr.var)(
+            values, ddof=ddof, kernel="exact", device="cpu", **options
+        )
 
 
 def complex_of(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
@@ -87,13 +90,16 @@ def test_the_reference_is_what_python_computes(rng: np.random.Generator) -> None
         square = Fraction(a, b) * Fraction(2) ** int(rng.integers(-2200, 2000))
         for name in FLOATS:
             root = root_to(square, name)
-            if not 0 < root < math.inf or Fraction(float(root)) == Fraction(float(finite_max(name))):
+            if not 0 < root < math.inf or Fraction(float(root)) == Fraction(
+                float(finite_max(name))
+            ):
                 continue
             number = Fraction(float(root))
             low, high = (
                 (number + Fraction(float(np.nextafter(root, DTYPES[name].type(to))))) / 2
                 if name != "bfloat16"
-                else (number + Fraction(float(from_bits(int(root.view(np.uint16)) + step, name)))) / 2
+                else (number + Fraction(float(from_bits(int(root.view(np.uint16)) + step, name))))
+                / 2
                 for to, step in ((-math.inf, -1), (math.inf, 1))
             )
             assert low**2 <= square <= high**2, (square, name)
@@ -113,7 +119,9 @@ def test_sums_of_products_of_hard_arrays_are_rounded_once(
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_products_at_every_exponent_are_exact(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_products_at_every_exponent_are_exact(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     """Products that under- and overflow the type, and doubles, and all bins between."""
     fraction, exponent = FORMATS[name]
     fields = np.arange(2**exponent - 1, dtype=np.uint64)
@@ -151,12 +159,20 @@ def test_midpoints_of_products_go_to_even_and_the_smallest_product_decides(
             for sign in (1, -1):
                 filler = spread(rng, name, 200, 2)
                 x = np.concatenate([[number, half, smallest], filler, filler]).astype(DTYPES[name])
-                y = np.concatenate([[sign, sign, tail * sign * smallest], filler[::-1], -filler[::-1]])
+                y = np.concatenate(
+                    [[sign, sign, tail * sign * smallest], filler[::-1], -filler[::-1]]
+                )
                 y = y.astype(DTYPES[name])
                 got = gr.dot(x, y)
-                assert_result(got, expected_dot([(x, y)], name), f"{number} {tail} {sign} {isa} {SEED}")
+                assert_result(
+                    got, expected_dot([(x, y)], name), f"{number} {tail} {sign} {isa} {SEED}"
+                )
                 odd = int(np.asarray(number).tobytes()[0]) & 1
-                assert (abs(got) > number) == (tail > 0 or (tail == 0 and odd == 1)), (number, tail, SEED)
+                assert (abs(got) > number) == (tail > 0 or (tail == 0 and odd == 1)), (
+                    number,
+                    tail,
+                    SEED,
+                )
 
 
 def test_products_neither_overflow_nor_underflow_on_the_way() -> None:
@@ -196,7 +212,9 @@ def test_infinities_nan_and_zeros_of_products_count_as_in_ieee_arithmetic() -> N
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_parts_of_complex_products_are_exact_each(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_parts_of_complex_products_are_exact_each(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     real = {"complex64": "float32", "complex128": "float64"}[name]
     for n in (1, 5, 700, 3_000):
         a, b, c, d = (draw(rng, real, n) for _ in range(4))
@@ -221,14 +239,20 @@ def test_integers_wrap_and_bool_is_logical_as_numpys(name: str, rng: np.random.G
         info = np.iinfo(name)
         for low, high in ((info.min, info.max), (info.min, info.min), (info.max, info.max)):
             x, y = np.full(5000, low, name), np.full(5000, high, name)
-            assert_result(gr.dot(x, y, dtype=float), round_to(Fraction(5000 * low * high), "float64"))
-    assert gr.dot([True, False], [False, True]) is np.False_ or not gr.dot([True, False], [False, True])
+            assert_result(
+                gr.dot(x, y, dtype=float), round_to(Fraction(5000 * low * high), "float64")
+            )
+    assert gr.dot([True, False], [False, True]) is np.False_ or not gr.dot(
+        [True, False], [False, True]
+    )
     assert gr.dot(np.ones(256, bool), np.ones(256, bool)) == np.True_
 
 
 @pytest.mark.parametrize("result", [*FLOATS, "complex64", "complex128"])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_dot_of_another_type_is_rounded_once(name: str, result: str, rng: np.random.Generator) -> None:
+def test_a_dot_of_another_type_is_rounded_once(
+    name: str, result: str, rng: np.random.Generator
+) -> None:
     x, y = draw(rng, name, 400), draw(rng, name, 400)
     dtype = np.dtype(result) if result.startswith("c") else DTYPES[result]
     real = {"complex64": "float32", "complex128": "float64"}.get(result, result)
@@ -238,7 +262,9 @@ def test_a_dot_of_another_type_is_rounded_once(name: str, result: str, rng: np.r
     assert np.imag(got) == 0 or not result.startswith("c")
 
 
-def test_factors_of_two_types_are_converted_to_their_common_one_as_numpy_does(rng: np.random.Generator) -> None:
+def test_factors_of_two_types_are_converted_to_their_common_one_as_numpy_does(
+    rng: np.random.Generator,
+) -> None:
     names = [name for name in DTYPES if name != "bfloat16"]
     for one in [*names, "complex64"]:
         for other in [*names, "complex128"]:
@@ -248,11 +274,19 @@ def test_factors_of_two_types_are_converted_to_their_common_one_as_numpy_does(rn
             got = gr.dot(x, y)
             assert got.dtype == common == np.dot(x, y).dtype
             assert got == gr.dot(x.astype(common), y.astype(common)), (one, other)
-    assert gr.dot(np.array([1, 2, 3], np.float32), DTYPES["bfloat16"].type(2) * np.ones(3, DTYPES["bfloat16"])) == 12
+    assert (
+        gr.dot(
+            np.array([1, 2, 3], np.float32),
+            DTYPES["bfloat16"].type(2) * np.ones(3, DTYPES["bfloat16"]),
+        )
+        == 12
+    )
 
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex128", "int16", "int64"])
-def test_factors_of_any_layout_are_walked_in_their_order(name: str, rng: np.random.Generator) -> None:
+def test_factors_of_any_layout_are_walked_in_their_order(
+    name: str, rng: np.random.Generator
+) -> None:
     n = 5_003
     x, y = ((rng.integers(-2, 3, 3 * n)).astype(name) for _ in range(2))  # float16 holds their sums
     wanted = {step: np.dot(x[::step][:n], y[:n]) for step in (1, 2, 3, -1, -3)}
@@ -262,7 +296,12 @@ def test_factors_of_any_layout_are_walked_in_their_order(name: str, rng: np.rand
     assert gr.dot(x[::-1], y[::-1]) == gr.dot(x, y) == np.dot(x, y)
     assert gr.dot(np.broadcast_to(x[:1], n), y[:n]) == np.dot(np.broadcast_to(x[:1], n), y[:n])
     swapped = x.astype(x.dtype.newbyteorder())
-    assert gr.dot(swapped, y) == gr.dot(y, swapped) == gr.dot(swapped, swapped.copy() * 0 + y) == np.dot(x, y)
+    assert (
+        gr.dot(swapped, y)
+        == gr.dot(y, swapped)
+        == gr.dot(swapped, swapped.copy() * 0 + y)
+        == np.dot(x, y)
+    )
     assert gr.dot(swapped, swapped).dtype == x.dtype
     raw = bytearray(x.nbytes + 1)
     unaligned = np.frombuffer(raw, x.dtype, x.size, 1)
@@ -276,12 +315,16 @@ def test_factors_of_any_layout_are_walked_in_their_order(name: str, rng: np.rand
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "int64", "complex64"])
-def test_the_number_of_threads_changes_no_bit_of_dot_and_variances(name: str, rng: np.random.Generator) -> None:
+def test_the_number_of_threads_changes_no_bit_of_dot_and_variances(
+    name: str, rng: np.random.Generator
+) -> None:
     n = 700_017
     if name == "int64":
         x, y = (rng.integers(-(2**62), 2**62, n) for _ in range(2))
     elif name == "complex64":
-        x, y = (complex_of(draw(rng, "float32", n), finite_bits(rng, "float32", n)) for _ in range(2))
+        x, y = (
+            complex_of(draw(rng, "float32", n), finite_bits(rng, "float32", n)) for _ in range(2)
+        )
     else:
         x, y = finite_bits(rng, name, n), draw(rng, name, n)
     before = gr.limits().cpu_threads
@@ -289,7 +332,9 @@ def test_the_number_of_threads_changes_no_bit_of_dot_and_variances(name: str, rn
     try:
         for threads in (1, 2, 5):
             gr.set_limits(cpu_threads=threads)
-            found.add((gr.dot(x, y).tobytes(), vary(x).tobytes(), vary(x, root=True, axis=0).tobytes()))
+            found.add(
+                (gr.dot(x, y).tobytes(), vary(x).tobytes(), vary(x, root=True, axis=0).tobytes())
+            )
     finally:
         gr.set_limits(cpu_threads=before)
     assert len(found) == 1
@@ -365,7 +410,8 @@ import gpureduce as gr
 assert gr.dot([1.5], [2.0]) == 3
 assert gr.dot([1.5], [2.0], kernel="exact") == gr.dot([1.5], [2.0], kernel="exact") == 3
 assert gr.var([1.0, 3.0], kernel="exact") == 1
-for call in (lambda: gr.dot([1.0], [1.0], device="cuda"), lambda: gr.var([1.0], kernel="exact", device="cuda:1")):
+for call in (lambda: gr.dot([1.0], [1.0], device="cuda"),
+             lambda: gr.var([1.0], kernel="exact", device="cuda:1")):
     try:
         call()
         raise SystemExit("there is a device")
@@ -382,8 +428,9 @@ def test_no_reference_is_leaked_by_a_dot() -> None:
     def every_path() -> None:
         gr.dot(x, x, dtype=dtype, device="cpu")
         gr.dot(x, x.astype(">f8"), device="cpu")
-        for bad in ({"dtype": "O"}, {"dtype": int}, {"dtype": ">f4"}, {"kernel": "?"}, {"kernel": "cub"},
-                    {"device": "?"}, {"device": 3}, {"block_size": 1}, {"grid_size": "1"}, {"stream": -1}):  # fmt: skip
+        for bad in ({"dtype": "O"}, {"dtype": int}, {"dtype": ">f4"}, {"kernel": "?"},
+                    {"kernel": "cub"}, {"device": "?"}, {"device": 3}, {"block_size": 1},
+                    {"grid_size": "1"}, {"stream": -1}):  # fmt: skip
             with pytest.raises((ValueError, TypeError)):
                 gr.dot(x, x, **{"device": "cpu", **bad})  # type: ignore[call-overload]
         for wrong in ((x, x[:3]), (x.reshape(10, 10), x)):
@@ -425,7 +472,9 @@ def test_scalars_and_empty_arrays_and_the_last_run() -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("n", [1, 2, 3, 200, 3_000])
-def test_variances_of_hard_arrays_are_rounded_once(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+def test_variances_of_hard_arrays_are_rounded_once(
+    name: str, n: int, isa: str, rng: np.random.Generator
+) -> None:
     for make in GENERATORS:
         with np.errstate(all="ignore"):
             values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
@@ -438,12 +487,18 @@ def test_variances_of_hard_arrays_are_rounded_once(name: str, n: int, isa: str, 
 
 @pytest.mark.parametrize("root", [False, True])
 @pytest.mark.parametrize("name", FLOATS)
-def test_variances_at_every_exponent_are_exact(name: str, root: bool, isa: str, rng: np.random.Generator) -> None:
+def test_variances_at_every_exponent_are_exact(
+    name: str, root: bool, isa: str, rng: np.random.Generator
+) -> None:
     fraction, exponent = FORMATS[name]
     for field in range(0, 2**exponent - 1, 1 if exponent < 9 else 29):
         bits = rng.integers(0, 2**fraction, 200, dtype=np.uint64) | np.uint64(field << fraction)
         values = from_bits(bits, name)
-        assert_result(vary(values, 1, root), expected_variance([values], name, 1, root), f"{field} {isa} {SEED}")
+        assert_result(
+            vary(values, 1, root),
+            expected_variance([values], name, 1, root),
+            f"{field} {isa} {SEED}",
+        )
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -452,7 +507,9 @@ def test_variances_on_midpoints_and_beside_them(name: str, rng: np.random.Genera
     for _ in range(300):
         whole = int(rng.integers(2**fraction, 2 ** (fraction + 1))) | 1
         scale = 2.0 ** int(rng.integers(-3, 3))
-        if name != "float64":  # the root of the variance of [x, -x] is x: one bit more than the type has, or near that
+        if (
+            name != "float64"
+        ):  # the root of the variance of [x, -x] is x: one bit more than the type has, or near that
             x = (2 * whole + 1) * scale
             values = np.array([x, int(rng.integers(-1, 2)) * np.spacing(x) - x])
             for root in (False, True):
@@ -462,7 +519,11 @@ def test_variances_on_midpoints_and_beside_them(name: str, rng: np.random.Genera
         values = np.array([0, 0, 0, whole * scale / 2 ** (fraction // 2)], DTYPES[name])
         for ddof in (0, 2, 3):
             for root in (False, True):
-                assert_result(vary(values, ddof, root), expected_variance([values], name, ddof, root), (values, SEED))
+                assert_result(
+                    vary(values, ddof, root),
+                    expected_variance([values], name, ddof, root),
+                    (values, SEED),
+                )
     for _ in range(100):
         x, y = (int(rng.integers(1, 2**30)) for _ in range(2))
         values = np.array([x, -x, y, -y])
@@ -470,7 +531,8 @@ def test_variances_on_midpoints_and_beside_them(name: str, rng: np.random.Genera
 
 
 def test_ties_of_variances_go_to_even_and_roots_are_told_from_ties() -> None:
-    # [x, -x] has the variance x^2: (2^27 + 1)^2 = 2^54 + 2^28 + 1 lies halfway between two float64 numbers.
+    # [x, -x] has the variance x^2: (2^27 + 1)^2 = 2^54 + 2^28 + 1 lies halfway between two float64
+    # numbers.
     for x in (2**27 + 1, 2**27 + 3, 2**28 - 1):
         for ddof, divisor in ((0, 1), (1, Fraction(1, 2))):
             values = np.array([x, -x])
@@ -489,7 +551,9 @@ def test_ties_of_variances_go_to_even_and_roots_are_told_from_ties() -> None:
             assert vary(beside, 2, True) == wanted
     half = np.array([2.0**-24 + 1, -1 - 2.0**-24])  # a tie of float32
     assert vary(half, root=True, dtype=np.float32) == np.float32(1)
-    assert vary(np.append(half, [2.0**-500, -(2.0**-500)]), 2, True, dtype=np.float32) == np.float32(1 + 2.0**-23)
+    assert vary(
+        np.append(half, [2.0**-500, -(2.0**-500)]), 2, True, dtype=np.float32
+    ) == np.float32(1 + 2.0**-23)
 
 
 def test_variances_neither_overflow_nor_underflow_on_the_way() -> None:
@@ -499,7 +563,8 @@ def test_variances_neither_overflow_nor_underflow_on_the_way() -> None:
     assert vary([largest, -largest], root=True) == largest
     assert vary([largest, largest]) == 0
     assert vary([1e154, -1e154], dtype=np.float64) == 1e154**2
-    assert vary([0.0, SMALLEST, SMALLEST, 0.0], root=True) == 0  # half of the smallest number: to even
+    # Half of the smallest number: to even.
+    assert vary([0.0, SMALLEST, SMALLEST, 0.0], root=True) == 0
     assert vary([SMALLEST, -SMALLEST], root=True) == SMALLEST
     assert vary([SMALLEST, -SMALLEST]) == 0
     assert vary([2.0**-537, -(2.0**-537)]) == SMALLEST
@@ -509,7 +574,9 @@ def test_variances_neither_overflow_nor_underflow_on_the_way() -> None:
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_complex_variances_are_real_and_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_complex_variances_are_real_and_rounded_once(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     real = {"complex64": "float32", "complex128": "float64"}[name]
     for n in (1, 3, 700, 3_000):
         a, b = draw(rng, real, n), draw(rng, real, n)
@@ -533,7 +600,9 @@ def test_variances_of_integers_are_rounded_once(name: str, rng: np.random.Genera
         for result in ("float64", "float32"):
             for ddof, root in ((0, False), (1, False), (0.5, True)):
                 got = vary(values, ddof, root, dtype=DTYPES[result])
-                assert_result(got, expected_variance([values], result, ddof, root), (n, result, ddof, SEED))
+                assert_result(
+                    got, expected_variance([values], result, ddof, root), (n, result, ddof, SEED)
+                )
     if name not in ("bool", "uint64"):
         info = np.iinfo(name)
         values = np.array([info.min, info.max] * 400, name)
@@ -542,15 +611,27 @@ def test_variances_of_integers_are_rounded_once(name: str, rng: np.random.Genera
 
 @pytest.mark.parametrize("name", [*FLOATS, "int32"])
 def test_variances_of_rows_of_any_layout(name: str, rng: np.random.Generator) -> None:
-    for shape, axis in (((6, 700), 1), ((700, 6), 0), ((5, 40, 3), (0, 2)), ((3, 20_000), 1), ((40, 30), None)):
+    for shape, axis in (
+        ((6, 700), 1),
+        ((700, 6), 0),
+        ((5, 40, 3), (0, 2)),
+        ((3, 20_000), 1),
+        ((40, 30), None),
+    ):
         size = int(np.prod(shape))
-        values = draw(rng, name, size) if name in FLOATS else rng.integers(-(2**31), 2**31, size).astype(np.int32)
+        values = (
+            draw(rng, name, size)
+            if name in FLOATS
+            else rng.integers(-(2**31), 2**31, size).astype(np.int32)
+        )
         values = values.reshape(shape)
         axes = range(values.ndim) if axis is None else np.atleast_1d(axis)
         rows = np.moveaxis(values, tuple(axes), tuple(range(-len(axes), 0)))
         rows = rows.reshape(-1, int(np.prod(rows.shape[values.ndim - len(axes) :])))
         result = name if name in FLOATS else "float64"
-        wanted = np.array([expected_variance([np.ascontiguousarray(row)], result, 1) for row in rows])
+        wanted = np.array(
+            [expected_variance([np.ascontiguousarray(row)], result, 1) for row in rows]
+        )
         kept = vary(values, 1, axis=axis, keepdims=True)
         assert kept.shape == np.sum(np.ones(shape), axis, keepdims=True).shape
         out = np.empty(kept.shape, DTYPES[result])
@@ -572,7 +653,9 @@ def test_masks_and_nan_leave_elements_out_of_variances(name: str, rng: np.random
         kept = rng.random(n) < 0.5
         kept[:2] = True
         for root in (False, True):
-            assert_result(vary(values, 1, root, where=kept), expected_variance([values[kept]], name, 1, root))
+            assert_result(
+                vary(values, 1, root, where=kept), expected_variance([values[kept]], name, 1, root)
+            )
         values[rng.integers(2, n, 3)] = DTYPES[name].type(np.nan)
         numbers = values == values
         for function, root in ((gr.nanvar, False), (gr.nanstd, True)):
@@ -639,7 +722,9 @@ def test_results_warnings_and_errors_are_those_of_numpy(what: str) -> None:
                 result = error
         return result, [(one.category, str(one.message)) for one in caught]
 
-    ours, our_warnings = outcome(lambda name, *a, **k: getattr(gr, name)(*a, **k, kernel="exact", device="cpu"))
+    ours, our_warnings = outcome(
+        lambda name, *a, **k: getattr(gr, name)(*a, **k, kernel="exact", device="cpu")
+    )
     theirs, their_warnings = outcome(lambda name, *a, **k: getattr(np, name)(*a, **k))
     plain, _ = outcome(lambda name, *a, **k: getattr(gr, name)(*a, **k, device="cpu"))
     assert our_warnings == their_warnings
@@ -656,7 +741,9 @@ def test_results_warnings_and_errors_are_those_of_numpy(what: str) -> None:
 def test_out_of_a_standard_deviation_is_rounded_once() -> None:
     values = np.array([1.0, 2.0, 4.0, 8.5], np.float32) / 7
     out = np.empty((), np.float32)
-    assert_result(vary(values, root=True, out=out)[()], expected_variance([values], "float32", 0, True))
+    assert_result(
+        vary(values, root=True, out=out)[()], expected_variance([values], "float32", 0, True)
+    )
     assert_result(out[()], expected_variance([values], "float32", 0, True))
 
 
@@ -676,21 +763,33 @@ def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
 
 @pytest.mark.long
 def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
-    """A sample of dtypes in an ordinary run, drawn anew each time: kinds compile several programs each."""
+    """A sample of dtypes in an ordinary run, drawn anew: kinds compile several programs each."""
     rng = np.random.default_rng(SEED)
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
     drawn = kinds if EVERYTHING else [str(rng.choice(kinds))]
     floats = FLOATS if EVERYTHING else (FLOATS[SEED % 4],)
     blocks = (32, 64, 256)
     tasks: list[dict[str, Any]] = [
-        {"do": f"exact_products.{do}", "dtype": name, "block": int(block), "count": 40 if EVERYTHING else 4}
+        {
+            "do": f"exact_products.{do}",
+            "dtype": name,
+            "block": int(block),
+            "count": 40 if EVERYTHING else 4,
+        }
         for do in ("check_dot", "check_variances")
         for name in floats
         for block in (blocks if EVERYTHING else rng.choice(blocks, 1))
     ]
-    tasks += [{"do": "exact_products.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats]
     tasks += [
-        {"do": "exact_products.check_exponents", "dtype": name, "stride": 1 if EVERYTHING else FORMATS[name][1] ** 2}
+        {"do": "exact_products.check_edges", "dtype": name, "stride": 1 if EVERYTHING else 32}
+        for name in floats
+    ]
+    tasks += [
+        {
+            "do": "exact_products.check_exponents",
+            "dtype": name,
+            "stride": 1 if EVERYTHING else FORMATS[name][1] ** 2,
+        }
         for name in floats
     ]
     tasks += [
@@ -704,19 +803,24 @@ def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
 
 @pytest.mark.long
 def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() -> None:
-    """Random axes, steps backwards and of 0, masks, gaps between results; rows whose last digits are seen."""
+    """Random axes, steps backwards and of 0, masks, gaps; rows whose last digits are seen."""
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
     floats = FLOATS if EVERYTHING else (FLOATS[SEED // 2 % 4],)
     drawn = [*floats, COMPLEX[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
     names = kinds if EVERYTHING else drawn
     tasks: list[dict[str, Any]] = [
-        {"do": "exact_variances.check_layouts", "dtype": name, "block": (0, 64, 96, 32)[(SEED + i) % 4]}
+        {
+            "do": "exact_variances.check_layouts",
+            "dtype": name,
+            "block": (0, 64, 96, 32)[(SEED + i) % 4],
+        }
         | {"count": 40 if EVERYTHING else 3}
         for i, name in enumerate(names)
     ]
     tasks += [{"do": "exact_variances.check_kinds", "dtype": name, "block": 64} for name in floats]
     tasks += [
-        {"do": "exact_variances.check_limbs", "dtype": name, "stride": 1 if EVERYTHING else 32} for name in floats
+        {"do": "exact_variances.check_limbs", "dtype": name, "stride": 1 if EVERYTHING else 32}
+        for name in floats
     ]
     if EVERYTHING:  # half a minute
         tasks.append({"do": "exact_variances.check_slots"})
@@ -739,7 +843,9 @@ def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Pa
         assert sources[file].count(old) == 1
         (tmp_path / way / file).write_text(sources[file].replace(old, new))
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
-    ordinary = kinds if EVERYTHING else [FLOATS[SEED % 4], str(np.random.default_rng(SEED).choice(kinds))]
+    ordinary = (
+        kinds if EVERYTHING else [FLOATS[SEED % 4], str(np.random.default_rng(SEED).choice(kinds))]
+    )
     hard = [*FLOATS, *COMPLEX] if EVERYTHING else [[*FLOATS, *COMPLEX][SEED // 2 % 6]]
     tasks = [("check_ordinary", name, "all digits") for name in ordinary]
     tasks += [("check_intervals", name, way) for name in hard for way in ("neither", "first bits")]
@@ -749,7 +855,12 @@ def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Pa
         for do, name, way in tasks
     )
     assert not wrong, "\n".join(wrong)
-    needed = {"do": "exact_variances.check_intervals", "dtype": "float32", "seed": SEED, "limit": 600.0}
+    needed = {
+        "do": "exact_variances.check_intervals",
+        "dtype": "float32",
+        "seed": SEED,
+        "limit": 600.0,
+    }
     assert "on the CPU" in emu.do({**needed, "emulator": {"overlay": str(tmp_path / "all digits")}})
 
 
@@ -765,7 +876,9 @@ def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> N
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [32, 96, 256, 1024])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_card_gives_every_digit_of_dots_and_variances(name: str, block: int, rng: np.random.Generator) -> None:
+def test_a_card_gives_every_digit_of_dots_and_variances(
+    name: str, block: int, rng: np.random.Generator
+) -> None:
     for n in (1, 33, 2_047, 100_003, 2_000_017):
         pairs = pairs_of(rng, name, max(n, 3))
         for x, y in pairs if n < 10**5 else pairs[:: len(pairs) // 3]:
@@ -773,14 +886,18 @@ def test_a_card_gives_every_digit_of_dots_and_variances(name: str, block: int, r
             offsets, grid = (int(rng.integers(3)), int(rng.integers(3))), int(rng.choice([0, 1, 7]))
             ddof, op = float(rng.choice(DDOFS)), str(rng.choice(["var", "std"]))
             context = f"n={n} block={block} grid={grid} {offsets} {op} {ddof} GPR_TEST_SEED={SEED}"
-            check_all_digits(lambda a, b, o=offsets, g=grid: dot_there(a, b, o, block, g), x, y, context)
+            check_all_digits(
+                lambda a, b, o=offsets, g=grid: dot_there(a, b, o, block, g), x, y, context
+            )
             got = vary_there(x, op, offsets[0], block, grid, ddof)
             assert_result(got, expected_variance([x], name, ddof, op == "std"), context)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
-def test_a_card_and_the_cpu_agree_to_the_bit_on_products(name: str, rng: np.random.Generator) -> None:
+def test_a_card_and_the_cpu_agree_to_the_bit_on_products(
+    name: str, rng: np.random.Generator
+) -> None:
     """Every kind of array; and host arrays that are streamed in chunks."""
     del rng
     task = {"dtype": name, "seed": SEED, "long": 3_000_001}
@@ -794,7 +911,9 @@ def test_a_card_gives_every_digit_of_variances_of_every_layout(name: str) -> Non
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 32, 96, 512, 1024)[number % 5]
-        emu.exact_variances.check_random(rng, name, block, f"{name} case {number} GPR_TEST_SEED={SEED}")
+        emu.exact_variances.check_random(
+            rng, name, block, f"{name} case {number} GPR_TEST_SEED={SEED}"
+        )
 
 
 @pytest.mark.gpu
@@ -807,7 +926,9 @@ def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
-def test_a_card_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(name: str) -> None:
+def test_a_card_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(
+    name: str,
+) -> None:
     emu.exact_variances.check_intervals({"dtype": name, "seed": SEED}, emulated=False)
     emu.exact_variances.check_ordinary({"dtype": name, "seed": SEED}, emulated=False)
 
@@ -819,13 +940,22 @@ def test_variances_of_more_rows_than_scratch_has_room_for() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "complex128", "int16"])
-def test_a_card_makes_variances_of_large_arrays_of_any_layout(name: str, rng: np.random.Generator) -> None:
+def test_a_card_makes_variances_of_large_arrays_of_any_layout(
+    name: str, rng: np.random.Generator
+) -> None:
     """As many elements as fill all bins of all blocks, of which the CPU gives the same bits."""
-    cases = (((1, 1_500_000), (0, 2)), ((3, 700_000), (1, 3)), ((3000, 501), (1, 3000)), ((200_000, 7), (-8, -1)))
+    cases = (
+        ((1, 1_500_000), (0, 2)),
+        ((3, 700_000), (1, 3)),
+        ((3000, 501), (1, 3000)),
+        ((200_000, 7), (-8, -1)),
+    )
     for shape, strides in cases:
         array = emu.exact_layouts.place(rng, emu.exact_layouts.draw_elements, name, shape, strides)
         case = emu.layouts.Case(array, None, 1, 0, "exact", False, 1.0)
-        emu.exact_variances.check_case(rng, name, case, "std", 0, f"large {name} GPR_TEST_SEED={SEED}")
+        emu.exact_variances.check_case(
+            rng, name, case, "std", 0, f"large {name} GPR_TEST_SEED={SEED}"
+        )
 
 
 # ---------------------------------------------------------------- interrupts
@@ -856,7 +986,11 @@ print("done")
 
 def test_ctrl_c_stops_a_dot_and_an_exact_variance() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 

@@ -1,7 +1,7 @@
 """Exact sums of rows on the CPU, row by row against Python's integers.
 
-Rows are summed side by side as two doubles where these hold them, and by themselves elsewhere: lengths, layouts and
-data are mixed so that both happen within one call.
+Rows are summed side by side as two doubles where these hold them, and by themselves elsewhere:
+lengths, layouts and data are mixed so that both happen within one call.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def assert_rows(got: np.ndarray, values: np.ndarray, result: str, count: int, co
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_rows_of_any_length_and_layout_are_rounded_once(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_rows_of_any_length_and_layout_are_rounded_once(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     for _ in range(16):
         n = int(rng.choice(LENGTHS if rng.random() < 0.8 else LONG))
         rows = int(rng.choice((2, 3, 31, 63, 64, 65, 130) if n < 1000 else (2, 3, 9)))
@@ -96,27 +98,39 @@ def test_rows_of_any_length_and_layout_are_rounded_once(name: str, isa: str, rng
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     for n in BEYOND:
         rows = int(rng.choice((4, 5)))
         values = hard_rows(rng, name, rows, n)
         values[0] = spread(rng, name, n, 1)
-        values[0, rng.integers(n)] = spread(rng, name, 1, 300)[0]  # one pair of several does not hold
+        # One pair of several does not hold.
+        values[0, rng.integers(n)] = spread(rng, name, 1, 300)[0]
         values[1] = np.copysign(DTYPES[name].type(0), DTYPES[name].type(-1))
         values[2] = 0
-        values[3] = rng.permutation(np.resize(np.arange(n // 2), n) * np.where(np.arange(n) < n // 2, 1, -1))
+        values[3] = rng.permutation(
+            np.resize(np.arange(n // 2), n) * np.where(np.arange(n) < n // 2, 1, -1)
+        )
         view = np.asfortranarray(values)
         assert_rows(gr.sum(view, axis=1, kernel="exact", device="cpu"), values, name, 1, (isa, n))
         assert_rows(gr.mean(view, axis=1, kernel="exact", device="cpu"), values, name, n, (isa, n))
 
 
 @pytest.mark.parametrize("name", [*FLOATS, *PARTS])
-def test_pieces_of_rows_may_begin_anywhere_within_an_axis(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_pieces_of_rows_may_begin_anywhere_within_an_axis(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     units, outer, inner, rows = 2, 60, 300, 2
     part = PARTS.get(name, name)
-    parts = [hard_rows(rng, part, units * rows, outer * inner) for _ in range(2 if name in PARTS else 1)]
-    wide = np.ones((units, outer, inner + 2, rows, len(parts)), DTYPES[part])  # some of which are no elements
-    wide[:, :, :inner] = np.stack(parts, axis=-1).reshape(units, rows, outer, inner, -1).transpose(0, 2, 3, 1, 4)
+    parts = [
+        hard_rows(rng, part, units * rows, outer * inner) for _ in range(2 if name in PARTS else 1)
+    ]
+    # Some of its numbers are no elements.
+    wide = np.ones((units, outer, inner + 2, rows, len(parts)), DTYPES[part])
+    wide[:, :, :inner] = (
+        np.stack(parts, axis=-1).reshape(units, rows, outer, inner, -1).transpose(0, 2, 3, 1, 4)
+    )
     view = wide.view(name if name in PARTS else DTYPES[name])[:, :, :inner, :, 0]
     total = gr.sum(view, axis=(1, 2), kernel="exact", device="cpu")
     sums = total.reshape(-1, 1).view(DTYPES[part])
@@ -126,7 +140,9 @@ def test_pieces_of_rows_may_begin_anywhere_within_an_axis(name: str, isa: str, r
 
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("n", [3, 16, 63, 64, 65, 1000, 5000])
-def test_parts_of_complex_rows_are_rows_of_their_own(name: str, n: int, isa: str, rng: np.random.Generator) -> None:
+def test_parts_of_complex_rows_are_rows_of_their_own(
+    name: str, n: int, isa: str, rng: np.random.Generator
+) -> None:
     real = PARTS[name]
     for rows in (2, 33, 65) if n < 1000 else (2, 3):
         parts = [hard_rows(rng, real, rows, n) for _ in range(2)]
@@ -135,13 +151,16 @@ def test_parts_of_complex_rows_are_rows_of_their_own(name: str, n: int, isa: str
         for view in (values, np.asfortranarray(values)):
             total = gr.sum(view, axis=1, kernel="exact", device="cpu")
             mean = gr.mean(view, axis=1, kernel="exact", device="cpu")
-            for part, sums, means in zip(parts, (total.real, total.imag), (mean.real, mean.imag), strict=True):
+            for part, sums, means in zip(
+                parts, (total.real, total.imag), (mean.real, mean.imag), strict=True
+            ):
                 assert_rows(sums, part, real, 1, (name, isa, view.strides))
                 assert_rows(means, part, real, n, (name, isa, view.strides))
 
 
 @pytest.mark.parametrize("result", FLOATS)
-@pytest.mark.parametrize("exponent", [0, -1015, 1010])  # the others: quotients that are subnormal, or near infinity
+# Exponents but 0 make quotients that are subnormal, or near infinity.
+@pytest.mark.parametrize("exponent", [0, -1015, 1010])
 def test_a_hair_beside_a_midpoint_decides(result: str, exponent: int, isa: str) -> None:
     half = exponent - FORMATS[result][0] - 1  # of the last place of 2**exponent
     hair = max(half - 38, unit_of("float64"))
@@ -149,7 +168,8 @@ def test_a_hair_beside_a_midpoint_decides(result: str, exponent: int, isa: str) 
         values = np.zeros((6, n))
         for row, (odd, side) in zip(values, np.ndindex(2, 3), strict=True):
             row[0] = math.ldexp(n, exponent)
-            row[1] = math.ldexp(n * (1 + 2 * odd), half)  # what is even lies below the midpoint, or above it
+            # What is even lies below the midpoint, or above it.
+            row[1] = math.ldexp(n * (1 + 2 * odd), half)
             row[2] = (side - 1) * math.ldexp(1, hair)
         for signed in (values, -values):
             for view in (signed, np.asfortranarray(signed)):
@@ -163,7 +183,8 @@ def test_a_hair_beside_a_midpoint_decides(result: str, exponent: int, isa: str) 
 def test_what_two_doubles_hold_may_be_infinite_together(result: str, isa: str) -> None:
     largest = float(np.finfo(np.float64).max)
     values = np.zeros((3, 5))
-    values[0] = [largest, *[math.ldexp(7, 967)] * 3, 0]  # each is less than half of the largest one's last place
+    # Each is less than half of the largest one's last place.
+    values[0] = [largest, *[math.ldexp(7, 967)] * 3, 0]
     values[1] = -values[0]
     values[2] = [largest, *[math.ldexp(1, 967)] * 3, 0]
     for view in (values, np.asfortranarray(values)):
@@ -185,7 +206,9 @@ def test_what_two_doubles_lose_is_seen_where_it_cancels(isa: str) -> None:
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_elements_that_are_left_out_leave_no_trace(name: str, isa: str, rng: np.random.Generator) -> None:
+def test_elements_that_are_left_out_leave_no_trace(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
     for n in (3, 40, 64, 300, 3000, 5000):
         rows = 70 if n < 1000 else 3
         values = hard_rows(rng, name, rows, n)
@@ -222,7 +245,8 @@ def test_results_go_where_they_belong(rng: np.random.Generator) -> None:
         out = np.zeros([2 * view.shape[a] for a in kept])[tuple(slice(None, None, 2) for _ in kept)]
         gr.sum(view, axis=axis, kernel="exact", device="cpu", out=out)
         assert_rows(out.ravel(), rows, "float64", 1, (axis, order))
-    side_by_side = hard_rows(rng, "float64", 2 * 70, 7).reshape(2, 70, 7)  # 70: a unit and part of one, twice
+    # 70 rows are a unit and part of one; twice.
+    side_by_side = hard_rows(rng, "float64", 2 * 70, 7).reshape(2, 70, 7)
     total = gr.sum(side_by_side.transpose(0, 2, 1).copy(), axis=1, kernel="exact", device="cpu")
     assert_rows(total.ravel(), side_by_side.reshape(-1, 7), "float64", 1, "side by side")
 

@@ -1,4 +1,4 @@
-"""Explanations say what the kernels do: figures against an independent model, every form they are shown in, and errors.
+"""Explanations say what kernels do: figures beside an independent model, every form, errors.
 
 The emulator is built with the package; all it takes beside it is a C++ compiler.
 """
@@ -27,7 +27,15 @@ from outputs import assert_balanced, run_command
 import gpureduce as gr
 from gpureduce import _core
 from gpureduce._cli import command
-from gpureduce._explain import emulator_worker, explain, figure_tables, launches, page, report, timeline
+from gpureduce._explain import (
+    emulator_worker,
+    explain,
+    figure_tables,
+    launches,
+    page,
+    report,
+    timeline,
+)
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
@@ -35,7 +43,8 @@ KERNELS = tuple(name for name in _core.KERNEL_FILES if name not in ("cub", "auto
 ACCUMULATOR = {"float32": 4, "int32": 8, "float64": 8, "uint8": 8, "float16": 4}
 
 needs_compiler = pytest.mark.skipif(
-    not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="explain needs a C++ compiler"
+    not any(shutil.which(name) for name in ("g++", "c++", "clang++")),
+    reason="explain needs a C++ compiler",
 )
 
 
@@ -64,7 +73,9 @@ def test_every_column_of_a_tree_is_as_an_independent_model_has_it(kernel: str, d
     rng = np.random.default_rng([SEED, TREES.index(kernel), len(dtype)])
     block, n = int(rng.choice([32, 64, 128, 256])), int(rng.integers(1, 2000))
     launch = gr.explain(kernel, n, block_size=block, dtype=dtype).main
-    model = tree_model.launch_columns(kernel, block, n, np.dtype(dtype).itemsize, ACCUMULATOR[dtype])
+    model = tree_model.launch_columns(
+        kernel, block, n, np.dtype(dtype).itemsize, ACCUMULATOR[dtype]
+    )
     assert len(launch.columns) == len(model)
     for i, (column, expected) in enumerate(zip(launch.columns, model, strict=True)):
         found = figures_of(column.figures, expected)
@@ -118,7 +129,8 @@ def test_shuffles_of_a_warp_are_five_for_each_word(dtype: str, words: int) -> No
 
 @needs_compiler
 def test_idle_is_counted_among_warps_that_are_still_there() -> None:
-    # Eight warps shuffle and come to the barrier; after it only the first one is left, and all of its lanes shuffle.
+    # Eight warps shuffle and come to the barrier; after it only the first one is left, and all of
+    # its lanes shuffle.
     launch = gr.explain("shfl_two_pass", 256, block_size=256).main
     after = [column for column in launch.columns if column.phase == 1]
     assert [column.figures.slots for column in after] == [32] * len(after)
@@ -128,7 +140,15 @@ def test_idle_is_counted_among_warps_that_are_still_there() -> None:
 
 @needs_compiler
 def test_totals_are_sums_and_stages_are_named(trees: gr.Explanations) -> None:
-    summed = ("active_threads", "slots", "shared_loads", "bank_conflicts", "global_requests", "sectors", "barriers")
+    summed = (
+        "active_threads",
+        "slots",
+        "shared_loads",
+        "bank_conflicts",
+        "global_requests",
+        "sectors",
+        "barriers",
+    )
     for each in [*trees, gr.explain("naive_atomic")]:
         for name in summed:
             parts = [getattr(launch.figures, name) for launch in each.launches]
@@ -137,8 +157,13 @@ def test_totals_are_sums_and_stages_are_named(trees: gr.Explanations) -> None:
                 assert part == sum(getattr(column.figures, name) for column in launch.columns)
         assert each.figures.launches == len(each.launches)
     assert [launch.stage for launch in trees[0].launches] == ["first", "next", "finish"]
-    assert [launch.stage for launch in gr.explain("naive_atomic").launches] == ["fill", "first", "finish"]
-    wider = gr.explain("sequential", 200, block_size=64, dtype="int32")  # its partials are wider than its elements
+    assert [launch.stage for launch in gr.explain("naive_atomic").launches] == [
+        "fill",
+        "first",
+        "finish",
+    ]
+    # Its partials are wider than its elements.
+    wider = gr.explain("sequential", 200, block_size=64, dtype="int32")
     assert [launch.stage for launch in wider.launches] == ["first", "next", "finish"]
     assert "<Next," in wider.launches[1].entry
 
@@ -213,7 +238,9 @@ def test_a_long_table_is_cut_and_counts_the_rows_left_out() -> None:
     many = len(each.main.columns)
     assert many > figure_tables.MOST_ROWS
     assert f"{many - figure_tables.MOST_ROWS:,} more" in str(each)
-    assert len(each.to_csv().splitlines()) == 1 + sum(len(launch.columns) for launch in each.launches)
+    assert len(each.to_csv().splitlines()) == 1 + sum(
+        len(launch.columns) for launch in each.launches
+    )
 
 
 @needs_compiler
@@ -246,7 +273,15 @@ def test_json_and_csv_hold_the_same_figures(trees: gr.Explanations, tmp_path: Pa
     assert len(rows) == len(columns)
     for row, column in zip(rows, columns, strict=True):
         figures = column.figures.to_dict()
-        for name in ("active_threads", "slots", "wavefronts", "sectors", "idle", "ways", "coalescing"):
+        for name in (
+            "active_threads",
+            "slots",
+            "wavefronts",
+            "sectors",
+            "idle",
+            "ways",
+            "coalescing",
+        ):
             assert row[name] == ("" if figures[name] is None else str(figures[name]))
         assert (row["phase"], row["ends"]) == (str(column.phase), column.ends)
 
@@ -286,7 +321,9 @@ def test_html_of_several_and_as_a_page(trees: gr.Explanations) -> None:
 def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations) -> None:
     for each in trees:
         launch = each.main
-        for strip, did, ways in zip(timeline.strips(launch), launch.map.did, launch.map.ways, strict=True):
+        for strip, did, ways in zip(
+            timeline.strips(launch), launch.map.did, launch.map.ways, strict=True
+        ):
             shown = [run.kind for run in strip.runs for _ in range(run.first, run.last + 1)]
             assert len(shown) == launch.block
             idle = (timeline.GONE, timeline.WAITING, timeline.DIVERGED)
@@ -295,7 +332,9 @@ def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations)
             for warp in range(0, launch.block, 32):
                 kinds = set(shown[warp : warp + 32]) & set(idle)
                 assert kinds <= (
-                    {timeline.DIVERGED} if any(did[warp : warp + 32]) else {timeline.WAITING, timeline.GONE}
+                    {timeline.DIVERGED}
+                    if any(did[warp : warp + 32])
+                    else {timeline.WAITING, timeline.GONE}
                 )
 
 
@@ -310,7 +349,9 @@ def test_warps_that_have_exited_are_left_white(strided: gr.Explanation) -> None:
 
 
 @needs_compiler
-def test_thin_cells_are_drawn_wide_enough_to_see_and_over_nothing_that_works(trees: gr.Explanations) -> None:
+def test_thin_cells_are_drawn_wide_enough_to_see_and_over_nothing_that_works(
+    trees: gr.Explanations,
+) -> None:
     for strip in (strip for each in trees for strip in timeline.strips(each.main)):
         drawn = timeline.with_heights(strip.runs, 128)
         for (run, height), following in zip(drawn, [*strip.runs[1:], None], strict=True):
@@ -331,7 +372,9 @@ def test_pictures_are_drawn_side_by_side(trees: gr.Explanations, tmp_path: Path)
     assert len({ax.get_ylim() for ax in axes}) == 1
     ways = [text.get_text() for text in axes[1].texts if text.get_text().endswith("-way")]
     assert ways == ["2-way", "4-way", "4-way", "4-way", "4-way", "2-way"]
-    assert not [text for ax in (axes[0], axes[2]) for text in ax.texts if text.get_text().endswith("-way")]
+    assert not [
+        text for ax in (axes[0], axes[2]) for text in ax.texts if text.get_text().endswith("-way")
+    ]
     own = Figure().subplots()
     assert trees[0].plot(own) is own
     with pytest.raises(ValueError, match="3 explanations are drawn on as many axes, not 1"):
@@ -339,7 +382,10 @@ def test_pictures_are_drawn_side_by_side(trees: gr.Explanations, tmp_path: Path)
     with pytest.raises(ValueError, match="no explanation"):
         trees[:0].plot()
     for name in ("picture.png", "picture.svg"):
-        assert command.main(["explain", *TREES, "--block-size", "64", "--plot", str(tmp_path / name)]) == 0
+        assert (
+            command.main(["explain", *TREES, "--block-size", "64", "--plot", str(tmp_path / name)])
+            == 0
+        )
         assert (tmp_path / name).stat().st_size > 10_000
 
 
@@ -358,7 +404,11 @@ def test_drawing_without_matplotlib_raises_with_what_to_install(
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"kernel": "sequentia"}, ValueError, "unknown kernel 'sequentia'; did you mean 'sequential'?"),
+        (
+            {"kernel": "sequentia"},
+            ValueError,
+            "unknown kernel 'sequentia'; did you mean 'sequential'?",
+        ),
         ({"kernel": 3}, TypeError, "kernel must be a string or a sequence of strings, not int"),
         ({"kernel": []}, ValueError, "no kernel is named"),
         ({"n": 0}, ValueError, "n must be 1 or more, not 0"),
@@ -372,7 +422,9 @@ def test_drawing_without_matplotlib_raises_with_what_to_install(
         ({"kernel": "cub"}, gr.KernelUnavailableError, "kernel 'cub' cannot be explained"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+def test_bad_arguments_are_refused(
+    arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=re.escape(message)) as caught:
         gr.explain(**{"kernel": "sequential", **arguments})
     assert type(caught.value) is kind
@@ -414,7 +466,9 @@ def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @needs_compiler
-def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_broken_rule_is_the_callers_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     overlay = tmp_path / "overlay"
     overlay.mkdir()
     text = gr.kernel_source("sequential").replace("__syncthreads(); // the next", "// the next")
@@ -425,7 +479,10 @@ def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp
         "_environment",
         lambda library, report: (
             environment(library, report)
-            | {"GPUREDUCE_CACHE_BYTES": "0", "GPUREDUCE_EMULATOR": f"report={report},overlay={overlay}"}
+            | {
+                "GPUREDUCE_CACHE_BYTES": "0",
+                "GPUREDUCE_EMULATOR": f"report={report},overlay={overlay}",
+            }
         ),
     )
     with pytest.raises(gr.CudaError, match="race"):
@@ -434,8 +491,12 @@ def test_a_broken_rule_is_the_callers_error(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_wrong_result_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"kernel": "sequential", "n": 10, "rows": 2, "block_size": 64, "grid_size": None}
-    monkeypatch.setattr(emulator_worker, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1]))
-    with pytest.raises(RuntimeError, match=r"kernel 'sequential' computed .* where NumPy has .*, in row 1"):
+    monkeypatch.setattr(
+        emulator_worker, "reduce_there", lambda array, *_: array.sum(axis=-1) + np.array([0, 1])
+    )
+    with pytest.raises(
+        RuntimeError, match=r"kernel 'sequential' computed .* where NumPy has .*, in row 1"
+    ):
         emulator_worker.answer(request | {"dtype": "int32", "op": "sum"})
 
 
@@ -469,7 +530,9 @@ def test_the_command_writes_json_csv_and_html(trees: gr.Explanations, tmp_path: 
 
 
 @needs_compiler
-def test_the_command_compares_several_kernels(capsys: pytest.CaptureFixture[str], trees: gr.Explanations) -> None:
+def test_the_command_compares_several_kernels(
+    capsys: pytest.CaptureFixture[str], trees: gr.Explanations
+) -> None:
     assert command.main(["explain", *TREES, "--block-size", "128"]) == 0
     out = capsys.readouterr().out
     assert out.endswith(str(trees))
@@ -488,7 +551,9 @@ def test_the_command_compares_several_kernels(capsys: pytest.CaptureFixture[str]
         (("explain", "cub"), 1, "cannot be explained"),
     ],
 )
-def test_the_command_fails_in_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
+def test_the_command_fails_in_one_line(
+    arguments: tuple[str, ...], status: int, message: str
+) -> None:
     done = run_command(*arguments)
     assert done.returncode == status
     assert done.stdout == ""
@@ -514,10 +579,13 @@ def test_the_documentation_defines_each_number() -> None:
 
 def test_importing_the_package_brings_none_of_this_along() -> None:
     code = (
-        "import gpureduce, sys; names = ('matplotlib', 'csv', 'subprocess', 'argparse', 'gpureduce._explain')\n"
+        "import gpureduce, sys; names = ('matplotlib', 'csv', 'subprocess', 'argparse', "
+        "'gpureduce._explain')\n"
         "print([name for name in names if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    bare = subprocess.run([sys.executable, "-c", code.replace("gpureduce,", "numpy,")], capture_output=True, text=True)
+    bare = subprocess.run(
+        [sys.executable, "-c", code.replace("gpureduce,", "numpy,")], capture_output=True, text=True
+    )
     assert done.stdout == bare.stdout
     assert {"explain", "Explanation", "Explanations"} <= set(dir(gr))

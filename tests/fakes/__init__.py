@@ -81,13 +81,21 @@ def directory() -> Path:
     includes = [f"-I{CSRC / folder}" for folder in (".", "include", "registry")]
     options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
     options += ["-Wl,-z,defs", '-DGPR_VERSION="fake"']
-    library = [str(path) for room in ("base", "exact", "rules") for path in sorted((CSRC / "lib" / room).glob("*.c"))]
+    library = [
+        str(path)
+        for room in ("base", "exact", "rules")
+        for path in sorted((CSRC / "lib" / room).glob("*.c"))
+    ]
 
     def build(name: str, sources: list[str], *more: str) -> None:
         command = [compiler, *options, *more, *includes, *sources, "-lm", "-o", str(place / name)]
         subprocess.run(command, check=True)
 
-    driver = [*map(str, sorted((CSRC / "emu").glob("driver_*.c"))), str(HERE / "contract.c"), *library]
+    driver = [
+        *map(str, sorted((CSRC / "emu").glob("driver_*.c"))),
+        str(HERE / "contract.c"),
+        *library,
+    ]
     build("libfakecuda.so", driver)
     build("libfakenvrtc.so", [str(HERE / "fake_nvrtc.c")])
     # A driver from before one of the functions was there.
@@ -97,7 +105,9 @@ def directory() -> Path:
     return place
 
 
-def environment(tmp_path: Path, cuda: str = "", nvrtc: str = "", **more: str | None) -> dict[str, str]:
+def environment(
+    tmp_path: Path, cuda: str = "", nvrtc: str = "", **more: str | None
+) -> dict[str, str]:
     """Make a process's environment: the fakes with these settings, and a cache of its own."""
     fakes = directory()
     settings: dict[str, str | None] = {

@@ -1,7 +1,8 @@
 """Array libraries in miniature, over device memory of the fake driver, which the host can read.
 
-Each shows its arrays by one of the ways there are: DLPack capsules, DLPack's C exchange API, the CUDA array interface,
-or as one of the real libraries does (under its name in ``sys.modules``). All count what was lent and given back.
+Each shows its arrays by one of the ways there are: DLPack capsules, DLPack's C exchange API, the
+CUDA array interface, or as one of the real libraries does (under its name in ``sys.modules``). All
+count what was lent and given back.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def make_stream(device: int = 0) -> int:
 
 
 class Memory:
-    """Device memory with the bytes of a NumPy array in it; `values` is the view of it that is lent."""
+    """Device memory with a NumPy array's bytes; `values` is the view of it that is lent."""
 
     def __init__(self, values: np.ndarray, device: int = 0, dtype: str | None = None) -> None:
         base = values
@@ -82,7 +83,9 @@ class Memory:
         return read(self.start, self.shape, self.strides, self.numpy_dtype)
 
 
-def read(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: Any) -> np.ndarray:
+def read(
+    pointer: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: Any
+) -> np.ndarray:
     """Copy an array out of device memory once all work is done."""
     settle()
     dtype = np.dtype(dtype)
@@ -91,7 +94,10 @@ def read(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, 
     if strides is None:
         strides = np.empty(shape, dtype).strides
     low = sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step < 0)
-    high = sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step > 0) + dtype.itemsize
+    high = (
+        sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if step > 0)
+        + dtype.itemsize
+    )
     memory = (ctypes.c_char * (high - low)).from_address(pointer + low)
     return np.ndarray(shape, dtype, memory, -low, strides).copy()
 
@@ -112,7 +118,9 @@ def memory_of(result: Any) -> Any:
 
 
 def by_hand(memory: Memory) -> Any:
-    return _core.device_array(memory.start, memory.shape, memory.strides, memory.dtype, memory.device, None, memory)
+    return _core.device_array(
+        memory.start, memory.shape, memory.strides, memory.dtype, memory.device, None, memory
+    )
 
 
 def fill(memory: Memory, stream: int, *numbers: float) -> None:
@@ -182,7 +190,11 @@ capsule_name.argtypes = [ctypes.py_object]
 
 
 def fill_tensor(
-    tensor: Tensor, memory: Memory, kind: int = CUDA, compact: bool = False, keep: list | None = None
+    tensor: Tensor,
+    memory: Memory,
+    kind: int = CUDA,
+    compact: bool = False,
+    keep: list | None = None,
 ) -> None:
     """Describe an array; `keep` holds what the description points to."""
     ndim = len(memory.shape)
@@ -223,7 +235,13 @@ class Producer:
         stream: int | None = None,
     ) -> None:
         self.held = Memory(values, device, dtype)
-        self.versions, self.kind, self.compact, self.flags, self.major = versions, kind, compact, flags, major
+        self.versions, self.kind, self.compact, self.flags, self.major = (
+            versions,
+            kind,
+            compact,
+            flags,
+            major,
+        )
         self.change, self.stream = change, stream
         self.lent = self.returned = 0
         self.asked: list[int] = []
@@ -261,9 +279,11 @@ class Producer:
 
 
 class Shown:
-    """A library with ``__cuda_array_interface__``; `more` replaces entries, None as a value of ``drop`` omits."""
+    """A library with ``__cuda_array_interface__``; `more` replaces entries, ``drop`` omits."""
 
-    def __init__(self, values: np.ndarray, *, device: int = 0, drop: tuple[str, ...] = (), **more: Any) -> None:
+    def __init__(
+        self, values: np.ndarray, *, device: int = 0, drop: tuple[str, ...] = (), **more: Any
+    ) -> None:
         self.held = Memory(values, device)
         self.entries: dict[str, Any] = {
             "shape": values.shape,
@@ -292,12 +312,18 @@ class Header(ctypes.Structure):
 Header._fields_ = [("version", Version), ("prev_api", ctypes.POINTER(Header))]
 OBJECT = ctypes.py_object
 ALLOCATE = ctypes.PYFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_void_p
+    ctypes.c_int,
+    ctypes.POINTER(Tensor),
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+    ctypes.c_void_p,
 )
 FROM = ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.POINTER(ctypes.c_void_p))
 TO = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 VIEW = ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.POINTER(Tensor))
-STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+STREAM = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
 
 
 class Exchange(ctypes.Structure):
@@ -325,7 +351,9 @@ class Exchanged:
         return self.kind, self.held.device
 
 
-def offer(kind: type, *, views: bool = True, major: int = 1, older: bool = False, fails: bool = False) -> None:
+def offer(
+    kind: type, *, views: bool = True, major: int = 1, older: bool = False, fails: bool = False
+) -> None:
     """Give a type its ``__dlpack_c_exchange_api__``."""
     counts = kind.counts = {"view": 0, "take": 0, "returned": 0, "made": 0}  # type: ignore[attr-defined]
     alive: list[Any] = []
@@ -372,10 +400,17 @@ def offer(kind: type, *, views: bool = True, major: int = 1, older: bool = False
         return 0
 
     api = Exchange(
-        Header(Version(major, 3), None), ALLOCATE(allocate), FROM(take), TO(give), VIEW(view), STREAM(stream)
+        Header(Version(major, 3), None),
+        ALLOCATE(allocate),
+        FROM(take),
+        TO(give),
+        VIEW(view),
+        STREAM(stream),
     )
     if not views:
-        ctypes.memset(ctypes.addressof(api) + Exchange.view.offset, 0, ctypes.sizeof(ctypes.c_void_p))
+        ctypes.memset(
+            ctypes.addressof(api) + Exchange.view.offset, 0, ctypes.sizeof(ctypes.c_void_p)
+        )
     if older:
         newer = Exchange(Header(Version(major + 1, 0), ctypes.pointer(api.header)))
         alive.append(newer)

@@ -1,6 +1,7 @@
-"""Device arrays of other libraries: how they come in, in which order work is queued, and what is refused.
+"""Device arrays of other libraries: how they come in, the order of work, what is refused.
 
-Over the fakes, whose device memory the host can read; the libraries are miniatures (``fakes/array_libraries.py``).
+Over the fakes, whose device memory the host can read; the libraries are miniatures
+(``fakes/array_libraries.py``).
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ SETUP = """
     import gc
     import weakref
     from fakes import array_libraries
-    from fakes.array_libraries import Exchanged, Producer, Shown, dawdle, fill, lend_late, make_stream, memory_of
-    from fakes.array_libraries import offer, settle, value
+    from fakes.array_libraries import Exchanged, Producer, Shown, dawdle, fill, lend_late
+    from fakes.array_libraries import make_stream, memory_of, offer, settle, value
     from gpureduce import _core
     from gpureduce._interop import libraries
     ROWS = np.arange(600, dtype=np.float32).reshape(20, 30)
-    DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-              "float64")
+    DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+              "float16", "float32", "float64")
 """
 
 
 def run(script: str, tmp_path: Path, cuda: str = "", setup: str = "") -> None:
-    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[1])])
+    path = os.pathsep.join(
+        [*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[1])]
+    )
     fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=path)
 
 
@@ -41,13 +44,16 @@ def test_tensors_come_in_as_they_are_lent_and_go_back_once(tmp_path: Path) -> No
             values = np.ones((3, 4), dtype)
             producer = Producer(values, versions=versions)
             found = _core.import_dlpack(producer.__dlpack__(stream=7), 7)
-            assert (found.shape, found.strides, found.dtype) == (values.shape, values.strides, dtype)
-            assert (found.pointer, found.device, found.stream, found.read_only) == (producer.held.start, 0, 7, 0)
+            layout = found.shape, found.strides, found.dtype
+            assert layout == (values.shape, values.strides, dtype)
+            place = found.pointer, found.device, found.stream, found.read_only
+            assert place == (producer.held.start, 0, 7, 0)
             assert (producer.lent, producer.returned) == (1, 0)
             del found
             assert (producer.lent, producer.returned) == (1, 1)
     for dtype in ("complex64", "complex128"):
-        assert _core.import_dlpack(Producer(np.ones(3, dtype)).__dlpack__(stream=1), 1).dtype == dtype
+        capsule = Producer(np.ones(3, dtype)).__dlpack__(stream=1)
+        assert _core.import_dlpack(capsule, 1).dtype == dtype
     half = Producer(np.ones(3, np.uint16), dtype="bfloat16")
     assert _core.import_dlpack(half.__dlpack__(stream=1), None).stream is None
     assert _core.import_dlpack(half.__dlpack__(stream=1), 1).dtype == "bfloat16"
@@ -60,8 +66,8 @@ def test_layouts_come_in_whatever_they_are(tmp_path: Path) -> None:
     run(
         """
     cube = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
-    for values in (cube, cube.T, cube[::-1, ::2], cube[1:, 2, ::-2], cube[:0], cube[:, :0], cube[0, 0, 0:1].reshape(()),
-                   np.broadcast_to(cube[0, 0], (2, 5))):
+    for values in (cube, cube.T, cube[::-1, ::2], cube[1:, 2, ::-2], cube[:0], cube[:, :0],
+                   cube[0, 0, 0:1].reshape(()), np.broadcast_to(cube[0, 0], (2, 5))):
         found = _core.import_dlpack(Producer(values).__dlpack__(stream=1), 1)
         assert (found.shape, found.strides) == (values.shape, values.strides)
         assert (value(found) == values).all()
@@ -72,7 +78,8 @@ def test_layouts_come_in_whatever_they_are(tmp_path: Path) -> None:
         tensor.data -= 6
     found = _core.import_dlpack(Producer(cube, change=shift).__dlpack__(stream=1), 1)
     assert (value(found) == cube).all()
-    assert _core.import_dlpack(Producer(cube, kind=array_libraries.MANAGED).__dlpack__(stream=1), 1).shape == cube.shape
+    managed = Producer(cube, kind=array_libraries.MANAGED)
+    assert _core.import_dlpack(managed.__dlpack__(stream=1), 1).shape == cube.shape
     assert _core.import_dlpack(Producer(cube, flags=1).__dlpack__(stream=1), 1).read_only
     """,
         tmp_path,
@@ -98,7 +105,8 @@ def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_pa
         (BufferError, "device type is 10", dict(kind=10)),
         (TypeError, "2 lanes", dict(change=change(dtype=array_libraries.Type(2, 32, 2)))),
         (TypeError, "type code 10", dict(change=change(dtype=array_libraries.Type(10, 8, 1)))),
-        (TypeError, "float16, bfloat16", dict(change=change(dtype=array_libraries.Type(2, 128, 1)))),
+        (TypeError, "float16, bfloat16",
+         dict(change=change(dtype=array_libraries.Type(2, 128, 1)))),
         (ValueError, "-1", dict(change=change(ndim=-1))),
         (ValueError, "65", dict(change=change(ndim=65))),
         (BufferError, "no shape", dict(change=change(shape=None))),
@@ -106,7 +114,8 @@ def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_pa
         (ValueError, "axis 0", dict(change=stride)),
         (ValueError, "NULL", dict(change=change(data=None))),
         (ValueError, "freed, or never allocated", dict(change=change(data=4096))),
-        (ValueError, 'on device "cuda:1"', dict(change=change(device=array_libraries.Device(2, 1)))),
+        (ValueError, 'on device "cuda:1"',
+         dict(change=change(device=array_libraries.Device(2, 1)))),
         (ValueError, "device -1", dict(change=change(device=array_libraries.Device(2, -1)))),
     ]
     for versions in (True, False):
@@ -163,9 +172,11 @@ def test_a_capsule_is_consumed_once(tmp_path: Path) -> None:
 def test_interfaces_come_in_by_versions_2_and_3(tmp_path: Path) -> None:
     run(
         """
-    for values in (ROWS, ROWS.T, ROWS[::-1, ::3], ROWS[:0], ROWS[0, 0], ROWS.astype("?"), ROWS.astype("c8")):
+    for values in (ROWS, ROWS.T, ROWS[::-1, ::3], ROWS[:0], ROWS[0, 0], ROWS.astype("?"),
+                   ROWS.astype("c8")):
         values = np.asarray(values)
-        for how in (dict(), dict(version=2, drop=("stream",)), dict(strides=values.strides), dict(stream=2)):
+        for how in (dict(), dict(version=2, drop=("stream",)), dict(strides=values.strides),
+                    dict(stream=2)):
             shown = Shown(values, **how)
             found = _core.import_cai(shown.__cuda_array_interface__, shown, 1)
             assert (found.shape, found.dtype) == (values.shape, values.dtype.name)
@@ -255,7 +266,8 @@ def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
         assert found.stream == kind.current and (value(found) == ROWS.T).all()
         del found
         counts = kind.counts
-        assert (counts["view"], counts["take"], counts["returned"]) == ((1, 0, 0) if views else (0, 1, 1))
+        met = counts["view"], counts["take"], counts["returned"]
+        assert met == ((1, 0, 0) if views else (0, 1, 1))
         result = gr.sum(array, axis=0)
         assert type(result) is kind and (value(result) == ROWS.T.sum(axis=0)).all()
         assert gr.last_run().device == "cuda:0"
@@ -276,7 +288,8 @@ def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
         gr.sum(silent(ROWS))
     with raises(TypeError, "no DLPack C exchange API"):
         _core.empty_like(ROWS, (2,), "int8", 0)
-    for bad in ((array, [2], "int8", 0), (array, (2,), 5, 0), (array, (2,), "int8", "x"), (array, (2,))):
+    for bad in ((array, [2], "int8", 0), (array, (2,), 5, 0), (array, (2,), "int8", "x"),
+                (array, (2,))):
         with raises(TypeError):
             _core.empty_like(*bad)
     with raises(ValueError, "no dtype"):
@@ -303,8 +316,10 @@ def test_results_are_numpys_in_the_memory_of_the_device(tmp_path: Path) -> None:
                         expected = getattr(np, op)(values, axis=axis, keepdims=keepdims)
                         assert isinstance(result, libraries.DeviceBuffer)
                         found = value(result)
-                        assert found.dtype == expected.dtype and np.shape(found) == np.shape(expected)
-                        np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"{op} {axis} {dtype}")
+                        assert found.dtype == expected.dtype
+                        assert np.shape(found) == np.shape(expected)
+                        np.testing.assert_allclose(found, expected, rtol=1e-3,
+                                                   err_msg=f"{op} {axis} {dtype}")
     assert value(gr.sum(Producer(ROWS), dtype="float64")).dtype == np.float64
     assert value(gr.sum(Shown(ROWS), dtype=np.int16)).dtype == np.int16
     assert value(gr.reduce(Shown(ROWS), "max")) == 599
@@ -329,7 +344,8 @@ def test_the_array_says_where_it_is_reduced(tmp_path: Path) -> None:
         array = lend(ROWS, device=1)
         for device in (None, "cuda", "cuda:1", "auto"):
             result = gr.sum(array, device=device)
-            assert result.device == 1 and value(result) == ROWS.sum() and gr.last_run().device == "cuda:1"
+            assert result.device == 1 and value(result) == ROWS.sum()
+            assert gr.last_run().device == "cuda:1"
         with raises(ValueError, "cuda:1", "cupy.asnumpy"):
             gr.sum(array, device="cpu")
         with raises(ValueError, 'not of "cuda:0"'):
@@ -377,7 +393,8 @@ def test_a_stream_of_the_callers_waits_before_and_the_producers_after(tmp_path: 
         away = make_stream()
         array, home = lend_late(Shown, 7.0, 2.0)
         result = gr.sum(array, stream=away)
-        # What follows on the producer's stream comes after the work: it may not change what is read.
+        # What follows on the producer's stream comes after the work: it may not change what is
+        # read.
         fill(array.held, home, 9.0)
         assert value(result) == 1000
     class WithPtr:
@@ -437,7 +454,8 @@ def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
             assert make(thirds, axis=1, out=wider) is wider
             exact = (ROWS / np.float32(3)).astype(np.float64).mean(axis=1)
             assert np.allclose(wider.held.read(), exact, rtol=1e-15, atol=0)
-            brief = Producer(np.array([[0x3F80, 0x3F80, 0x4000]], np.uint16), dtype="bfloat16")  # 1, 1, 2
+            # 1, 1, 2
+            brief = Producer(np.array([[0x3F80, 0x3F80, 0x4000]], np.uint16), dtype="bfloat16")
             assert make(brief, axis=1, out=np.zeros(1))[0] == 4 / 3
         with raises(ValueError, "wrong number of dimensions", "add"):
             gr.sum(array, out=out)
@@ -531,19 +549,23 @@ def test_any_layout_and_mask_is_reduced_where_it_lies(tmp_path: Path) -> None:
         """
     cube = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
     keep = cube % 3 > 0
-    for view in (cube, cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2], np.broadcast_to(cube[0, 0, 0], (3, 5))):
+    for view in (cube, cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2],
+                 np.broadcast_to(cube[0, 0, 0], (3, 5))):
         for lend in (Producer, Shown):
             for axis in (None, 0, 1, (0, -1)):
                 for op in ("sum", "max"):
                     expected = getattr(np, op)(view, axis=axis)
                     assert (value(getattr(gr, op)(lend(view), axis=axis)) == expected).all()
-    for mask in (keep, keep[0], keep[:, :1], keep[..., 0, :][:, :, None], np.array(False), np.array(True)):
+    for mask in (keep, keep[0], keep[:, :1], keep[..., 0, :][:, :, None], np.array(False),
+                 np.array(True)):
         for axis in (None, 2, (0, 3)):
             found = value(gr.sum(Shown(cube), axis=axis, where=Producer(np.asarray(mask))))
             assert (found == np.sum(cube, axis=axis, where=mask)).all()
-            found = value(gr.max(Producer(cube), axis=axis, where=Shown(np.asarray(mask)), initial=7))
+            found = value(gr.max(Producer(cube), axis=axis, where=Shown(np.asarray(mask)),
+                                 initial=7))
             assert (found == np.max(cube, axis=axis, where=mask, initial=7)).all()
-    assert value(gr.sum(Shown(cube), where=False)) == 0 and value(gr.sum(Shown(cube), where=np.True_)) == cube.sum()
+    assert value(gr.sum(Shown(cube), where=False)) == 0
+    assert value(gr.sum(Shown(cube), where=np.True_)) == cube.sum()
     for out in (np.zeros((4, 3), np.float32)[::2, 0], np.zeros(2, np.float32)[::-1]):
         rows = np.arange(8, dtype=np.float32).reshape(2, 4)
         lent = Shown(out)
@@ -568,11 +590,14 @@ def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
                 expected = getattr(np, name)(values, axis=axis)
                 assert found.dtype == np.asarray(expected).dtype, name
                 np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
-            for name in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax"):
+            for name in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin",
+                         "nanargmax"):
                 found = value(getattr(gr, name)(lend(holes), axis=axis))
-                np.testing.assert_allclose(found, getattr(np, name)(holes, axis=axis), rtol=1e-4, err_msg=name)
+                np.testing.assert_allclose(found, getattr(np, name)(holes, axis=axis), rtol=1e-4,
+                                           err_msg=name)
             both = gr.minmax(lend(values), axis=axis)
-            assert (value(both.min) == values.min(axis=axis)).all() and (value(both.max) == values.max(axis=axis)).all()
+            assert (value(both.min) == values.min(axis=axis)).all()
+            assert (value(both.max) == values.max(axis=axis)).all()
             both = gr.minmax(lend(values), axis=axis, initial=0)
             assert (value(both.min) == values.min(axis=axis, initial=0)).all()
         assert value(gr.nansum(lend(ROWS.astype(np.int8)), axis=0)).dtype == np.int64
@@ -586,7 +611,8 @@ def test_every_function_takes_device_arrays(tmp_path: Path) -> None:
             np.testing.assert_allclose(found, np.nansum(holes, initial=start), rtol=1e-5)
         outs = lend(np.zeros(6, np.float32)), lend(np.zeros(6, np.float32))
         assert gr.minmax(lend(values), axis=1, out=outs).max is outs[1]
-        assert (outs[0].held.read() == values.min(axis=1)).all() and (outs[1].held.read() == values.max(axis=1)).all()
+        assert (outs[0].held.read() == values.min(axis=1)).all()
+        assert (outs[1].held.read() == values.max(axis=1)).all()
         with raises(TypeError, "tuple of two"):
             gr.minmax(lend(values), out=outs[0])
     """,
@@ -601,22 +627,26 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
     holes = np.where(values > 5, np.float32(np.nan), values)
     means = values.mean(axis=1, keepdims=True)
     def agree(found, expected):
-        assert found.dtype == expected.dtype and found.shape == np.shape(expected), (found.dtype, found.shape)
+        assert found.dtype == expected.dtype, found.dtype
+        assert found.shape == np.shape(expected), found.shape
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     for lend in (Producer, Shown):
         array = lend(values)
         for name in ("var", "std"):
             ours, theirs = getattr(gr, name), getattr(np, name)
-            for given in (2, 2.5, True, np.float32(2), np.float64(2), np.int16(2), np.array(2.0), np.array([[2.0]])):
+            for given in (2, 2.5, True, np.float32(2), np.float64(2), np.int16(2), np.array(2.0),
+                          np.array([[2.0]])):
                 agree(value(ours(array, mean=given)), theirs(values, mean=given))
-            others = means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4"), means + 1
-            for given in (means, *others):
+            others = means.astype("f8"), means.astype("i8"), means[::-1], np.ones((6, 1), ">f4")
+            for given in (means, *others, means + 1):
                 expected = theirs(values, axis=1, mean=given, ddof=1)
                 agree(value(ours(array, axis=1, mean=given, ddof=1)), expected)
                 if given.dtype.isnative:
                     agree(value(ours(array, axis=1, mean=lend(given), ddof=1)), expected)
-            agree(value(ours(array, axis=0, mean=lend(values[2]))), theirs(values, axis=0, mean=values[2]))
-            agree(value(ours(array, axis=0, mean=values[2].tolist())), theirs(values, axis=0, mean=values[2].tolist()))
+            agree(value(ours(array, axis=0, mean=lend(values[2]))),
+                  theirs(values, axis=0, mean=values[2]))
+            agree(value(ours(array, axis=0, mean=values[2].tolist())),
+                  theirs(values, axis=0, mean=values[2].tolist()))
             given = np.broadcast_to(np.float32(2), (6, 1))
             agree(value(ours(array, axis=1, keepdims=True, mean=lend(given))),
                   theirs(values, axis=1, keepdims=True, mean=given))
@@ -643,12 +673,16 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
                   np.var(small.astype("f8"), axis=1, mean=means))
         turned = values[:, :25] + 1j * values[:, 25:]
         for given in (1 - 2j, np.complex64(3j), turned.mean(axis=1, keepdims=True)):
-            agree(value(gr.var(lend(turned), axis=1, mean=given)), np.var(turned, axis=1, mean=given))
+            agree(value(gr.var(lend(turned), axis=1, mean=given)),
+                  np.var(turned, axis=1, mean=given))
         agree(value(gr.var(lend(turned), mean=2)), np.var(turned, mean=2))
         about = dict(axis=1, mean=lend(means))
-        agree(value(gr.var(array, dtype="f8", **about)), np.var(values.astype("f8"), axis=1, mean=means))
-        agree(value(gr.var(array, kernel="shfl_two_pass", **about)), np.var(values, axis=1, mean=means))
-        agree(value(gr.var(lend(values[:0]), axis=0, mean=lend(values[0]), ddof=-1)), np.zeros(50, "f4"))
+        agree(value(gr.var(array, dtype="f8", **about)),
+              np.var(values.astype("f8"), axis=1, mean=means))
+        agree(value(gr.var(array, kernel="shfl_two_pass", **about)),
+              np.var(values, axis=1, mean=means))
+        agree(value(gr.var(lend(values[:0]), axis=0, mean=lend(values[0]), ddof=-1)),
+              np.zeros(50, "f4"))
         assert value(gr.var(lend(values[:, :0]), axis=0, mean=lend(values[:1, :0]))).shape == (0,)
         agree(value(gr.var(array, mean=None)), np.var(values))
         half = np.array([0.5, 1.5], np.float16)
@@ -656,7 +690,8 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
         assert value(gr.nanvar(lend(half), mean=lend(np.array(1.0)))).dtype == np.float16
         assert value(gr.var(lend(half > 1), mean=lend(half[:1]))).dtype == np.float64
     brief = Producer(np.zeros((2, 2), np.uint16), dtype="bfloat16")
-    for of_mean, name in (("float32", "float32"), ("float64", "float64"), ("int8", "bfloat16"), ("bool", "bfloat16")):
+    for of_mean, name in (("float32", "float32"), ("float64", "float64"), ("int8", "bfloat16"),
+                          ("bool", "bfloat16")):
         assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, of_mean))).dtype == name
     assert gr.var(brief, mean=2.0).dtype == "bfloat16"
     assert gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")), dtype="float32").dtype == "float32"
@@ -689,7 +724,8 @@ def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
                     call(gr, lend(ROWS), out)
         for name in ("var", "std", "nanvar", "nanstd"):
             for array in (turned, lend(turned)):
-                with raises(TypeError, f"{name} of complex elements is computed in a complex dtype, not in float64"):
+                with raises(TypeError, f"{name} of complex elements is computed in "
+                                       "a complex dtype, not in float64"):
                     getattr(gr, name)(array, dtype="float64")
         assert gr.var(lend(ROWS), dtype="complex128").dtype == "float64"
         for mask in ([True] * 30, np.ones(30, bool)):
@@ -707,8 +743,10 @@ def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
 UNREDUCED = """
     import ml_dtypes
     def refused(name, lend, *words):
-        calls = (gr.sum, gr.nanmax, gr.argmin, gr.minmax, lambda a: gr.sum(a, axis=0, dtype="float64"),
-                 lambda a: gr.mean(a, stream=1), lambda a: gr.dot(a, a), gr.ExactSum("float64").update)
+        calls = (gr.sum, gr.nanmax, gr.argmin, gr.minmax,
+                 lambda a: gr.sum(a, axis=0, dtype="float64"),
+                 lambda a: gr.mean(a, stream=1), lambda a: gr.dot(a, a),
+                 gr.ExactSum("float64").update)
         for call in calls:
             with raises(TypeError, name, "not supported", *words):
                 call(lend())
@@ -748,7 +786,9 @@ def test_dtypes_that_are_not_reduced_are_named_by_every_protocol(tmp_path: Path)
     )
 
 
-def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_by_name(tmp_path: Path) -> None:
+def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_by_name(
+    tmp_path: Path,
+) -> None:
     run(
         """
     bytes_, narrow = np.ones(4, np.uint8), ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4")
@@ -766,7 +806,8 @@ def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_
     for _ in range(2):
         for name in (*narrow, "complex32"):
             refused(name, lambda: tensor(name))
-        refused("torch.quint8", lambda: tensor("quint8", is_quantized=True, layout="strided", data_ptr=refuse))
+        refused("torch.quint8", lambda: tensor("quint8", is_quantized=True, layout="strided",
+                                               data_ptr=refuse))
         refused("torch.bits8", lambda: tensor("bits8", data_ptr=refuse))
         Tensor.kind, Tensor.counts = array_libraries.CUDA, None
         offer(Tensor)  # the same by the exchange API, which cannot show the last two
@@ -780,7 +821,8 @@ def test_dtypes_that_are_not_reduced_are_named_for_the_libraries_that_are_known_
     Array.__module__ = "jaxlib._jax"
     dlpack = array_libraries.install("jax.dlpack", from_dlpack=None)
     tracer = type("Tracer", (), {})
-    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=tracer), dlpack=dlpack)
+    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=tracer),
+                            dlpack=dlpack)
     for name in narrow:
         array = Array(bytes_)
         array.dtype = np.dtype(getattr(ml_dtypes, name))
@@ -800,7 +842,8 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     turned = ROWS.astype(np.complex64)
     for lend in (Producer, Shown):
         array = lend(ROWS)
-        misfits = [((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None), ((30, 1), 1), ((0,), 0)]
+        misfits = [((20,), 1), ((1, 20), 1), ((20, 30), 1), ((1, 1, 1), None), ((2,), None),
+                   ((30, 1), 1), ((0,), 0)]
         for shape, axis in misfits:
             for given in (np.zeros(shape), lend(np.zeros(shape))):
                 with raises(ValueError, f"mean has shape {shape}", "keepdims=True"):
@@ -836,9 +879,10 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     there = memory_of(Shown(np.zeros(3, np.float32), device=1))
     number = memory_of(Shown(np.zeros((), np.float32)))
     ask = ("auto", None, None, None, None, False, 0.0, lambda *_: (None, number))
-    for mean, kind, words in ((there, TypeError, "cuda:1"), ((here, here), TypeError, ""), (1j, TypeError, "complex"),
-                              (_core.device_array(odd.held.start, (3, 1), None, "float32", 0, None, odd), ValueError,
-                               "cannot be broadcast")):
+    misfit = _core.device_array(odd.held.start, (3, 1), None, "float32", 0, None, odd)
+    for mean, kind, words in ((there, TypeError, "cuda:1"), ((here, here), TypeError, ""),
+                              (1j, TypeError, "complex"),
+                              (misfit, ValueError, "cannot be broadcast")):
         with raises(kind, words):
             _core.reduce_on_device("var", here, None, None, False, None, *ask, mean)
     with raises(ValueError, "sum takes no mean"):
@@ -922,16 +966,19 @@ def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path)
             result = call()
         return [(w.category, str(w.message), os.path.basename(w.filename)) for w in caught], result
     cases = [(name, shape, axis, {}) for name in ("mean", "nanmean", "var", "nanstd", "sum")
-             for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((3, 1), 1), ((3, 2), (0, 1)), ((), None))]
+             for shape, axis in (((0,), None), ((0, 3), 0), ((0, 3), 1), ((3, 1), 1),
+                                 ((3, 2), (0, 1)), ((), None))]
     cases += [(name, (3, 2), axis, dict(ddof=ddof)) for name in ("var", "std", "nanvar", "nanstd")
               for axis in (None, 0, 1) for ddof in (1, 2, 2.5, 7)]
-    cases += [(name, (3, 2), 1, dict(where=keep)) for name in ("mean", "var", "nanmean") for keep in (True, False)]
+    cases += [(name, (3, 2), 1, dict(where=keep)) for name in ("mean", "var", "nanmean")
+              for keep in (True, False)]
     warned = 0
     for lend in (Producer, Shown):
         for dtype in (np.float32, np.int16):
             for name, shape, axis, how in cases:
                 values = np.ones(shape, dtype)
-                expected, host = outcome(lambda: getattr(gr, name)(values, axis=axis, device="cpu", **how))
+                expected, host = outcome(
+                    lambda: getattr(gr, name)(values, axis=axis, device="cpu", **how))
                 theirs, _ = outcome(lambda: getattr(np, name)(values, axis=axis, **how))
                 theirs = [w[:2] for w in theirs if "encountered" not in w[1]]
                 found, result = outcome(lambda: getattr(gr, name)(lend(values), axis=axis, **how))
@@ -941,10 +988,12 @@ def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path)
                 warned += len(found)
     assert warned > 50
     nobody = Shown(np.zeros((3, 2), bool))
-    assert outcome(lambda: gr.mean(Shown(np.ones((3, 2))), where=nobody))[0] == []  # nobody waits to know
+    # nobody waits to know
+    assert outcome(lambda: gr.mean(Shown(np.ones((3, 2))), where=nobody))[0] == []
     assert len(outcome(lambda: gr.var(Shown(np.ones((3, 2))), ddof=6, where=nobody))[0]) == 1
     holes = Shown(np.array([[np.nan, np.nan], [1, np.nan]]))
-    left = {"nanmin": [np.nan, 1], "nanmean": [np.nan, 1], "nanargmax": [-1, 0], "nanvar": [np.nan, 0]}
+    left = {"nanmin": [np.nan, 1], "nanmean": [np.nan, 1], "nanargmax": [-1, 0],
+            "nanvar": [np.nan, 0]}
     for name, expected in left.items():
         found, result = outcome(lambda: getattr(gr, name)(holes, axis=1))
         assert found == []
@@ -991,7 +1040,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
             gr.var(array, axis=0, mean=lend(ROWS[0]))
             gr.sum(array, out=np.zeros((), np.float32))
             gr.sum(array, stream=away)
-            for bad in (dict(axis=7), dict(out=[1]), dict(where=5), dict(initial="x"), dict(device="cpu")):
+            for bad in (dict(axis=7), dict(out=[1]), dict(where=5), dict(initial="x"),
+                        dict(device="cpu")):
                 try:
                     gr.sum(array, **bad)
                 except (ValueError, TypeError):
@@ -1000,7 +1050,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
         gc.collect()
         settle()
     def census():
-        return [cuda.fake_live(what) for what in (b"device", b"pinned", b"events", b"modules", b"depth")]
+        kinds = b"device", b"pinned", b"events", b"modules", b"depth"
+        return [cuda.fake_live(what) for what in kinds]
     away = make_stream()
     calls()
     before = census()
@@ -1020,10 +1071,12 @@ def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path
         """
     import ctypes
     result = gr.sum(Producer(ROWS), axis=1)
-    assert result.__dlpack_device__() == (2, 0) and result.shape == (20,) and result.dtype == "float32"
+    assert result.__dlpack_device__() == (2, 0)
+    assert result.shape == (20,) and result.dtype == "float32"
     assert "cuda:0" in repr(result)
     shown = result.__cuda_array_interface__
-    assert (shown["shape"], shown["typestr"], shown["version"], shown["stream"]) == ((20,), "<f4", 3, result.stream)
+    said = shown["shape"], shown["typestr"], shown["version"], shown["stream"]
+    assert said == ((20,), "<f4", 3, result.stream)
     for more, name in (({}, b"dltensor"), ({"max_version": (0, 8)}, b"dltensor"),
                        ({"max_version": (1, 0)}, b"dltensor_versioned")):
         assert array_libraries.capsule_name(result.__dlpack__(stream=1, **more)) == name
@@ -1048,7 +1101,8 @@ def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path
         assert cuda.fake_live(b"device") == before + 1
         del found
         assert cuda.fake_live(b"device") == before
-        libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)  # nobody consumes it
+        # nobody consumes it
+        libraries.DeviceBuffer((2,), "int8", 0, 1).__dlpack__(stream=1, **more)
         assert cuda.fake_live(b"device") == before
     buffer = libraries.DeviceBuffer((2,), "int8", 0, _core.device_stream(0))
     with raises(BufferError, "copied elsewhere"):
@@ -1057,7 +1111,8 @@ def test_a_result_of_ours_is_lent_in_order_and_outlives_its_maker(tmp_path: Path
         buffer.__dlpack__(copy=True)
     with raises(ValueError, "stream 0"):
         buffer.__dlpack__(stream=0)
-    assert buffer.__dlpack__(stream=-1) is not None and buffer.__dlpack__(dl_device=(2, 0)) is not None
+    assert buffer.__dlpack__(stream=-1) is not None
+    assert buffer.__dlpack__(dl_device=(2, 0)) is not None
     brief = libraries.DeviceBuffer((2,), "bfloat16", 0, 1)
     assert not hasattr(brief, "__cuda_array_interface__")
     with raises(TypeError):
@@ -1096,9 +1151,10 @@ def test_arrays_on_the_host_stay_there(tmp_path: Path) -> None:
         def __dlpack_device__(self):
             return (1, 0)
     assert gr.sum(HostOnly()) == ROWS.sum() and type(gr.sum(HostOnly())) is np.float32
-    assert not libraries.is_on_device(Pinned()) and not libraries.is_on_device(ROWS) and not libraries.is_on_device([1])
+    assert not any(libraries.is_on_device(a) for a in (Pinned(), ROWS, [1]))
     assert gr.ExactSum("float32").update(Pinned()) == gr.ExactSum("float32").update(ROWS)
-    with raises(TypeError, "Producer is in GPU memory. Copy it to the host first"):  # what is measured
+    # what is measured
+    with raises(TypeError, "Producer is in GPU memory. Copy it to the host first"):
         gr.benchmark("sum", Producer(ROWS))
     """,
         tmp_path,
@@ -1123,7 +1179,8 @@ def test_states_take_arrays_of_any_library_and_type_on_any_device(tmp_path: Path
                     assert total.update(lent) is total
                     wanted.update(array)
                 else:
-                    with raises(TypeError, f"exact sum of {state} does not take elements of dtype {dtype}", "'safe'"):
+                    words = f"exact sum of {state} does not take elements of dtype {dtype}"
+                    with raises(TypeError, words, "'safe'"):
                         total.update(lent)
                 assert total == wanted and total.count == wanted.count
     half = np.array([1, 2, 3], np.uint16)  # subnormal numbers of bfloat16
@@ -1136,7 +1193,8 @@ def test_states_take_arrays_of_any_library_and_type_on_any_device(tmp_path: Path
     # The library's own memory, and a tree over host and devices.
     buffer = gr.sum(Shown(ROWS), axis=1)
     assert type(buffer) is libraries.DeviceBuffer
-    parts = [gr.ExactSum("float32").update(buffer), gr.ExactSum("float32").update(Shown(-ROWS, device=1))]
+    parts = [gr.ExactSum("float32").update(buffer),
+             gr.ExactSum("float32").update(Shown(-ROWS, device=1))]
     wanted = gr.ExactSum("float32").update(ROWS.sum(1)).update(ROWS).update(-ROWS)
     assert parts[0].merge(parts[1]).update(ROWS) == wanted
     """,
@@ -1197,7 +1255,7 @@ def test_updates_with_device_arrays_that_fail_add_nothing(tmp_path: Path) -> Non
     )
 
 
-# ---------------------------------------------------------------- the libraries that are known by name
+# ------------------------------------------------------------ the libraries that are known by name
 
 TORCH = """
     class dtype:
@@ -1205,8 +1263,8 @@ TORCH = """
             self.name = name
         def __repr__(self):
             return f"torch.{self.name}"
-    names = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
-             "complex64", "complex128", "float8_e5m2")
+    names = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+             "float64", "complex64", "complex128", "float8_e5m2")
     kinds = {name: dtype(name) for name in names}
     grad = [True]
     class Tensor:
@@ -1214,7 +1272,8 @@ TORCH = """
         layout = "strided"
         def __init__(self, values, on_gpu=True, device=0):
             self.held = array_libraries.Memory(np.asarray(values), device) if on_gpu else None
-            self.values, self.is_cuda, self.dtype = values, on_gpu, kinds[np.asarray(values).dtype.name]
+            self.values, self.is_cuda = values, on_gpu
+            self.dtype = kinds[np.asarray(values).dtype.name]
             self.alive, self.made = [], 0
         @property
         def shape(self):
@@ -1242,15 +1301,16 @@ TORCH = """
             return Tensor(np.asarray(self.held.read()[index]))
         def copy_(self, other):
             settle()
-            _core.upload(self.held.device, self.held.start, np.asarray(value(other)).astype(self.held.dtype))
+            _core.upload(self.held.device, self.held.start,
+                         np.asarray(value(other)).astype(self.held.dtype))
         def __array__(self, dtype=None, copy=None):
             return self.values
     Tensor.__module__ = "torch"
     import types
     raw = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: Tensor.current)
     Tensor.current = 0
-    torch = array_libraries.install("torch", Tensor=Tensor, dtype=dtype, strided="strided", _C=raw, cuda=None,
-                            is_grad_enabled=lambda: grad[0], **kinds)
+    torch = array_libraries.install("torch", Tensor=Tensor, dtype=dtype, strided="strided", _C=raw,
+                                    cuda=None, is_grad_enabled=lambda: grad[0], **kinds)
     del torch.__dict__["float8_e5m2"]
 """
 
@@ -1273,7 +1333,8 @@ def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
     out = Tensor(np.zeros(20, np.int32))
     assert gr.sum(tensor, axis=1, out=out) is out and (out.held.read() == ROWS.sum(axis=1)).all()
     assert value(gr.sum(tensor, initial=1)) == ROWS.sum() + 1
-    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum() and type(gr.sum(Tensor(ROWS, False))) is np.float32
+    assert gr.sum(Tensor(ROWS, False)) == ROWS.sum()
+    assert type(gr.sum(Tensor(ROWS, False))) is np.float32
     means = ROWS.mean(axis=1, keepdims=True) + 1
     for given in (Tensor(means), means, Tensor(means, False), 7):
         result = gr.std(tensor, axis=1, mean=given)
@@ -1284,7 +1345,8 @@ def test_pytorch_gets_tensors_on_its_current_stream(tmp_path: Path) -> None:
     out = Tensor(means[:, 0])
     assert gr.std(tensor, axis=1, mean=Tensor(means), out=out) is out
     np.testing.assert_allclose(out.held.read(), np.std(ROWS, axis=1, mean=means), rtol=1e-6)
-    with raises(TypeError, "the array is of PyTorch and mean= of the array's library", "one library"):
+    with raises(TypeError, "the array is of PyTorch and mean= of the array's library",
+                "one library"):
         gr.std(tensor, mean=Shown(np.zeros(())))
     wants = Tensor(means)
     wants.requires_grad = True
@@ -1317,7 +1379,8 @@ def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path:
         gr.sum(sparse)
     def refuse():
         raise RuntimeError("no storage")
-    cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"), ({}, "no storage"))
+    cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"),
+             ({}, "no storage"))
     for attribute, words in cases:
         odd = Tensor(ROWS)
         odd.__dict__.update(attribute, data_ptr=refuse)
@@ -1361,7 +1424,8 @@ CUPY = """
         def __init__(self, values, device=0):
             self.held = array_libraries.Memory(np.asarray(values), device)
             self.data = types.SimpleNamespace(ptr=self.held.start, device_id=device)
-            self.shape, self.strides, self.dtype = self.held.shape, self.held.strides, self.held.numpy_dtype
+            self.shape, self.strides = self.held.shape, self.held.strides
+            self.dtype = self.held.numpy_dtype
         def __getitem__(self, index):
             return ndarray(np.asarray(self.held.read()[index]), self.data.device_id)
     ndarray.__module__ = "cupy"
@@ -1377,8 +1441,9 @@ CUPY = """
         settle()
         _core.upload(out.data.device_id, out.data.ptr, np.asarray(value(result)).astype(out.dtype))
     empty = lambda shape, dtype: ndarray(np.zeros(shape, dtype), state.device)
+    runtime = types.SimpleNamespace(getDevice=lambda: state.device)
     array_libraries.install("cupy", ndarray=ndarray, empty=empty,
-        copyto=copyto, cuda=types.SimpleNamespace(runtime=types.SimpleNamespace(getDevice=lambda: state.device),
+        copyto=copyto, cuda=types.SimpleNamespace(runtime=runtime,
         get_current_stream=lambda device: types.SimpleNamespace(ptr=state.stream), Device=Device))
 """
 
@@ -1423,8 +1488,8 @@ SHORT = """
     def takes_the_short_way(make):
         array, host = make(ROWS), np.zeros((), np.float32)
         gr.sum(array)
-        ops = ("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "count_nonzero",
-               "ptp")
+        ops = ("sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std",
+               "count_nonzero", "ptp")
         few = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
         for values in (few, few[::-1, ::3], few.astype(np.int32), few > 7, few[1, 0]):
             array = make(np.asarray(values))
@@ -1441,7 +1506,8 @@ SHORT = """
         np.testing.assert_array_equal(value(gr.sum(array, axis=(1, 0))), ROWS.sum())
         holes = np.where(ROWS % 7 == 1, np.float32(np.nan), ROWS)
         for op in ("nansum", "nanmin", "nanmax", "nanmean", "nanvar", "nanargmax"):
-            found, expected = value(getattr(gr, op)(make(holes), axis=0)), getattr(np, op)(holes, axis=0)
+            found = value(getattr(gr, op)(make(holes), axis=0))
+            expected = getattr(np, op)(holes, axis=0)
             np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=op)
         for axis in (None, 1):
             both = gr.minmax(array, axis=axis)
@@ -1452,7 +1518,8 @@ SHORT = """
         rows = np.zeros(20, np.float32)
         assert gr.sum(array, axis=1, out=rows) is rows and (rows == ROWS.sum(axis=1)).all()
         theirs = make(np.zeros(20, np.float32))
-        assert gr.max(array, axis=1, out=theirs) is theirs and (theirs.held.read() == ROWS.max(axis=1)).all()
+        assert gr.max(array, axis=1, out=theirs) is theirs
+        assert (theirs.held.read() == ROWS.max(axis=1)).all()
         assert not asked
     def leaves_to_python(make):
         array, mask, ones = make(ROWS), make(ROWS > 7), make(np.ones((2, 3), np.float32))
@@ -1461,11 +1528,13 @@ SHORT = """
         double, other = np.zeros((), np.float64), make(np.zeros(20, np.int32))
         pair = np.zeros((), np.float32), np.zeros((), np.float32)
         calls = [
-            lambda: gr.sum(array, initial=1), lambda: gr.sum(array, where=mask), lambda: gr.sum(array, stream=1),
-            lambda: gr.sum(array, dtype="float64"), lambda: gr.sum(array, keepdims=1),
+            lambda: gr.sum(array, initial=1), lambda: gr.sum(array, where=mask),
+            lambda: gr.sum(array, stream=1), lambda: gr.sum(array, dtype="float64"),
+            lambda: gr.sum(array, keepdims=1),
             lambda: gr.minmax(array, out=pair), lambda: gr.sum(array, out=double),
             lambda: gr.sum(array, axis=1, out=other),
-            lambda: gr.sum(make(ROWS[:0])), lambda: gr.argmax(array, axis=None, out=np.zeros((), np.int32)),
+            lambda: gr.sum(make(ROWS[:0])),
+            lambda: gr.argmax(array, axis=None, out=np.zeros((), np.int32)),
             lambda: gr.sum(array, axis=1, out=np.zeros(40, np.float32)[::2]),
         ]
         for i, call in enumerate(calls):
@@ -1476,7 +1545,8 @@ SHORT = """
             warnings.simplefilter("always")
             gr.var(ones, axis=0, ddof=2)
             gr.mean(make(ROWS[:0]), axis=0)
-        assert [str(one.message) for one in caught] == ["Degrees of freedom <= 0 for slice", "Mean of empty slice"]
+        met = [str(one.message) for one in caught]
+        assert met == ["Degrees of freedom <= 0 for slice", "Mean of empty slice"]
         before = len(asked)
         with raises(ValueError, "cupy.asnumpy"):
             gr.sum(array, device="cpu")
@@ -1500,14 +1570,16 @@ def test_plain_calls_with_pytorch_take_the_short_way(tmp_path: Path) -> None:
     dawdle(20_000)
     for _ in range(5):
         tensor = Tensor(np.zeros(100, np.float32))
-        _core.fill_device(_core.device_array(tensor.held.start, (100,), None, "float32", 0, None, tensor),
-                          np.float32(2).tobytes(), Tensor.current)
+        _core.fill_device(
+            _core.device_array(tensor.held.start, (100,), None, "float32", 0, None, tensor),
+            np.float32(2).tobytes(), Tensor.current)
         out = np.zeros((), np.float32)
         assert gr.sum(tensor, out=out) == 200
         assert value(gr.max(tensor)) == 2
     dawdle(0)
     assert not asked
-    # Context in and out, whose stream and memory it is, the launch: of the tensor that PyTorch made nothing is asked.
+    # Context in and out, whose stream and memory it is, the launch: of the tensor that PyTorch
+    # made nothing is asked.
     made, theirs = Tensor(np.zeros((), np.float32)), Tensor(np.zeros((), np.float32))
     calls = []
     for out in (None, theirs):
@@ -1566,7 +1638,8 @@ def test_plain_calls_with_cupy_take_the_short_way(tmp_path: Path) -> None:
     leaves_to_python(ndarray)
     asked.clear(), state.entered.clear()
     there = ndarray(ROWS, 1)
-    assert gr.sum(there).data.device_id == 1 and state.entered == [1]  # where CuPy does not make arrays now
+    # where CuPy does not make arrays now
+    assert gr.sum(there).data.device_id == 1 and state.entered == [1]
     class Sub(ndarray):
         pass
     gr.sum(Sub(ROWS))
@@ -1664,7 +1737,8 @@ def test_jax_gets_arrays_by_from_dlpack_and_is_never_written(tmp_path: Path) -> 
         made.memory = _core.import_dlpack(lent.__dlpack__(stream=1), 1)
         return made
     dlpack = array_libraries.install("jax.dlpack", from_dlpack=from_dlpack)
-    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=Tracer), dlpack=dlpack)
+    array_libraries.install("jax", Array=Array, core=types.SimpleNamespace(Tracer=Tracer),
+                            dlpack=dlpack)
     array = Array(ROWS)
     result = gr.sum(array, axis=1)
     assert type(result) is Array and (value(result) == ROWS.sum(axis=1)).all()

@@ -38,7 +38,9 @@ def torch_peer() -> Peer:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch has no CUDA")
-    return Peer(lambda a: torch.from_numpy(np.array(a)).cuda(), lambda t: t.cpu().numpy(), torch.Tensor)
+    return Peer(
+        lambda a: torch.from_numpy(np.array(a)).cuda(), lambda t: t.cpu().numpy(), torch.Tensor
+    )
 
 
 def jax_peer() -> Peer:
@@ -54,7 +56,9 @@ def numba_peer() -> Peer:
     if not cuda.is_available():
         pytest.skip("this Numba has no CUDA")
     device_array = type(cuda.to_device(np.zeros(1)))
-    return Peer(lambda a: cuda.to_device(np.ascontiguousarray(a)), lambda d: d.copy_to_host(), device_array)
+    return Peer(
+        lambda a: cuda.to_device(np.ascontiguousarray(a)), lambda d: d.copy_to_host(), device_array
+    )
 
 
 PEERS = {"cupy": cupy_peer, "torch": torch_peer, "jax": jax_peer, "numba": numba_peer}
@@ -100,11 +104,13 @@ def test_zero_size_and_zero_dimensional_arrays_reduce(peer: Peer) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_states_of_exact_sums_take_the_librarys_arrays(peer: Peer, dtype: str) -> None:
-    """Their bytes are those of the same elements on the host, by any mixture and order of updates."""
+    """Their bytes are those of the same elements on the host, in any mixture and order."""
     rng = np.random.default_rng(3)
     values = rng.integers(0, 100, (70, 3001)).astype(dtype)
     if values.dtype.kind == "f":
-        values = (values * np.exp2(rng.integers(-9, 9, values.shape)) * rng.choice([-1, 1], values.shape)).astype(dtype)
+        values = (
+            values * np.exp2(rng.integers(-9, 9, values.shape)) * rng.choice([-1, 1], values.shape)
+        ).astype(dtype)
     array = peer.put(values)
     before = gr.ExactSum(dtype).update(values).update(values)
     assert gr.ExactSum(dtype).update(array).update(values).to_bytes() == before.to_bytes()
@@ -119,9 +125,9 @@ def test_states_of_exact_sums_take_the_librarys_arrays(peer: Peer, dtype: str) -
             alone = np.full(500, number, dtype)
             assert gr.ExactSum(dtype).update(peer.put(alone)) == gr.ExactSum(dtype).update(alone)
     assert gr.ExactSum(dtype).update(peer.put(values[:0])) == gr.ExactSum(dtype)
-    assert gr.ExactSum("float64").update(peer.put(values.astype("float32"))) == gr.ExactSum("float64").update(
-        values.astype("float32")
-    )
+    assert gr.ExactSum("float64").update(peer.put(values.astype("float32"))) == gr.ExactSum(
+        "float64"
+    ).update(values.astype("float32"))
     with pytest.raises(TypeError, match="does not take elements of dtype float32"):
         gr.ExactSum("int32").update(peer.put(values.astype("float32")))
 
@@ -129,7 +135,9 @@ def test_states_of_exact_sums_take_the_librarys_arrays(peer: Peer, dtype: str) -
 def test_a_start_and_a_host_out(peer: Peer) -> None:
     values = np.arange(100, dtype=np.int32).reshape(4, 25)
     array = peer.put(values)
-    np.testing.assert_array_equal(peer.get(gr.sum(array, axis=1, initial=7)), values.sum(axis=1) + 7)
+    np.testing.assert_array_equal(
+        peer.get(gr.sum(array, axis=1, initial=7)), values.sum(axis=1) + 7
+    )
     assert peer.get(gr.min(array, initial=-3)) == -3
     out = np.zeros(4)
     assert gr.sum(array, axis=1, out=out) is out
@@ -145,7 +153,7 @@ def test_masks_of_the_library(peer: Peer) -> None:
 
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 def test_variances_about_a_mean_of_the_library(peer: Peer, name: str) -> None:
-    """Of any shape that broadcasts and any dtype; numbers and host arrays too; NumPy's dtype, shape and value."""
+    """Of any shape that broadcasts and any dtype, also numbers and host arrays: as NumPy."""
     rng = np.random.default_rng(5)
     values = rng.normal(3, 2, (37, 300)).astype(np.float32)
     if name.startswith("nan"):
@@ -157,8 +165,14 @@ def test_variances_about_a_mean_of_the_library(peer: Peer, name: str) -> None:
         means = np.asarray(np.nanmean(values, axis=axis, keepdims=True))
         for mean in (means, means + 1, means.astype(np.float64), np.rint(means).astype(np.int32)):
             for given in (peer.put(mean), mean):
-                for more, masked in (({}, {}), ({"ddof": 2, "keepdims": True}, {}), ({"ddof": 1}, {"where": keep})):
-                    found = ours(array, axis=axis, mean=given, **more, **({"where": mask} if masked else {}))
+                for more, masked in (
+                    ({}, {}),
+                    ({"ddof": 2, "keepdims": True}, {}),
+                    ({"ddof": 1}, {"where": keep}),
+                ):
+                    found = ours(
+                        array, axis=axis, mean=given, **more, **({"where": mask} if masked else {})
+                    )
                     assert isinstance(found, peer.kind)
                     expected = np.asarray(theirs(values, axis=axis, mean=mean, **more, **masked))
                     result = peer.get(found)
@@ -169,7 +183,9 @@ def test_variances_about_a_mean_of_the_library(peer: Peer, name: str) -> None:
         assert result.dtype == expected.dtype
         np.testing.assert_allclose(result, expected, rtol=1e-5)
     own = gr.nanmean(array, axis=1, keepdims=True)
-    np.testing.assert_allclose(peer.get(ours(array, axis=1, mean=own)), theirs(values, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        peer.get(ours(array, axis=1, mean=own)), theirs(values, axis=1), rtol=1e-5
+    )
     out = np.zeros(37)
     assert ours(array, axis=1, mean=own, out=out) is out
     np.testing.assert_allclose(out, theirs(values, axis=1), rtol=1e-5)
@@ -215,7 +231,9 @@ def test_arrays_move_on_to_other_libraries(peer: Peer, other: str) -> None:
         if not hasattr(result, "__dlpack__"):
             pytest.skip("the result's library does not lend by DLPack")
         module = pytest.importorskip(other)
-        np.testing.assert_array_equal(there.get(module.from_dlpack(result)), np.full(30, 20, np.float32))
+        np.testing.assert_array_equal(
+            there.get(module.from_dlpack(result)), np.full(30, 20, np.float32)
+        )
 
 
 # ---------------------------------------------------------------- CuPy
@@ -224,11 +242,18 @@ def test_arrays_move_on_to_other_libraries(peer: Peer, other: str) -> None:
 def test_cupy_views_of_any_strides() -> None:
     cupy = pytest.importorskip("cupy")
     cube = cupy.arange(2 * 3 * 4 * 5, dtype=cupy.int32).reshape(2, 3, 4, 5)
-    for view in (cube.T, cube[:, ::-1, 1:, ::2], cube[..., 2], cupy.broadcast_to(cube[0, 0, 0], (3, 5))):
+    for view in (
+        cube.T,
+        cube[:, ::-1, 1:, ::2],
+        cube[..., 2],
+        cupy.broadcast_to(cube[0, 0, 0], (3, 5)),
+    ):
         for axis in (None, 0, -1, (0, 1)):
             for op in ("sum", "max"):
                 expected = getattr(np, op)(cupy.asnumpy(view), axis=axis)
-                np.testing.assert_array_equal(cupy.asnumpy(getattr(gr, op)(view, axis=axis)), expected)
+                np.testing.assert_array_equal(
+                    cupy.asnumpy(getattr(gr, op)(view, axis=axis)), expected
+                )
         out = cupy.zeros((2, *view.shape[1:]), cupy.int64)[1]
         assert gr.sum(view, axis=0, out=out) is out
         np.testing.assert_array_equal(cupy.asnumpy(out), cupy.asnumpy(view).sum(axis=0))
@@ -317,7 +342,8 @@ def test_cupy_means_are_read_in_order_and_captured() -> None:
             assert float(whole) == (number - 3) ** 2
         mean.fill(3)
         array.fill(1)
-        gr.var(array, axis=1, keepdims=True, mean=mean, out=mean)  # what is read is written only then
+        # What is read is written only then.
+        gr.var(array, axis=1, keepdims=True, mean=mean, out=mean)
         assert float(mean.sum()) == 1200
         total = cupy.zeros((300, 1), cupy.float32)
         total[0] = 3
@@ -382,7 +408,9 @@ def test_torch_tensors_that_are_no_plain_memory_are_refused_or_resolved() -> Non
     with pytest.raises(TypeError, match="to_dense"):
         gr.sum(torch.eye(3, device="cuda").to_sparse())
     with pytest.raises(TypeError, match="unbind"):
-        gr.sum(torch.nested.nested_tensor([torch.ones(2, device="cuda"), torch.ones(3, device="cuda")]))
+        gr.sum(
+            torch.nested.nested_tensor([torch.ones(2, device="cuda"), torch.ones(3, device="cuda")])
+        )
     number = torch.full((10,), 1 + 2j, device="cuda")
     assert gr.sum(number.conj()).item() == 10 - 20j
     assert gr.sum(number.conj().imag).item() == -20
@@ -536,4 +564,6 @@ def test_numba_arrays_keep_their_stream() -> None:
         result = gr.sum(array)
         assert result.copy_to_host(stream=stream) == values.sum()
     view = cuda.to_device(values.reshape(100, 1000))[:, ::2]
-    np.testing.assert_array_equal(gr.sum(view, axis=0).copy_to_host(), values.reshape(100, 1000)[:, ::2].sum(axis=0))
+    np.testing.assert_array_equal(
+        gr.sum(view, axis=0).copy_to_host(), values.reshape(100, 1000)[:, ::2].sum(axis=0)
+    )

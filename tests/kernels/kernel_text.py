@@ -1,7 +1,7 @@
-"""The kernels' text as tokens and definitions: enough of C++ to find places in it, whatever their names are.
+"""The kernels' text as tokens and definitions: enough of C++ to find places in it by shape.
 
-No parser: kernels are laid out so that a binary ``<`` has a space before it and a template's has none,
-and directives are left aside, so both branches of an ``#if`` are there.
+No parser: kernels are laid out so that a binary ``<`` has a space before it and a template's has
+none, and directives are left aside, so both branches of an ``#if`` are there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Definition:
 
 
 def tokens_of(text: str) -> list[Token]:
-    return [Token(m["token"], m.start(), m.end()) for m in TOKEN.finditer(text) if m["token"] is not None]
+    return [
+        Token(m["token"], m.start(), m.end())
+        for m in TOKEN.finditer(text)
+        if m["token"] is not None
+    ]
 
 
 def closing(tokens: list[Token], at: int) -> int:
@@ -89,8 +93,21 @@ def _after_templates(head: list[Token]) -> int:
     return i
 
 
+def _outside_brackets(tokens: list[Token]) -> list[str]:
+    """Texts of a declaration's tokens but those in parentheses and brackets."""
+    found = []
+    i = 0
+    while i < len(tokens):
+        if tokens[i].text in "([":
+            i = closing(tokens, i)
+        else:
+            found.append(tokens[i].text)
+        i += 1
+    return found
+
+
 def _name(head: list[Token]) -> tuple[str, bool]:
-    """What a declaration declares, by the tokens before its body, value or end, and whether that has parameters."""
+    """What a declaration declares, by its tokens up to body, value or end; if with parameters."""
     i = _after_templates(head)
     kinds = ("struct", "class", "union", "enum", "namespace", "using")
     texts = [each.text for each in head]
@@ -98,7 +115,9 @@ def _name(head: list[Token]) -> tuple[str, bool]:
     while i < len(head):
         text = texts[i]
         if text in kinds and "(" not in texts[i:]:
-            return next((each for each in texts[i + 1 :] if re.match(r"[A-Za-z_]", each)), ""), False
+            return next(
+                (each for each in texts[i + 1 :] if re.match(r"[A-Za-z_]", each)), ""
+            ), False
         if text in ("__launch_bounds__", "__align__", "alignas", "decltype", "__attribute__"):
             i = closing(head, i + 1)
         elif text == "operator":
@@ -134,7 +153,7 @@ def definitions_of(file: str, text: str) -> list[Definition]:
             if text == "template":
                 i = after_angles(tokens, i + 1)
                 continue
-            head = [each.text for each in tokens[start + _after_templates(tokens[start:i]) : i]]
+            head = _outside_brackets(tokens[start + _after_templates(tokens[start:i]) : i])
             if text in "([" or (text == "{" and "=" in head and "operator" not in head):
                 i = closing(tokens, i)
             elif text == "{":
@@ -162,7 +181,10 @@ def definitions_of(file: str, text: str) -> list[Definition]:
 
 def includes_of(sources: dict[str, str]) -> dict[str, set[str]]:
     """Each file, those that it includes, and those that they do."""
-    named = {file: set(re.findall(r'#include "([^"]+)"', text)) & set(sources) for file, text in sources.items()}
+    named = {
+        file: set(re.findall(r'#include "([^"]+)"', text)) & set(sources)
+        for file, text in sources.items()
+    }
     found = {file: {file} for file in sources}
     for _ in sources:
         found = {file: some.union(*(named[one] for one in some)) for file, some in found.items()}

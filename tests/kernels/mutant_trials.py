@@ -44,7 +44,8 @@ def entries_of(name: str) -> list[str]:
     return [name, FILL] if FILL in SOURCES[file_of(name)] else [name]
 
 
-# Kernels by what is tried, and the global functions that this comes to. What fast does with layouts is tried by kernel.
+# Kernels by what is tried, and the global functions that this comes to. What fast does with layouts
+# is tried by kernel.
 ENTRIES = {
     **{name: entries_of(name) for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
@@ -52,10 +53,10 @@ ENTRIES = {
 
 
 def reach(kernel: str) -> dict[int, int]:
-    """Definitions, by their place in DEFINITIONS, that a kernel may come to, and by how many calls at least.
+    """Definitions, by place in DEFINITIONS, that a kernel may reach, and in how many calls.
 
-    A word of what is reached reaches all that files it includes have under that name. Operators are reached with
-    their file.
+    A word of what is reached reaches all that files it includes have under that name. Operators are
+    reached with their file.
     """
     files = set().union(*(INCLUDED[file_of(name)] for name in ENTRIES[kernel]))
     places = {id(each): place for place, each in enumerate(DEFINITIONS)}
@@ -65,7 +66,11 @@ def reach(kernel: str) -> dict[int, int]:
         known |= new
         reached = [each for name in new for each in BY_NAME[name] if each.file in files]
         of_files = {each.file for each in reached}
-        reached += [each for each in DEFINITIONS if each.name.startswith("operator") and each.file in of_files]
+        reached += [
+            each
+            for each in DEFINITIONS
+            if each.name.startswith("operator") and each.file in of_files
+        ]
         for each in reached:
             found.setdefault(places[id(each)], calls)
         new = {word for each in reached for word in each.words if word in BY_NAME} - known
@@ -88,7 +93,7 @@ def definition_of(mutant: Mutant) -> int:
 
 
 def kernels_of(mutant: Mutant) -> list[str]:
-    """Kernels that may come to the place: the nearest first, and of those the ones that do least besides."""
+    """Kernels that may come to the place: the nearest first, then those that do least."""
     place = definition_of(mutant)
     users = [name for name, found in reached().items() if place in found]
     return sorted(users, key=lambda name: (reached()[name][place], len(reached()[name])))
@@ -96,8 +101,9 @@ def kernels_of(mutant: Mutant) -> list[str]:
 
 # ---------------------------------------------------------------- what is run
 
-# Rows of which each warp has one tile: their type, the block's size, and how many blocks a row has. Of more than 32 the
-# last one's warps share the partials, of more than it has threads each takes several.
+# Rows of which each warp has one tile: their type, the block's size, and how many blocks a row has.
+# Of more than 32 the last one's warps share the partials, of more than it has threads each takes
+# several.
 TILES = [
     ("float64", 64, [1, 3, 40]),
     ("float32", 256, [1, 1, 2]),
@@ -123,18 +129,36 @@ FIRST: dict[str, list[Trial]] = {
             "exact",
             dtype,
             0,
-            {"do": "exact_sums.check_double_double", "rows": 256, "sizes": 5, "many": False, "limit": 600.0},
+            {
+                "do": "exact_sums.check_double_double",
+                "rows": 256,
+                "sizes": 5,
+                "many": False,
+                "limit": 600.0,
+            },
         )
         for dtype in ("float32", "bfloat16", "float64")
     ],
-    "exact_adders.cuh": [("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})],
+    "exact_adders.cuh": [
+        ("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})
+    ],
     "exact_block.cuh": [("exact", "int64", 256, {"do": "exact_layouts.check_layouts", "count": 4})],
     "exact_run.cuh": RUNS,
     "exact_short_sum.cuh": [
-        ("exact", "float64", 0, {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0})
+        (
+            "exact",
+            "float64",
+            0,
+            {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0},
+        )
     ],
     "exact_bins.cuh": [
-        ("exact", "float64", 32, {"do": "exact_sums.check_exact", "count": 4, "fills": 4, "limit": 300.0})
+        (
+            "exact",
+            "float64",
+            32,
+            {"do": "exact_sums.check_exact", "count": 4, "fills": 4, "limit": 300.0},
+        )
     ],
 }
 # Files that only programs for GPUs that are slow at float64 use.
@@ -160,7 +184,9 @@ CASES = [
 def folds() -> dict[str, list[str]]:
     """Operators by the fold that they use, from the registry."""
     found: dict[str, list[str]] = {}
-    for op, fold in re.findall(r"^GPR_OPERATOR\(\w+,\s*(\w+),\s*(\w+)", OPERATORS_DEF.read_text(), re.MULTILINE):
+    for op, fold in re.findall(
+        r"^GPR_OPERATOR\(\w+,\s*(\w+),\s*(\w+)", OPERATORS_DEF.read_text(), re.MULTILINE
+    ):
         found.setdefault(fold, []).append(op)
     return found
 
@@ -169,14 +195,28 @@ def cases_of(mutant: Mutant) -> list[tuple[str, str]]:
     """Types and operators to try: those that the function is for, if its parameters say so."""
     function = DEFINITIONS[definition_of(mutant)]
     head = [each.text for each in function.tokens[: function.body]]
-    ops = [op for word in head for op in folds().get(word.removeprefix("fold_"), []) if word.startswith("fold_")]
+    ops = [
+        op
+        for word in head
+        for op in folds().get(word.removeprefix("fold_"), [])
+        if word.startswith("fold_")
+    ]
     if not ops:
         return CASES
     dtypes = [word.removeprefix("dt_") for word in head if word.removeprefix("dt_") in ALL_DTYPES]
     dtypes += [word for word in ("int", "unsigned", "float", "double") if word in head]
     same = {"int": "int32", "unsigned": "uint32", "float": "float32", "double": "float64"}
-    tried = [same.get(each, each) for each in dtypes] + ["int32", "uint32", "float64", "uint64", "int64", "float32"]
-    return [(dtype, op) for dtype in dict.fromkeys(tried) for op in ops if takes(op, ALL_DTYPES[dtype])]
+    tried = [same.get(each, each) for each in dtypes] + [
+        "int32",
+        "uint32",
+        "float64",
+        "uint64",
+        "int64",
+        "float32",
+    ]
+    return [
+        (dtype, op) for dtype in dict.fromkeys(tried) for op in ops if takes(op, ALL_DTYPES[dtype])
+    ]
 
 
 def in_turn(*kinds: Iterable[Trial]) -> Iterator[Trial]:
@@ -206,23 +246,30 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
         yield from cases
         yield from in_turn(random_layouts_to_try(kernels), layouts, sums, products, variances)
     elif name in SLOW_FLOAT64:
-        yield from ((*case, what | {"slow_float64": True}) for *case, what in in_turn(sums, layouts))
+        yield from (
+            (*case, what | {"slow_float64": True}) for *case, what in in_turn(sums, layouts)
+        )
     else:
         yield from FIRST.get(name, [])
         if kernels[0] in OF_PRODUCTS:
-            yield from in_turn(*((products, variances) if kernels[0] == "exact_dot" else (variances, products)))
+            yield from in_turn(
+                *((products, variances) if kernels[0] == "exact_dot" else (variances, products))
+            )
         yield from in_turn(sums, layouts, products, variances)
         yield from cases
 
 
 def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     """Each kernel with the types and operators that come to the place."""
-    if "fast_columns" in kernels[:1]:  # of its largest blocks a thread's columns go down in several steps
+    if (
+        "fast_columns" in kernels[:1]
+    ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
     kernels = [kernel for kernel in kernels if kernel not in OF_PRODUCTS]
     cases = cases_of(mutant)
-    # The nearest kernels, of which some may not come there after all; the nearest of all in each case; and the rest.
+    # The nearest kernels, of which some may not come there after all; the nearest of all in each
+    # case; and the rest.
     near = [
         *((kernel, cases[0]) for kernel in kernels[:3]),
         *((kernel, case) for kernel in kernels[:1] for case in cases),
@@ -231,9 +278,13 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     for kernel, (dtype, op) in dict.fromkeys([*near, *rest]):
         if op == GIVEN_MEAN and (kernel not in MADE_FOR or kernel.startswith("exact")):
             continue
-        for block in (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64):
+        for block in (
+            (32,) if kernel in KERNELS and KERNELS[kernel].block_rule == "32" else (256, 64)
+        ):
             yield kernel, dtype, block, what_to_do(mutant, kernel, op)
-    for kernel in (kernel for kernel in kernels if kernel in KERNELS and not kernel.startswith("exact")):
+    for kernel in (
+        kernel for kernel in kernels if kernel in KERNELS and not kernel.startswith("exact")
+    ):
         dtype, op = cases_of(mutant)[0]
         yield kernel, dtype, 32, what_to_do(mutant, kernel, op)
 
@@ -243,38 +294,58 @@ def random_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
     if any(kernel in MADE_FOR and not kernel.startswith("exact") for kernel in kernels):
         for op in ("sum", "var", "argmax", "mean", "min", "minmax", "count_nonzero", "prod"):
             for dtype in ("float32", "int16"):
-                yield "fast", dtype, 64, {"do": "layouts.check_layouts", "op": op, "count": 20, "limit": 300.0}
+                yield (
+                    "fast",
+                    dtype,
+                    64,
+                    {"do": "layouts.check_layouts", "op": op, "count": 20, "limit": 300.0},
+                )
 
 
 def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
-    """The part of a task that differs between kernels with names of their own and those of fast's for layouts, and
-    where accumulators are filled.
+    """The part of a task that differs between kernels with names of their own and those of fast's
+    for layouts, and where accumulators are filled.
     """
     if kernel in MADE_FOR:
         return {"do": "layouts.check_made_for", "op": op}
-    what = {"do": "cases.check_case", "ops": [op], "sizes": [33, 5001, 300], "rows": [(33, 70), (3, 9), (1000, 2)]}
+    what = {
+        "do": "cases.check_case",
+        "ops": [op],
+        "sizes": [33, 5001, 300],
+        "rows": [(33, 70), (3, 9), (1000, 2)],
+    }
     if mutant.function == FILL:
         what["rows"] = [(33, 70), FULL]
     return what
 
 
 def variances_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Exact variances of every layout, if the kernel of those that are no runs comes to the place."""
+    """Exact variances of every layout, if the kernel for no runs comes to the place."""
     if "exact_moments_strided" not in kernels:
         return
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 96, {"do": "exact_variances.check_kinds"}  # a hang is soon found
-        yield "exact", dtype, 64, {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0}
+        yield (
+            "exact",
+            dtype,
+            64,
+            {"do": "exact_variances.check_layouts", "count": 4, "limit": 300.0},
+        )
     for dtype in ("float64", "complex128"):
         yield "exact", dtype, 32, {"do": "exact_variances.check_intervals", "limit": 300.0}
     for dtype in ("float64", "float32", "bfloat16"):
         yield "exact", dtype, 32, {"do": "exact_variances.check_limbs", "stride": 2, "limit": 300.0}
     for dtype in ("complex128", "int64", "int8"):
-        yield "exact", dtype, 256, {"do": "exact_variances.check_layouts", "count": 8, "limit": 300.0}
+        yield (
+            "exact",
+            dtype,
+            256,
+            {"do": "exact_variances.check_layouts", "count": 8, "limit": 300.0},
+        )
 
 
 def products_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Dot products and variances at the edges of bins, and beyond, if a kernel of theirs comes to the place."""
+    """Dot products and variances at the edges of bins and beyond, if a kernel comes there."""
     if not set(OF_PRODUCTS) & set(kernels):
         return
     if "exact_dot" in kernels:
@@ -288,7 +359,12 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
     for dtype in ("float64", "float32", "float16"):
         for block in (256, 32):
             yield "exact", dtype, block, {"do": "exact_products.check_variances", "count": 8}
-        yield "exact", dtype, 32, {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0}
+        yield (
+            "exact",
+            dtype,
+            32,
+            {"do": "exact_products.check_exponents", "stride": 3, "limit": 300.0},
+        )
     for dtype in ("float32", "int64", "complex64"):
         yield "exact", dtype, 32, {"do": "exact_products.check_variance_kinds", "limit": 300.0}
 
@@ -302,29 +378,54 @@ def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
         for dtype in ("float64", "float32"):
             yield "exact", dtype, 0, {"do": "exact_sums.check_rows"}
     if "exact_rows" in kernels:
-        yield "exact", "float32", 0, {"do": "exact_sums.check_double_double", "rows": 64, "sizes": 4, "limit": 300.0}
+        yield (
+            "exact",
+            "float32",
+            0,
+            {"do": "exact_sums.check_double_double", "rows": 64, "sizes": 4, "limit": 300.0},
+        )
     if "exact_strided" in kernels:
         for dtype in ("float32", "float64"):
-            yield "exact", dtype, 32, {"do": "exact_layouts.check_strided", "stride": 8, "limit": 300.0}
+            yield (
+                "exact",
+                dtype,
+                32,
+                {"do": "exact_layouts.check_strided", "stride": 8, "limit": 300.0},
+            )
         yield from columns_to_try()
 
 
 def columns_to_try() -> Iterator[Trial]:
     """Exact sums of rows across memory."""
     for dtype, block in (("float32", 32), ("float64", 64), ("complex64", 32)):
-        yield "exact", dtype, block, {"do": "exact_layouts.check_columns", "count": 6, "limit": 300.0}
+        yield (
+            "exact",
+            dtype,
+            block,
+            {"do": "exact_layouts.check_columns", "count": 6, "limit": 300.0},
+        )
 
 
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
-    """Exact sums of data at the edges of bins, and beyond, if their kernel comes to the place: rows of a tile for
-    each warp first, which are quick.
+    """Exact sums of data at the edges of bins, and beyond, if their kernel comes to the place: rows
+    of a tile for each warp first, which are quick.
     """
     if "exact" in kernels:
         for dtype, block, blocks in TILES:
-            what = {"do": "exact_tiles.check_tiles", "blocks": blocks, "count": 6, "only_sums": True}
+            what = {
+                "do": "exact_tiles.check_tiles",
+                "blocks": blocks,
+                "count": 6,
+                "only_sums": True,
+            }
             yield "exact", dtype, block, what
         for dtype in ("float64", "float32"):
-            yield "exact", dtype, 0, {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0}
+            yield (
+                "exact",
+                dtype,
+                0,
+                {"do": "exact_sums.check_lone_outliers", "count": 20, "limit": 300.0},
+            )
         yield from RUNS
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 32, {"do": "exact_sums.check_edges", "stride": 1}

@@ -1,7 +1,8 @@
 """Rules that break a kernel's text in one place: what threads do together, and slips of the pen.
 
-A rule finds its places by CUDA's names and by the shape of the code around them, not by the kernels' own
-names. A mutant is named by its file, function, rule, and which of the function's places it is.
+A rule finds its places by CUDA's names and by the shape of the code around them, not by the
+kernels' own names. A mutant is named by its file, function, rule, and which of the function's
+places it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,26 @@ ATOMIC = {
 }
 ADDITIVE = ("+", "-")
 # What ends an operand that is added: anything that binds no tighter.
-ENDS_TERM = (*ADDITIVE, "<", ">", "<=", ">=", "==", "!=", "&", "|", "^", "&&", "||", "?", ":", ",", ";", "<<", ">>")
+ENDS_TERM = (
+    *ADDITIVE,
+    "<",
+    ">",
+    "<=",
+    ">=",
+    "==",
+    "!=",
+    "&",
+    "|",
+    "^",
+    "&&",
+    "||",
+    "?",
+    ":",
+    ",",
+    ";",
+    "<<",
+    ">>",
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +94,7 @@ class Body:
         return iter(range(self.first, len(self.tokens)))
 
     def is_binary(self, i: int) -> bool:
-        """Whether an operator has two operands: it has a space before it, and something that ends an operand."""
+        """Whether an operator has two operands: a space, and an operand's end, before it."""
         before = self.tokens[i - 1]
         is_operand = re.match(r"[\w)\]]", before.text[-1]) is not None and before.text != "return"
         return is_operand and before.end < self.tokens[i].start
@@ -125,11 +145,13 @@ class Body:
                 k = self.closing(k) + 1 if self[k] in ("(", "[", "{") else k + 1
             if len(semicolons) == 2:
                 before = self.text[: self.tokens[i].start].rstrip().rpartition("\n")[2].strip()
-                is_unrolled = before.startswith("#pragma unroll") and not before.startswith("#pragma unroll 1")
+                is_unrolled = before.startswith("#pragma unroll") and not before.startswith(
+                    "#pragma unroll 1"
+                )
                 yield opening, semicolons[0], semicolons[1], is_unrolled
 
     def step_of(self, opening: int, second: int) -> tuple[str, str] | None:
-        """A loop's variable, and what makes of it the next round's; None if its step is of another kind."""
+        """A loop's variable, and what makes the next round's; None for another kind of step."""
         i = second + 1
         if self[i] == "++" or self[i + 1] == "++":
             return self[i + 1] if self[i] == "++" else self[i], "+ 1 "
@@ -250,7 +272,9 @@ def _operand_before(body: Body, at: int) -> list[str]:
     for i in range(at - 1, body.first - 1, -1):
         text = body[i]
         depth += (text in (")", "]")) - (text in ("(", "["))
-        if depth < 0 or (depth == 0 and text in ("&&", "||", "?", ":", ",", ";", "=", "return", "{", "}")):
+        if depth < 0 or (
+            depth == 0 and text in ("&&", "||", "?", ":", ",", ";", "=", "return", "{", "}")
+        ):
             break
         found.append(text)
     return found
@@ -294,7 +318,9 @@ def who(body: Body) -> Iterator[Change]:
 
 def gathered(body: Body) -> Iterator[Change]:
     """What was gathered before is lost."""
-    in_steps = {i for opening, _, second, _ in body.loops() for i in range(second, body.closing(opening))}
+    in_steps = {
+        i for opening, _, second, _ in body.loops() for i in range(second, body.closing(opening))
+    }
     for i in body:
         if body[i] in ("|=", "+=") and i not in in_steps:
             yield body.replace(i, i, "=")
@@ -318,16 +344,33 @@ def call(body: Body) -> Iterator[Change]:
 
 
 def _is_plain_call(words: list[str]) -> bool:
-    if words[0] in ("asm", "return", "if", "for", "while", "else", "do", "using", "static_assert", "const", "auto"):
+    if words[0] in (
+        "asm",
+        "return",
+        "if",
+        "for",
+        "while",
+        "else",
+        "do",
+        "using",
+        "static_assert",
+        "const",
+        "auto",
+    ):
         return False
     opening = words.index("(")
-    return all(re.fullmatch(r"\w+|\.|->|::|<|>|,", each) for each in words[:opening]) and "=" not in words[:opening]
+    return (
+        all(re.fullmatch(r"\w+|\.|->|::|<|>|,", each) for each in words[:opening])
+        and "=" not in words[:opening]
+    )
 
 
 SLIPS = [last_round, bound, stride, offset, who, gathered, call]
 
 
-def mutants(sources: dict[str, str], rules: list[Callable[[Body], Iterator[Change]]]) -> Iterator[Mutant]:
+def mutants(
+    sources: dict[str, str], rules: list[Callable[[Body], Iterator[Change]]]
+) -> Iterator[Mutant]:
     """Every mutant of every file."""
     ordinals: dict[tuple[str, str, str], int] = {}
     for function in functions_of(sources):

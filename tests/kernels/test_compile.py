@@ -2,11 +2,11 @@
 
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
-There are tens of thousands of cases, and NVRTC compiles one at a time in a process. So a run takes, for one
-architecture and a forty-eighth of the kernels and of the programs of ``fast``, drawn anew each time, each with every
-dtype and with every operator, and some operators with some dtypes besides; and a sample for the others, with random
-block sizes. What a kernel does not fold is refused in every case. ``GPR_ALL_CASES=1`` takes everything, and
-``GPR_TEST_SEED`` repeats a run.
+There are tens of thousands of cases, and NVRTC compiles one at a time in a process. So a run takes,
+for one architecture and a forty-eighth of the kernels and of the programs of ``fast``, drawn anew
+each time, each with every dtype and with every operator, and some operators with some dtypes
+besides; and a sample for the others, with random block sizes. What a kernel does not fold is
+refused in every case. ``GPR_ALL_CASES=1`` takes everything, and ``GPR_TEST_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,14 @@ def cases_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
     if least is not None and 10 * least[0] + least[1] > cc:
         return []
     return [
-        (kernel.name, op, dtype, rng.choice(block_sizes(kernel)) if rng else kernel.block_size, cc, EVERY_PROGRAM)
+        (
+            kernel.name,
+            op,
+            dtype,
+            rng.choice(block_sizes(kernel)) if rng else kernel.block_size,
+            cc,
+            EVERY_PROGRAM,
+        )
         for op in OPERATORS
         for dtype in _core.DTYPES
     ]
@@ -69,7 +76,7 @@ def cases_of(kernel: gr.KernelInfo, cc: int, rng: random.Random | None = None) -
 
 @pytest.fixture(scope="module")
 def programs_of_fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """How many programs a case of fast has, by operator: as many as make up its machine code. Fakes count quickly."""
+    """Programs of each case of fast, by operator: its machine code's parts. Fakes count quickly."""
     counted = fakes.run(
         """
         from gpureduce import _core
@@ -97,8 +104,10 @@ def folds(case: Case) -> bool:
     return True
 
 
-def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random) -> list[Case]:
-    """Kernels' programs with each dtype and operator, some of these with each other, and what is refused.
+def sample_of(
+    drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng: random.Random
+) -> list[Case]:
+    """Kernels' programs with each dtype and operator, some with both, and what is refused.
 
     Of ``fast``, those of its programs that are ``about`` given means too.
     """
@@ -115,7 +124,9 @@ def sample_of(drawn: list[tuple[gr.KernelInfo, int]], cc: int, about: range, rng
         if kernel.name == "fast":
             dtypes = dict.fromkeys(case[2] for case in there)
             ways = {dtype: rng.choice(("var", "std")) for dtype in dtypes}
-            chosen += [(*case[:-1], rng.choice(about)) for case in there if case[1] == ways[case[2]]]
+            chosen += [
+                (*case[:-1], rng.choice(about)) for case in there if case[1] == ways[case[2]]
+            ]
         left.update({case[1:3]: case for case in there if case[1:3] not in picked})
     done = {case[1:3] for case in chosen if folds(case)}
     rest = [case for pair, case in left.items() if pair not in done]
@@ -145,7 +156,9 @@ def expect_to_compile(cases: list[Case], rng: random.Random) -> None:
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         failures = [failure for part in pool.map(compile_cases, parts) for failure in part]
     text = "\n\n".join(f"{case}:\n{log}" for case, log in failures[:SHOWN])
-    assert failures == [], f"seed {SEED}: {len(failures)} of {len(cases)} cases do not compile\n{text}"
+    assert failures == [], (
+        f"seed {SEED}: {len(failures)} of {len(cases)} cases do not compile\n{text}"
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -163,7 +176,8 @@ def is_library(kernel: gr.KernelInfo) -> bool:
 @pytest.mark.timeout(3600)
 def test_every_case_compiles(programs_of_fast: dict[str, int]) -> None:
     rng = random.Random(SEED)
-    own = [kernel for kernel in gr.kernels() if not is_library(kernel) and kernel.name != "auto"]  # which is others
+    # Kernel auto is others.
+    own = [kernel for kernel in gr.kernels() if not is_library(kernel) and kernel.name != "auto"]
     whole = rng.choice(ARCHITECTURES)
     print(f"seed {SEED}, sm_{whole}")
     if ALL_CASES:
@@ -192,15 +206,26 @@ def test_every_case_compiles(programs_of_fast: dict[str, int]) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(programs_of_fast: dict[str, int]) -> None:
-    """Each of fast's programs, and of a kernel that is named, for every type of means; one of the cards a run."""
+def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(
+    programs_of_fast: dict[str, int],
+) -> None:
+    """All programs of fast, and of a named kernel, for each type of means; one card a run."""
     rng = random.Random(SEED)
     plain, both = programs_of_fast["sum"], programs_of_fast["var"]
     cases: list[Case] = []
     for cc in (75, 90) if ALL_CASES else (rng.choice((75, 90)),):
         dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))
         for place, program in enumerate(range(plain, both)):
-            cases.append(("fast", ("var", "std")[(place + cc) % 2], dtypes[place % len(dtypes)], 256, cc, program))
+            cases.append(
+                (
+                    "fast",
+                    ("var", "std")[(place + cc) % 2],
+                    dtypes[place % len(dtypes)],
+                    256,
+                    cc,
+                    program,
+                )
+            )
         cases.append(("shfl_two_pass", "var", dtypes[-1], 256, cc, 1))
         cases.append(("last_block", "std", dtypes[-2], 128, cc, 1))
     expect_to_compile(cases, rng)
@@ -221,7 +246,7 @@ def test_cases_of_library_kernels_compile() -> None:
 
 @pytest.mark.timeout(3600)
 def test_every_dot_product_compiles() -> None:
-    """Of factors of any two types, which no operator names: for each architecture one in an ordinary run."""
+    """Of factors of any two types, which no operator names: one an architecture and run."""
     rng = random.Random(SEED)
     print(f"seed {SEED}")
     dots = []
@@ -235,13 +260,20 @@ def test_every_dot_product_compiles() -> None:
     for cc in ARCHITECTURES:
         for dot in dots if ALL_CASES else rng.sample(dots, DOTS):
             block = rng.choice(blocks)
-            assert _core.compile_dot(*dot, block, cc) > 0, f"{dot} block {block} sm_{cc} seed {SEED}"
+            assert _core.compile_dot(*dot, block, cc) > 0, (
+                f"{dot} block {block} sm_{cc} seed {SEED}"
+            )
 
 
 def can_hold(result: str, factor: str) -> bool:
     """Whether there is a dot product of `factor` as a `result`."""
     try:
-        gr.dot(np.ones(1, ALL_DTYPES[factor]), np.ones(1, ALL_DTYPES[factor]), dtype=ALL_DTYPES[result], device="cpu")
+        gr.dot(
+            np.ones(1, ALL_DTYPES[factor]),
+            np.ones(1, ALL_DTYPES[factor]),
+            dtype=ALL_DTYPES[result],
+            device="cpu",
+        )
     except TypeError:
         return False
     return True
@@ -249,13 +281,15 @@ def can_hold(result: str, factor: str) -> bool:
 
 @pytest.mark.timeout(3600)
 def test_every_exact_variance_compiles() -> None:
-    """Both programs of a type for each architecture in an ordinary run, which seldom draws them among all cases."""
+    """Both programs of a type for each architecture: a run seldom draws them among all cases."""
     rng = random.Random(SEED)
     print(f"seed {SEED}")
     for cc in ARCHITECTURES:
         for dtype in _core.DTYPES if ALL_CASES else [rng.choice(_core.DTYPES)]:
             block = rng.choice(range(32, 1025, 32))
-            size = _core.compile_program("exact", rng.choice(["var", "std"]), dtype, None, block, cc)
+            size = _core.compile_program(
+                "exact", rng.choice(["var", "std"]), dtype, None, block, cc
+            )
             assert size > 0, f"{dtype} block {block} sm_{cc} seed {SEED}"
 
 
@@ -269,7 +303,9 @@ def test_a_case_that_cannot_compile_says_so() -> None:
         _core.compile_program("sequential", "sum", "int32", None, 48, 90)
     with pytest.raises(ValueError, match="multiple of 32"):
         _core.compile_dot("float64", "float64", "float64", None, 48, 90)
-    with pytest.raises(TypeError, match="does not make a sum of products of complex64 one of float32"):
+    with pytest.raises(
+        TypeError, match="does not make a sum of products of complex64 one of float32"
+    ):
         _core.compile_dot("complex64", "int8", "complex64", "float32", 0, 90)
     with pytest.raises(ValueError, match="there is no dtype"):
         _core.compile_dot("float64", "int8", None, None, 0, 90)

@@ -18,7 +18,9 @@ def test_a_seed_gives_the_same_schedule_again_and_another_seed_another_one() -> 
     assert not emu.failures([{"do": "cases.check_seeds", "seed": SEED}])
 
 
-def test_a_kernel_that_does_not_compile_leaves_the_compilers_words_in_the_log(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_compile_leaves_the_compilers_words_in_the_log(
+    tmp_path: Path,
+) -> None:
     text = _core.sources()["sequential.cuh"]
     (tmp_path / "sequential.cuh").write_text(text.replace("__syncthreads();", "__syncthreads(", 1))
     task = {
@@ -30,7 +32,11 @@ def test_a_kernel_that_does_not_compile_leaves_the_compilers_words_in_the_log(tm
 
 
 def test_without_a_compiler_the_log_says_what_to_install() -> None:
-    task = {"do": "cases.check_compile_error", "log": ["needs a C++ compiler", "install g++"], "hide_compilers": True}
+    task = {
+        "do": "cases.check_compile_error",
+        "log": ["needs a C++ compiler", "install g++"],
+        "hide_compilers": True,
+    }
     assert not emu.failures([task])
 
 
@@ -43,7 +49,13 @@ def endless(tmp_path: Path) -> dict[str, Any]:
 
 
 def a_case() -> dict[str, Any]:
-    case = {"do": "cases.check_case", "kernel": "sequential", "dtype": "int32", "ops": ["sum"], "block": 64}
+    case = {
+        "do": "cases.check_case",
+        "kernel": "sequential",
+        "dtype": "int32",
+        "ops": ["sum"],
+        "block": 64,
+    }
     return {**case, "sizes": [65], "rows": [(65, 2)], "seed": SEED}
 
 
@@ -55,7 +67,9 @@ def test_a_kernel_that_never_ends_is_killed_and_tasks_after_it_run(tmp_path: Pat
 def test_a_broken_kernel_may_take_some_times_what_it_takes_as_it_is(tmp_path: Path) -> None:
     soon = 0.05  # seconds: it is compared with the kernel as it is at once
     answer = emu.do({**endless(tmp_path), "over_broken": soon})
-    assert re.fullmatch(r"it did not end within \d+ seconds of CPU time; the kernel as it is takes \d+\.\d", answer)
+    assert re.fullmatch(
+        r"it did not end within \d+ seconds of CPU time; the kernel as it is takes \d+\.\d", answer
+    )
     (tmp_path / "sequential.cuh").write_text(_core.sources()["sequential.cuh"])
     as_it_is = {**a_case(), "emulator": {"overlay": str(tmp_path)}}
     assert emu.do({**as_it_is, "over_broken": soon}) == ""

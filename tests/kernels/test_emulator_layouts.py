@@ -1,7 +1,7 @@
-"""Device arrays of random layouts over the emulator: right for every operator and schedule, and clean by its rules.
+"""Device arrays of random layouts, emulated: right in all operators and schedules, and clean.
 
-Views lie in memory that ends where they do; partials of blocks and results with gaps between them are watched like
-everything else. A failure names the command that repeats it.
+Views lie in memory that ends where they do; partials of blocks and results with gaps between them
+are watched like everything else. A failure names the command that repeats it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 COUNT = 40 if EVERYTHING else 2
 OPERATORS = (
-    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "std", "count_nonzero", "ptp", "minmax",
-    "bitwise_xor",
+    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "std",
+    "count_nonzero", "ptp", "minmax", "bitwise_xor",
 )  # fmt: skip
 
 
 def takes(op: str, dtype: str) -> bool:
-    """Whether NumPy's operator takes the type, and means by it what the operator means elsewhere."""
+    """Whether NumPy's operator takes the type, and means the same by it as elsewhere."""
     if op == "bitwise_xor":
         return not is_float(DTYPES[dtype])
     return dtype != "bool" or op not in ("ptp", "std", "prod")
@@ -48,7 +48,9 @@ def test_random_layouts_are_right_and_break_no_rule() -> None:
             "count": COUNT,
             "limit": 600.0 if EVERYTHING else 120.0,
         }
-        for place, (op, kernel) in enumerate([*((op, "fast") for op in OPERATORS), ("sum", "exact"), ("mean", "exact")])
+        for place, (op, kernel) in enumerate(
+            [*((op, "fast") for op in OPERATORS), ("sum", "exact"), ("mean", "exact")]
+        )
     ]
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)} operators:\n" + "\n".join(wrong)
@@ -67,13 +69,22 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
         }
         for place, kernel in enumerate(kernels)
     ]
-    tasks[kernels.index("fast_counted")]["dtype"] = "float64"  # of others a thread's moments are too many
+    tasks[kernels.index("fast_counted")]["dtype"] = (
+        "float64"  # of others a thread's moments are too many
+    )
     tasks += [
-        {"do": "layouts.check_layouts", "op": GIVEN_MEAN, "dtype": draw_dtype(GIVEN_MEAN, place), "count": COUNT}
+        {
+            "do": "layouts.check_layouts",
+            "op": GIVEN_MEAN,
+            "dtype": draw_dtype(GIVEN_MEAN, place),
+            "count": COUNT,
+        }
         for place in range(4)
     ]
     for place, task in enumerate(tasks):
-        task.update(block=(0, 64, 96)[(SEED + place) % 3], seed=SEED, limit=600.0 if EVERYTHING else 120.0)
+        task.update(
+            block=(0, 64, 96)[(SEED + place) % 3], seed=SEED, limit=600.0 if EVERYTHING else 120.0
+        )
         if task.get("kernel") == "finalize_rows":
             task["block"] = 64
     wrong = emu.failures(tasks)
@@ -82,7 +93,13 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
 
 def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
     tasks = [
-        {"do": "layouts.check_made_for", "kernel": "fast_columns", "block": 1024, "seed": SEED, "limit": 120.0}
+        {
+            "do": "layouts.check_made_for",
+            "kernel": "fast_columns",
+            "block": 1024,
+            "seed": SEED,
+            "limit": 120.0,
+        }
         | {"op": op, "dtype": dtype}
         for op, dtype in (("var", "float32"), ("max", "uint8"), ("argmin", "float16"))
     ]
@@ -93,9 +110,11 @@ def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
 def test_exact_sums_of_short_rows_are_right_in_blocks_of_any_size() -> None:
     """Each warp has numbers of its own in shared memory."""
     tasks = [
-        {"do": "layouts.check_made_for", "op": op, "kernel": "exact_rows", "dtype": dtype, "block": block, "seed": SEED,
-         "limit": 120.0}
-        for op, dtype, block in (("sum", "float64", 1024), ("mean", "float32", 512), ("sum", "bfloat16", 800))
+        {"do": "layouts.check_made_for", "op": op, "kernel": "exact_rows", "dtype": dtype,
+         "block": block, "seed": SEED, "limit": 120.0}
+        for op, dtype, block in (
+            ("sum", "float64", 1024), ("mean", "float32", 512), ("sum", "bfloat16", 800),
+        )
     ]  # fmt: skip
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)

@@ -1,7 +1,8 @@
-"""Every kernel over the emulator: right for every type, operator, size, start and schedule, and clean by its rules.
+"""Every kernel emulated: right in types, operators, sizes, starts and schedules, and clean.
 
-The emulator runs the kernels' own text and fails a launch that reads past an end, what nobody wrote, or what another
-thread may be writing (docs/emulator.md). Data is fresh in each run; a failure names the command that repeats its case.
+The emulator runs the kernels' own text and fails a launch that reads past an end, what nobody
+wrote, or what another thread may be writing (docs/emulator.md). Data is fresh in each run; a
+failure names the command that repeats its case.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 # cub is not ours, and not for g++; auto is one of the others.
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
-# Of a kernel's cases a run takes so many, drawn anew, with every type and every operator among them; or all.
+# Of a kernel's cases a run takes so many, drawn anew, with every type and every operator among
+# them; or all.
 CASES = 20
 # Of the cases of each test every so-manyth runs: where each takes long, under a sanitizer.
 EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "30"))
@@ -30,7 +32,9 @@ SOME_CASES = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "a
 
 def cases_of(kernel: str) -> list[tuple[str, str]]:
     """Types and operators that a run takes of a kernel."""
-    cases = [(dtype, op) for dtype in ALL_DTYPES for op in OPERATORS if takes(op, ALL_DTYPES[dtype])]
+    cases = [
+        (dtype, op) for dtype in ALL_DTYPES for op in OPERATORS if takes(op, ALL_DTYPES[dtype])
+    ]
     if EVERYTHING:
         return cases
     rng = random.Random(f"{SEED} {kernel}")
@@ -61,7 +65,14 @@ def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: 
     rows = {"rows": [(33, 5)]} if kernel == "fast" else {}
     demand(
         [
-            case(kernel, dtype, [op], small_block(kernel), **rows, spread=not EVERYTHING and dtype != "int32")
+            case(
+                kernel,
+                dtype,
+                [op],
+                small_block(kernel),
+                **rows,
+                spread=not EVERYTHING and dtype != "int32",
+            )
             for dtype, op in cases_of(kernel)
         ]
     )
@@ -73,11 +84,13 @@ def test_accumulators_are_filled_to_the_end_of_their_memory_and_no_further() -> 
 
 
 def other_blocks(kernel: str) -> list[int]:
-    """Block sizes where the code differs: one warp, several steps, its default, and no power of two."""
+    """Block sizes where code differs: one warp, several steps, the default, no power of two."""
     info = KERNELS[kernel]
     if info.block_rule == "32":
         return []
-    return sorted({32, 256, 1024, info.block_size, *([96] if info.block_rule == "multiple of 32" else [])})
+    return sorted(
+        {32, 256, 1024, info.block_size, *([96] if info.block_rule == "multiple of 32" else [])}
+    )
 
 
 @pytest.mark.long
@@ -98,7 +111,7 @@ def test_short_rows_of_fast_are_right_and_break_no_rule_for_any_number_of_lanes(
 
 
 def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
-    """Before compute capability 8.0 nothing reduces a warp at once, before 9.0 nothing compares halves."""
+    """Before compute capability 8.0 nothing reduces a warp, before 9.0 nothing compares halves."""
     text = _core.sources()
     differ = [kernel for kernel in KERNELS if uses_newer_cards(text, _core.KERNEL_FILES[kernel])]
     assert "redux_last_warp" in differ
@@ -108,7 +121,8 @@ def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
             for kernel in differ
             for dtype in ("int8", "int32", "int64", "uint64", "float32", "float64")
             for op in ("sum", "min", "max", "any")
-            if kernel == "redux_last_warp" or (dtype, op) in (("int8", "min"), ("int8", "max"), ("int64", "sum"))
+            if kernel == "redux_last_warp"
+            or (dtype, op) in (("int8", "min"), ("int8", "max"), ("int64", "sum"))
         ]
     )
 

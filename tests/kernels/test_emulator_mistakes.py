@@ -1,7 +1,7 @@
-"""The tutorials' own mistakes are found and named, with the line; kernels that reorder are told from others.
+"""The tutorials' own mistakes are found and named, with the line; kernels that reorder, too.
 
-Each file of emu/mistakes stands in for a kernel's own (the emulator's `overlay`): its first lines say which kernel,
-what is wrong, and what the finding says; `// TESTS` marks the line that it names.
+Each file of emu/mistakes stands in for a kernel's own (the emulator's `overlay`): its first lines
+say which kernel, what is wrong, and what the finding says; `// TESTS` marks the line that it names.
 """
 
 from __future__ import annotations
@@ -49,35 +49,60 @@ def test_mistake_is_named_with_kernel_and_line(path: Path, tmp_path: Path) -> No
     for part in says["finds"].split("; "):
         assert part in answer, f"no {part!r} in: {answer}"
     if "// TESTS" in text:
-        line = next(number for number, line in enumerate(text.splitlines(), 1) if "// TESTS" in line)
+        line = next(
+            number for number, line in enumerate(text.splitlines(), 1) if "// TESTS" in line
+        )
         assert f"{file}:{line}" in answer, f"not {file}:{line} in: {answer}"
 
 
-# Composition of x -> a * x + b, packed as a and b in the halves of 64 bits: associative, not commutative.
+# Composition of x -> a * x + b, packed as a and b in the halves of 64 bits: associative, not
+# commutative.
 COMPOSE = """struct fold_sum {
     static constexpr bool commutative = false;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1) << 32; }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x) { return static_cast<Acc>(value_of(x)); }
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        return static_cast<Acc>(value_of(x));
+    }
     template <class Acc> static GPR_DEVICE Acc combine(Acc f, Acc g)
     {
         const unsigned a = static_cast<unsigned>(f >> 32), b = static_cast<unsigned>(f);
         const unsigned c = static_cast<unsigned>(g >> 32), d = static_cast<unsigned>(g);
-        return static_cast<Acc>(static_cast<unsigned>(a * c)) << 32 | static_cast<unsigned>(a * d + b);
+        const unsigned factor = a * c, term = a * d + b;
+        return static_cast<Acc>(factor) << 32 | term;
     }
 };
 """
 
 
 @pytest.mark.long
-def test_ordered_kernels_keep_the_order_of_a_fold_that_needs_it_and_others_do_not(tmp_path: Path) -> None:
-    operators = re.sub(r"struct fold_sum \{.*?\n\};\n", COMPOSE, _core.sources()["operators.cuh"], flags=re.DOTALL)
+def test_ordered_kernels_keep_the_order_of_a_fold_that_needs_it_and_others_do_not(
+    tmp_path: Path,
+) -> None:
+    operators = re.sub(
+        r"struct fold_sum \{.*?\n\};\n", COMPOSE, _core.sources()["operators.cuh"], flags=re.DOTALL
+    )
     assert "Acc(1) << 32" in operators
     (tmp_path / "operators.cuh").write_text(operators)
-    infos = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto") and info.family != "atomic"}
+    infos = {
+        info.name: info
+        for info in gr.kernels()
+        if info.name not in ("cub", "auto") and info.family != "atomic"
+    }
     ordered = {name for name, info in infos.items() if not info.commutative_only}
-    assert {"single_block_ordered", "last_block_ordered", "single_warp_ordered", "warp_registers"} <= ordered
+    assert {
+        "single_block_ordered",
+        "last_block_ordered",
+        "single_warp_ordered",
+        "warp_registers",
+    } <= ordered
     tasks = [
-        {"do": "cases.check_order", "kernel": name, "seed": SEED, "emulator": {"overlay": str(tmp_path)}}
+        {
+            "do": "cases.check_order",
+            "kernel": name,
+            "seed": SEED,
+            "emulator": {"overlay": str(tmp_path)},
+        }
         for name in infos
     ]
     answers = {str(task["kernel"]): answer for task, answer in emu.run(tasks)}

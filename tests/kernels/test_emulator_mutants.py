@@ -1,10 +1,11 @@
 """The emulator catches what it is for: kernels that are broken in one place, wherever that is.
 
-A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one (its `overlay`). It
-is caught if, for some kernel that comes to the place, a rule is broken or a result is wrong. Rules find the places
-by reading the files (mutations.py), so that a new barrier is broken too. A run takes some of them, drawn anew each
-time, and has a minute for each (GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong
-there: see EQUIVALENT.
+A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one
+(its `overlay`). It is caught if, for some kernel that comes to the place, a rule is broken or a
+result is wrong. Rules find the places by reading the files (mutations.py), so that a new barrier is
+broken too. A run takes some of them, drawn anew each time, and has a minute for each
+(GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong there: see
+EQUIVALENT.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DRAWN = 1  # mutants that a run tries of each list
 PATIENCE = math.inf if EVERYTHING else 60.0  # seconds for a mutant, which is left undecided then
-ENDS_SOON = 5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
-# Mutants that are right all the same, by file, function, rule and place among those that the rule has in the function.
+ENDS_SOON = (
+    5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
+)
+# Mutants that are right all the same, by file, function, rule and place among those that the rule
+# has in the function.
 EQUIVALENT: dict[tuple[str, str, str, int], str] = {
     ("single_warp.cuh", "single_warp", "warp_barrier_of_halves", 2): (
-        "after the first step only the lower half works; a barrier of the whole warp is the plain thing to write"
+        "after the first step only the lower half works; a barrier of the whole warp is the plain "
+        "thing to write"
     ),
     **{
         ("single_warp_ordered.cuh", function, "warp_barrier_of_halves", 1): (
@@ -39,11 +44,29 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
         )
         for function in ("single_warp_ordered", "single_warp_ordered_padded")
     },
-    ("fast_narrow.cuh", "fold_items", "bound", 1): "one more round has nothing to load or to add: both have bounds too",
-    ("fast_narrow.cuh", "fast_narrow", "bound", 1): "one more thread folds into a slot behind those that are read",
+    (
+        "fast_narrow.cuh",
+        "fold_items",
+        "bound",
+        1,
+    ): "one more round has nothing to load or to add: both have bounds too",
+    (
+        "fast_narrow.cuh",
+        "fast_narrow",
+        "bound",
+        1,
+    ): "one more thread folds into a slot behind those that are read",
     **{
-        (file, function, rule, 2): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
-        for file, function in (("exact_rows.cuh", "store_any_row"), ("exact_block.cuh", "store_sum"))
+        (
+            file,
+            function,
+            rule,
+            2,
+        ): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
+        for file, function in (
+            ("exact_rows.cuh", "store_any_row"),
+            ("exact_block.cuh", "store_sum"),
+        )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
     ("exact_limb_partial.cuh", "load_outlier", "warp_barrier_of_halves", 1): (
@@ -79,7 +102,7 @@ def tasks(mutant: Mutant, overlay: Path) -> Iterator[dict[str, object]]:
 
 
 def is_caught(mutant: Mutant, overlay: Path) -> bool:
-    """Whether some trial goes wrong, or nobody has the patience for more; none that comes after it is made.
+    """Whether some trial goes wrong, or is too slow for patience; none is made after it.
 
     What does not compile is no mutant, and is printed like what is left undecided.
     """
@@ -102,7 +125,7 @@ Rules = list[Callable[[Body], Iterator[Change]]]
 
 
 def demand_all_caught(tmp_path: Path, rules: Rules, least: int) -> None:
-    """Of a run's share of a list of rules' mutants nothing escapes; and each rule still finds some."""
+    """Of a run's share of some rules' mutants none escapes; and each rule still finds some."""
     found = list(mutations.mutants(SOURCES, rules))
     assert len(found) >= least, f"only {len(found)} places were found"
     idle = {rule.__name__ for rule in rules} - {mutant.rule for mutant in found}
@@ -120,11 +143,15 @@ def demand_all_caught(tmp_path: Path, rules: Rules, least: int) -> None:
     with ThreadPoolExecutor(emu.CORES) as pool:
         caught = list(pool.map(is_caught, drawn, overlays))
     escaped = [str(mutant) for mutant, is_so in zip(drawn, caught, strict=True) if not is_so]
-    assert not escaped, f"{len(escaped)} of {len(drawn)} mutants are not caught:\n" + "\n".join(escaped)
+    assert not escaped, f"{len(escaped)} of {len(drawn)} mutants are not caught:\n" + "\n".join(
+        escaped
+    )
 
 
 def test_equivalent_mutants_are_still_there() -> None:
-    there = {mutant.key for mutant in mutations.mutants(SOURCES, mutations.TOGETHER + mutations.SLIPS)}
+    there = {
+        mutant.key for mutant in mutations.mutants(SOURCES, mutations.TOGETHER + mutations.SLIPS)
+    }
     assert not EQUIVALENT.keys() - there
 
 

@@ -13,14 +13,24 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from reference import ALL_DTYPES, DTYPES, OPERATORS, REFUSALS, assert_reduction, is_float, random_array, takes
+from reference import (
+    ALL_DTYPES,
+    DTYPES,
+    OPERATORS,
+    REFUSALS,
+    assert_reduction,
+    is_float,
+    random_array,
+    takes,
+)
 
 import gpureduce as gr
 
 pytestmark = pytest.mark.gpu
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
-KERNELS = {info.name: info for info in gr.kernels() if info.name != "auto"}  # which is one of the others
+# Kernel auto is one of the others.
+KERNELS = {info.name: info for info in gr.kernels() if info.name != "auto"}
 
 
 def block_sizes(info: gr.KernelInfo, rng: np.random.Generator) -> list[int]:
@@ -54,10 +64,16 @@ def describe(name: str, dtype: str, op: str, n: int, block: int) -> str:
     return f"{name} {dtype} {op} n={n} block={block} (GPR_TEST_SEED={SEED})"
 
 
-def operators_of(info: gr.KernelInfo, dtype: str, rng: np.random.Generator, count: int) -> list[str]:
-    """Operators that the kernel has for the dtype: of those a run takes some, drawn anew; GPR_TEST_ALL: all."""
+def operators_of(
+    info: gr.KernelInfo, dtype: str, rng: np.random.Generator, count: int
+) -> list[str]:
+    """The kernel's operators for the dtype: a run draws some anew; GPR_TEST_ALL: all."""
     able = [op for op in OPERATORS if takes(op, ALL_DTYPES[dtype]) and can(info.name, op, dtype)]
-    return able if os.environ.get("GPR_TEST_ALL") else [str(op) for op in rng.permutation(able)[:count]]
+    return (
+        able
+        if os.environ.get("GPR_TEST_ALL")
+        else [str(op) for op in rng.permutation(able)[:count]]
+    )
 
 
 def can(name: str, op: str, dtype: str) -> bool:
@@ -89,7 +105,9 @@ def test_kernel_is_right_for_every_operator_size_and_block(name: str, dtype: str
             for n in sizes_around(block):
                 values = random_array(rng, ALL_DTYPES[dtype], n, op)
                 result = gr.reduce(values, op, kernel=name, block_size=block, device="cuda")
-                assert_reduction(result, values, op, chain(info, n, block), describe(name, dtype, op, n, block))
+                assert_reduction(
+                    result, values, op, chain(info, n, block), describe(name, dtype, op, n, block)
+                )
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
@@ -162,7 +180,9 @@ def test_kernel_is_right_for_any_grid_size(name: str) -> None:
             n = int(rng.integers(1, 200_000))
             values = random_array(rng, DTYPES[dtype], n, "sum")
             result = gr.sum(values, kernel=name, grid_size=grid, device="cuda")
-            assert_reduction(result, values, "sum", chain(info, n, 32), describe(name, dtype, "sum", n, grid))
+            assert_reduction(
+                result, values, "sum", chain(info, n, 32), describe(name, dtype, "sum", n, grid)
+            )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -204,7 +224,9 @@ def test_kernel_reads_device_arrays_that_start_anywhere(name: str, offset: int) 
             pointer = _core.alloc_device(0, values.nbytes)
             try:
                 _core.upload(0, pointer, values)
-                result = _core.reduce_device("sum", pointer + offset * values.itemsize, (n,), values.dtype, 1, name, 0)
+                result = _core.reduce_device(
+                    "sum", pointer + offset * values.itemsize, (n,), values.dtype, 1, name, 0
+                )
             finally:
                 _core.free_device(0, pointer)
             where = f"offset {offset}: {describe(name, dtype, 'sum', n, 0)}"
@@ -227,7 +249,9 @@ def big_array() -> Iterator[tuple[int, int, np.uint64]]:
 
 @pytest.mark.xdist_group("big")
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernel_counts_past_four_billion_elements(name: str, big_array: tuple[int, int, np.uint64]) -> None:
+def test_kernel_counts_past_four_billion_elements(
+    name: str, big_array: tuple[int, int, np.uint64]
+) -> None:
     from gpureduce import _core
 
     require(KERNELS[name])

@@ -1,4 +1,4 @@
-"""Device arrays of any layout on a real GPU: every kernel of the planner at sizes that fill the card, and beyond 2^31.
+"""Device arrays of any layout on a real GPU: the planner's kernels on a full card, beyond 2^31.
 
 Small whole numbers make every sum exact, so that no bound hides a mistake.
 """
@@ -36,9 +36,14 @@ def on_device(memory: np.ndarray) -> Iterator[int]:
 
 
 def reduce_axes(
-    op: str, array: np.ndarray, reduced: tuple[int, ...], pointer: int, kernel: str = "fast", **more: Any
+    op: str,
+    array: np.ndarray,
+    reduced: tuple[int, ...],
+    pointer: int,
+    kernel: str = "fast",
+    **more: Any,
 ) -> np.ndarray:
-    """Reduce axes of a C-ordered array whose memory is at `pointer`; the results come from the device."""
+    """Reduce axes of a C-ordered array at `pointer`; the results come from the device."""
     kept = [axis for axis in range(array.ndim) if axis not in reduced]
     view = array.transpose(*kept, *reduced)
     like = layouts._core_result_dtype(op, array.dtype)
@@ -47,7 +52,16 @@ def reduce_axes(
     with on_device(result) as out:
         name = "var" if op == layouts.GIVEN_MEAN else op
         _core.reduce_device(
-            name, pointer, view.shape, array.dtype, len(reduced), kernel, 0, strides=view.strides, result=out, **more
+            name,
+            pointer,
+            view.shape,
+            array.dtype,
+            len(reduced),
+            kernel,
+            0,
+            strides=view.strides,
+            result=out,
+            **more,
         )
         _core.download(0, out, result.reshape(-1))
     return result
@@ -100,7 +114,9 @@ def test_axes_of_arrays_are_reduced_right(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex64"])
 @pytest.mark.parametrize(("shape", "reduced"), [case[:2] for case in CASES])
-def test_variances_about_given_means_are_right(shape: tuple[int, ...], reduced: tuple[int, ...], dtype: str) -> None:
+def test_variances_about_given_means_are_right(
+    shape: tuple[int, ...], reduced: tuple[int, ...], dtype: str
+) -> None:
     """Means of every row, of several rows, and one for all."""
     rng = np.random.default_rng([SEED, 4, *shape, len(dtype)])
     array = np.asarray(layouts.small_integers(rng, ALL_DTYPES[dtype], 1 << 20))
@@ -111,7 +127,9 @@ def test_variances_about_given_means_are_right(shape: tuple[int, ...], reduced: 
         for mean_dtype in ("float32", "int64"):
             for repeated in ((), (0,), tuple(range(len(kept)))):
                 few = tuple(1 if axis in repeated else n for axis, n in enumerate(rows.shape[:-1]))
-                means = layouts.small_integers(rng, DTYPES[mean_dtype], int(np.prod(few))).reshape(few)
+                means = layouts.small_integers(rng, DTYPES[mean_dtype], int(np.prod(few))).reshape(
+                    few
+                )
                 whole = np.broadcast_to(means, rows.shape[:-1])
                 with on_device(means) as given:
                     got = reduce_axes(
@@ -119,8 +137,13 @@ def test_variances_about_given_means_are_right(shape: tuple[int, ...], reduced: 
                         mean=given, mean_dtype=means.dtype, mean_strides=whole.strides,
                     )  # fmt: skip
                 want = layouts.expected_with_given_mean(rows, None, whole)
-                where = f"{dtype} about {mean_dtype} {shape} {reduced} {repeated} (GPR_TEST_SEED={SEED})"
-                np.testing.assert_allclose(got, want, rtol=1e-12 if got.dtype == np.float64 else 2e-7, err_msg=where)
+                where = (
+                    f"{dtype} about {mean_dtype} {shape} {reduced} {repeated} "
+                    f"(GPR_TEST_SEED={SEED})"
+                )
+                np.testing.assert_allclose(
+                    got, want, rtol=1e-12 if got.dtype == np.float64 else 2e-7, err_msg=where
+                )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -150,7 +173,9 @@ def test_exact_sums_of_axes_have_the_cpus_bits(
                 got = reduce_axes(op, array, reduced, pointer, kernel="exact")
                 assert gr.last_run().variant == variant
                 want = gr.reduce(array, op, axis=reduced, kernel="exact", device="cpu")
-                assert got.tobytes() == want.tobytes(), f"{op} {dtype} {shape} {reduced} (GPR_TEST_SEED={SEED})"
+                assert got.tobytes() == want.tobytes(), (
+                    f"{op} {dtype} {shape} {reduced} (GPR_TEST_SEED={SEED})"
+                )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
@@ -163,18 +188,29 @@ def test_masks_and_the_same_bits_each_time(dtype: str) -> None:
             kept = [axis for axis in range(2) if axis not in reduced]
             steps = mask.transpose(*kept, *reduced).strides
             results = [
-                reduce_axes("sum", array, reduced, pointer, mask=mask_pointer, mask_strides=steps) for _ in range(5)
+                reduce_axes("sum", array, reduced, pointer, mask=mask_pointer, mask_strides=steps)
+                for _ in range(5)
             ]
         assert all(result.tobytes() == results[0].tobytes() for result in results)
-        want = np.sum(array.astype(np.complex128 if dtype == "complex64" else np.float64), axis=reduced, where=mask)
-        np.testing.assert_allclose(results[0], want, rtol=1e-3, atol=1e-2, err_msg=f"GPR_TEST_SEED={SEED}")
+        want = np.sum(
+            array.astype(np.complex128 if dtype == "complex64" else np.float64),
+            axis=reduced,
+            where=mask,
+        )
+        np.testing.assert_allclose(
+            results[0], want, rtol=1e-3, atol=1e-2, err_msg=f"GPR_TEST_SEED={SEED}"
+        )
 
 
 @pytest.mark.parametrize("op", [*layouts.ORDERLESS, *layouts.POSITIONS, layouts.GIVEN_MEAN])
 def test_random_layouts_are_right(op: str) -> None:
     for number in range(60):
         rng = np.random.default_rng([SEED, 2, number, *op.encode()])
-        names = [name for name in ("int8", "float32", "uint16", "float64") if op != "bitwise_xor" or "int" in name]
+        names = [
+            name
+            for name in ("int8", "float32", "uint16", "float64")
+            if op != "bitwise_xor" or "int" in name
+        ]
         dtype, block = DTYPES[names[number % len(names)]], (0, 64, 96)[number % 3]
         where = f"{op} {dtype} block={block} case {number} (GPR_TEST_SEED={SEED})"
         layouts.call(layouts.draw_case(rng, op, dtype), op, dtype, block, rng, where)
@@ -182,7 +218,8 @@ def test_random_layouts_are_right(op: str) -> None:
 
 @pytest.mark.xdist_group("big")
 @pytest.mark.parametrize(
-    ("shape", "reduced"), [((2**31 + 4096, 2), (0,)), ((65536, 65600), (0,)), ((3, 2**31 + 5), (0,))]
+    ("shape", "reduced"),
+    [((2**31 + 4096, 2), (0,)), ((65536, 65600), (0,)), ((3, 2**31 + 5), (0,))],
 )
 def test_indices_count_past_four_billion(shape: tuple[int, ...], reduced: tuple[int, ...]) -> None:
     rng = np.random.default_rng([SEED, 3])

@@ -35,7 +35,10 @@ def test_every_c_file_stands_in_a_room() -> None:
             "csrc/lib/base/low.h uses csrc/lib/run/high.h",
         ),
         (
-            {"csrc/kernels/core/low.cuh": '#include "fast/high.cuh"\n', "csrc/kernels/fast/high.cuh": ""},
+            {
+                "csrc/kernels/core/low.cuh": '#include "fast/high.cuh"\n',
+                "csrc/kernels/fast/high.cuh": "",
+            },
             "csrc/kernels/core/low.cuh uses csrc/kernels/fast/high.cuh",
         ),
         (
@@ -54,7 +57,9 @@ def test_every_c_file_stands_in_a_room() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_belong_in_text_is_found(tmp_path: Path, files: dict[str, str], finding: str) -> None:
+def test_what_does_not_belong_in_text_is_found(
+    tmp_path: Path, files: dict[str, str], finding: str
+) -> None:
     write(tmp_path, files)
     assert any(one.startswith(finding) for one in check_rooms.findings(tmp_path, None))
 

@@ -63,7 +63,13 @@ class DeviceView:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         data = (self.pointer, False)
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": None, "version": 3}
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": data,
+            "strides": None,
+            "version": 3,
+        }
 
     @property
     def elements(self) -> int:
@@ -112,9 +118,16 @@ class Cub:
         library = Path(self._folder.name) / "cub_device_reduce.so"
         command = ["nvcc", "-O3", "-std=c++17", "-arch=native", "-shared", "-Xcompiler", "-fPIC"]
         try:
-            subprocess.run([*command, str(CUB_SOURCE), "-o", str(library)], check=True, capture_output=True, text=True)
+            subprocess.run(
+                [*command, str(CUB_SOURCE), "-o", str(library)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
         except FileNotFoundError:
-            raise RuntimeError("nvcc, which compiles cub::DeviceReduce, is not on PATH: install a toolkit") from None
+            raise RuntimeError(
+                "nvcc, which compiles cub::DeviceReduce, is not on PATH: install a toolkit"
+            ) from None
         except subprocess.CalledProcessError as error:
             last = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
             raise RuntimeError(f"nvcc does not compile cub::DeviceReduce: {last[0]}") from None
@@ -135,11 +148,14 @@ class Cub:
         def run(warmup: int, repeats: int) -> list[float]:
             times = (ctypes.c_float * max(repeats, 1))()
             error = self._measure(
-                op.encode(), view.dtype.name.encode(), ctypes.c_void_p(view.pointer), ctypes.c_uint64(view.elements),
+                op.encode(), view.dtype.name.encode(),
+                ctypes.c_void_p(view.pointer), ctypes.c_uint64(view.elements),
                 warmup, repeats, ctypes.c_uint64(flush), times, result,
             )  # fmt: skip
             if error:
-                raise NotImplementedError(f"{op} of {view.dtype} gives CUDA error {error} from cub::DeviceReduce")
+                raise NotImplementedError(
+                    f"{op} of {view.dtype} gives CUDA error {error} from cub::DeviceReduce"
+                )
             return [1e-3 * each for each in times[:repeats]]
 
         def value() -> Any:
@@ -225,7 +241,9 @@ class CuPy(_WithEvents):
             with on():
                 return call().get()
 
-        return DeviceWork(value, self._take(call, None if scratch is None else lambda: scratch.fill(1), on))
+        return DeviceWork(
+            value, self._take(call, None if scratch is None else lambda: scratch.fill(1), on)
+        )
 
 
 class Torch(_WithEvents):
@@ -252,7 +270,9 @@ class Torch(_WithEvents):
 
     def _call(self, op: str, axis: Any) -> Callable[[Any], Any]:
         function = getattr(self._torch, self._NAMES.get(op, op), None)
-        if function is None or op.startswith(("bitwise", "logical")):  # of two tensors, not of one's elements
+        if function is None or op.startswith(
+            ("bitwise", "logical")
+        ):  # of two tensors, not of one's elements
             raise NotImplementedError(f"torch has no reduction {op}")
         options = {} if axis is None else {"dim": axis}
         if op in ("var", "std"):

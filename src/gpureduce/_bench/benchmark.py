@@ -124,10 +124,15 @@ def benchmark(
         "stream": stream,
         "dtype": None if dtype is None else np.dtype(dtype),
     }
-    with progress_bar(name, progress) as bar, BenchmarkSession(it, axis, device, cache, function is None) as session:
+    with (
+        progress_bar(name, progress) as bar,
+        BenchmarkSession(it, axis, device, cache, function is None) as session,
+    ):
         if function is not None:
             return _time_callable(name, function, it, session, seconds, precision, bar)
-        return _time_kernel(name, op, options, it, session, (seconds, precision), ceiling, profile, bar)
+        return _time_kernel(
+            name, op, options, it, session, (seconds, precision), ceiling, profile, bar
+        )
 
 
 def _target(
@@ -143,9 +148,13 @@ def _target(
             own = op if name == "reduce" else str(func_or_kernel.__name__)  # amax is max
             return own, own, _core.find_kernel(kernel or "auto"), None
     if not callable(func_or_kernel):
-        raise TypeError(f"a kernel's name or a callable is timed, not {type(func_or_kernel).__name__}")
+        raise TypeError(
+            f"a kernel's name or a callable is timed, not {type(func_or_kernel).__name__}"
+        )
     if kernel is not None:
-        raise ValueError("a kernel is named for gpureduce's own functions, not for another callable")
+        raise ValueError(
+            "a kernel is named for gpureduce's own functions, not for another callable"
+        )
     partial = getattr(func_or_kernel, "func", func_or_kernel)
     module = getattr(partial, "__module__", None) or ""
     words = getattr(partial, "__qualname__", None) or getattr(partial, "__name__", repr(partial))
@@ -167,7 +176,10 @@ def _time_callable(
     turn = session.host_turn(function)
     take_turns([turn], seconds, precision, bar)
     spread = turn.spread
-    warnings = [*session.cache_troubles(), *spread.troubles("the call's time", max(precision, NOISY))]
+    warnings = [
+        *session.cache_troubles(),
+        *spread.troubles("the call's time", max(precision, NOISY)),
+    ]
     return Timing(
         function=name,
         op="",
@@ -228,7 +240,9 @@ def _time_kernel(
         why = f"the call ran on the {run.device.upper()}"
     host_turn = session.host_turn(call)
     turns = [turn for turn in (device_turn, host_turn) if turn is not None]
-    for i, turn in enumerate(turns):  # one after the other, since a call reads the array through the cache
+    for i, turn in enumerate(
+        turns
+    ):  # one after the other, since a call reads the array through the cache
         take_turns([turn], *until, bar.part(i / len(turns), (i + 1) / len(turns)))
     noting_stages(it.array)
     if staged:
@@ -243,14 +257,19 @@ def _time_kernel(
         if rest > 0:  # otherwise it is below the noise of the kernels
             stages["return"] = rest
     rate, trouble = (
-        ceiling_or_why(session.info if on_gpu else None, limits().cpu_threads) if with_ceiling else (None, "")
+        ceiling_or_why(session.info if on_gpu else None, limits().cpu_threads)
+        if with_ceiling
+        else (None, "")
     )
     warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
     tolerated = max(until[1], NOISY)
     warnings += host_turn.spread.troubles("the call's time", tolerated)
     warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
     if not on_gpu and options["kernel"] not in _core.KERNELS_ON_CPU:
-        warnings.append(f"the CPU backend answered for kernel '{options['kernel']}': its time is not the kernel's")
+        warnings.append(
+            f"the CPU backend answered for kernel '{options['kernel']}': its time is not the "
+            "kernel's"
+        )
     counters: tuple[dict[str, Any], ...] = ()
     if profile and session.reduced is not None:
         counters = profile_kernel(op, options, it, session.reduced)
@@ -281,7 +300,7 @@ def _time_kernel(
 
 
 def _device_turn(session: BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
-    """The turn, or ``None`` and the reason: some operators are made of others and have no kernel of their own."""
+    """The turn, or ``None`` and the reason: some operators have no kernel of their own."""
     if op not in _core.OPERATORS:
         return None, f"{op} is made of other reductions"
     try:
@@ -319,7 +338,9 @@ def _upload_stage(it: BenchmarkArray, device: int) -> dict[str, float]:
         return {}
     try:
         pinned = empty_pinned(piece, np.uint8)
-        pinned[...] = np.resize(np.random.default_rng(0).integers(0, 256, min(piece, 1 << 20), np.uint8), piece)
+        pinned[...] = np.resize(
+            np.random.default_rng(0).integers(0, 256, min(piece, 1 << 20), np.uint8), piece
+        )
         times = []
         for _ in range(UPLOAD_REPEATS):
             spent = 0.0

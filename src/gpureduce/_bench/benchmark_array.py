@@ -18,7 +18,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from .. import _core
 from .._interop.inputs import as_array
 
-__all__ = ["BenchmarkArray", "as_benchmark_array", "on_device", "on_host", "random_values", "repeat"]
+__all__ = [
+    "BenchmarkArray",
+    "as_benchmark_array",
+    "on_device",
+    "on_host",
+    "random_values",
+    "repeat",
+]
 
 PATTERN_ELEMENTS = 1 << 26
 """Elements after which random data repeats."""
@@ -118,7 +125,9 @@ def on_host(it: BenchmarkArray) -> np.ndarray[Any, Any]:
         return np.asarray(it.array.get())
     if hasattr(it.array, "cpu"):
         return np.asarray(it.array.cpu())
-    raise TypeError(f"there is no way known to copy a {type(it.array).__name__} to the host, for a right answer")
+    raise TypeError(
+        f"there is no way known to copy a {type(it.array).__name__} to the host, for a right answer"
+    )
 
 
 @contextlib.contextmanager

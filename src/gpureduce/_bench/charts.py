@@ -62,7 +62,13 @@ def _axes(place: Axes | Figure | None, height: float) -> Axes:
 def _plain(ax: Axes, title: str, subtitle: str) -> None:
     ax.set_title(f"{title}\n", fontsize=TITLE_SIZE, fontweight="bold", color=INK, loc="left", pad=4)
     ax.annotate(
-        subtitle, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=TEXT_SIZE, color=INK
+        subtitle,
+        (0, 1),
+        (0, 5),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=TEXT_SIZE,
+        color=INK,
     )
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -101,13 +107,20 @@ def _column(comparison: ComparisonRecord, column: str | None) -> tuple[str, str]
     chosen = column or ("on_device" if has_device else "host")
     if chosen not in ("host", "on_device"):
         raise ValueError(f"column must be 'host' or 'on_device', not {column!r}")
-    return chosen, "kernels alone, on the device" if chosen == "on_device" else "from host memory to the result"
+    return (
+        chosen,
+        "kernels alone, on the device"
+        if chosen == "on_device"
+        else "from host memory to the result",
+    )
 
 
 def _timed(comparison: ComparisonRecord, column: str) -> list[Contender]:
     rows = [row for row in comparison.rows if getattr(row, column) is not None]
     if not rows:
-        raise ValueError(f"nothing was timed {'on the device' if column == 'on_device' else 'from host memory'}")
+        raise ValueError(
+            f"nothing was timed {'on the device' if column == 'on_device' else 'from host memory'}"
+        )
     return rows
 
 
@@ -154,9 +167,15 @@ def draw_bars(
         )
     handles: list[Any] = [Patch(facecolor=KERNEL, label="gpureduce")]
     if not all(are_kernels):
-        handles.append(Patch(facecolor=LIBRARY, hatch="///", edgecolor="white", linewidth=0, label="library"))
+        handles.append(
+            Patch(facecolor=LIBRARY, hatch="///", edgecolor="white", linewidth=0, label="library")
+        )
     for value, colour, style, words in _roofs(ceiling, peak):
-        handles.append(ax.axvline(value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words, zorder=0))
+        handles.append(
+            ax.axvline(
+                value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words, zorder=0
+            )
+        )
     tops = [*values, *(line[0] / GIGA for line in _roofs(ceiling, peak))]
     if logarithmic:
         ax.set_xscale("log")
@@ -166,7 +185,9 @@ def draw_bars(
         ax.set_xlim(0, max(tops) * 1.12)
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.4, -0.6)
-    ax.set_xlabel(f"bandwidth, GB/s{' (logarithmic)' if logarithmic else ''}", fontsize=TEXT_SIZE, color=INK)
+    ax.set_xlabel(
+        f"bandwidth, GB/s{' (logarithmic)' if logarithmic else ''}", fontsize=TEXT_SIZE, color=INK
+    )
     ax.tick_params(axis="y", length=0)
     below = "outside lower center"
     if ax.figure.get_layout_engine() is not None and len(ax.figure.axes) == 1:
@@ -188,10 +209,18 @@ def _plot_bars(comparison: ComparisonRecord, column: str | None, ax: Axes | Figu
         raise ValueError("nothing was timed at the largest size")
     drawn = _axes(ax, max(BAR_INCHES * len(rows) + 1.7, LEAST_INCHES))
     rates = [row.bytes / getattr(row, chosen).median for row in rows]
-    roofs = (comparison.ceiling, comparison.peak) if chosen == "on_device" or comparison.peak is None else (None, None)
+    roofs = (
+        (comparison.ceiling, comparison.peak)
+        if chosen == "on_device" or comparison.peak is None
+        else (None, None)
+    )
     draw_bars(drawn, [row.label for row in rows], rates, [row.is_kernel for row in rows], *roofs)
     size = f"{rows[0].elements:,} {comparison.dtype}, {show_bytes(rows[0].bytes)}"
-    _plain(drawn, f"{comparison.op} of {size}", f"{words}, {comparison.cache} cache; {comparison.device_name}")
+    _plain(
+        drawn,
+        f"{comparison.op} of {size}",
+        f"{words}, {comparison.cache} cache; {comparison.device_name}",
+    )
     return drawn
 
 
@@ -202,8 +231,14 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     labels = list(dict.fromkeys((row.name, row.is_kernel) for row in rows))
     # Libraries, and the kernels that are fastest at the largest size, have a colour; other lines
     # are pale.
-    last = {row.name: row.bytes / getattr(row, chosen).median for row in rows if row.elements == rows[-1].elements}
-    ranked = sorted((name for name, is_kernel in labels if is_kernel), key=lambda name: -last.get(name, 0.0))
+    last = {
+        row.name: row.bytes / getattr(row, chosen).median
+        for row in rows
+        if row.elements == rows[-1].elements
+    }
+    ranked = sorted(
+        (name for name, is_kernel in labels if is_kernel), key=lambda name: -last.get(name, 0.0)
+    )
     libraries = [name for name, is_kernel in labels if not is_kernel]
     coloured = [*ranked[: max(len(_LINES) - len(libraries), 1)], *libraries]
     handles = []
@@ -221,14 +256,25 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
         i = coloured.index(name) % len(_LINES)
         style = "-" if is_kernel else (0, (6, 2))
         line = drawn.plot(
-            order, values, color=_LINES[i], marker=_MARKERS[i], markersize=6, linewidth=2, linestyle=style, label=name
+            order,
+            values,
+            color=_LINES[i],
+            marker=_MARKERS[i],
+            markersize=6,
+            linewidth=2,
+            linestyle=style,
+            label=name,
         )
         handles.append(line[0])
     if len(coloured) < len(labels):
         handles += drawn.plot([], [], color=PALE, linewidth=1, label="other kernels")
     if chosen == "on_device" or comparison.peak is None:
         for value, colour, style_, text in _roofs(comparison.ceiling, comparison.peak):
-            handles.append(drawn.axhline(value / GIGA, color=colour, linestyle=style_, linewidth=1.6, label=text))
+            handles.append(
+                drawn.axhline(
+                    value / GIGA, color=colour, linestyle=style_, linewidth=1.6, label=text
+                )
+            )
     drawn.set_xscale("log", base=2)
     drawn.set_yscale("log")
     from matplotlib.ticker import FuncFormatter
@@ -238,7 +284,13 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     drawn.set_xlabel("size of the array (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.set_ylabel("bandwidth, GB/s (logarithmic)", fontsize=TEXT_SIZE, color=INK)
     drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)
-    drawn.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    drawn.legend(
+        handles=handles,
+        fontsize=LEGEND_SIZE,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+    )
     _plain(
         drawn,
         f"{comparison.op} of {comparison.dtype} over size",
@@ -247,7 +299,9 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     return drawn
 
 
-def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | Figure | None) -> Axes:
+def _plot_roofline(
+    comparison: ComparisonRecord, column: str | None, ax: Axes | Figure | None
+) -> Axes:
     chosen, words = _column(comparison, column)
     rows = [row for row in _timed(comparison, chosen) if row.elements == comparison.sizes[-1]]
     if not rows:
@@ -259,23 +313,35 @@ def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | 
     handles: list[Any] = []
     for value, colour, style, text in _roofs(comparison.ceiling, comparison.peak):
         line = drawn.plot(
-            span, [each * value / GIGA for each in span], color=colour, linestyle=style, linewidth=2, label=text
+            span,
+            [each * value / GIGA for each in span],
+            color=colour,
+            linestyle=style,
+            linewidth=2,
+            label=text,
         )
         handles.append(line[0])
     speeds = sorted(
-        ((row.elements / getattr(row, chosen).median / GIGA, row) for row in rows), key=lambda pair: pair[0]
+        ((row.elements / getattr(row, chosen).median / GIGA, row) for row in rows),
+        key=lambda pair: pair[0],
     )
     seen: set[bool] = set()
     drawn.set_yscale("log")
     heights = [line[0] * intensity / GIGA for line in _roofs(comparison.ceiling, comparison.peak)]
     low, high = speeds[0][0] / 3, max(*heights, speeds[-1][0]) * 8
     drawn.set_ylim(low, high)
-    places = spread_out([math.log(speed / low) / math.log(high / low) for speed, _ in speeds], LABEL_INCHES / inches)
+    places = spread_out(
+        [math.log(speed / low) / math.log(high / low) for speed, _ in speeds], LABEL_INCHES / inches
+    )
     for (speed, row), place in zip(speeds, places, strict=True):
         colour, marker = (KERNEL, "o") if row.is_kernel else (LIBRARY, "s")
-        words_there = None if row.is_kernel in seen else ("gpureduce" if row.is_kernel else "library")
+        words_there = (
+            None if row.is_kernel in seen else ("gpureduce" if row.is_kernel else "library")
+        )
         seen.add(row.is_kernel)
-        dots = drawn.plot([intensity], [speed], marker, color=colour, markersize=8, label=words_there, zorder=3)
+        dots = drawn.plot(
+            [intensity], [speed], marker, color=colour, markersize=8, label=words_there, zorder=3
+        )
         handles += dots if words_there else []
         text = f"{row.label}  {show_bandwidth(row.bytes * speed * GIGA / row.elements)} GB/s"
         drawn.annotate(
@@ -285,7 +351,13 @@ def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | 
             fontsize=TEXT_SIZE - 2,
             color=INK,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": PALE,
+                "linewidth": 0.8,
+                "relpos": (0, 0.5),
+                "shrinkA": 0,
+            },
             bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
         )
     drawn.set_xscale("log", base=2)
@@ -295,7 +367,9 @@ def _plot_roofline(comparison: ComparisonRecord, column: str | None, ax: Axes | 
     drawn.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     _plain_numbers(drawn.yaxis)
     drawn.set_xlabel("intensity, operations per byte (logarithmic)", fontsize=TEXT_SIZE, color=INK)
-    drawn.set_ylabel("speed, 10⁹ operations per second (logarithmic)", fontsize=TEXT_SIZE, color=INK)
+    drawn.set_ylabel(
+        "speed, 10⁹ operations per second (logarithmic)", fontsize=TEXT_SIZE, color=INK
+    )
     drawn.grid(True, which="major", color="#E5E5E5", linewidth=0.8)
     drawn.legend(handles=handles, fontsize=LEGEND_SIZE, frameon=False, loc="upper left")
     _plain(
@@ -331,7 +405,9 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
 
 
-def plot_comparison(comparison: ComparisonRecord, kind: str, column: str | None, ax: Axes | Figure | None) -> Axes:
+def plot_comparison(
+    comparison: ComparisonRecord, kind: str, column: str | None, ax: Axes | Figure | None
+) -> Axes:
     """Draw a comparison, as :meth:`Comparison.plot` describes.
 
     Parameters
@@ -349,7 +425,9 @@ def plot_comparison(comparison: ComparisonRecord, kind: str, column: str | None,
     return KINDS[kind](comparison, column, ax)
 
 
-def plot_stages(title: str, stages: Mapping[str, float], whole: Spread, ax: Axes | Figure | None) -> Axes:
+def plot_stages(
+    title: str, stages: Mapping[str, float], whole: Spread, ax: Axes | Figure | None
+) -> Axes:
     """Draw the stages of a call as bars, the whole call below them.
 
     Parameters
@@ -375,12 +453,19 @@ def plot_stages(title: str, stages: Mapping[str, float], whole: Spread, ax: Axes
             low, high = (1e3 * each for each in whole.quartiles)
             drawn.plot([low, high], [i, i], color=PALE, linewidth=4, solid_capstyle="butt")
             end = high
-        drawn.text(end, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK)
+        drawn.text(
+            end, i, f"  {show_time(spent)}", va="center", ha="left", fontsize=TEXT_SIZE, color=INK
+        )
     drawn.set_yticks(range(len(bars)), [name for name, *_ in bars])
     drawn.set_ylim(len(bars) - 0.4, -0.6)
     drawn.set_xlim(0, 1e3 * max(whole.quartiles[1], *(spent for _, spent, _ in bars)) * 1.18)
-    drawn.set_xlabel("time, ms (median; the pale line joins the quartiles)", fontsize=TEXT_SIZE, color=INK)
+    drawn.set_xlabel(
+        "time, ms (median; the pale line joins the quartiles)", fontsize=TEXT_SIZE, color=INK
+    )
     drawn.tick_params(axis="y", length=0)
-    overlap = "stages are timed by themselves; packing, copying and kernels overlap in a call of several chunks"
+    overlap = (
+        "stages are timed by themselves; packing, copying and kernels overlap in a call of several "
+        "chunks"
+    )
     _plain(drawn, title, overlap if stages else "there are no stages but the work itself")
     return drawn

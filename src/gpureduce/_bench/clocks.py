@@ -47,7 +47,9 @@ def _handle(uuid: str) -> tuple[Any, Any] | None:
         return None
     try:
         pynvml.nvmlInit()
-        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(
+            uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+        )
     except pynvml.NVMLError:
         return None
 
@@ -59,24 +61,33 @@ def read_clocks(uuid: str) -> Clocks | None:
         return None
     nvml, handle = found
     try:
-        sm, memory = (nvml.nvmlDeviceGetClockInfo(handle, kind) for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM))
+        sm, memory = (
+            nvml.nvmlDeviceGetClockInfo(handle, kind)
+            for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+        )
     except nvml.NVMLError:
         return None
     try:
         reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
     except nvml.NVMLError:
         reasons = 0
-    slowed = (words for name, words in _SLOWED.items() if reasons & getattr(nvml, f"nvmlClocksThrottleReason{name}"))
+    slowed = (
+        words
+        for name, words in _SLOWED.items()
+        if reasons & getattr(nvml, f"nvmlClocksThrottleReason{name}")
+    )
     return Clocks(sm, memory, tuple(slowed))
 
 
 def moved(readings: list[Clocks]) -> list[str]:
-    """What a reader should be warned of, in words, from readings taken while the GPU was at work."""
+    """What to warn a reader of, from readings taken while the GPU was at work."""
     found = []
     for name, words in (("sm", "multiprocessors"), ("memory", "memory")):
         values = [getattr(each, name) for each in readings]
         if values and max(values) - min(values) > MOVED * max(values):
-            found.append(f"the clock of the {words} moved between {min(values):,} and {max(values):,} MHz")
+            found.append(
+                f"the clock of the {words} moved between {min(values):,} and {max(values):,} MHz"
+            )
     reasons = dict.fromkeys(reason for each in readings for reason in each.slowed_by)
     if reasons:
         found.append(f"the GPU was slowed by {', '.join(reasons)}")

@@ -130,7 +130,8 @@ def compare(
     >>> import numpy as np
     >>> import gpureduce as gr
     >>> found = gr.compare(
-    ...     np.ones(10_000), device="cpu", baselines=["numpy"], seconds=0.01, break_even=False, ceiling=False
+    ...     np.ones(10_000), device="cpu", baselines=["numpy"], seconds=0.01,
+    ...     break_even=False, ceiling=False,
     ... )
     >>> [row.name for row in found], found["auto"].right
     (['auto', 'numpy'], True)
@@ -141,7 +142,11 @@ def compare(
     check_operator(op)
     if not hasattr(np, op):
         raise ValueError(f"NumPy has no {op} to check results with")
-    blocks = [block_size] if block_size is None or isinstance(block_size, (int, np.integer)) else list(block_size)
+    blocks = (
+        [block_size]
+        if block_size is None or isinstance(block_size, (int, np.integer))
+        else list(block_size)
+    )
     wanted = list(dict.fromkeys(baselines))
     present, missing = available(wanted)
     lengths = _lengths(whole, sizes, axis)
@@ -155,21 +160,37 @@ def compare(
             with BenchmarkSession(part, axis, device, cache) as session:
                 if profile:
                     check_possible(session.why_no_device)
-                entries = _enter(op, part, session, names, blocks, wanted, present, missing, profile)
+                entries = _enter(
+                    op, part, session, names, blocks, wanted, present, missing, profile
+                )
                 edges = (share * i / len(lengths), share * (i + 1) / len(lengths))
                 for kind, first in (("device", 0.0), ("host", 0.5)):
-                    turns = [turn for entry in entries if (turn := getattr(entry, kind)) is not None]
+                    turns = [
+                        turn for entry in entries if (turn := getattr(entry, kind)) is not None
+                    ]
                     low = edges[0] + first * (edges[1] - edges[0])
-                    take_turns(turns, seconds, precision, bar.part(low, low + (edges[1] - edges[0]) / 2))
+                    take_turns(
+                        turns, seconds, precision, bar.part(low, low + (edges[1] - edges[0]) / 2)
+                    )
                 rows += [entry.finish() for entry in entries]
-                warnings += _warnings(session, entries, precision, part.elements if len(lengths) > 1 else 0)
+                warnings += _warnings(
+                    session, entries, precision, part.elements if len(lengths) > 1 else 0
+                )
                 info, place = session.info, session.place
-        even = _look_for_break_even(rows, whole, op, device, present, bar) if break_even and axis is None else None
+        even = (
+            _look_for_break_even(rows, whole, op, device, present, bar)
+            if break_even and axis is None
+            else None
+        )
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
         rate, trouble = (None, "")
         if ceiling:
             rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
-    named = [row.name for row in rows if row.is_kernel and row.ran_on == "cpu" and row.name not in _core.KERNELS_ON_CPU]
+    named = [
+        row.name
+        for row in rows
+        if row.is_kernel and row.ran_on == "cpu" and row.name not in _core.KERNELS_ON_CPU
+    ]
     if named and place == "cpu":
         warnings.append("the CPU backend answered for every kernel: the times are not the kernels'")
     setting = environment(info.ordinal if info is not None else 0)
@@ -251,7 +272,13 @@ def _enter_kernel(
     like: np.dtype[Any],
     profile: bool,
 ) -> _Entry:
-    options = {"kernel": row.name, "block_size": block, "grid_size": None, "stream": None, "dtype": None}
+    options = {
+        "kernel": row.name,
+        "block_size": block,
+        "grid_size": None,
+        "stream": None,
+        "dtype": None,
+    }
     call = session.reduction(op, options)
     try:
         result = call(it.array)
@@ -274,7 +301,8 @@ def _enter_kernel(
             entry.row = replace(row, why_no_device=str(error))
     if entry.device is None and not entry.row.why_no_device:
         entry.row = replace(
-            entry.row, why_no_device=session.why_no_device or f"the call ran on the {run.device.upper()}"
+            entry.row,
+            why_no_device=session.why_no_device or f"the call ran on the {run.device.upper()}",
         )
     entry.host = session.host_turn(call)
     if profile and entry.device is not None and session.reduced is not None:
@@ -322,7 +350,11 @@ def _enter_baseline(
     if not session.why_no_device:
         attempt("device", on_device)
     if not verdicts:
-        why = reasons["host"] if reasons["host"] == reasons["device"] else "; ".join(filter(None, reasons.values()))
+        why = (
+            reasons["host"]
+            if reasons["host"] == reasons["device"]
+            else "; ".join(filter(None, reasons.values()))
+        )
         return _Entry(replace(row, absent=why))
     entry.row = replace(
         row,
@@ -335,18 +367,27 @@ def _enter_baseline(
     return entry
 
 
-def _warnings(session: BenchmarkSession, entries: Sequence[_Entry], precision: float, n: int) -> list[str]:
+def _warnings(
+    session: BenchmarkSession, entries: Sequence[_Entry], precision: float, n: int
+) -> list[str]:
     """Warnings about one size; those of several contenders share a line."""
     found = [*session.cache_troubles(), *moved(session.readings)]
     noisy = {"device": "device time", "host": "time from host memory"}
     for kind, words in noisy.items():
         timed = [entry for entry in entries if getattr(entry, kind) is not None]
         doubtful = [
-            entry.row.label for entry in timed if getattr(entry, kind).spread.troubles("", max(precision, NOISY))
+            entry.row.label
+            for entry in timed
+            if getattr(entry, kind).spread.troubles("", max(precision, NOISY))
         ]
         if doubtful:
-            names = ", ".join(doubtful[:_MOST_NAMES]) + (" ..." if len(doubtful) > _MOST_NAMES else "")
-            found.append(f"{len(doubtful)} of {len(timed)} are noisy, drifted or have few samples, in {words}: {names}")
+            names = ", ".join(doubtful[:_MOST_NAMES]) + (
+                " ..." if len(doubtful) > _MOST_NAMES else ""
+            )
+            found.append(
+                f"{len(doubtful)} of {len(timed)} are noisy, drifted or have few samples, in "
+                f"{words}: {names}"
+            )
     return [f"{n:,} elements: {each}" for each in found] if n else found
 
 

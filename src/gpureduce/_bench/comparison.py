@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
-from .._display.tables import lay_out, markdown, show_bandwidth, show_count, show_ratio, show_time, time_unit
+from .._display.tables import (
+    lay_out,
+    markdown,
+    show_bandwidth,
+    show_count,
+    show_ratio,
+    show_time,
+    time_unit,
+)
 from .charts import plot_comparison
 from .contenders import BEST_PEER, FIRST, NUMPY, ComparisonRecord, Contender
 from .environment import flat_environment
@@ -26,7 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["Comparison"]
 
 
-_BARE = ("name", "is_kernel", "block_size", "grid_size", "elements", "bytes", "ran_on", "right", "ulps")
+_BARE = (
+    "name",
+    "is_kernel",
+    "block_size",
+    "grid_size",
+    "elements",
+    "bytes",
+    "ran_on",
+    "right",
+    "ulps",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +89,37 @@ class Comparison(ComparisonRecord, Exported):
         """
         size = self.sizes[-1] if elements is None else elements
         here = [row for row in self.rows if row.elements == size]
-        kinds = [kind for kind in ("on_device", "host") if any(getattr(row, kind) is not None for row in here)]
-        headings, columns = ["", "block"], [[row.name for row in here], [str(row.block_size or "") for row in here]]
+        kinds = [
+            kind
+            for kind in ("on_device", "host")
+            if any(getattr(row, kind) is not None for row in here)
+        ]
+        headings, columns = (
+            ["", "block"],
+            [[row.name for row in here], [str(row.block_size or "") for row in here]],
+        )
         for kind in kinds:
             words = "device" if kind == "on_device" else "from host"
             spreads: list[Spread | None] = [getattr(row, kind) for row in here]
             unit, name = time_unit(each.median for each in spreads if each is not None)
             headings += [f"{words} {name}", "GB/s"]
-            columns.append(["" if each is None else show_count(each.median / unit) for each in spreads])
-            rates = [row.bytes / each.median if each else None for row, each in zip(here, spreads, strict=True)]
+            columns.append(
+                ["" if each is None else show_count(each.median / unit) for each in spreads]
+            )
+            rates = [
+                row.bytes / each.median if each else None
+                for row, each in zip(here, spreads, strict=True)
+            ]
             columns.append(["" if rate is None else show_bandwidth(rate) for rate in rates])
-            if kind == "on_device" or self.peak is None:  # the GPU's memory does not bound a call from the host
+            if (
+                kind == "on_device" or self.peak is None
+            ):  # the GPU's memory does not bound a call from the host
                 for whole, heading in ((self.peak, "% of peak"), (self.ceiling, "% of ceiling")):
                     if whole is not None:
                         headings.append(heading)
-                        columns.append(["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates])
+                        columns.append(
+                            ["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates]
+                        )
             for over in (FIRST, NUMPY, BEST_PEER):
                 ratios = [self.speedup(row, over, kind) for row in here]
                 if any(ratio is not None for ratio in ratios):
@@ -106,7 +140,9 @@ class Comparison(ComparisonRecord, Exported):
         if self.peak is not None:
             said.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
         if self.ceiling is not None:
-            said.append(f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that was read here")
+            said.append(
+                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that was read here"
+            )
         said += self._losses()
         if self.break_even is not None:
             said.append(str(self.break_even))
@@ -117,7 +153,9 @@ class Comparison(ComparisonRecord, Exported):
             if row.absent:
                 said.append(f"{row.label}: {row.absent}")
             elif row.right is False:
-                said.append(f"{row.label}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was not timed")
+                said.append(
+                    f"{row.label}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was not timed"
+                )
         untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
         reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
         said += [f"no device times: {why}" for why in reasons if why]
@@ -129,7 +167,11 @@ class Comparison(ComparisonRecord, Exported):
         numpy = next((row for row in self.rows if row.name == NUMPY and row.elements == size), None)
         if numpy is None or numpy.host is None:
             return []
-        there = [row for row in self.rows if row.elements == size and row.is_kernel and row.ran_on not in ("", "cpu")]
+        there = [
+            row
+            for row in self.rows
+            if row.elements == size and row.is_kernel and row.ran_on not in ("", "cpu")
+        ]
         timed = [(row.host.median, row) for row in there if row.host is not None]
         if not timed:
             return []
@@ -137,13 +179,15 @@ class Comparison(ComparisonRecord, Exported):
         if best <= numpy.host.median:
             return []
         said = (
-            f"the GPU loses to numpy at this size: from host memory the fastest kernel, {row.label}, takes "
-            f"{show_time(best)}, and numpy {show_time(numpy.host.median)}"
+            "the GPU loses to numpy at this size: from host memory the fastest kernel, "
+            f"{row.label}, takes {show_time(best)}, and numpy {show_time(numpy.host.median)}"
         )
         if row.on_device is not None:
             spent = show_time(row.on_device.median)
             is_copy = row.on_device.median < numpy.host.median
-            said += f"; its kernels alone take {spent}" + (": what loses is the copy over PCIe" if is_copy else "")
+            said += f"; its kernels alone take {spent}" + (
+                ": what loses is the copy over PCIe" if is_copy else ""
+            )
         return [said]
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -154,7 +198,9 @@ class Comparison(ComparisonRecord, Exported):
         counted = [row for row in self.rows if row.counters]
         if not counted:
             return None
-        return counter_table([{"kernel": row.label, **each} for row in counted for each in row.counters])
+        return counter_table(
+            [{"kernel": row.label, **each} for row in counted for each in row.counters]
+        )
 
     def __str__(self) -> str:
         parts = [self.title]
@@ -182,12 +228,17 @@ class Comparison(ComparisonRecord, Exported):
         if counters is not None:
             parts.append(markdown(*counters))
         said = [*self.notes(), *(f"Warning: {each}" for each in self.warnings)]
-        return "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in said)] if said else [])]) + "\n"
+        return (
+            "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in said)] if said else [])])
+            + "\n"
+        )
 
     def _repr_html_(self) -> str:
         tables = []
         for heading, headings, rows in self._tables():
-            tables.append((f"<h4>{heading}</h4>" if heading else "") + table(headings, rows, left=1))
+            tables.append(
+                (f"<h4>{heading}</h4>" if heading else "") + table(headings, rows, left=1)
+            )
         counters = self._counter_table()
         if counters is not None:
             tables.append(table(*counters, left=1))
@@ -205,8 +256,20 @@ class Comparison(ComparisonRecord, Exported):
                 spread: Spread | None = getattr(row, kind)
                 figures: dict[str, Any] = {} if spread is None else spread.to_dict()
                 low, high = figures.get("quartiles", (None, None))
-                figures |= {"lower_quartile": low, "upper_quartile": high, "count": len(figures.get("samples", ()))}
-                wanted = ("median", "lower_quartile", "upper_quartile", "minimum", "maximum", "noise", "count")
+                figures |= {
+                    "lower_quartile": low,
+                    "upper_quartile": high,
+                    "count": len(figures.get("samples", ())),
+                }
+                wanted = (
+                    "median",
+                    "lower_quartile",
+                    "upper_quartile",
+                    "minimum",
+                    "maximum",
+                    "noise",
+                    "count",
+                )
                 one |= {f"{kind}_{name}": figures.get(name) for name in wanted}
                 for over in (FIRST, NUMPY, BEST_PEER):
                     one[f"{kind}_times_{over.replace(' ', '_')}"] = self.speedup(row, over, kind)
@@ -226,13 +289,21 @@ class Comparison(ComparisonRecord, Exported):
         """
         rows = []
         for row, flat in zip(self.rows, self._flat(), strict=True):
-            one = {name: flat[name] for name in flat if not name.startswith(("host_", "on_device_"))}
+            one = {
+                name: flat[name] for name in flat if not name.startswith(("host_", "on_device_"))
+            }
             for kind in ("host", "on_device"):
                 spread: Spread | None = getattr(row, kind)
                 one[kind] = None if spread is None else spread.to_dict()
-                names = {over: f"{kind}_times_{over.replace(' ', '_')}" for over in (FIRST, NUMPY, BEST_PEER)}
+                names = {
+                    over: f"{kind}_times_{over.replace(' ', '_')}"
+                    for over in (FIRST, NUMPY, BEST_PEER)
+                }
                 one[f"{kind}_speedups"] = {over: flat[name] for over, name in names.items()}
-            one |= {"host_bandwidth": row.host_bandwidth, "counters": [dict(each) for each in row.counters]}
+            one |= {
+                "host_bandwidth": row.host_bandwidth,
+                "counters": [dict(each) for each in row.counters],
+            }
             if one["ulps"] is not None and not math.isfinite(one["ulps"]):
                 one["ulps"] = str(one["ulps"])
             rows.append(one)
@@ -283,7 +354,9 @@ class Comparison(ComparisonRecord, Exported):
         frame.attrs["environment"] = self.environment
         return frame
 
-    def plot(self, kind: str | None = None, ax: Axes | Figure | None = None, *, column: str | None = None) -> Axes:
+    def plot(
+        self, kind: str | None = None, ax: Axes | Figure | None = None, *, column: str | None = None
+    ) -> Axes:
         """Draw the comparison with matplotlib.
 
         Parameters

@@ -11,7 +11,15 @@ from .._display.exported import make_public
 from .._display.tables import show_bytes
 from .sampling import Spread
 
-__all__ = ["BEST_PEER", "FIRST", "NUMPY", "BreakEven", "ComparisonRecord", "Contender", "find_break_even"]
+__all__ = [
+    "BEST_PEER",
+    "FIRST",
+    "NUMPY",
+    "BreakEven",
+    "ComparisonRecord",
+    "Contender",
+    "find_break_even",
+]
 
 
 FIRST, NUMPY, BEST_PEER = "first", "numpy", "best peer"
@@ -112,7 +120,9 @@ class BreakEven:
         if self.elements is None or self.bytes is None:
             always = "faster" if self.first_wins else "slower"
             sizes = f"{self.sizes[0]:,} to {self.sizes[-1]:,} elements"
-            return f"{what} is {always} than numpy at every size from {sizes}: there is no break-even"
+            return (
+                f"{what} is {always} than numpy at every size from {sizes}: there is no break-even"
+            )
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
         return (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
@@ -139,7 +149,9 @@ def find_break_even(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[floa
     for i in range(len(logs) - 1, 0, -1):
         if (logs[i] > 0) != (logs[i - 1] > 0):
             share = logs[i - 1] / (logs[i - 1] - logs[i])
-            return math.exp((1 - share) * math.log(sizes[i - 1]) + share * math.log(sizes[i])), logs[i] > 0
+            return math.exp(
+                (1 - share) * math.log(sizes[i - 1]) + share * math.log(sizes[i])
+            ), logs[i] > 0
     return None, logs[-1] > 0
 
 

@@ -29,7 +29,9 @@ class Verdict:
     ulps: float
 
 
-def reference(op: str, array: np.ndarray[Any, Any], axis: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def reference(
+    op: str, array: np.ndarray[Any, Any], axis: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """NumPy's result in extended precision, and the error that rounded operations may have.
 
     The result is exact for integers and for operators that do not round. The sum of n additions in
@@ -61,7 +63,7 @@ Right = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def loosened(right: Right, dtype: np.dtype[Any]) -> Right:
-    """Loosen the bound for libraries that add 16-bit floats in their own type, as NumPy does but for the last axis."""
+    """Loosen the bound for libraries that add 16-bit floats in their own type, as NumPy may."""
     exact, slack = right
     if dtype.itemsize != _HALF_BYTES or dtype.kind not in "fV":
         return right
@@ -69,7 +71,7 @@ def loosened(right: Right, dtype: np.dtype[Any]) -> Right:
 
 
 def _magnitude(op: str, source: np.ndarray[Any, Any], axis: Any) -> np.ndarray[Any, Any]:
-    """Sum or mean of magnitudes, piece by piece where possible, without a second array of the same size."""
+    """Sum or mean of magnitudes, in pieces if possible: without a second array of that size."""
     function = numpy_function(op)
     if axis is not None or not source.flags.c_contiguous:
         return np.asarray(function(np.abs(source), axis=axis, dtype=np.float64))
@@ -80,7 +82,9 @@ def _magnitude(op: str, source: np.ndarray[Any, Any], axis: Any) -> np.ndarray[A
     return np.asarray(total / flat.size if op.endswith("mean") else total)
 
 
-def check(result: Any, right: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]], like: np.dtype[Any]) -> Verdict:
+def check(
+    result: Any, right: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]], like: np.dtype[Any]
+) -> Verdict:
     """Compare a result with :func:`reference`.
 
     Parameters
@@ -103,12 +107,19 @@ def check(result: Any, right: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
         pairs = zip(found[wrong].flat, exact[wrong].flat, strict=True)
         return Verdict(False, float(max(abs(int(a) - int(b)) for a, b in pairs)))
     if like.kind == "c" or exact.dtype.kind == "c":
-        parts = [check(part(found), (part(exact), slack), part(np.ones(1, like)).dtype) for part in (np.real, np.imag)]
+        parts = [
+            check(part(found), (part(exact), slack), part(np.ones(1, like)).dtype)
+            for part in (np.real, np.imag)
+        ]
         return Verdict(all(part.right for part in parts), max(part.ulps for part in parts))
     wide, narrow = exact.astype(np.longdouble), np.finfo(like) if like.kind == "f" else None
     with np.errstate(all="ignore"):
         rounded = wide.astype(like).astype(np.longdouble)
-        mine = found.astype(like).astype(np.longdouble) if like.kind == "f" else found.astype(np.longdouble)
+        mine = (
+            found.astype(like).astype(np.longdouble)
+            if like.kind == "f"
+            else found.astype(np.longdouble)
+        )
         bits, least = (narrow.nmant, narrow.minexp) if narrow is not None else (7, -126)
         exponent = np.frexp(np.where(np.isfinite(rounded), rounded, 0))[1] - 1
         ulp = np.ldexp(np.ones_like(wide), np.maximum(exponent, least) - bits)

@@ -44,11 +44,15 @@ class Column:
 
 COLUMNS: dict[str, Column] = {
     "microseconds": Column("duration µs", ("gpu__time_duration.sum",), 1e-3, ",.2f"),
-    "compute_percent": Column("compute %", ("sm__throughput.avg.pct_of_peak_sustained_elapsed",), 1, ".1f"),
+    "compute_percent": Column(
+        "compute %", ("sm__throughput.avg.pct_of_peak_sustained_elapsed",), 1, ".1f"
+    ),
     "memory_percent": Column(
         "memory %", ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",), 1, ".1f"
     ),
-    "dram_percent": Column("DRAM %", ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",), 1, ".1f"),
+    "dram_percent": Column(
+        "DRAM %", ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",), 1, ".1f"
+    ),
     "bank_conflicts": Column(
         "bank conflicts",
         (
@@ -59,7 +63,10 @@ COLUMNS: dict[str, Column] = {
         ",.0f",
     ),
     "threads_per_instruction": Column(
-        "threads per instruction", ("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",), 1, ".1f"
+        "threads per instruction",
+        ("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio",),
+        1,
+        ".1f",
     ),
 }
 
@@ -75,7 +82,8 @@ def find_ncu() -> str:
     program = shutil.which(PROGRAM)
     if program is None:
         raise DeviceUnavailableError(
-            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the toolkit's bin folder there"
+            "profiling needs Nsight Compute, and ncu is not on PATH: install it, or add the "
+            "toolkit's bin folder there"
         )
     return program
 
@@ -125,17 +133,24 @@ def run_ncu(
         options = ["--clock-control", "none", "--print-units", "base", "--csv", "--page", "raw"]
         options += ["--log-file", str(log), "--metrics", ",".join(dict.fromkeys(metrics))]
         done = subprocess.run(
-            [program, *options, *command], capture_output=True, text=True, check=False, env=environment
+            [program, *options, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
         )
         text = log.read_text(encoding="utf-8") if log.exists() else ""
     words = f"{done.stdout}\n{done.stderr}\n{text}"
     if _FORBIDDEN in words:
         raise DeviceUnavailableError(
-            f"Nsight Compute may not read the counters here ({_FORBIDDEN}): run as root, in a container with "
-            "--cap-add=SYS_ADMIN, or have the administrator load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+            f"Nsight Compute may not read the counters here ({_FORBIDDEN}): run as root, in a "
+            "container with --cap-add=SYS_ADMIN, or have the administrator load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0"
         )
     if done.returncode != 0:
-        raise DeviceUnavailableError(f"ncu failed with status {done.returncode}: {words.strip()[-_LAST_WORDS:]}")
+        raise DeviceUnavailableError(
+            f"ncu failed with status {done.returncode}: {words.strip()[-_LAST_WORDS:]}"
+        )
     table = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
     return done.stdout, [row for row in table if row["ID"]]  # the first row has the units
 
@@ -145,7 +160,9 @@ def number(row: Mapping[str, str], names: Sequence[str]) -> float:
     return sum(float(row[name].replace(",", "")) for name in names)
 
 
-def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced: int) -> tuple[dict[str, Any], ...]:
+def profile_kernel(
+    op: str, options: dict[str, Any], it: BenchmarkArray, reduced: int
+) -> tuple[dict[str, Any], ...]:
     """Counters of each launch of a reduction of random elements.
 
     Parameters
@@ -176,7 +193,9 @@ def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced
         "device": it.device or 0,
     }
     # The child finds the modules that this process does, wherever it was started.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    }
     metrics = [name for column in COLUMNS.values() for name in column.metrics]
     command = [sys.executable, "-P", "-m", "gpureduce._bench.profile", json.dumps(request)]
     _, rows = run_ncu(metrics, command, environment)
@@ -190,7 +209,11 @@ def profile_kernel(op: str, options: dict[str, Any], it: BenchmarkArray, reduced
 def counter_table(counters: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of text of the result of :func:`profile_kernel`."""
     is_named = any("kernel" in each for each in counters)
-    headings = [*(["kernel"] if is_named else []), "launch", *(column.words for column in COLUMNS.values())]
+    headings = [
+        *(["kernel"] if is_named else []),
+        "launch",
+        *(column.words for column in COLUMNS.values()),
+    ]
     rows = []
     for each in counters:
         cells = [format(each[name], column.shown) for name, column in COLUMNS.items()]
@@ -199,7 +222,7 @@ def counter_table(counters: Sequence[Mapping[str, Any]]) -> tuple[list[str], lis
 
 
 def main() -> None:
-    """Launch the reduction of the command line's argument once, in the process that ``ncu`` profiles."""
+    """Launch the reduction that the argument names once, in the process that ``ncu`` profiles."""
     request = json.loads(sys.argv[1])
     dtype = native_dtype(request["dtype"])
     compute = None if request["compute"] is None else native_dtype(request["compute"])
@@ -207,7 +230,15 @@ def main() -> None:
     device = request["device"]
     with on_device(random_values(dtype, int(np.prod(shape))), device) as pointer:
         sizes = request["block_size"], request["grid_size"]
-        arguments = request["op"], pointer, shape, dtype, request["reduced"], request["kernel"], device
+        arguments = (
+            request["op"],
+            pointer,
+            shape,
+            dtype,
+            request["reduced"],
+            request["kernel"],
+            device,
+        )
         _core.reduce_device(*arguments, *sizes, compute)
 
 

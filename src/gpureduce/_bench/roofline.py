@@ -52,7 +52,9 @@ def read_ceiling(device: DeviceInfo) -> float:
             for offset in range(0, nbytes, PIECE_BYTES):
                 _core.upload(ordinal, pointer + offset, piece)
             shape = (nbytes // piece.itemsize,)
-            times = _core.measure(op, pointer, shape, piece.dtype, 1, "fast", ordinal, 0, 0, 2, REPEATS, 0)
+            times = _core.measure(
+                op, pointer, shape, piece.dtype, 1, "fast", ordinal, 0, 0, 2, REPEATS, 0
+            )
             best = min(best, *times)
     finally:
         _core.free_device(ordinal, pointer)

@@ -132,19 +132,27 @@ class Spread:
             found.append(f"{what} is noisy: its quartiles are {self.noise:.0%} of the median apart")
         if abs(self.drift) > max(DRIFTED, self.noise):
             slower = "slower" if self.drift > 0 else "faster"
-            found.append(f"{what} drifted: the second half of the samples was {abs(self.drift):.0%} {slower}")
+            found.append(
+                f"{what} drifted: the second half of the samples was {abs(self.drift):.0%} {slower}"
+            )
         if self.uncertainty > precision:
             known = (
-                f" know its median to {self.uncertainty:.1%} only" if math.isfinite(self.uncertainty) else " are few"
+                f" know its median to {self.uncertainty:.1%} only"
+                if math.isfinite(self.uncertainty)
+                else " are few"
             )
             found.append(f"{what}: the {len(self.samples)} samples that there was time for{known}")
         return found
 
 
 def summary(samples: Sequence[float]) -> dict[str, Any]:
-    """Median, quartiles and the raw samples, in the samples' own unit: the format of ``benchmarks/results``."""
+    """Median, quartiles and raw samples, in their unit: the format of ``benchmarks/results``."""
     spread = Spread(tuple(map(float, samples)))
-    return {"median": spread.median, "quartiles": list(spread.quartiles), "samples": list(spread.samples)}
+    return {
+        "median": spread.median,
+        "quartiles": list(spread.quartiles),
+        "samples": list(spread.samples),
+    }
 
 
 # ---------------------------------------------------------------- taking samples
@@ -192,11 +200,20 @@ class Turn:
 
     def share_done(self, seconds: float, precision: float) -> float:
         """Share of the sampling that is done, from 0 to 1, for a progress bar."""
-        return 1.0 if self.is_done(seconds, precision) else min(self.spent / seconds, 1.0) if seconds else 0.0
+        return (
+            1.0
+            if self.is_done(seconds, precision)
+            else min(self.spent / seconds, 1.0)
+            if seconds
+            else 0.0
+        )
 
 
 def take_turns(
-    turns: Sequence[Turn], seconds: float, precision: float, progress: Callable[[float], object] | None = None
+    turns: Sequence[Turn],
+    seconds: float,
+    precision: float,
+    progress: Callable[[float], object] | None = None,
 ) -> None:
     """Take a batch of samples of each, in an order that changes from round to round, until all are
     done.
@@ -257,11 +274,20 @@ class progress_bar:  # noqa: N801  used as a function
                 from tqdm.auto import tqdm
         except ImportError:
             if wanted:
-                raise ImportError("a progress bar needs tqdm: pip install 'gpureduce[progress]'") from None
+                raise ImportError(
+                    "a progress bar needs tqdm: pip install 'gpureduce[progress]'"
+                ) from None
             return
         form = "{l_bar}{bar}| {elapsed}"
         # Drawn seldom: drawing on a slow terminal between samples takes time from them.
-        self._bar = tqdm(total=1.0, desc=words, leave=False, bar_format=form, mininterval=REDRAW_SECONDS, miniters=0)
+        self._bar = tqdm(
+            total=1.0,
+            desc=words,
+            leave=False,
+            bar_format=form,
+            mininterval=REDRAW_SECONDS,
+            miniters=0,
+        )
 
     def __enter__(self) -> progress_bar:
         return self

@@ -92,14 +92,23 @@ class BenchmarkSession:
     """
 
     def __init__(
-        self, measured: BenchmarkArray, axis: Any, device: str | None, cache: str, with_device: bool = True
+        self,
+        measured: BenchmarkArray,
+        axis: Any,
+        device: str | None,
+        cache: str,
+        with_device: bool = True,
     ) -> None:
         if cache not in CACHES:
             raise ValueError(f"cache must be one of {', '.join(map(repr, CACHES))}, not {cache!r}")
         self.measured, self.axis, self.cache = measured, axis, cache
         self.place, ordinal = _place(measured, device)
-        self.info: DeviceInfo | None = next((each for each in devices() if each.ordinal == ordinal), None)
-        self.why_no_device = "" if self.info is not None else (_core.why_no_cuda() or "the CPU was asked for")
+        self.info: DeviceInfo | None = next(
+            (each for each in devices() if each.ordinal == ordinal), None
+        )
+        self.why_no_device = (
+            "" if self.info is not None else (_core.why_no_cuda() or "the CPU was asked for")
+        )
         if self.info is not None and not with_device:
             self.why_no_device = "it was not asked for"
         self._reads_device = self.info is not None and (with_device or measured.pointer is not None)
@@ -114,12 +123,20 @@ class BenchmarkSession:
     @property
     def cache_bytes(self) -> int:
         """Size of the L2 cache of the GPU, or of the CPU's last-level cache."""
-        return self.info.l2_bytes if self._reads_device and self.info is not None else last_level_cache_bytes()
+        return (
+            self.info.l2_bytes
+            if self._reads_device and self.info is not None
+            else last_level_cache_bytes()
+        )
 
     @property
     def flush_bytes(self) -> int:
         """Device memory that is written before each device sample."""
-        return FLUSH_CACHES * self.info.l2_bytes if self.cache == "cold" and self.info is not None else 0
+        return (
+            FLUSH_CACHES * self.info.l2_bytes
+            if self.cache == "cold" and self.info is not None
+            else 0
+        )
 
     @property
     def peak(self) -> float | None:
@@ -152,7 +169,9 @@ class BenchmarkSession:
         if self.info is None or self.why_no_device:
             return
         if self.reduced is None:
-            self.why_no_device = "the reduced axes are not the last ones: the library packs such arrays on the host"
+            self.why_no_device = (
+                "the reduced axes are not the last ones: the library packs such arrays on the host"
+            )
             return
         if not host:
             if self.cache == "rotated":
@@ -167,7 +186,9 @@ class BenchmarkSession:
         except _NO_DEVICE_COPY as error:
             if not self._pointers:
                 size = show_bytes(self.measured.nbytes)
-                self.why_no_device = f"the array ({size}) cannot be put on the device whole: {error}"
+                self.why_no_device = (
+                    f"the array ({size}) cannot be put on the device whole: {error}"
+                )
 
     # ------------------------------------------------------------ calls
 
@@ -183,7 +204,11 @@ class BenchmarkSession:
         assert self.info is not None
         assert self.reduced is not None
         it = self.measured
-        kernel, block, grid = options["kernel"], options["block_size"] or 0, options["grid_size"] or 0
+        kernel, block, grid = (
+            options["kernel"],
+            options["block_size"] or 0,
+            options["grid_size"] or 0,
+        )
         dtype = it.dtype.newbyteorder("=")
         return op, pointer, it.shape, dtype, self.reduced, kernel, self.info.ordinal, block, grid
 
@@ -197,7 +222,9 @@ class BenchmarkSession:
         """The copy in device memory, for other libraries."""
         assert self.info is not None
         it = self.measured
-        return DeviceView(self._pointers[0], it.shape, it.dtype.newbyteorder("="), self.info.ordinal, self)
+        return DeviceView(
+            self._pointers[0], it.shape, it.dtype.newbyteorder("="), self.info.ordinal, self
+        )
 
     # ------------------------------------------------------------ turns
 
@@ -211,7 +238,7 @@ class BenchmarkSession:
         self._next += 1
 
     def host_turn(self, call: Callable[[Any], Any]) -> Turn:
-        """Turn of wall times of ``call(array)``, after warming up and choosing the calls per sample."""
+        """Turn of wall times of ``call(array)``, after warm-up and choice of calls per sample."""
         best = math.inf
         for _ in range(WARMUP_CALLS):
             start = time.perf_counter()
@@ -241,7 +268,9 @@ class BenchmarkSession:
 
         def run(pointer: int, warmup: int, count: int) -> list[float]:
             request = self._request(op, options, pointer)
-            times = _core.measure(*request, warmup, count, self.flush_bytes, options["dtype"], stream)
+            times = _core.measure(
+                *request, warmup, count, self.flush_bytes, options["dtype"], stream
+            )
             return [1e-3 * each for each in times]
 
         def take(count: int) -> list[float]:
@@ -269,7 +298,10 @@ class BenchmarkSession:
             return []
         where = "the L2 cache" if self._reads_device else "the CPU's last-level cache"
         sizes = f"{show_bytes(self.measured.nbytes)} fit in {show_bytes(self.cache_bytes)}"
-        return [f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' flushes it"]
+        return [
+            f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' "
+            "flushes it"
+        ]
 
 
 SLOW_SECONDS = 0.05
@@ -280,7 +312,9 @@ def _place(measured: BenchmarkArray, device: str | None) -> tuple[str, int | Non
     """Where reductions run, and the ordinal of the CUDA device of device times."""
     if measured.pointer is not None:
         if device not in (None, "cuda", f"cuda:{measured.device}"):
-            raise ValueError(f"the array is on cuda:{measured.device}, which device={device!r} is not")
+            raise ValueError(
+                f"the array is on cuda:{measured.device}, which device={device!r} is not"
+            )
         return f"cuda:{measured.device}", measured.device
     no_cuda = _core.why_no_cuda()
     if device == "auto":

@@ -25,12 +25,24 @@ STAGES = {
     "stage": "packing into pinned memory",
     "upload": "copying pinned memory to the device, by itself",
     "kernel": "all launches, by events around them",
-    "return": "launching, copying the result back, waiting: a call on device memory less its kernels",
+    "return": "launching, copying the result back, waiting: a call on device memory less its "
+    "kernels",
 }
 """Stages of a call from host memory. Packing, copying and kernels of an array of several chunks
 overlap."""
 _BARE = (
-    *("function", "op", "dtype", "shape", "axis", "device", "kernel", "variant", "block_size", "grid_size"),
+    *(
+        "function",
+        "op",
+        "dtype",
+        "shape",
+        "axis",
+        "device",
+        "kernel",
+        "variant",
+        "block_size",
+        "grid_size",
+    ),
     *("cache", "bytes", "first_call", "peak", "ceiling"),
 )
 
@@ -122,8 +134,10 @@ class Timing(Exported):
 
     @property
     def of_ceiling(self) -> float | None:
-        """Bandwidth over the measured read ceiling: of the kernels on a device, of the call on the CPU."""
-        return _share(self.bandwidth if self.device == "cpu" else self.device_bandwidth, self.ceiling)
+        """Bandwidth over the measured read ceiling: of kernels, or of the call on the CPU."""
+        return _share(
+            self.bandwidth if self.device == "cpu" else self.device_bandwidth, self.ceiling
+        )
 
     @property
     def title(self) -> str:
@@ -132,39 +146,75 @@ class Timing(Exported):
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
         of = f"{self.op} of {shape} {self.dtype}" if self.op else f"{shape} {self.dtype}"
         where = f" on {self.device}" if self.device else ""
-        block = f", blocks of {self.block_size:,}" if self.block_size and self.device != "cpu" else ""
+        block = (
+            f", blocks of {self.block_size:,}" if self.block_size and self.device != "cpu" else ""
+        )
         return f"{what}: {of}{where}{block}, {self.cache} cache"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        headings = ["", "median", "lower quartile", "upper quartile", "min", "max", "noise", "samples", "GB/s"]
+        headings = [
+            "",
+            "median",
+            "lower quartile",
+            "upper quartile",
+            "min",
+            "max",
+            "noise",
+            "samples",
+            "GB/s",
+        ]
         rows = []
-        for words, spread in (("host to result", self.host), ("kernels on the device", self.on_device)):
+        for words, spread in (
+            ("host to result", self.host),
+            ("kernels on the device", self.on_device),
+        ):
             if spread is not None:
                 times = (spread.median, *spread.quartiles, spread.minimum, spread.maximum)
                 rate = show_bandwidth(self.bytes / spread.median)
-                rows.append([words, *map(show_time, times), f"{spread.noise:.1%}", f"{len(spread.samples)}", rate])
+                rows.append(
+                    [
+                        words,
+                        *map(show_time, times),
+                        f"{spread.noise:.1%}",
+                        f"{len(spread.samples)}",
+                        rate,
+                    ]
+                )
         return headings, rows
 
     def _facts(self) -> list[str]:
-        facts = [f"moves {show_bytes(self.bytes)}; the first call took {show_time(self.first_call)}"]
+        facts = [
+            f"moves {show_bytes(self.bytes)}; the first call took {show_time(self.first_call)}"
+        ]
         rate = self.bandwidth if self.device == "cpu" else self.device_bandwidth
         if rate is not None:
             if self.peak is not None:
-                facts.append(f"{rate / self.peak:.1%} of the theoretical {show_bandwidth(self.peak)} GB/s")
+                facts.append(
+                    f"{rate / self.peak:.1%} of the theoretical {show_bandwidth(self.peak)} GB/s"
+                )
             if self.ceiling is not None:
-                facts.append(f"{rate / self.ceiling:.1%} of the {show_bandwidth(self.ceiling)} GB/s read here at most")
+                facts.append(
+                    f"{rate / self.ceiling:.1%} of the {show_bandwidth(self.ceiling)} GB/s read "
+                    "here at most"
+                )
         elif self.why_no_device:
             facts.append(f"no device time: {self.why_no_device}")
         return facts
 
     def _stage_table(self) -> tuple[list[str], list[list[str]]]:
-        rows = [[name, show_time(self.stages[name]), STAGES[name]] for name in STAGES if name in self.stages]
+        rows = [
+            [name, show_time(self.stages[name]), STAGES[name]]
+            for name in STAGES
+            if name in self.stages
+        ]
         return ["stage", "time", "what it is"], rows
 
     def _stage_lines(self) -> str:
         _, rows = self._stage_table()
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
-        return "\n".join(f"{name:<{widths[0]}}  {spent:>{widths[1]}}  {words}" for name, spent, words in rows)
+        return "\n".join(
+            f"{name:<{widths[0]}}  {spent:>{widths[1]}}  {words}" for name, spent, words in rows
+        )
 
     def __str__(self) -> str:
         parts = [self.title, lay_out(*self._table(), left=1), "\n".join(self._facts())]
@@ -207,7 +257,10 @@ class Timing(Exported):
         bare: dict[str, Any] = {name: getattr(self, name) for name in _BARE}
         bare["shape"] = list(self.shape)
         bare["axis"] = list(self.axis) if isinstance(self.axis, tuple) else self.axis
-        rates = {name: getattr(self, name) for name in ("bandwidth", "device_bandwidth", "of_peak", "of_ceiling")}
+        rates = {
+            name: getattr(self, name)
+            for name in ("bandwidth", "device_bandwidth", "of_peak", "of_ceiling")
+        }
         return {
             **bare,
             **rates,
@@ -226,7 +279,9 @@ class Timing(Exported):
         rows: list[list[Any]] = [["time", "number", "seconds", *bare, *setting]]
         for words, spread in (("host", self.host), ("on_device", self.on_device)):
             for i, seconds in enumerate(() if spread is None else spread.samples):
-                rows.append([words, i, seconds, *(getattr(self, name) for name in bare), *setting.values()])
+                rows.append(
+                    [words, i, seconds, *(getattr(self, name) for name in bare), *setting.values()]
+                )
         return rows
 
     def plot(self, ax: Axes | Figure | None = None) -> Axes:
@@ -246,7 +301,9 @@ class Timing(Exported):
         ImportError
             matplotlib is not installed.
         """
-        drawn = {name: self.stages[name] for name in STAGES if name in self.stages and name != "compile"}
+        drawn = {
+            name: self.stages[name] for name in STAGES if name in self.stages and name != "compile"
+        }
         return plot_stages(self.title, drawn, self.host, ax)
 
 

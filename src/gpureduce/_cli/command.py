@@ -55,7 +55,12 @@ def _completion(options: argparse.Namespace) -> int:
     names = [each["name"] for each in _core.kernels()]
     cases = []
     for name, parser in _subparsers(_parser()).items():
-        flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+        flags = [
+            flag
+            for action in parser._actions
+            for flag in action.option_strings
+            if flag.startswith("--")
+        ]
         more = names if name in _NAMING_KERNELS else []
         more = [*more, "show", "clear"] if name == "cache" else more
         cases.append(f'        {name}) words="{" ".join([*flags, *more])}" ;;')
@@ -74,7 +79,7 @@ def _completion(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One subcommand: its line of help, its options, and the function that runs it and returns the exit status."""
+    """One subcommand: its line of help, its options, and the function that runs it."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -82,19 +87,31 @@ class Subcommand:
 
 
 SUBCOMMANDS = {
-    "info": Subcommand("devices, versions, and what is missing and how to get it", add_json, run_info),
+    "info": Subcommand(
+        "devices, versions, and what is missing and how to get it", add_json, run_info
+    ),
     "kernels": Subcommand("the catalogue of kernels, and their source", add_kernels, run_kernels),
-    **{name: Subcommand(f"{name} of a .npy file", add_reduction, run_reduction) for name in reductions()},
+    **{
+        name: Subcommand(f"{name} of a .npy file", add_reduction, run_reduction)
+        for name in reductions()
+    },
     "bench": Subcommand("time one kernel: the call, its kernels, its stages", add_bench, run_bench),
-    "compare": Subcommand("time kernels and libraries on one array, results checked", add_compare, run_compare),
+    "compare": Subcommand(
+        "time kernels and libraries on one array, results checked", add_compare, run_compare
+    ),
     "explain": Subcommand("see what a kernel does, on an emulated GPU", add_explain, run_explain),
     "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
-    "completion": Subcommand("print a script that completes words in bash and zsh", add_json, _completion),
+    "completion": Subcommand(
+        "print a script that completes words in bash and zsh", add_json, _completion
+    ),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="gpureduce", description="Reduce arrays on NVIDIA GPUs by named kernels, and measure it.")
+    parser = Parser(
+        prog="gpureduce",
+        description="Reduce arrays on NVIDIA GPUs by named kernels, and measure it.",
+    )
     parser.add_argument("--version", action="version", version=f"gpureduce {__version__}")
     several = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for name, each in SUBCOMMANDS.items():
@@ -135,7 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = None  # else the exit would flush the rest
         return FAILED
-    except (CudaError, DeviceUnavailableError, KernelUnavailableError, ImportError, MemoryError, OSError) as error:
+    except (
+        CudaError,
+        DeviceUnavailableError,
+        KernelUnavailableError,
+        ImportError,
+        MemoryError,
+        OSError,
+    ) as error:
         message, status = str(error) or type(error).__name__, FAILED
     except RuntimeError as error:
         message, status = str(error), FAILED

@@ -15,18 +15,34 @@ __all__ = ["add_explain", "explained", "run_explain"]
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kernel", nargs="+", metavar="KERNEL", help="name or alias; several are compared")
+    parser.add_argument(
+        "kernel", nargs="+", metavar="KERNEL", help="name or alias; several are compared"
+    )
     parser.add_argument("-n", type=int, help="elements of a row (default: four full blocks)")
-    parser.add_argument("--block-size", type=int, metavar="B", help="threads per block (default: the kernel's own)")
-    parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row, for kernels that loop")
+    parser.add_argument(
+        "--block-size", type=int, metavar="B", help="threads per block (default: the kernel's own)"
+    )
+    parser.add_argument(
+        "--grid-size", type=int, metavar="G", help="blocks per row, for kernels that loop"
+    )
     parser.add_argument("--dtype", default="float32", help="of the elements (default: %(default)s)")
     parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
-    parser.add_argument("--rows", type=int, default=1, help="rows, each reduced by itself (default: %(default)s)")
-    parser.add_argument("--source", action="store_true", help="print the source, with counts in the margin, too")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, and nothing else")
+    parser.add_argument(
+        "--rows", type=int, default=1, help="rows, each reduced by itself (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--source", action="store_true", help="print the source, with counts in the margin, too"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print everything as JSON, and nothing else"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures of each column")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with tables, picture and source")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write a page with tables, picture and source"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib"
+    )
 
 
 def explained(options: argparse.Namespace) -> Explanations:
@@ -61,7 +77,12 @@ def run_explain(options: argparse.Namespace) -> int:
     if options.json:
         print(found.to_json() if len(found) > 1 else found[0].to_json())
         return 0
-    parts = [text for each in found for text in (str(each), each.annotated_source() if options.source else "") if text]
+    parts = [
+        text
+        for each in found
+        for text in (str(each), each.annotated_source() if options.source else "")
+        if text
+    ]
     if len(found) > 1:
         parts.append(str(found))
     print("\n\n".join(part.rstrip("\n") for part in parts))

@@ -1,4 +1,4 @@
-"""``gpureduce info``, ``kernels`` and ``cache``: devices, versions, kernels, the cache, and missing parts."""
+"""``gpureduce info``, ``kernels`` and ``cache``: devices, kernels, the cache, missing parts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
 
 
 def run_info(options: argparse.Namespace) -> int:
-    from .._bench.environment import environment, last_level_cache_bytes, peak_bytes_per_second, show_cuda_version
+    from .._bench.environment import (
+        environment,
+        last_level_cache_bytes,
+        peak_bytes_per_second,
+        show_cuda_version,
+    )
     from .._display.tables import lay_out, show_bandwidth, show_bytes
     from .._records import cache_info, cuda_versions, devices, limits
 
@@ -84,12 +89,19 @@ def run_info(options: argparse.Namespace) -> int:
     for each in found:
         capability = ".".join(map(str, each.compute_capability))
         peak = show_bandwidth(peak_bytes_per_second(each))
-        words = f"{each.name}, compute capability {capability}, {each.multiprocessors} multiprocessors, "
+        words = (
+            f"{each.name}, compute capability {capability}, {each.multiprocessors} "
+            "multiprocessors, "
+        )
         words += f"{show_bytes(each.memory_bytes)}, L2 {show_bytes(each.l2_bytes)}, {peak} GB/s"
         lines.append((f"cuda:{each.ordinal}", words))
     last = show_bytes(last_level_cache_bytes())
     lines.append(
-        ("cpu", f"{setting['cpu']}, {limits().cpu_threads} threads, {_core.cpu_isa()}, last-level cache {last}")
+        (
+            "cpu",
+            f"{setting['cpu']}, {limits().cpu_threads} threads, {_core.cpu_isa()}, last-level "
+            f"cache {last}",
+        )
     )
     lines.append(("cache", _cache_words(cache)))
     lines += [(f"no {name}", how) for name, how in missing.items()]
@@ -99,7 +111,9 @@ def run_info(options: argparse.Namespace) -> int:
 
 def add_kernels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="*", help="names or aliases (default: all)")
-    parser.add_argument("--source", metavar="NAME", help="print the CUDA source of a kernel instead")
+    parser.add_argument(
+        "--source", metavar="NAME", help="print the CUDA source of a kernel instead"
+    )
     add_json(parser)
 
 
@@ -123,7 +137,13 @@ def run_kernels(options: argparse.Namespace) -> int:
         print("\n\n".join(_describe(info) for info in found))
         return 0
     rows = [
-        [info.name, " ".join(info.aliases), str(info.block_size), "yes" if info.deterministic else "no", info.summary]
+        [
+            info.name,
+            " ".join(info.aliases),
+            str(info.block_size),
+            "yes" if info.deterministic else "no",
+            info.summary,
+        ]
         for info in found
     ]
     headings = ["kernel", "aliases", "block", "same bits", "what it is"]
@@ -141,7 +161,11 @@ def _width() -> int | None:
 def _describe(info: Any) -> str:
     lines = [f"{info.name}: {info.summary}"]
     lines += [f"  aliases    {', '.join(info.aliases)}"] if info.aliases else []
-    lines += [f"  removes    {info.removes}", f"  pays       {info.pays}", f"  source     {info.source}"]
+    lines += [
+        f"  removes    {info.removes}",
+        f"  pays       {info.pays}",
+        f"  source     {info.source}",
+    ]
     lines.append(f"  block      {info.block_size} by default; takes {info.block_rule}")
     if not info.available:
         lines.append(f"  not here   {info.reason}")
@@ -149,7 +173,9 @@ def _describe(info: Any) -> str:
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=["show", "clear"], default="show", help="default: %(default)s")
+    parser.add_argument(
+        "action", nargs="?", choices=["show", "clear"], default="show", help="default: %(default)s"
+    )
     add_json(parser)
 
 
@@ -158,7 +184,10 @@ def _cache_words(info: Any) -> str:
 
     if not info.directory:
         return f"off: {info.reason}"
-    return f"{info.directory}: {info.entries:,} entries, {show_bytes(info.bytes)} of {show_bytes(info.limit_bytes)}"
+    return (
+        f"{info.directory}: {info.entries:,} entries, {show_bytes(info.bytes)} of "
+        f"{show_bytes(info.limit_bytes)}"
+    )
 
 
 def run_cache(options: argparse.Namespace) -> int:

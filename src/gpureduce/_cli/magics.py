@@ -31,7 +31,9 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"%{self.prog}: {message}")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise ValueError(message or f"%{self.prog} takes the words of the command: gpureduce --help")
+        raise ValueError(
+            message or f"%{self.prog} takes the words of the command: gpureduce --help"
+        )
 
 
 def _parser(name: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> _Parser:
@@ -49,7 +51,11 @@ def _split(line: str) -> tuple[str, str]:
             tree = ast.parse(expression, mode="eval").body
         except SyntaxError:
             continue
-        quoted = tree.value if isinstance(tree, ast.Constant) and isinstance(tree.value, str) else expression
+        quoted = (
+            tree.value
+            if isinstance(tree, ast.Constant) and isinstance(tree.value, str)
+            else expression
+        )
         return quoted, " ".join(parts[count:])
     return line.strip(), ""  # its evaluation raises the error
 
@@ -58,7 +64,10 @@ def _refuse_files(name: str, options: argparse.Namespace) -> None:
     """Raise a ``ValueError`` for options of a command's output: a magic returns an object."""
     for word in ("csv", "html", "plot", "kind", "json", "markdown", "source"):
         if getattr(options, word, None):
-            raise ValueError(f"%{name} has no --{word}: it returns what the command would write; see what that can do")
+            raise ValueError(
+                f"%{name} has no --{word}: it returns what the command would write; see what that "
+                "can do"
+            )
 
 
 def _over_array(
@@ -84,12 +93,18 @@ def register(shell: Any) -> None:
     """Register the magics with a shell."""
 
     def on_explain(line: str) -> Any:
-        options = _parser("gr_explain", SUBCOMMANDS["explain"].add_arguments).parse_args(shlex.split(line))
+        options = _parser("gr_explain", SUBCOMMANDS["explain"].add_arguments).parse_args(
+            shlex.split(line)
+        )
         _refuse_files("gr_explain", options)
         found = explained(options)
         return found if len(found) > 1 else found[0]
 
     on_bench = _over_array(shell, "gr_bench", SUBCOMMANDS["bench"].add_arguments, bench)
     on_compare = _over_array(shell, "gr_compare", SUBCOMMANDS["compare"].add_arguments, contest)
-    for name, magic in (("gr_bench", on_bench), ("gr_compare", on_compare), ("gr_explain", on_explain)):
+    for name, magic in (
+        ("gr_bench", on_bench),
+        ("gr_compare", on_compare),
+        ("gr_explain", on_explain),
+    ):
         shell.register_magic_function(magic, "line", name)

@@ -23,18 +23,28 @@ DEFAULT_ELEMENTS = 10_000_000
 
 
 def _add_measured(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--file", metavar="FILE.npy", help="array to reduce (default: random elements)")
-    parser.add_argument("-n", type=int, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})")
+    parser.add_argument(
+        "--file", metavar="FILE.npy", help="array to reduce (default: random elements)"
+    )
+    parser.add_argument(
+        "-n", type=int, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
+    )
     parser.add_argument("--dtype", help="of the random elements (default: float32)")
     parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
-    parser.add_argument("--cache", default="hot", help="hot, cold or rotated (default: %(default)s)")
+    parser.add_argument(
+        "--cache", default="hot", help="hot, cold or rotated (default: %(default)s)"
+    )
     parser.add_argument("--seconds", type=float, help="time for samples of each kind")
     add_where(parser)
-    parser.add_argument("--profile", action="store_true", help="add the hardware's counters, by Nsight Compute")
+    parser.add_argument(
+        "--profile", action="store_true", help="add the hardware's counters, by Nsight Compute"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the tables")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture (png, svg, pdf), by matplotlib")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write a picture (png, svg, pdf), by matplotlib"
+    )
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     add_bar(parser)
     add_json(parser)
@@ -79,7 +89,9 @@ def _show(found: Any, options: argparse.Namespace, **plot: Any) -> None:
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kernel", nargs="?", default="auto", help="name or alias (default: %(default)s)")
+    parser.add_argument(
+        "kernel", nargs="?", default="auto", help="name or alias (default: %(default)s)"
+    )
     _add_measured(parser)
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
@@ -102,14 +114,34 @@ def run_bench(options: argparse.Namespace) -> int:
 def add_compare(parser: argparse.ArgumentParser) -> None:
     from .._bench.baselines import BASELINES
 
-    parser.add_argument("kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)")
-    _add_measured(parser)
-    parser.add_argument("--block-size", type=int, nargs="+", metavar="B", help="threads per block, or several to try")
-    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="compare on the first N elements, for each")
     parser.add_argument(
-        "--baselines", nargs="*", default=list(BASELINES), metavar="LIBRARY", help="numpy, cub, cupy, torch"
+        "kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)"
     )
-    parser.add_argument("--no-break-even", action="store_true", help="do not look for the size that is worth a GPU")
+    _add_measured(parser)
+    parser.add_argument(
+        "--block-size",
+        type=int,
+        nargs="+",
+        metavar="B",
+        help="threads per block, or several to try",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="compare on the first N elements, for each",
+    )
+    parser.add_argument(
+        "--baselines",
+        nargs="*",
+        default=list(BASELINES),
+        metavar="LIBRARY",
+        help="numpy, cub, cupy, torch",
+    )
+    parser.add_argument(
+        "--no-break-even", action="store_true", help="do not look for the size that is worth a GPU"
+    )
     parser.add_argument("--kind", help="of the picture: bars, sizes or roofline")
 
 

@@ -55,5 +55,6 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
         with path.open("rb") as file:  # an empty array cannot be mapped
             array = np.lib.format.read_array(file, allow_pickle=False)
     if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == 2:
-        array = array.view(named_dtype("bfloat16"))  # numpy.save writes bfloat16 as two bytes of no type
+        # numpy.save writes bfloat16 as two bytes of no type.
+        array = array.view(named_dtype("bfloat16"))
     return array.view(np.ndarray), path

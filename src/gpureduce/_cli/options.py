@@ -25,12 +25,16 @@ def print_json(thing: Any) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help="print everything as JSON, and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print everything as JSON, and nothing else"
+    )
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Add ``--device``."""
-    parser.add_argument("--device", help="cpu, cuda, cuda:N or auto (default: a GPU if there is one)")
+    parser.add_argument(
+        "--device", help="cpu, cuda, cuda:N or auto (default: a GPU if there is one)"
+    )
 
 
 def axes(text: str) -> int | tuple[int, ...]:
@@ -42,7 +46,9 @@ def axes(text: str) -> int | tuple[int, ...]:
 def add_bar(parser: argparse.ArgumentParser) -> None:
     """Add ``--progress`` and ``--no-progress``."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--progress", action="store_true", default=None, help="show a bar even into a pipe")
+    choice.add_argument(
+        "--progress", action="store_true", default=None, help="show a bar even into a pipe"
+    )
     choice.add_argument("--no-progress", dest="progress", action="store_false", help="show none")
 
 

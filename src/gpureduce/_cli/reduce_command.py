@@ -1,4 +1,4 @@
-"""``gpureduce sum FILE.npy`` and all other reductions: a function of the package, called with a file's array."""
+"""``gpureduce sum FILE.npy`` and all other reductions: functions called with a file's array."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def add_reduction(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
     add_where(parser)
-    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="write the result to a file")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.npy", help="write the result to a file"
+    )
     add_bar(parser)
     add_json(parser)
 
@@ -80,15 +82,23 @@ def run_reduction(options: argparse.Namespace) -> int:
     function = getattr(_functions, options.subcommand)
     array, path = load(options.file)
     asked = {"kernel": options.kernel, "device": options.device}
-    asked |= {"block_size": options.block_size, "grid_size": options.grid_size, "axis": options.axis}
+    asked |= {
+        "block_size": options.block_size,
+        "grid_size": options.grid_size,
+        "axis": options.axis,
+    }
     if options.dtype is not None:
         if "dtype" not in inspect.signature(function).parameters:
-            raise ValueError(f"{options.subcommand} takes no --dtype: it computes in the elements' own type")
+            raise ValueError(
+                f"{options.subcommand} takes no --dtype: it computes in the elements' own type"
+            )
         asked["dtype"] = named_dtype(options.dtype)
     is_long = path is not None and array.nbytes >= LEAST_BYTES_WITH_BAR
     with contextlib.ExitStack() as open_:
         if path is not None and (options.progress or (is_long and options.progress is None)):
-            bar = open_.enter_context(progress_bar(f"{options.subcommand} {path.name}", options.progress))
+            bar = open_.enter_context(
+                progress_bar(f"{options.subcommand} {path.name}", options.progress)
+            )
             open_.enter_context(showing_progress(bar))
         result = function(array, **asked)
     run = last_run()
@@ -97,7 +107,12 @@ def run_reduction(options: argparse.Namespace) -> int:
             np.save(file, np.asarray(result))
     if options.json:
         dtype = result[0].dtype if isinstance(result, tuple) else np.asarray(result).dtype
-        found = {"result": as_json(result), "dtype": dtype.name, "op": options.subcommand, "kernel": options.kernel}
+        found = {
+            "result": as_json(result),
+            "dtype": dtype.name,
+            "op": options.subcommand,
+            "kernel": options.kernel,
+        }
         found |= {"elements": array.size, "bytes": array.nbytes}
         if run is not None:
             found |= {"device": run.device, "variant": run.variant, "seconds": run.seconds}

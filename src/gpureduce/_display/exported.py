@@ -1,4 +1,4 @@
-"""The base of measurements and explanations: exports as JSON and CSV, and the public name of a class."""
+"""The base of measurements and explanations: export as JSON and CSV, a class's public name."""
 
 from __future__ import annotations
 

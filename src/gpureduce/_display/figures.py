@@ -40,7 +40,9 @@ def check_format(path: str | os.PathLike[str]) -> None:
     ending = os.path.splitext(path)[1].removeprefix(".")
     known = Figure().canvas.get_supported_filetypes()
     if ending.lower() not in known:
-        raise ValueError(f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}")
+        raise ValueError(
+            f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}"
+        )
 
 
 def save_figure(path: str | os.PathLike[str], draw: Callable[[Figure], object]) -> None:

@@ -26,8 +26,10 @@ background:none;color:inherit}
 border-bottom:1px solid rgba(127,127,127,.35);background:none;color:inherit;white-space:nowrap}
 .gpr-explain th{vertical-align:bottom;white-space:normal}
 .gpr-explain .gpr-text{text-align:left}
-.gpr-explain table.gpr-source td{border:0;padding:0 8px;font-family:ui-monospace,monospace;font-size:12px}
-.gpr-explain table.gpr-source td.gpr-code{white-space:pre;text-align:left;border-left:2px solid rgba(127,127,127,.5)}
+.gpr-explain table.gpr-source td{border:0;padding:0 8px;\
+font-family:ui-monospace,monospace;font-size:12px}
+.gpr-explain table.gpr-source td.gpr-code{white-space:pre;text-align:left;\
+border-left:2px solid rgba(127,127,127,.5)}
 .gpr-explain tr.gpr-busy td{background:rgba(86,180,233,.18)}
 .gpr-explain tr.gpr-conflict td{background:rgba(230,159,0,.28)}
 .gpr-explain .gpr-key{display:inline-block;margin-right:1.2em}
@@ -51,13 +53,17 @@ def whole_page(title: str, body: str) -> str:
     str
     """
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title><style>body{{font-family:system-ui,sans-serif;margin:2em}}</style></head>"
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title>"
+        "<style>body{font-family:system-ui,sans-serif;margin:2em}</style></head>"
         f"<body>{body}</body></html>\n"
     )
 
 
-def element(title: str, tables: Iterable[str], notes: Iterable[str], warnings: Iterable[str]) -> str:
+def element(
+    title: str, tables: Iterable[str], notes: Iterable[str], warnings: Iterable[str]
+) -> str:
     """One element of a title, tables, notes and warnings.
 
     Parameters

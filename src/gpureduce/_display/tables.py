@@ -41,7 +41,8 @@ def lay_out(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -
 
     def one(line: Sequence[str]) -> str:
         parts = [
-            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(w) if i < left else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
         ]
         return "  ".join(parts).rstrip()
 
@@ -63,7 +64,10 @@ def html(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> s
 
     def line(tag: str, cells: Sequence[str]) -> str:
         text = ' class="gpr-text"'
-        return "".join(f"<{tag}{text if i < left else ''}>{escape(cell)}</{tag}>" for i, cell in enumerate(cells))
+        return "".join(
+            f"<{tag}{text if i < left else ''}>{escape(cell)}</{tag}>"
+            for i, cell in enumerate(cells)
+        )
 
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     head = f"<thead><tr>{line('th', headings)}</tr></thead>"

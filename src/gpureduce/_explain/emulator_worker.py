@@ -35,7 +35,9 @@ def default_length(kernel: str, block_size: int | None, dtype: np.dtype[Any]) ->
     return BLOCKS * (block_size or row["block_size"]) * int(per_thread)
 
 
-def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def elements(
+    rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
     """Random elements whose every result is exact, or rounded once.
 
     They are small whole numbers; for products signs and a few twos.
@@ -53,20 +55,26 @@ def elements(rng: np.random.Generator, op: str, dtype: np.dtype[Any], shape: tup
     return values.astype(np.float32).astype(dtype) if dtype.kind == "V" else values.astype(dtype)
 
 
-def expected(op: str, array: np.ndarray[Any, Any], axis: int | None, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def expected(
+    op: str, array: np.ndarray[Any, Any], axis: int | None, dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
     """NumPy's result, rounded once to its dtype."""
     if array.dtype.kind in "biu" and op != "mean":
         return np.asarray(getattr(np, op)(array, axis=axis))
     return np.asarray(getattr(np, op)(array.astype(np.float64), axis=axis)).astype(dtype)
 
 
-def reduce_there(array: np.ndarray[Any, Any], op: str, kernel: str, block_size: int, grid_size: int) -> Any:
-    """Reduce the last axis of an array in device memory: a long array in host memory would be cut into chunks."""
+def reduce_there(
+    array: np.ndarray[Any, Any], op: str, kernel: str, block_size: int, grid_size: int
+) -> Any:
+    """Reduce the last axis of a device array: a long one of the host is cut into chunks."""
     pointer = _core.alloc_device(0, array.nbytes)
     try:
         _core.upload(0, pointer, array)
         number = _core.OPERATORS[op]
-        return _core.reduce_device(number, pointer, array.shape, array.dtype, 1, kernel, 0, block_size, grid_size)
+        return _core.reduce_device(
+            number, pointer, array.shape, array.dtype, 1, kernel, 0, block_size, grid_size
+        )
     finally:
         _core.free_device(0, pointer)
 
@@ -87,7 +95,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if not np.allclose(*wide, rtol=tolerance, atol=0):
         wrong = int(np.argmax(np.abs(wide[0] - wide[1]))) if rows > 1 else 0
         found, wanted = wide[0].flat[wrong], wide[1].flat[wrong]
-        raise RuntimeError(f"kernel '{kernel}' computed {found:g} where NumPy has {wanted:g}, in row {wrong}")
+        raise RuntimeError(
+            f"kernel '{kernel}' computed {found:g} where NumPy has {wanted:g}, in row {wrong}"
+        )
     run = _core.last_run()
     assert run is not None
     return {"n": n, "block_size": run["block_size"]}

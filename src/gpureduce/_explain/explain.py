@@ -133,10 +133,14 @@ def explain(
     if isinstance(kernel, str):
         return _explain_one(kernel, n, block_size, dtype, op, grid_size, rows)
     if not isinstance(kernel, Sequence):
-        raise TypeError(f"kernel must be a string or a sequence of strings, not {type(kernel).__name__}")
+        raise TypeError(
+            f"kernel must be a string or a sequence of strings, not {type(kernel).__name__}"
+        )
     if not kernel:
         raise ValueError("no kernel is named")
-    return Explanations([_explain_one(one, n, block_size, dtype, op, grid_size, rows) for one in kernel])
+    return Explanations(
+        [_explain_one(one, n, block_size, dtype, op, grid_size, rows) for one in kernel]
+    )
 
 
 def _explain_one(
@@ -191,7 +195,8 @@ def _checked(
     name = _core.choose_kernel(kernel, op, dtype.name)
     if name == "cub":
         raise _exceptions.KernelUnavailableError(
-            "kernel 'cub' cannot be explained: it is NVIDIA's code, whose headers the emulator does not compile"
+            "kernel 'cub' cannot be explained: it is NVIDIA's code, whose headers the emulator "
+            "does not compile"
         )
     return {
         "kernel": name,
@@ -209,13 +214,16 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
     library = emulator()
     if library is None:
         raise _exceptions.DeviceUnavailableError(
-            f"the emulator is not beside the package, in {Path(__file__).parent}: it was built without. "
-            "Install gpureduce again from its source, with pip install ."
+            f"the emulator is not beside the package, in {Path(__file__).parent}: it was built "
+            "without. Install gpureduce again from its source, with pip install ."
         )
     with tempfile.TemporaryDirectory(prefix="gpureduce-explain-") as directory:
         report = Path(directory) / "report"
         if "," in str(report):
-            raise ValueError(f"the folder for temporary files must have no comma in its name: {directory} (see TMPDIR)")
+            raise ValueError(
+                f"the folder for temporary files must have no comma in its name: {directory} (see "
+                "TMPDIR)"
+            )
         done = subprocess.run(
             [sys.executable, "-P", "-m", "gpureduce._explain.emulator_worker"],
             input=json.dumps(request),
@@ -226,7 +234,9 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
         )
         if done.returncode != 0:
             last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-            raise RuntimeError(f"the emulating process ended with status {done.returncode}: {last[0]}")
+            raise RuntimeError(
+                f"the emulating process ended with status {done.returncode}: {last[0]}"
+            )
         answer = json.loads(done.stdout)
         if "error" in answer:
             raise _as_exception(answer["error"])
@@ -249,7 +259,9 @@ def _as_exception(error: dict[str, Any]) -> Exception:
     """The child's exception, as an exception of this process."""
     name, message = error["name"], error["message"]
     log = error["details"][-1] or ""
-    if log.startswith("the emulator "):  # no message of a compiler: there is no compiler, or no room for its files
+    if log.startswith(
+        "the emulator "
+    ):  # no message of a compiler: there is no compiler, or no room for its files
         return _exceptions.DeviceUnavailableError(log)
     if name == "CudaError":
         return _exceptions.CudaError(message, *error["details"])

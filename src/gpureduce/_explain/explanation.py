@@ -1,4 +1,4 @@
-"""Results of :func:`gpureduce.explain`: one kernel's run, or several, with tables, pictures and exports."""
+"""Results of :func:`gpureduce.explain`: runs of kernels, with tables, pictures and exports."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ class Explanation(KernelRun, Exported):
             for plain, column in zip(row["columns"], launch.columns, strict=True):
                 plain["figures"] = column.figures.to_dict()
             launches.append(_as_lists(row))
-        head = {name: getattr(self, name) for name in ("kernel", "op", "dtype", "n", "rows", "block_size")}
+        head = {
+            name: getattr(self, name)
+            for name in ("kernel", "op", "dtype", "n", "rows", "block_size")
+        }
         return {**head, "figures": self.figures.to_dict(), "launches": launches}
 
     def _rows(self) -> list[list[Any]]:
@@ -212,7 +215,15 @@ def _rows_of(explanations: Iterable[Explanation]) -> list[list[Any]]:
             for column in launch.columns:
                 figures = column.figures.to_dict()
                 where = [getattr(column, name) for name in place[3:]]
-                lines.append([each.kernel, number, launch.stage, *where, *(figures[n] for n in (*names, *RATIOS))])
+                lines.append(
+                    [
+                        each.kernel,
+                        number,
+                        launch.stage,
+                        *where,
+                        *(figures[n] for n in (*names, *RATIOS)),
+                    ]
+                )
     return lines
 
 

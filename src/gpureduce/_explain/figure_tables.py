@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from .launches import Figures, KernelRun, Launch
 
-__all__ = ["FIGURE_WORDS", "column_table", "comparison_table", "shorten", "show_figure", "totals_table"]
+__all__ = [
+    "FIGURE_WORDS",
+    "column_table",
+    "comparison_table",
+    "shorten",
+    "show_figure",
+    "totals_table",
+]
 
 
 MOST_ROWS = 48
@@ -33,7 +40,15 @@ FIGURE_WORDS: tuple[tuple[str, str], ...] = (
 )
 """Figures that tables show, and their headings."""
 _IN_COLUMNS = (
-    *("active_threads", "active_warps", "lanes_per_warp", "idle", "global_requests", "sectors", "coalescing"),
+    *(
+        "active_threads",
+        "active_warps",
+        "lanes_per_warp",
+        "idle",
+        "global_requests",
+        "sectors",
+        "coalescing",
+    ),
     *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "atomics"),
 )
 _SHARES = ("idle", "coalescing")
@@ -60,7 +75,11 @@ def show_figure(figures: Figures, name: str) -> str:
 
 def shown_names(names: Iterable[str], many: Sequence[Figures]) -> list[str]:
     """Those figures that are neither 0 nor undefined in all of `many`."""
-    return [name for name in names if any(getattr(figures, _SHOWN_WITH.get(name, name)) for figures in many)]
+    return [
+        name
+        for name in names
+        if any(getattr(figures, _SHOWN_WITH.get(name, name)) for figures in many)
+    ]
 
 
 def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[str]]]:
@@ -80,16 +99,26 @@ def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[st
         phase = f"{column.phase}.{column.step}" if many_steps else f"{column.phase}"
         shown = [show_figure(column.figures, name) for name in names]
         rows.append([phase, column.ends.replace("_", " ") + where, *shown])
-    return ["phase.step" if many_steps else "phase", "ends with", *(words[name] for name in names)], rows
+    return [
+        "phase.step" if many_steps else "phase",
+        "ends with",
+        *(words[name] for name in names),
+    ], rows
 
 
 def totals_table(run: KernelRun) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the launches' figures, and of all together."""
     parts = [launch.figures for launch in run.launches]
-    names = shown_names([name for name, _ in FIGURE_WORDS if name != "launches"], [*parts, run.figures])
+    names = shown_names(
+        [name for name, _ in FIGURE_WORDS if name != "launches"], [*parts, run.figures]
+    )
     words = dict(FIGURE_WORDS)
     rows = [
-        [f"{i} {launch.stage}", f"{launch.grid:,} x {launch.block:,}", *(show_figure(launch.figures, n) for n in names)]
+        [
+            f"{i} {launch.stage}",
+            f"{launch.grid:,} x {launch.block:,}",
+            *(show_figure(launch.figures, n) for n in names),
+        ]
         for i, launch in enumerate(run.launches, 1)
     ]
     if len(parts) > 1:

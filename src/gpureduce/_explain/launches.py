@@ -11,7 +11,17 @@ from typing import Any
 
 from .. import _core
 
-__all__ = ["Atomics", "BlockMap", "Column", "Count", "Figures", "KernelRun", "Launch", "Line", "add_up"]
+__all__ = [
+    "Atomics",
+    "BlockMap",
+    "Column",
+    "Count",
+    "Figures",
+    "KernelRun",
+    "Launch",
+    "Line",
+    "add_up",
+]
 
 
 WARP_LANES = 32
@@ -124,7 +134,7 @@ class Figures:
 
     @property
     def ways(self) -> float | None:
-        """Passes over the banks per pass needed: 1 without conflicts, 2 for a two-way conflict, up to 32."""
+        """Passes over the banks per pass needed: 1 without conflicts, up to 32."""
         return _ratio(self.wavefronts, self.ideal_wavefronts)
 
     @property
@@ -147,18 +157,29 @@ class Figures:
         return asdict(self) | {name: getattr(self, name) for name in RATIOS}
 
 
-RATIOS = ("lanes_per_warp", "lanes_per_request", "idle", "ways", "sectors_per_request", "coalescing")
+RATIOS = (
+    "lanes_per_warp",
+    "lanes_per_request",
+    "idle",
+    "ways",
+    "sectors_per_request",
+    "coalescing",
+)
 
 
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def add_up(figures: Iterable[Figures], *, launches: int | None = None, most: int | None = None) -> Figures:
+def add_up(
+    figures: Iterable[Figures], *, launches: int | None = None, most: int | None = None
+) -> Figures:
     """Sum of figures; of ``most_on_one_address`` the largest."""
     rows = [asdict(each) for each in figures]
     total: dict[str, Any] = {
-        name: sum(row[name] or 0 for row in rows) for name in Figures.__slots__ if name != "most_on_one_address"
+        name: sum(row[name] or 0 for row in rows)
+        for name in Figures.__slots__
+        if name != "most_on_one_address"
     }
     known = [row["most_on_one_address"] for row in rows if row["most_on_one_address"] is not None]
     total["most_on_one_address"] = max(known, default=None) if most is None else most
@@ -221,7 +242,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Atomics:
-    """Atomic operations of a launch on one kind of memory: operations, distinct addresses, most on one address."""
+    """Atomics of a launch on one kind of memory: operations, addresses, most on one address."""
 
     operations: int
     addresses: int
@@ -325,7 +346,10 @@ class KernelRun:
     def title(self) -> str:
         """One line that says what was run."""
         rows = f"{self.rows:,} rows of " if self.rows > 1 else ""
-        return f"{self.kernel}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of {self.block_size:,} threads"
+        return (
+            f"{self.kernel}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of "
+            f"{self.block_size:,} threads"
+        )
 
     def source(self) -> str:
         """The kernel's CUDA source, as :func:`kernel_source` has it.

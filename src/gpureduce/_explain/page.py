@@ -29,7 +29,10 @@ def fragment(explanations: Sequence[KernelRun]) -> str:
     -------
     str
     """
-    parts = [f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>', _legend(explanations)]
+    parts = [
+        f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>',
+        _legend(explanations),
+    ]
     if len(explanations) > 1:
         parts.append(table(*comparison_table(explanations), left=1))
     parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
@@ -80,8 +83,8 @@ def _source(explanation: KernelRun) -> str:
         rows.append(f'<tr{style}>{cells}<td class="gpr-code">{escape(text)}</td></tr>')
     words = ("requests", "lanes", "conflicts", "sectors", "line")
     head = "".join(f"<th>{word}</th>" for word in words)
-    table = f'<table class="gpr-source"><thead><tr>{head}<th></th></tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="gpr-scroll">{table}</div>'
+    table = f"<thead><tr>{head}<th></th></tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="gpr-scroll"><table class="gpr-source">{table}</table></div>'
 
 
 # ---------------------------------------------------------------- the picture
@@ -95,12 +98,15 @@ def _fill(kind: int) -> str:
 
 
 def _legend(explanations: Sequence[KernelRun]) -> str:
-    seen = {run.kind for each in explanations for strip in strips(each.main) for run in strip.runs} - {GONE}
+    seen = {
+        run.kind for each in explanations for strip in strips(each.main) for run in strip.runs
+    } - {GONE}
     greys = {WAITING: "rgba(136,136,136,.16)", DIVERGED: "rgba(136,136,136,.6)"}
     keys = [
         f'<span class="gpr-key"><i style="background:{greys.get(kind, KINDS[kind].colour)}"></i>'
         f"{escape(KINDS[kind].words)}</span>"
-        for kind in sorted(seen - {WAITING, DIVERGED}) + sorted(seen & {WAITING, DIVERGED}, reverse=True)
+        for kind in sorted(seen - {WAITING, DIVERGED})
+        + sorted(seen & {WAITING, DIVERGED}, reverse=True)
     ]
     return f"<p>{''.join(keys)}</p>"
 
@@ -118,30 +124,43 @@ def _picture(explanation: KernelRun) -> str:
             paths.setdefault(run.kind, []).append(_path(run, height, left, scale))
         foot = [strip.label.split(" ")[0], str(strip.threads), str(strip.warps)]
         texts += [
-            f'<text x="{middle:g}" y="{TOP + HEIGHT + 14 * (row + 1)}" text-anchor="middle">{escape(word)}</text>'
+            f'<text x="{middle:g}" y="{TOP + HEIGHT + 14 * (row + 1)}" '
+            f'text-anchor="middle">{escape(word)}</text>'
             for row, word in enumerate(foot)
         ]
         conflicts = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
         if conflicts:
             y = TOP + scale * (conflicts[-1].last + 1) + 11
             texts.append(
-                f'<text x="{middle:g}" y="{y:.1f}" text-anchor="middle" font-weight="bold">{strip.ways}-way</text>'
+                f'<text x="{middle:g}" y="{y:.1f}" text-anchor="middle" '
+                f'font-weight="bold">{strip.ways}-way</text>'
             )
         if launch.columns[x].figures.barriers:
             right = left + COLUMN_WIDTH
-            lines.append(f'<path d="M{right} {TOP}v{HEIGHT}" stroke="currentColor" stroke-width="1.5"/>')
+            lines.append(
+                f'<path d="M{right} {TOP}v{HEIGHT}" stroke="currentColor" stroke-width="1.5"/>'
+            )
     warps = threads // WARP_LANES
     for warp in range(warps):
         y = TOP + scale * WARP_LANES * warp
         if warp:
             lines.append(
-                f'<path d="M{LEFT} {y:g}h{width}" stroke="currentColor" stroke-width=".6" stroke-dasharray="4 3"/>'
+                f'<path d="M{LEFT} {y:g}h{width}" stroke="currentColor" stroke-width=".6" '
+                'stroke-dasharray="4 3"/>'
             )
         if warp % -(-warps // 16) == 0:
-            texts.append(f'<text x="{LEFT - 4}" y="{y + 11:g}" text-anchor="end">warp {warp}</text>')
+            texts.append(
+                f'<text x="{LEFT - 4}" y="{y + 11:g}" text-anchor="end">warp {warp}</text>'
+            )
     for row, word in enumerate(("threads", "warps"), 2):
-        texts.append(f'<text x="{LEFT - 4}" y="{TOP + HEIGHT + 14 * row}" text-anchor="end">{word}</text>')
-    cells = [f'<path {_fill(kind)} d="{"".join(paths[kind])}"/>' for kind in sorted(paths) if kind != GONE]
+        texts.append(
+            f'<text x="{LEFT - 4}" y="{TOP + HEIGHT + 14 * row}" text-anchor="end">{word}</text>'
+        )
+    cells = [
+        f'<path {_fill(kind)} d="{"".join(paths[kind])}"/>'
+        for kind in sorted(paths)
+        if kind != GONE
+    ]
     size = f'width="{LEFT + width + 2}" height="{TOP + HEIGHT + BOTTOM}"'
     view = f'viewBox="0 0 {LEFT + width + 2} {TOP + HEIGHT + BOTTOM}"'
     label = f'role="img" aria-label="{escape(explanation.title)}"'
@@ -149,10 +168,13 @@ def _picture(explanation: KernelRun) -> str:
     note = f"<p>and {more:,} more columns</p>" if more else ""
     return (
         f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4>'
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} {label}>{"".join(cells)}{"".join(lines)}'
-        f'<g fill="currentColor" font-family="sans-serif" font-size="10">{"".join(texts)}</g></svg>{note}</div>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} {label}>'
+        f"{''.join(cells)}{''.join(lines)}"
+        '<g fill="currentColor" font-family="sans-serif" font-size="10">'
+        f"{''.join(texts)}</g></svg>{note}</div>"
     )
 
 
 def _path(run: Run, height: float, left: float, scale: float) -> str:
-    return f"M{left + 1:g} {TOP + scale * run.first:.2f}h{COLUMN_WIDTH - 2}v{scale * height:.2f}h{2 - COLUMN_WIDTH}z"
+    start = f"M{left + 1:g} {TOP + scale * run.first:.2f}"
+    return f"{start}h{COLUMN_WIDTH - 2}v{scale * height:.2f}h{2 - COLUMN_WIDTH}z"

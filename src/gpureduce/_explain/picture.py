@@ -6,7 +6,15 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._display.figures import INK, LEGEND_SIZE, SMALL_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why, save_figure
+from .._display.figures import (
+    INK,
+    LEGEND_SIZE,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    matplotlib_or_why,
+    save_figure,
+)
 from .figure_tables import show_figure
 from .launches import WARP_LANES, KernelRun
 from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
@@ -67,7 +75,9 @@ def plot(explanations: Sequence[KernelRun], axes: Sequence[Axes] | None = None) 
         _legend(figure, explanations)
         return list(axes)
     if len(axes) != len(explanations):
-        raise ValueError(f"{len(explanations)} explanations are drawn on as many axes, not {len(axes)}")
+        raise ValueError(
+            f"{len(explanations)} explanations are drawn on as many axes, not {len(axes)}"
+        )
     _draw_all(explanations, axes)
     return list(axes)
 
@@ -115,7 +125,9 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
         ]
         hatch = "////" if number == CONFLICT else None
         edge = "#7a4f00" if number == CONFLICT else "none"
-        ax.add_collection(PatchCollection(cells, facecolor=kind.colour, edgecolor=edge, linewidth=0, hatch=hatch))
+        ax.add_collection(
+            PatchCollection(cells, facecolor=kind.colour, edgecolor=edge, linewidth=0, hatch=hatch)
+        )
     for y in range(WARP_LANES, launch.map.threads, WARP_LANES):
         ax.axhline(y, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
     for x in range(1, len(columns)):
@@ -132,7 +144,7 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
 
 
 def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
-    """Write the worst conflict of a column into the longest run that has it, or below a run that is too short."""
+    """Write a column's worst conflict into the longest run that has it, or below a short run."""
     worst = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
     if not worst:
         return
@@ -140,7 +152,12 @@ def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
     room = (longest.last - longest.first + 1) / threads
     fits = room > 0.1
     y = (longest.first + longest.last + 1) / 2 if fits else longest.last + 1 + 0.008 * threads
-    box = {"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": KINDS[CONFLICT].colour, "linewidth": 1.2}
+    box = {
+        "boxstyle": "round,pad=0.18",
+        "facecolor": "white",
+        "edgecolor": KINDS[CONFLICT].colour,
+        "linewidth": 1.2,
+    }
     ax.text(
         x + 0.5,
         y,
@@ -192,8 +209,23 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
         facts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
     if figures.atomics:
         facts.append(f"{show_figure(figures, 'atomics')} atomics")
-    ax.set_title(f"{explanation.kernel}\n", fontsize=TITLE_SIZE, fontweight="bold", color=INK, loc="left", pad=4)
-    ax.text(0, 1.015, ", ".join(facts), transform=ax.transAxes, fontsize=TEXT_SIZE, color=INK, va="bottom")
+    ax.set_title(
+        f"{explanation.kernel}\n",
+        fontsize=TITLE_SIZE,
+        fontweight="bold",
+        color=INK,
+        loc="left",
+        pad=4,
+    )
+    ax.text(
+        0,
+        1.015,
+        ", ".join(facts),
+        transform=ax.transAxes,
+        fontsize=TEXT_SIZE,
+        color=INK,
+        va="bottom",
+    )
 
 
 def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
@@ -202,7 +234,10 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
 
     columns = [strip for each in explanations for strip in strips(each.main)]
     seen = {run.kind for strip in columns for run in strip.runs} - {GONE}
-    order = [*sorted(seen - {DIVERGED, WAITING}), *(kind for kind in (DIVERGED, WAITING) if kind in seen)]
+    order = [
+        *sorted(seen - {DIVERGED, WAITING}),
+        *(kind for kind in (DIVERGED, WAITING) if kind in seen),
+    ]
     handles: list[Any] = [
         Patch(
             facecolor=KINDS[kind].colour,
@@ -215,6 +250,14 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
     ]
     if any(column.figures.barriers for each in explanations for column in each.main.columns):
         handles.append(Line2D([], [], color=INK, linewidth=1.5, label="block barrier"))
-    handles.append(Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (4, 3)), label="warp boundary"))
+    handles.append(
+        Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (4, 3)), label="warp boundary")
+    )
     across = max(1, int(figure.get_figwidth() / LEGEND_WIDTH))
-    figure.legend(handles=handles, loc="outside lower center", ncols=across, fontsize=LEGEND_SIZE, frameon=False)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=across,
+        fontsize=LEGEND_SIZE,
+        frameon=False,
+    )

@@ -12,7 +12,14 @@ __all__ = ["read_report"]
 
 REPORT_FORMAT = 1
 _EXCHANGES = ("shuffle", "vote", "reduce")
-_MEMORY = ("shared_load", "shared_store", "shared_atomic", "global_load", "global_store", "global_atomic")
+_MEMORY = (
+    "shared_load",
+    "shared_store",
+    "shared_atomic",
+    "global_load",
+    "global_store",
+    "global_atomic",
+)
 
 
 def read_report(text: str) -> tuple[Launch, ...]:
@@ -31,8 +38,9 @@ def read_report(text: str) -> tuple[Launch, ...]:
         report = json.loads(line)
         if report["format"] != REPORT_FORMAT:
             raise RuntimeError(
-                f"the emulator reports in format {report['format']}, this package reads {REPORT_FORMAT}: "
-                "they were built from different versions; install the package again"
+                f"the emulator reports in format {report['format']}, this package reads "
+                f"{REPORT_FORMAT}: they were built from different versions; install the package "
+                "again"
             )
         seen_first = any(launch.stage == "first" for launch in launches)
         launches.append(_read_launch(report, _stage(report["entry"], seen_first)))
@@ -59,7 +67,10 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
         _read_column(row, WARP_LANES * there, ends)
         for row, there, ends in zip(report["columns"], warps_there, barriers, strict=True)
     )
-    atomics = {where: Atomics(*(row[name] for name in Atomics.__slots__)) for where, row in report["atomics"].items()}
+    atomics = {
+        where: Atomics(*(row[name] for name in Atomics.__slots__))
+        for where, row in report["atomics"].items()
+    }
     most = max((each.most for each in atomics.values()), default=0)
     picture = report["map"]
     return Launch(
@@ -82,7 +93,7 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
 
 
 def _warps_there(rows: list[dict[str, Any]]) -> list[int]:
-    """Warps of all blocks that have not exited in each column: they are active then or later, or reach a barrier."""
+    """Warps of all blocks in each column that have not exited: active or at a barrier later."""
     arrivals: dict[int, int] = {}
     for row in rows:
         waiting = row["ops"].get("barrier", {"requests": 0})["requests"]

@@ -23,7 +23,18 @@ from .launches import (
     Launch,
 )
 
-__all__ = ["CONFLICT", "DIVERGED", "GONE", "KINDS", "WAITING", "Kind", "Run", "Strip", "strips", "with_heights"]
+__all__ = [
+    "CONFLICT",
+    "DIVERGED",
+    "GONE",
+    "KINDS",
+    "WAITING",
+    "Kind",
+    "Run",
+    "Strip",
+    "strips",
+    "with_heights",
+]
 
 LEAST_HEIGHT = 0.008
 """Share of the picture's height that one active thread is drawn with, if there is room: a thinner
@@ -55,7 +66,7 @@ GONE, WAITING, DIVERGED, LOAD, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = range(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring threads ``first`` to ``last`` of one kind, and the ways of their bank conflict."""
+    """Neighbouring threads ``first`` to ``last`` of one kind, and their bank conflict's ways."""
 
     first: int
     last: int
@@ -154,8 +165,12 @@ def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
     for i, run in enumerate(runs):
         own = run.last - run.first + 1
         below = runs[i + 1] if i + 1 < len(runs) else None
-        room = (below.last - below.first + 1) / 2 if below is not None and below.kind in idle else 0.0
-        height = float(own) if run.kind in idle else max(own, min(LEAST_HEIGHT * threads, own + room))
+        room = (
+            (below.last - below.first + 1) / 2 if below is not None and below.kind in idle else 0.0
+        )
+        height = (
+            float(own) if run.kind in idle else max(own, min(LEAST_HEIGHT * threads, own + room))
+        )
         heights.append((run, height))
     return heights
 
@@ -187,7 +202,9 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
             runs=_runs(rows[i]),
             label=labels[i],
             threads=sum(map(bool, map_.did[i])),
-            warps=sum(any(map_.did[i][t : t + WARP_LANES]) for t in range(0, map_.threads, WARP_LANES)),
+            warps=sum(
+                any(map_.did[i][t : t + WARP_LANES]) for t in range(0, map_.threads, WARP_LANES)
+            ),
             ways=max(map_.ways[i]),
             ends=launch.columns[i].ends,
         )

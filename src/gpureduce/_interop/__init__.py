@@ -1,1 +1,1 @@
-"""Arrays of other libraries in GPU memory: reading them, making them, reducing them where they lie."""
+"""Arrays of other libraries in GPU memory: read, made, and reduced where they are."""

@@ -1,8 +1,8 @@
 """Reductions of device arrays: NumPy's arguments for arrays that the CPU does not see.
 
-The result is made in the caller's library, on the array's device. Work is queued on the stream that the array's
-library works on now, or on `stream`, with that other stream waiting before and after; the host does not wait, unless
-`out` is a NumPy array.
+The result is made in the caller's library, on the array's device. Work is queued on the stream that
+the array's library works on now, or on `stream`, with that other stream waiting before and after;
+the host does not wait, unless `out` is a NumPy array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ from .._arguments import (
 from .._calls import Call, NoValue, Options, warn
 from .._core import DeviceArray
 from .._ufuncs import UFUNCS
-from .libraries import LEGACY_STREAM, DeviceBuffer, Library, device_library, from_host, item_bytes, numpy_dtype
+from .libraries import (
+    LEGACY_STREAM,
+    DeviceBuffer,
+    Library,
+    device_library,
+    from_host,
+    item_bytes,
+    numpy_dtype,
+)
 
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
@@ -57,7 +65,9 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if op in ("mean", "var", "std"):
         keeps_nothing = isinstance(where, bool | np.bool_) and not where
-        _warn_of_too_few(op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof)
+        _warn_of_too_few(
+            op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof
+        )
     if dtype is not None:
         dtype = library.dtype(dtype)
         dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
@@ -66,7 +76,13 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         if skip_nan and op in ("mean", "var", "std"):
             check_inexact("dtype", dtype_name)
     usual = initial is NoValue and where is True and center is None and options[-1] is None
-    if usual and dtype is None and type(out) is np.ndarray and out.flags.carray and not library.lends:
+    if (
+        usual
+        and dtype is None
+        and type(out) is np.ndarray
+        and out.flags.carray
+        and not library.lends
+    ):
         try:
             return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
         except _NeedsConversionError:
@@ -79,7 +95,8 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         kernel, device, block, grid, _ = options
         stream = source.stream
         result = _core.reduce_on_device(
-            NUMBERS[op], source, axis, dtype, keepdims, None, kernel, device, block, grid, stream, skip_nan, ddof, room
+            NUMBERS[op], source, axis, dtype, keepdims, None, kernel, device, block, grid, stream,
+            skip_nan, ddof, room,
         )  # fmt: skip
         if library.lends:
             assert stream is not None
@@ -92,7 +109,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
 
 
 def _warn_of_too_few(op: str, most: int, skip_nan: bool, ddof: Any) -> None:
-    """Warn as for host arrays where `most` elements are too few: nobody waits to know what NaN and masks leave."""
+    """Warn as for host arrays if `most` elements are too few; NaN and masks do not count."""
     if op == "mean" and most == 0:
         warn("Mean of empty slice")
     if op != "mean" and most <= as_ddof(ddof):
@@ -113,7 +130,7 @@ def _reduce_into(
     skip_nan: bool,
     ddof: float,
 ) -> Any:
-    """Reduce to host memory of just the result's shape and dtype, by the shortest way: often a number is waited for."""
+    """Reduce to host memory of the result's own shape and dtype, by the shortest way."""
 
     def room(shape: tuple[int, ...], name: str) -> tuple[Any, np.ndarray[Any, Any]]:
         if out.shape != shape or out.dtype.name != name:
@@ -123,17 +140,19 @@ def _reduce_into(
     kernel, device, block, grid, _ = options
     stream = source.stream
     return _core.reduce_on_device(
-        NUMBERS[op], source, axis, None, keepdims, None, kernel, device, block, grid, stream, skip_nan, ddof, room
+        NUMBERS[op], source, axis, None, keepdims, None, kernel, device, block, grid, stream,
+        skip_nan, ddof, room,
     )  # fmt: skip
 
 
 def _minmax(library: Library, call: Call) -> tuple[Any, Any]:
-    """Minima and maxima one after the other, where they go to arrays of their own or start from something."""
+    """Minima, then maxima, where they go to arrays of their own or start from something."""
     outs = (None, None) if call.out is None else call.out
     if not isinstance(outs, tuple) or len(outs) != 2:
         raise TypeError("out= of minmax is a tuple of two arrays, for minima and maxima")
     low, high = (
-        reduce_on_device(library, call._replace(op=op, out=out)) for op, out in zip(("min", "max"), outs, strict=True)
+        reduce_on_device(library, call._replace(op=op, out=out))
+        for op, out in zip(("min", "max"), outs, strict=True)
     )
     return low, high
 
@@ -143,7 +162,7 @@ def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
 
 
 class Work:
-    """Work on a stream, and what has to be in order around it: as a context, whose end is when all is queued."""
+    """Work on a stream, ordered with what is around it: a context that ends when all is queued."""
 
     def __init__(self, library: Library, a: Any, source: DeviceArray, options: Options) -> None:
         assert source.stream is not None
@@ -153,7 +172,7 @@ class Work:
         self.stream = self.home if stream is None else _core.stream_handle(stream) or LEGACY_STREAM
         self.options: Options = (*options[:4], self.stream)
         self.others: set[int] = set()
-        """Streams that wait for the work, as it waits for what was on them: each lends or takes memory."""
+        """Other streams that lend or take memory: the work waits for them, and they for it."""
         self.lent: list[Any] = [source] if library.lends else []
 
     def __enter__(self) -> Work:
@@ -181,7 +200,7 @@ class Work:
 
 
 class _Reduction(Work):
-    """One reduction with something beyond the usual: `out`, `initial`, `where`, `mean` or `stream`."""
+    """One reduction with more than usual: `out`, `initial`, `where`, `mean` or `stream`."""
 
     def __init__(
         self,
@@ -200,12 +219,14 @@ class _Reduction(Work):
 
     # ---- the pieces
 
-    def reduce(self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room) -> Any:
+    def reduce(
+        self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room
+    ) -> Any:
         number, skip = NUMBERS[self.op], self.skip_nan
         kernel, device, block, grid, stream = self.options
         return _core.reduce_on_device(
-            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream, skip, self.ddof, room,
-            self.mean,
+            number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream,
+            skip, self.ddof, room, self.mean,
         )  # fmt: skip
 
     def mask(self, where: Any) -> DeviceArray | None:
@@ -215,7 +236,8 @@ class _Reduction(Work):
         if library is None:
             if not isinstance(where, (bool, np.bool_)):
                 raise TypeError(
-                    f"where= of a device array must be one too, on the same device, not {type(where).__name__}"
+                    "where= of a device array must be one too, on the same device, not "
+                    f"{type(where).__name__}"
                 )
             nothing = DeviceBuffer((), "bool", self.source.device, self.stream)
             _core.fill_device(nothing.memory, bytes(1), self.stream)
@@ -229,7 +251,7 @@ class _Reduction(Work):
         return memory
 
     def take_mean(self, given: Any, kept: tuple[int, ...]) -> str | None:
-        """Find where a given mean is; the name of its dtype, None if it has none: a number of Python's."""
+        """Find where a given mean is; the name of its dtype, None for a number of Python's."""
         element = self.source.dtype
         library = device_library(given)
         if library is not None:
@@ -243,7 +265,8 @@ class _Reduction(Work):
             raise TypeError(f"mean of dtype {values.dtype} is not supported: it must be of numbers")
         is_complex = values.dtype.kind == "c"
         check_mean(values.shape, is_complex, kept, element)
-        wide = np.array(values, np.complex128 if is_complex else np.float64, order="C")  # a copy of our own
+        # A copy of our own.
+        wide = np.array(values, np.complex128 if is_complex else np.float64, order="C")
         if wide.size > 1:
             made, self.mean = self.empty(wide.shape, wide.dtype.name)
             _core.queue_upload(self.mean, wide, self.stream)
@@ -255,13 +278,14 @@ class _Reduction(Work):
     def take_device_mean(self, library: Library, given: Any, kept: tuple[int, ...]) -> str:
         if library.name != self.library.name and not isinstance(given, DeviceBuffer):
             raise TypeError(
-                f"the array is of {self.library.name} and mean= of {library.name}: they must be of one library"
+                f"the array is of {self.library.name} and mean= of {library.name}: they must be of "
+                "one library"
             )
         memory = library.read(given)
         if memory.device != self.source.device:
             raise TypeError(
-                f'the array is on device "cuda:{self.source.device}" and mean= on "cuda:{memory.device}": they must '
-                "be on one"
+                f'the array is on device "cuda:{self.source.device}" and mean= on '
+                f'"cuda:{memory.device}": they must be on one'
             )
         check_mean(memory.shape, memory.dtype.startswith("complex"), kept, self.source.dtype)
         if memory.stream is not None:
@@ -274,21 +298,27 @@ class _Reduction(Work):
     def result_shape(self, axis: Any, keepdims: Any) -> tuple[int, ...]:
         shape = self.source.shape
         reduced = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
-        return tuple(1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced)
+        return tuple(
+            1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced
+        )
 
     # ---- the whole
 
-    def run(self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any, mean: Any) -> Any:
+    def run(
+        self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any, mean: Any
+    ) -> Any:
         ufunc = _ufunc_of(self.op, self.skip_nan)
         has_start = initial is not NoValue and initial is not None
         if where is not True and not has_start and (initial is None or ufunc.identity is None):
             raise ValueError(
-                f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has "
-                "to specify 'initial'"
+                f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a "
+                "where mask one has to specify 'initial'"
             )
         is_of_nothing = count_reduced(self.source.shape, axis) == 0
         if initial is None and is_of_nothing and math.prod(self.result_shape(axis, False)) > 0:
-            raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
+            raise ValueError(
+                f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+            )
         target = None if out is None else _Out(self, ufunc.__name__, out)
         if target is not None:
             target.check_dtype(self.op, self.skip_nan)
@@ -299,23 +329,26 @@ class _Reduction(Work):
         mask = self.mask(where)
         if mean is not None:
             of_mean = self.take_mean(mean, self.result_shape(axis, True))
-            widens = (
-                not self.skip_nan or self.source.dtype == "bfloat16"
-            )  # NumPy's nan functions keep the floats they know
+            # NumPy's nan functions keep the floats they know.
+            widens = not self.skip_nan or self.source.dtype == "bfloat16"
             if dtype is None and widens:
                 dtype = _dtype_given_mean(self.source.dtype, of_mean)
         try:
             if not has_start:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
             elif is_of_nothing and ufunc.identity is None:
-                result = self.only_start(self.result_shape(axis, keepdims), self.source.dtype, initial, room)
+                result = self.only_start(
+                    self.result_shape(axis, keepdims), self.source.dtype, initial, room
+                )
             else:
                 result = self.with_start(axis, dtype, keepdims, mask, initial, room)
         finally:
             self.part()
         return self.library.finish(self.a, result) if target is None else target.finish(result)
 
-    def with_start(self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room) -> Any:
+    def with_start(
+        self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room
+    ) -> Any:
         """Reduce to the first half of a pair whose other half is the start, then the pair."""
         pairs: list[DeviceArray] = []
 
@@ -355,7 +388,7 @@ class _Reduction(Work):
 
 
 def _dtype_given_mean(element: str, mean: str | None) -> str | None:
-    """Type of a variance about a mean, by NumPy's rule for their difference; None: what it is without one."""
+    """Type of a variance about a mean, by NumPy's rule; None: what it is without one."""
     if mean in (None, element) or element.startswith(EXACT):
         return None
     assert mean is not None
@@ -366,7 +399,10 @@ def _dtype_given_mean(element: str, mean: str | None) -> str | None:
         return None
     if other in ("float32", "float64", "complex64", "complex128"):
         return other
-    raise TypeError(f"elements of dtype {element} and a mean of dtype {mean} have no dtype in common: pass dtype=")
+    raise TypeError(
+        f"elements of dtype {element} and a mean of dtype {mean} have no dtype in common: pass "
+        "dtype="
+    )
 
 
 class _Out:
@@ -386,21 +422,25 @@ class _Out:
         self.library = device_library(out)
         if self.library is None:
             raise TypeError(
-                f"out= of a device array must be an array of {call.library.name} on the same device, or a NumPy array "
-                f"for a result on the host, not {type(out).__name__}"
+                f"out= of a device array must be an array of {call.library.name} on the same "
+                f"device, or a NumPy array for a result on the host, not {type(out).__name__}"
             )
         if not self.library.writes:
-            raise TypeError(f"out= cannot be an array of {self.library.name}: they are never written")
+            raise TypeError(
+                f"out= cannot be an array of {self.library.name}: they are never written"
+            )
         if self.library is not call.library:
             raise TypeError(
-                f"the array is of {call.library.name} and out= of {self.library.name}: they must be of one library"
+                f"the array is of {call.library.name} and out= of {self.library.name}: they must "
+                "be of one library"
             )
         self.memory = self.library.read(out)
         if self.memory.read_only:
             raise ValueError("output array is read-only")
         if self.memory.device != call.source.device:
             raise ValueError(
-                f'the array is on device "cuda:{call.source.device}" and out= on "cuda:{self.memory.device}"'
+                f'the array is on device "cuda:{call.source.device}" and out= on '
+                f'"cuda:{self.memory.device}"'
             )
         if self.memory.stream is not None:
             call.join(self.memory.stream)
@@ -416,7 +456,7 @@ class _Out:
             check_inexact("out", name)
 
     def resolve(self, ufunc: np.ufunc) -> Any:
-        """The type that a sum into `out` is computed in, by NumPy's rule, and that a mean into it is rounded to."""
+        """The type of a sum into `out`, by NumPy's rule, to which a mean into it is rounded."""
         own, source = str(self.memory.dtype), self.call.source.dtype
         if self.call.op == "mean":
             return type_of_mean_into(own, source)
@@ -424,8 +464,10 @@ class _Out:
             return None
         return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
 
-    def room(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
-        """`out` itself if the result is of its type, else memory for the result before it is converted."""
+    def room(
+        self, shape: tuple[int, ...], name: str
+    ) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
+        """`out` itself if the result is of its type, else memory for the result to convert."""
         memory = self.memory
         check_shape(memory.shape, shape, self.name)
         if isinstance(memory, np.ndarray):
@@ -438,8 +480,8 @@ class _Out:
         assert self.library is not None
         if not self.library.converts:
             raise TypeError(
-                f"out= must have the result's dtype, {name}, and no memory in common with what is read: "
-                f"{self.library.name} has no conversion on the device"
+                f"out= must have the result's dtype, {name}, and no memory in common with what is "
+                f"read: {self.library.name} has no conversion on the device"
             )
         self.result, held = self.call.empty(shape, name)
         return self.out, held

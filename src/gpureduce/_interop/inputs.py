@@ -14,7 +14,7 @@ __all__ = ["as_array"]
 
 
 def as_array(a: Any, instead_of_masked: str) -> Array:
-    """Make what NumPy takes an array; a ``TypeError`` says what to pass instead of what we do not take."""
+    """Make what NumPy takes an array; else a ``TypeError`` says what to pass instead."""
     if isinstance(a, np.ndarray):
         masked = sys.modules.get("numpy.ma")
         if masked is not None and isinstance(a, masked.MaskedArray):
@@ -22,7 +22,7 @@ def as_array(a: Any, instead_of_masked: str) -> Array:
         return a
     if is_on_device(a):
         raise TypeError(
-            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it to "
-            "the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
+            f"device arrays are not supported here: {type(a).__name__} is in GPU memory. Copy it "
+            "to the host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
         )
     return from_host(a)

@@ -54,7 +54,11 @@ def item_bytes(name: str) -> int:
 
 
 def from_host(a: Any) -> np.ndarray[Any, Any]:
-    """``numpy.asarray``, also of what has nothing but ``__dlpack__``, as some arrays in pinned memory."""
-    if hasattr(a, "__dlpack__") and not hasattr(a, "__array__") and not hasattr(a, "__array_interface__"):
+    """``numpy.asarray``, also of arrays with only ``__dlpack__``, as some in pinned memory."""
+    if (
+        hasattr(a, "__dlpack__")
+        and not hasattr(a, "__array__")
+        and not hasattr(a, "__array_interface__")
+    ):
         return np.from_dlpack(a)
     return np.asarray(a)
