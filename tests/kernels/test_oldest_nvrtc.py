@@ -1,0 +1,53 @@
+"""Kernels compile with the oldest NVRTC that the library takes, as with the newest.
+
+Extra ``cu13`` installs the newest NVRTC, and every other test compiles with it. It accepts what
+older ones refuse, a builtin for ``offsetof`` for example. Extra ``oldest-nvrtc``, which ``test``
+includes, pins the oldest one.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+OLDEST = "12.0"  # OLDEST_NVRTC of csrc/lib/driver/nvrtc.c
+
+# One program per family, which together include most files of csrc/kernels and all that the library
+# shares with kernels: an argument list of compile_program each, or of compile_dot.
+SCRIPT = """
+from gpureduce import _core
+_core.compile_program("sequential", "sum", "float32", None, 0, 90)
+_core.compile_program("fast", "sum", "float32", None, 0, 90, 0)  # fast_stream
+_core.compile_program("fast", "argmax", "int64", None, 0, 90, 1)  # fast_rows
+_core.compile_program("exact", "sum", "float32", None, 0, 90, 0)
+_core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_strided
+_core.compile_dot("float64", "float64", "float64", None, 0, 90)
+assert "libnvrtc.so.12" in open("/proc/self/maps").read()
+"""
+
+
+def oldest_nvrtc() -> str:
+    """Path of the NVRTC of extra ``oldest-nvrtc``; skips the test where it is not installed."""
+    name = "nvidia-cuda-nvrtc-cu12"
+    try:
+        installed = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(f"{name} {OLDEST} is not installed, or not made for this machine")
+    if not installed.startswith(f"{OLDEST}."):
+        pytest.skip(f"{name} is {installed}, not {OLDEST}")
+    files = importlib.metadata.files(name) or []
+    return str(next(file.locate() for file in files if file.name == "libnvrtc.so.12"))
+
+
+def test_a_program_of_every_family_compiles_with_the_oldest_nvrtc() -> None:
+    environment = {**os.environ, "GPUREDUCE_LIBNVRTC": oldest_nvrtc()}
+    child = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert child.returncode == 0, child.stderr
