@@ -40,6 +40,8 @@ class Definition:
     body: int
     """Index of the token after a function's opening brace; 0 if this is no function with a body."""
     is_kernel: bool
+    owner: str
+    """Name of the type that it is a member of; empty at namespace scope."""
     words: set[str] = field(default_factory=set)
 
     @property
@@ -138,15 +140,15 @@ def definitions_of(file: str, text: str) -> list[Definition]:
     tokens = tokens_of(text)
     found: list[Definition] = []
 
-    def add(start: int, end: int, body: int = 0) -> None:
+    def add(start: int, end: int, owner: str, body: int = 0) -> None:
         part = tokens[start:end]
         head = part[: body - 1] if body else part
         name, _ = _name(head)
         words = {each.text for each in part if re.match(r"[A-Za-z_]", each.text)}
         if name:
-            found.append(Definition(name, file, part, body, "__global__" in words, words))
+            found.append(Definition(name, file, part, body, "__global__" in words, owner, words))
 
-    def scan(i: int, end: int) -> None:
+    def scan(i: int, end: int, owner: str) -> None:
         start = i
         while i < end:
             text = tokens[i].text
@@ -158,24 +160,25 @@ def definitions_of(file: str, text: str) -> list[Definition]:
                 i = closing(tokens, i)
             elif text == "{":
                 close = closing(tokens, i)
-                _, has_parameters = _name(tokens[start:i])
+                name, has_parameters = _name(tokens[start:i])
                 if has_parameters:
-                    add(start, close + 1, i - start + 1)
+                    add(start, close + 1, owner, i - start + 1)
                 elif {"namespace", "struct", "class", "union"} & set(head):
-                    if "namespace" not in head:
-                        add(start, i)
-                    scan(i + 1, close)
+                    is_type = "namespace" not in head
+                    if is_type:
+                        add(start, i, owner)
+                    scan(i + 1, close, name if is_type else owner)
                 else:
-                    add(start, close + 1)
+                    add(start, close + 1, owner)
                 i = close
                 start = i + 1
             elif text == ";" or (text == ":" and head in (["public"], ["private"])):
                 if text == ";" and head:
-                    add(start, i + 1)
+                    add(start, i + 1, owner)
                 start = i + 1
             i += 1
 
-    scan(0, len(tokens))
+    scan(0, len(tokens), "")
     return found
 
 

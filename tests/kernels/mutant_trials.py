@@ -161,6 +161,16 @@ FIRST: dict[str, list[Trial]] = {
         )
     ],
 }
+# Trials that mutants of types for integers (IntegerSums, IntegerMoments, IntegerDot) have first.
+INTEGERS: list[Trial] = [
+    ("exact", dtype, 256, {"do": do, **what})
+    for do, what in (
+        ("exact_layouts.check_layouts", {"count": 8}),
+        ("exact_variances.check_layouts", {"count": 8, "limit": 300.0}),
+        ("exact_products.check_kinds", {"limit": 300.0}),
+    )
+    for dtype in ("int64", "int8")
+]
 # Files that only programs for GPUs that are slow at float64 use.
 SLOW_FLOAT64 = ("exact_integer_bins.cuh",)
 # Types and operators that come to most places.
@@ -250,6 +260,8 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
             (*case, what | {"slow_float64": True}) for *case, what in in_turn(sums, layouts)
         )
     else:
+        if DEFINITIONS[definition_of(mutant)].owner.startswith("Integer"):
+            yield from INTEGERS
         yield from FIRST.get(name, [])
         if kernels[0] in OF_PRODUCTS:
             yield from in_turn(

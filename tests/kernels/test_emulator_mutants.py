@@ -21,10 +21,12 @@ from pathlib import Path
 import emu
 import mutations
 import pytest
+from kernel_text import definitions_of, tokens_of
 from mutant_trials import FIRST, SLOW_FLOAT64, SOURCES, kernels_of, trials
 from mutations import Body, Change, Mutant
 
 SEED = int(os.environ["GPR_TEST_SEED"])
+MARKS = ("GPR_DEVICE", "GPR_CALLED", "__global__")  # of which each function has one in its head
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DRAWN = 1  # mutants that a run tries of each list
 PATIENCE = math.inf if EVERYTHING else 60.0  # seconds for a mutant, which is left undecided then
@@ -146,6 +148,18 @@ def demand_all_caught(tmp_path: Path, rules: Rules, least: int) -> None:
     assert not escaped, f"{len(escaped)} of {len(drawn)} mutants are not caught:\n" + "\n".join(
         escaped
     )
+
+
+def test_no_function_of_the_kernels_is_overlooked() -> None:
+    for file, text in SOURCES.items():
+        heads = [
+            (each.tokens[0].start, each.tokens[each.body - 1 if each.body else -1].end)
+            for each in definitions_of(file, text)
+        ]
+        marks = [each for each in tokens_of(text) if each.text in MARKS]
+        for mark in marks:
+            of_one = sum(first <= mark.start < end for first, end in heads)
+            assert of_one == 1, f"{file}, line {text.count(chr(10), 0, mark.start) + 1}"
 
 
 def test_equivalent_mutants_are_still_there() -> None:
