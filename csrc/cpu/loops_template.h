@@ -114,9 +114,8 @@ enum { SHORT_ROW = 16 };
 /* Both shapes of a loop. `run` folds one long row and returns an ACC.
  *   ELEMENT  type of a lifted element, in which SHORT_ROW of them fold
  *   NARROW   type in which ROUND rows of a column fold before they meet the accumulators: as narrow
- *            as it may be,
- *            so that a vector holds many columns. Rows are taken four at a time, to save loads and
- *              stores of NARROW
+ *            as it may be, so that a vector holds many columns. Rows are taken four at a time, to
+ *            save loads and stores of NARROW
  *   LOWER    makes a NARROW value an accumulator's */
 #define DEFINE_LOOP(fold, name, T, ACC, ELEMENT, LIFT, NARROW, ROUND, LIFT_NARROW, LOWER) \
     DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)                                            \

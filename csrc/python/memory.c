@@ -304,9 +304,8 @@ static PyObject *queue_on_device(glue_state *state, glue_call *call)
 }
 
 /* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0,
- * compute=None, stream=0, *, strides=None,
- *               mask=0, mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0,
- *                 mean=0, mean_dtype=None,
+ *               compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0,
+ *               result_strides=None, skip_nan=False, ddof=0.0, mean=0, mean_dtype=None,
  *               mean_strides=None)
  * A new array, or None with `result`, the address of device memory that will hold it. */
 static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)

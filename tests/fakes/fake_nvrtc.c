@@ -4,9 +4,8 @@
  *
  * Steered by fake_nvrtc_*, or by FAKE_NVRTC=key=value,...:
  *   version (11080), archs (75:80:90), refuse (programs whose entries contain the word do not
- *     compile),
- *   count (a file that grows by one byte for each compile, so that several processes can be
- *     counted), fail=FUNCTION:NTH:CODE. */
+ *   compile), count (a file that grows by one byte for each compile, so that several processes can
+ *   be counted), fail=FUNCTION:NTH:CODE. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

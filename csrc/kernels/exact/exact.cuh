@@ -94,8 +94,8 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-    exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-          Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout)
+exact(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+      Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
     constexpr unsigned vectors = GPR_STREAM_VECTORS;

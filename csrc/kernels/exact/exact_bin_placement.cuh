@@ -5,17 +5,14 @@
 // the policy only has to be cheap where tiles fit, and not much slower than no bins at all where
 // they do not:
 //
-//     tile fits ------> misses = 0                          the usual case: no state changes but a
-//     counter tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
-//                                                           the next `skipped` tiles are added
-//                                                           otherwise, without a try: after k
-//                                                           misses in a row at most 2^k - 1, so
-//                                                           that data that never fits pays for one
-//                                                           try in eight
-//     second strike --> bins move                           a strike is a miss since the bins
-//     began: an outlier alone
-//                                                           leaves them where they are, two tiles
-//                                                           move them
+//     tile fits ------> misses = 0
+//         The usual case: no state changes but a counter.
+//     tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
+//         The next `skipped` tiles are added otherwise, without a try. After k misses in a row these
+//         are at most 2^k - 1, so that data that never fits pays for one try in eight.
+//     second strike --> bins move
+//         A strike is a miss since the bins began: a single outlier leaves them where they are, two
+//         tiles move them.
 //
 // All threads of a group have the same placement: every decision is made by what the whole group
 // has voted for.
@@ -62,8 +59,7 @@ struct Limits { int highest, few_lowest, all_lowest; };
 //   group                   threads that decide together
 //   range_of(tile)          its Extent, in the unit of the Limits
 //   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before
-//   if they were in use.
-//                           Returns whether there is a place
+//                           if they were in use. Returns whether there is a place
 //   limits()                of the bins
 //   add_few, add_all(tile)  adds a tile that few of the bins hold, or all of them
 //   add_any_tile(tile)      adds a tile otherwise, and returns the exponent of its largest number

@@ -430,9 +430,9 @@ using ProductAdder = typename Select<is_float<PartType<Factor>>, FloatProducts<F
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-    exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
-              FinalizeParams, gpr_second_params second)
+exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+          Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+          FinalizeParams, gpr_second_params second)
 {
     using Factor = typename Traits::Compute;
     using Number = ProductOf<PartType<Factor>>;

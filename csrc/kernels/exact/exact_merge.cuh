@@ -4,8 +4,7 @@
 // global memory, by atomics, and who arrives last has the sum. The counters of a row, or of a group
 // of rows that a block serves together, lie behind the ticket that tells the last block:
 //
-//     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   of slot 0, then of slot 1,
-//     ...
+//     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   slot 0, then slot 1, ...
 //                         4 bytes  4     8           8
 //
 // All are zero before a launch and after it: the last block clears what it loads. As many rows as
@@ -13,8 +12,7 @@
 //
 //     every block    publish()  adds its numbers, OR-s its flags        (all threads)
 //                    is_last()  fence, ticket, fence: true for one block (all threads)
-//     the last one   load_and_clear()                                    (whoever uses the counter,
-//     once)
+//     the last one   load_and_clear()                                    (its user, once)
 //
 // What a counter holds is the caller's: words of an accumulator (integers, products, moments), or
 // limbs and a count where floats are outside of their bins (exact_limb_partial.cuh); flags are

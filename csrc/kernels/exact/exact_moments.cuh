@@ -369,9 +369,9 @@ using MomentsAdder = typename Select<adds_floats<Traits>, FloatMoments<Traits, V
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-    exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-                  Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
-                  FinalizeParams params)
+exact_moments(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+              FinalizeParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;

@@ -78,9 +78,9 @@ GPR_DEVICE unsigned store_if_certain(const MomentSuperaccumulators<typename Trai
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-    exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-                          Scratch<typename Traits::Acc> scratch,
-                          const __grid_constant__ Layout layout, FinalizeParams params)
+exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+                      Scratch<typename Traits::Acc> scratch,
+                      const __grid_constant__ Layout layout, FinalizeParams params)
 {
     using In = typename Traits::In;
     using Words = MomentWords<In>;

@@ -290,8 +290,8 @@ GPR_CALLED void store_rows_left(const typename Traits::In *in, typename Traits::
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, rows_blocks<PartType<typename Traits::In>, BLOCK>)
-    exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-               Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout)
+exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+           Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
     static_assert(BLOCK <= most_rows_block<In>,

@@ -28,8 +28,8 @@ template <class In, unsigned BLOCK> constexpr unsigned most_strip_rows =
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, exact_blocks<BLOCK>)
-    exact_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-                  Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout)
+exact_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout)
 {
     using In = typename Traits::In;
     constexpr unsigned accumulators = most_strip_rows<In, BLOCK>;

@@ -5,8 +5,9 @@
 // bits: exact_superaccumulator_layout.cuh.)
 //
 //     limb        i + 1              i
-//              | sign, 11 spare | 20 bits |     value = sum of limb[i] * 2^(20 i), in units of
-//              2^lowest_exponent
+//              | sign, 11 spare | 20 bits |     value = sum of limb[i] * 2^(20 i)
+//
+// in units of 2^lowest_exponent.
 //
 // Any thread may add to a limb at any time, by less than 2^20 in magnitude. The thread that finds
 // |limb| >= 2^29 before its own addition carries: it exchanges the limb for 0, adds the lower 20

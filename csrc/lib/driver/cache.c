@@ -1,9 +1,10 @@
 /* Layout of an entry, integers in the machine's byte order (a cache is not moved between machines;
  * a foreign one fails the schema check):
- *   char magic[8]; uint32 schema; uint32 key_bytes; uint64 body_bytes; uint8
- *     sha256_of_key_and_body[32]; key; body
- * body: uint32 entry_count; entry_count times (uint32 bytes; lowered name); uint64 image_bytes;
- * image. */
+ *   char magic[8]; uint32 schema; uint32 key_bytes; uint64 body_bytes;
+ *   uint8 sha256_of_key_and_body[32]; key; body
+ * body:
+ *   uint32 entry_count; entry_count times (uint32 bytes; lowered name);
+ *   uint64 image_bytes; image */
 #include "lib/driver/cache.h"
 
 #include <dirent.h>

@@ -51,8 +51,7 @@ static int is_complex(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX;
 }
 
-/* ---------------------------------------------------------------- the layout
- * ------------------- */
+/* ---------------------------------------------------------------- the layout --------------- */
 
 enum {
     WORD_BITS = GPR_EXACT_WORD_BITS,

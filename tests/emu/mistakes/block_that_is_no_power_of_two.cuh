@@ -11,8 +11,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-    shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
-                  Scratch<typename Traits::Acc>)
+shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+              Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(BLOCK)
     partial[tid] = fold_elements<Traits>(in + row.begin, row.n, grid_of<BLOCK>(row));
     __syncthreads();
     for (unsigned s = 1; s < BLOCK; s *= 2) {
-        // HERE
-        if (tid % (2 * s) == 0) partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
+        const bool adds = tid % (2 * s) == 0;
+        if (adds) partial[tid] = Traits::combine(partial[tid], partial[tid + s]); // HERE
         __syncthreads();
     }
     if (tid == 0) out[row.virtual_block] = partial[0];

@@ -1,6 +1,8 @@
-// Blocks hand in their partials and take a ticket, and nothing makes the partials visible before
-// the ticket. kernel: last_block block: 64 finds: race on byte; no device fence and atomic of the
-// one
+// Blocks store their partials and take a ticket, and nothing makes the partials visible before the
+// ticket.
+// kernel: last_block
+// block: 64
+// finds: race on byte; no device fence and atomic of the one
 #pragma once
 
 #include "block.cuh"
@@ -10,8 +12,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-    last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
-               Scratch<typename Traits::Acc> scratch)
+last_block(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+           Scratch<typename Traits::Acc> scratch)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);

@@ -11,8 +11,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-    shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
-                  Scratch<typename Traits::Acc>)
+shfl_two_pass(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+              Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);

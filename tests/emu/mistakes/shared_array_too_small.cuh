@@ -10,8 +10,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-    sequential(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
-               Scratch<typename Traits::Acc>)
+sequential(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+           Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);

@@ -1,6 +1,8 @@
 // The last warp as it was written in 2007, when the lanes of a warp moved in lockstep: no warp
-// barrier between the steps. kernel: unrolled_last_warp block: 64 finds: race on shared partial; no
-// warp or block barrier lies between
+// barrier between the steps.
+// kernel: unrolled_last_warp
+// block: 64
+// finds: race on shared partial; no warp or block barrier lies between
 #pragma once
 
 #include "block.cuh"
@@ -9,8 +11,8 @@ namespace gpr {
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
-    unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
-                       Scratch<typename Traits::Acc>)
+unrolled_last_warp(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
+                   Scratch<typename Traits::Acc>)
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
@@ -21,9 +23,8 @@ __global__ void __launch_bounds__(BLOCK)
     partial[tid] = load_pair<Traits>(in + row.begin, i, i + BLOCK, row.n);
     __syncthreads();
     if (tid < 32) {
-        // HERE
         for (unsigned s = 32; s > 0; s /= 2)
-            partial[tid] = Traits::combine(partial[tid], partial[tid + s]);
+            partial[tid] = Traits::combine(partial[tid], partial[tid + s]); // HERE
     }
     if (tid == 0) out[row.virtual_block] = partial[0];
 }
