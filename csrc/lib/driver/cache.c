@@ -1,4 +1,6 @@
-/* Layout of an entry, integers in the machine's byte order (a cache is not moved between machines;
+/* The disk cache and its keys; see cache.h.
+ *
+ * Layout of an entry, integers in the machine's byte order (a cache is not moved between machines;
  * a foreign one fails the schema check):
  *   char magic[8]; uint32 schema; uint32 key_bytes; uint64 body_bytes;
  *   uint8 sha256_of_key_and_body[32]; key; body
@@ -37,6 +39,35 @@ typedef struct entry_header {
     uint64_t body_bytes;
     uint8_t digest[GPR_SHA256_BYTES];
 } entry_header;
+
+/* ---------------------------------------------------------------- the key -------------------- */
+
+gpr_status gpr_write_cache_key(const gpr_translation *translation, const char *target,
+                               gpr_text *key)
+{
+    uint8_t digest[GPR_SHA256_BYTES];
+    char hex[GPR_SHA256_HEX];
+    gpr_sha256 hash;
+
+    gpr_sha256_begin(&hash);
+    for (int i = 0; i < translation->source_count; i++) {
+        gpr_sha256_add(&hash, translation->sources[i].name,
+                       strlen(translation->sources[i].name) + 1);
+        gpr_sha256_add(&hash, translation->sources[i].text,
+                       strlen(translation->sources[i].text) + 1);
+    }
+    gpr_sha256_end(&hash, digest);
+    gpr_sha256_hex(digest, hex);
+    gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
+                 gpr_nvrtc_version(), target, hex,
+                 translation->header_stamp != NULL ? translation->header_stamp : "");
+    for (int i = 0; i < translation->option_count; i++)
+        gpr_text_add(key, "option %s\n", translation->options[i]);
+    for (int i = 0; i < translation->entry_count; i++)
+        gpr_text_add(key, "entry %s\n", translation->entries[i]);
+    gpr_text_add(key, "%s", translation->text);
+    return gpr_text_status(key);
+}
 
 /* ---------------------------------------------------------------- the directory -------------- */
 

@@ -7,7 +7,13 @@
 #ifndef GPR_LIB_CACHE_H
 #define GPR_LIB_CACHE_H
 
+#include "lib/base/text.h"
 #include "lib/driver/nvrtc.h"
+
+/* Writes the key of a translation, to be compiled for `target`: everything that decides the machine
+ * code, as text. NVRTC is open. The caller clears the key, also after GPR_ERROR_MEMORY. */
+gpr_status gpr_write_cache_key(const gpr_translation *translation, const char *target,
+                               gpr_text *key);
 
 /* 1 and the object, to be cleared by the caller, if the cache holds an undamaged entry for the
  * key; else 0. */

@@ -39,6 +39,7 @@ typedef struct gpr_translation {
     int entry_count;
     const char *options[GPR_MAX_OPTIONS];
     int option_count;
+    const char *header_stamp; /* which headers of others it includes; NULL: none */
 } gpr_translation;
 
 /* What came of it. One malloc'ed image; free with gpr_object_clear. */

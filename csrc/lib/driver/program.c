@@ -1,4 +1,5 @@
-/* From kernel traits to machine code: the program's text, its key, the disk cache, NVRTC. */
+/* From kernel traits to machine code: the program's text, then the disk cache (cache.c, which makes
+ * the key too) or NVRTC (nvrtc.c). */
 #include "lib/driver/program.h"
 
 #include <pthread.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/sha256.h"
 #include "lib/base/text.h"
 #include "lib/driver/cache.h"
 #include "shared/tuning.h"
@@ -124,6 +124,7 @@ static gpr_status add_cccl(program_text *program)
                  (long long)about.st_mtime);
     GPR_TRY(gpr_text_status(&program->include));
     GPR_TRY(gpr_text_status(&program->header_stamp));
+    program->translation.header_stamp = program->header_stamp.text;
     program->translation.options[program->translation.option_count++] = program->include.text;
 done:
     return status;
@@ -258,35 +259,7 @@ done:
     return status;
 }
 
-/* ---------------------------------------------------------------- the key -------------------- */
-
-/* Everything that decides the machine code, as text. */
-static gpr_status write_key(const program_text *program, const char *target, gpr_text *key)
-{
-    const gpr_translation *translation = &program->translation;
-    uint8_t digest[GPR_SHA256_BYTES];
-    char hex[GPR_SHA256_HEX];
-    gpr_sha256 hash;
-
-    gpr_sha256_begin(&hash);
-    for (int i = 0; i < translation->source_count; i++) {
-        gpr_sha256_add(&hash, translation->sources[i].name,
-                       strlen(translation->sources[i].name) + 1);
-        gpr_sha256_add(&hash, translation->sources[i].text,
-                       strlen(translation->sources[i].text) + 1);
-    }
-    gpr_sha256_end(&hash, digest);
-    gpr_sha256_hex(digest, hex);
-    gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
-                 gpr_nvrtc_version(), target, hex,
-                 program->header_stamp.length > 0 ? program->header_stamp.text : "");
-    for (int i = 0; i < translation->option_count; i++)
-        gpr_text_add(key, "option %s\n", translation->options[i]);
-    for (int i = 0; i < translation->entry_count; i++)
-        gpr_text_add(key, "entry %s\n", translation->entries[i]);
-    gpr_text_add(key, "%s", program->text.text);
-    return gpr_text_status(key);
-}
+/* ---------------------------------------------------------------- the machine code ----------- */
 
 gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache,
                            gpr_object *object, int *compiled)
@@ -300,7 +273,7 @@ gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cach
     *compiled = 0;
     GPR_TRY(gpr_nvrtc_target(cc, target)); /* NVRTC is open from here on, and its version known */
     GPR_TRY(write_program(traits, &program));
-    GPR_TRY(write_key(&program, target, &key));
+    GPR_TRY(gpr_write_cache_key(&program.translation, target, &key));
     if (use_cache && gpr_cache_read(key.text, object)) {
         if (object->entry_count == program.translation.entry_count) goto done;
         gpr_object_clear(object);
