@@ -38,7 +38,8 @@ typedef struct batch {
     _Alignas(64) char of[MOST_RECIPES][ROW_BATCH * MOST_NUMBER_BYTES];
 } batch;
 
-static int is_truth(gpr_fold fold)
+/* Whether one element can decide a row. */
+static int may_stop_early(gpr_fold fold)
 {
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
 }
@@ -108,7 +109,7 @@ static gpr_value fold_run(const job *work, const recipe *how, uint64_t row, uint
         else
             gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, s->packed);
         how->loop.rows(gpr_cpu_prepare(how, elements, step, s), 0, 1, step, part);
-        if (is_truth(how->fold) && is_decided(how, *part)) return *part;
+        if (may_stop_early(how->fold) && is_decided(how, *part)) return *part;
         done += step;
     }
     return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator, parts, made);
@@ -167,7 +168,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
     work->pieces = divide_up(view->n, work->length);
     tasks = view->rows * work->pieces;
     run->grid_size = tasks;
-    if (work->recipes == 1 && is_truth(work->how[0].fold)) {
+    if (work->recipes == 1 && may_stop_early(work->how[0].fold)) {
         work->decided = stack_decided;
         if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
         if (work->decided == NULL)

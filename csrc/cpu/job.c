@@ -17,11 +17,6 @@ static gpr_kind kind_of(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind;
 }
 
-static int is_truth(gpr_fold fold)
-{
-    return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
-}
-
 /* Bits of the significand of a float, or of the magnitude of an integer. */
 static size_t digits(gpr_dtype dtype)
 {
@@ -44,7 +39,7 @@ static int needs_no_conversion(const gpr_rule *rule, gpr_fold fold)
               to_pair = kind_of(compute) == GPR_KIND_COMPLEX;
     const int widens = gpr_dtype_rows[compute].bytes > gpr_dtype_rows[element].bytes;
 
-    if (element == compute || is_truth(fold)) return 1;
+    if (element == compute || gpr_is_truth(fold)) return 1;
     if (from_pair || to_pair) return from_pair && to_pair && widens;
     /* a mean of truths that leaves some out counts those that are true */
     if (compute == GPR_BOOL) return 0;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/base/status.h"
-#include "shared/tuning.h"
 
 const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT] = {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
@@ -214,36 +213,4 @@ gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
         .is_on_cpu = row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0,
     };
     return GPR_OK;
-}
-
-gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
-{
-    const int in_range = block_size >= GPR_WARP_LANES && block_size <= GPR_MOST_BLOCK;
-
-    switch (row->block_rule) {
-    case GPR_BLOCK_POW2:
-        if (in_range && (block_size & (block_size - 1)) == 0) return GPR_OK;
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' takes a block size that is a power of two from 32 to 1024, "
-                        "not %u: its tree halves "
-                        "the block at every step",
-                        row->name, block_size);
-    case GPR_BLOCK_WARPS:
-        if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "kernel '%s' takes a block size that is a multiple of 32 from 32 to 1024, not %u",
-            row->name, block_size);
-    case GPR_BLOCK_WARP: break;
-    }
-    if (block_size == GPR_WARP_LANES) return GPR_OK;
-    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' is one warp: it takes block size 32, not %u",
-                    row->name, block_size);
-}
-
-gpr_status gpr_check_grid_size(const gpr_kernel_row *row)
-{
-    if (row->cover == GPR_STRIDE) return GPR_OK;
-    return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' takes no grid_size: %s", row->name,
-                    row->cover == GPR_ONE ? "it runs one block" : "the length decides its grid");
 }

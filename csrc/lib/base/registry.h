@@ -122,15 +122,16 @@ static inline int gpr_is_bitwise(gpr_fold fold)
     return fold == GPR_FOLD_bit_and || fold == GPR_FOLD_bit_or || fold == GPR_FOLD_bit_xor;
 }
 
+/* Whether what becomes of an element is true or false. */
+static inline int gpr_is_truth(gpr_fold fold)
+{
+    return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
+}
+
 /* Bytes of a real number in an element: half of a complex one. */
 static inline size_t gpr_part_bytes(gpr_dtype dtype)
 {
     return gpr_dtype_rows[dtype].bytes / (gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX ? 2 : 1);
 }
-
-/* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
-gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
-/* GPR_ERROR_VALUE, saying what decides its grid, if the kernel leaves a caller no choice of one. */
-gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
 
 #endif

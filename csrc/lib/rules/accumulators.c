@@ -1,10 +1,38 @@
-/* Accumulators on the host: packed in memory, as another type, and those that change nothing. */
+/* Accumulators: the dtype of their numbers; on the host packed in memory, as another type, and
+ * those that change nothing. */
 #include "lib/rules/rules.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "lib/base/convert.h"
+
+/* ---------------------------------------------------------------- dtypes --------------------- */
+
+gpr_dtype gpr_accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
+{
+    const gpr_kind kind = gpr_kind_of(compute);
+    const gpr_acc_kind acc_kind = gpr_fold_rows[fold].acc_kind;
+    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_sum_count;
+
+    if (gpr_is_truth(fold)) return GPR_UINT32;
+    if (fold == GPR_FOLD_count) return GPR_UINT64;
+    if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
+    if (kind == GPR_KIND_COMPLEX)
+        return gpr_bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128
+                                                                           : GPR_COMPLEX64;
+    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap
+     * between them. */
+    const int is_wide =
+        gpr_bytes_of(compute) == 8 || acc_kind == GPR_ACC_INDEXED || acc_kind == GPR_ACC_SUM_COUNT;
+    if (kind == GPR_KIND_FLOAT) {
+        if (is_wide) return GPR_FLOAT64;
+        return summed ? narrowest_sum : GPR_FLOAT32;
+    }
+    if (summed) return GPR_UINT64;
+    if (gpr_is_bitwise(fold) || kind != GPR_KIND_SIGNED) return is_wide ? GPR_UINT64 : GPR_UINT32;
+    return is_wide ? GPR_INT64 : GPR_INT32;
+}
 
 /* ---------------------------------------------------------------- packed accumulators -------- */
 

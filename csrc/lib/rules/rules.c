@@ -1,5 +1,6 @@
 /* Number rules; see rules.h. NumPy decides what an operator computes in and returns; this file says
- * so for every operator and dtype, and nothing else in the library repeats it. */
+ * so for every operator and dtype, and nothing else in the library repeats it. The accumulators'
+ * dtypes are ours: accumulators.c. What kernels take: kernel_checks.c. */
 #include "lib/rules/rules.h"
 
 #include "lib/base/status.h"
@@ -33,12 +34,6 @@ static int accumulates(gpr_operator op)
     return fold == GPR_FOLD_sum || fold == GPR_FOLD_prod;
 }
 
-/* Whether what becomes of an element is true or false. */
-static int is_truth(gpr_fold fold)
-{
-    return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
-}
-
 static gpr_dtype default_compute(gpr_operator op, gpr_dtype element)
 {
     const gpr_kind kind = gpr_kind_of(element);
@@ -67,39 +62,12 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 {
     const gpr_fold fold = gpr_operator_rows[op].fold;
 
-    if (is_truth(fold)) return GPR_BOOL;
+    if (gpr_is_truth(fold)) return GPR_BOOL;
     if (fold == GPR_FOLD_count || gpr_fold_rows[fold].acc_kind == GPR_ACC_INDEXED) return GPR_INT64;
     if (is_variance(op)) return real_part_of(compute);
     if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !gpr_is_inexact(element))
         return GPR_FLOAT64;
     return compute;
-}
-
-/* Numbers in the accumulator of `fold` over `compute`: sums of floats are at least as wide as
- * `narrowest_sum`. */
-static gpr_dtype accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum)
-{
-    const gpr_kind kind = gpr_kind_of(compute);
-    const gpr_acc_kind acc_kind = gpr_fold_rows[fold].acc_kind;
-    const int summed = fold == GPR_FOLD_sum || fold == GPR_FOLD_prod || fold == GPR_FOLD_sum_count;
-
-    if (is_truth(fold)) return GPR_UINT32;
-    if (fold == GPR_FOLD_count) return GPR_UINT64;
-    if (fold == GPR_FOLD_moments) return kind == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
-    if (kind == GPR_KIND_COMPLEX)
-        return gpr_bytes_of(compute) == 16 || narrowest_sum == GPR_FLOAT64 ? GPR_COMPLEX128
-                                                                           : GPR_COMPLEX64;
-    /* A position or a count has 8 bytes: with a number of as many beside it there is no gap
-     * between them. */
-    const int is_wide =
-        gpr_bytes_of(compute) == 8 || acc_kind == GPR_ACC_INDEXED || acc_kind == GPR_ACC_SUM_COUNT;
-    if (kind == GPR_KIND_FLOAT) {
-        if (is_wide) return GPR_FLOAT64;
-        return summed ? narrowest_sum : GPR_FLOAT32;
-    }
-    if (summed) return GPR_UINT64;
-    if (gpr_is_bitwise(fold) || kind != GPR_KIND_SIGNED) return is_wide ? GPR_UINT64 : GPR_UINT32;
-    return is_wide ? GPR_INT64 : GPR_INT32;
 }
 
 /* Whether op takes elements of this type, converted as requested. */
@@ -144,8 +112,8 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
     rule->compute = requested == GPR_DTYPE_DEFAULT ? default_compute(op, element) : requested;
     rule->fold = fold_of(op, rule->compute);
     rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
-    rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
-    rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
+    rule->device_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
+    rule->host_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     rule->result = result_of(op, element, requested, rule->compute);
 done:
     return status;
@@ -205,8 +173,8 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
     if (is_mean(op) && (masked || rule->skip_nan)) {
         rule->fold = GPR_FOLD_sum_count;
         rule->acc_kind = GPR_ACC_SUM_COUNT;
-        rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
-        rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
+        rule->device_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
+        rule->host_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     }
     return GPR_OK;
 }
@@ -228,8 +196,8 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
                         "%s of complex elements is computed in a complex dtype, not in %s",
                         gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->compute));
     rule->compute = default_compute(rule->op, element);
-    rule->device_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
-    rule->host_acc = accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
+    rule->device_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT32);
+    rule->host_acc = gpr_accumulator_of(rule->fold, rule->compute, GPR_FLOAT64);
     rule->has_given_mean = 1;
     rule->mean = mean;
     return GPR_OK;
@@ -269,58 +237,6 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     }
     rule->acc_kind = gpr_fold_rows[rule->fold].acc_kind;
     rule->compute = rule->device_acc = rule->host_acc = rule->element;
-}
-
-/* Whether an exact sum of the rule's elements becomes the rule's result by one rounding, or
- * none. */
-static gpr_status check_exact(const gpr_kernel_row *row, const gpr_rule *rule)
-{
-    const gpr_kind from = gpr_kind_of(rule->element), to = gpr_kind_of(rule->result);
-    const int is_narrower = (from == GPR_KIND_COMPLEX && to != GPR_KIND_COMPLEX) ||
-                            (from == GPR_KIND_FLOAT && !gpr_is_inexact(rule->result));
-
-    if (rule->has_given_mean)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' makes variances about the exact mean, not about one that is "
-                        "given; 'auto' does",
-                        row->name);
-    /* results of variances are float types, and real */
-    if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS) return GPR_OK;
-    if (rule->acc_kind != GPR_ACC_EXACT)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' sums numbers: it takes sum, mean, var and std, not %s of %s "
-                        "as %s; 'auto' does",
-                        row->name, gpr_operator_rows[rule->op].name, gpr_dtype_name(rule->element),
-                        gpr_dtype_name(rule->result));
-    if (is_narrower)
-        return gpr_fail(GPR_ERROR_TYPE,
-                        "kernel '%s' does not make a sum of %s one of %s: convert the elements",
-                        row->name, gpr_dtype_name(rule->element), gpr_dtype_name(rule->result));
-    return GPR_OK;
-}
-
-gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule)
-{
-    enum { MOST_SWAPPED_BYTES = 8 };
-    const char *operator_name = gpr_operator_rows[rule->op].name;
-
-    if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
-    const size_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
-    if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
-        rule->fold != GPR_FOLD_sum_count)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates "
-                        "in %zu. Kernels that "
-                        "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
-                        row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element),
-                        bytes);
-    if (row->family == GPR_FAMILY_LIBRARY && rule->acc_kind == GPR_ACC_INDEXED)
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' does not tell where in a row an element is, which %s needs; "
-                        "'shfl_two_pass', "
-                        "'last_block' and 'auto' do",
-                        row->name, operator_name);
-    return GPR_OK;
 }
 
 gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)

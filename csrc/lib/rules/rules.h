@@ -63,6 +63,12 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
  * elements as they are; the others show what they are named for. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
+/* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
+gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
+
+/* GPR_ERROR_VALUE, saying what decides its grid, if the kernel leaves a caller no choice of one. */
+gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
+
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators:
  * atomics swap 8 bytes, or add numbers; CUB does not say where in a row an element is; `exact`
  * sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. GPR_ERROR_VALUE too for `exact`
@@ -120,6 +126,10 @@ static inline gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const
     }
     return value;
 }
+
+/* The dtype of the numbers in an accumulator of `fold` over elements of `compute`: of a sum, of a
+ * mean too, at least as wide as `narrowest_sum` where they are floats. */
+gpr_dtype gpr_accumulator_of(gpr_fold fold, gpr_dtype compute, gpr_dtype narrowest_sum);
 
 /* Bytes of a packed accumulator. */
 size_t gpr_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype acc);
