@@ -1,5 +1,6 @@
-/* The order of work on streams: which stream waits for which, and marks that say how far the
- * device has come. */
+/* The order of work on streams, for Python: making a stream wait for another, and marks that tell
+ * how far the device has come. src/gpureduce/_interop/device_reduction.py (Work) decides who waits
+ * for whom. */
 #include "python/device_buffer.h"
 
 /* ---------------------------------------------------------------- streams -------------------- */

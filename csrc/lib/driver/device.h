@@ -85,6 +85,12 @@ typedef struct gpr_device {
 gpr_status gpr_device_enter(int ordinal, gpr_device **result);
 void gpr_device_leave(gpr_device *device);
 
+/* A caller's stream; the device's own for NULL. */
+static inline CUstream gpr_stream_of(const gpr_device *device, void *stream)
+{
+    return stream != NULL ? (CUstream)stream : device->compute;
+}
+
 /* The device, opened if need be; neither locked nor current. */
 gpr_status gpr_device_find(int ordinal, gpr_device **result);
 /* The device if it is open, else NULL. 0 <= ordinal < GPR_MAX_DEVICES. */

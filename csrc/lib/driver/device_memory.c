@@ -1,5 +1,5 @@
-/* Memory of a device: buffers that grow and are kept, and what users allocate and copy
- * themselves. */
+/* Memory of a device: buffers that grow and are kept, what users allocate and copy themselves, and
+ * finding and filling memory of other libraries. Calls pool their pinned memory in slot_ring.c. */
 #include "lib/driver/device.h"
 
 #include <string.h>
@@ -127,8 +127,105 @@ gpr_status gpr_download(int ordinal, void *stream, void *destination, const void
     gpr_status status = gpr_device_enter(ordinal, &device);
 
     if (status != GPR_OK) return status;
-    status = download(device, stream != NULL ? (CUstream)stream : device->compute, destination,
-                      source, bytes);
+    status = download(device, gpr_stream_of(device, stream), destination, source, bytes);
+    gpr_device_leave(device);
+    return status;
+}
+
+/* ---------------------------------------------------------------- memory of other libraries -- */
+
+enum { WIDE_UNIT = 4 }; /* bytes that one column of a two-dimensional memset writes */
+
+gpr_status gpr_find_memory(const void *data, int *ordinal)
+{
+    unsigned type = 0, managed = 0;
+    int where = GPR_DEVICE_CPU;
+    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[] = {&type, &managed, &where};
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_driver_ready());
+    GPR_CU(cuPointerGetAttributes, sizeof attributes / sizeof attributes[0], attributes, values,
+           (CUdeviceptr)(uintptr_t)data);
+    if (type != CU_MEMORYTYPE_DEVICE && !managed) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "%p is not in the memory of a CUDA device: freed, or never allocated there",
+                        data);
+    }
+    *ordinal = where;
+done:
+    return status;
+}
+
+/* A word of `bytes` bytes, `count` times. Elements wider than what a memset writes are laid down
+ * unit by unit, each a column of a matrix whose rows are the elements. */
+static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t bytes, uint64_t count,
+                       CUstream stream)
+{
+    uint16_t half = 0;
+    uint32_t unit = 0;
+    gpr_status status = GPR_OK;
+
+    if (bytes == 1) {
+        GPR_CU(cuMemsetD8Async, to, element[0], count, stream);
+    } else if (bytes == sizeof half) {
+        memcpy(&half, element, sizeof half);
+        GPR_CU(cuMemsetD16Async, to, half, count, stream);
+    } else {
+        for (size_t at = 0; at < bytes; at += WIDE_UNIT) {
+            memcpy(&unit, element + at, sizeof unit);
+            GPR_CU(cuMemsetD2D32Async, to + at, bytes, unit, 1, count, stream);
+        }
+    }
+done:
+    return status;
+}
+
+gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void *element,
+                           uint64_t count, void *stream)
+{
+    const size_t bytes = gpr_dtype_bytes(dtype);
+    gpr_device *device = NULL;
+    gpr_status status = GPR_OK;
+
+    if (bytes == 0) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtype);
+    if (count == 0) return GPR_OK;
+    status = gpr_device_enter(ordinal, &device);
+    if (status != GPR_OK) return status;
+    status =
+        fill((CUdeviceptr)(uintptr_t)data, element, bytes, count, gpr_stream_of(device, stream));
+    gpr_device_leave(device);
+    return status;
+}
+
+static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint64_t bytes,
+                               CUstream stream)
+{
+    int capturing = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_is_capturing(stream, &capturing));
+    if (capturing)
+        return gpr_fail(GPR_ERROR_VALUE, "numbers in host memory cannot be captured into a graph, "
+                                         "which would read them again whenever it "
+                                         "is replayed: keep them in memory of the device");
+    GPR_CU(cuMemcpyHtoDAsync, destination, source, bytes, stream);
+done:
+    return status;
+}
+
+gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, uint64_t bytes,
+                            void *stream)
+{
+    gpr_device *device = NULL;
+    gpr_status status = GPR_OK;
+
+    if (bytes == 0) return GPR_OK;
+    status = gpr_device_enter(ordinal, &device);
+    if (status != GPR_OK) return status;
+    status = queue_upload((CUdeviceptr)(uintptr_t)destination, source, bytes,
+                          gpr_stream_of(device, stream));
     gpr_device_leave(device);
     return status;
 }

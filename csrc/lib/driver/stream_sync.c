@@ -1,21 +1,15 @@
-/* Order between streams, and where memory lies: what a caller needs that passes other libraries'
- * device arrays on. Nothing here waits on the host unless its name says so. */
+/* Order between streams: which stream waits for which, and marks that tell how far a stream has
+ * come. Who waits for whom, where arrays of other libraries are reduced, is decided in
+ * src/gpureduce/_interop/device_reduction.py (Work). Nothing here waits on the host unless its name
+ * says so. */
 #include "lib/driver/device.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { WIDE_UNIT = 4 }; /* bytes that one column of a two-dimensional memset writes */
 
 struct gpr_mark {
     int device;
     CUevent event;
 };
-
-static CUstream stream_of(const gpr_device *device, void *stream)
-{
-    return stream != NULL ? (CUstream)stream : device->compute;
-}
 
 gpr_status gpr_device_stream(int ordinal, void **stream)
 {
@@ -49,8 +43,8 @@ gpr_status gpr_order_streams(int ordinal, void *first, void *then)
     gpr_status status = gpr_device_enter(ordinal, &device);
 
     if (status != GPR_OK) return status;
-    if (stream_of(device, first) != stream_of(device, then))
-        status = order_streams(device, stream_of(device, first), stream_of(device, then));
+    if (gpr_stream_of(device, first) != gpr_stream_of(device, then))
+        status = order_streams(device, gpr_stream_of(device, first), gpr_stream_of(device, then));
     gpr_device_leave(device);
     return status;
 }
@@ -79,7 +73,7 @@ gpr_status gpr_mark_stream(int ordinal, void *stream, gpr_mark **mark)
     made->device = ordinal;
     status = gpr_device_enter(ordinal, &device);
     if (status == GPR_OK) {
-        status = make_mark(stream_of(device, stream), made);
+        status = make_mark(gpr_stream_of(device, stream), made);
         gpr_device_leave(device);
     }
     if (status != GPR_OK) {
@@ -120,99 +114,4 @@ void gpr_mark_destroy(gpr_mark *mark)
     if (mark == NULL) return;
     if (gpr_driver_usable()) (void)gpr_cuda.cuEventDestroy(mark->event);
     free(mark);
-}
-
-/* ---------------------------------------------------------------- memory --------------------- */
-
-gpr_status gpr_find_memory(const void *data, int *ordinal)
-{
-    unsigned type = 0, managed = 0;
-    int where = GPR_DEVICE_CPU;
-    int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    void *values[] = {&type, &managed, &where};
-    gpr_status status = GPR_OK;
-
-    GPR_TRY(gpr_driver_ready());
-    GPR_CU(cuPointerGetAttributes, sizeof attributes / sizeof attributes[0], attributes, values,
-           (CUdeviceptr)(uintptr_t)data);
-    if (type != CU_MEMORYTYPE_DEVICE && !managed) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "%p is not in the memory of a CUDA device: freed, or never allocated there",
-                        data);
-    }
-    *ordinal = where;
-done:
-    return status;
-}
-
-/* A word of `bytes` bytes, `count` times. Elements wider than what a memset writes are laid down
- * unit by unit, each a column of a matrix whose rows are the elements. */
-static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t bytes, uint64_t count,
-                       CUstream stream)
-{
-    uint16_t half = 0;
-    uint32_t unit = 0;
-    gpr_status status = GPR_OK;
-
-    if (bytes == 1) {
-        GPR_CU(cuMemsetD8Async, to, element[0], count, stream);
-    } else if (bytes == sizeof half) {
-        memcpy(&half, element, sizeof half);
-        GPR_CU(cuMemsetD16Async, to, half, count, stream);
-    } else {
-        for (size_t at = 0; at < bytes; at += WIDE_UNIT) {
-            memcpy(&unit, element + at, sizeof unit);
-            GPR_CU(cuMemsetD2D32Async, to + at, bytes, unit, 1, count, stream);
-        }
-    }
-done:
-    return status;
-}
-
-gpr_status gpr_fill_device(int ordinal, void *data, gpr_dtype dtype, const void *element,
-                           uint64_t count, void *stream)
-{
-    const size_t bytes = gpr_dtype_bytes(dtype);
-    gpr_device *device = NULL;
-    gpr_status status = GPR_OK;
-
-    if (bytes == 0) return gpr_fail(GPR_ERROR_VALUE, "there is no dtype %d", (int)dtype);
-    if (count == 0) return GPR_OK;
-    status = gpr_device_enter(ordinal, &device);
-    if (status != GPR_OK) return status;
-    status = fill((CUdeviceptr)(uintptr_t)data, element, bytes, count, stream_of(device, stream));
-    gpr_device_leave(device);
-    return status;
-}
-
-static gpr_status queue_upload(CUdeviceptr destination, const void *source, uint64_t bytes,
-                               CUstream stream)
-{
-    int capturing = 0;
-    gpr_status status = GPR_OK;
-
-    GPR_TRY(gpr_is_capturing(stream, &capturing));
-    if (capturing)
-        return gpr_fail(GPR_ERROR_VALUE, "numbers in host memory cannot be captured into a graph, "
-                                         "which would read them again whenever it "
-                                         "is replayed: keep them in memory of the device");
-    GPR_CU(cuMemcpyHtoDAsync, destination, source, bytes, stream);
-done:
-    return status;
-}
-
-gpr_status gpr_queue_upload(int ordinal, void *destination, const void *source, uint64_t bytes,
-                            void *stream)
-{
-    gpr_device *device = NULL;
-    gpr_status status = GPR_OK;
-
-    if (bytes == 0) return GPR_OK;
-    status = gpr_device_enter(ordinal, &device);
-    if (status != GPR_OK) return status;
-    status =
-        queue_upload((CUdeviceptr)(uintptr_t)destination, source, bytes, stream_of(device, stream));
-    gpr_device_leave(device);
-    return status;
 }

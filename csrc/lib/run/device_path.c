@@ -164,7 +164,7 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     job->work.means = (CUdeviceptr)(uintptr_t)call->means;
     memcpy(job->work.mean_for_all, call->mean_for_all, sizeof job->work.mean_for_all);
     job->work.output_stride = call->output_stride;
-    job->work.stream = call->stream != NULL ? (CUstream)call->stream : job->device->compute;
+    job->work.stream = gpr_stream_of(job->device, call->stream);
     job->result_bytes = view->rows * result_bytes;
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));

@@ -536,7 +536,7 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
     gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
-    job.compute = call->stream != NULL ? (CUstream)call->stream : job.device->compute;
+    job.compute = gpr_stream_of(job.device, call->stream);
     choose_content(&job);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
