@@ -143,7 +143,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
     for (int p = 0; p < work->components; p++) {
         gpr_exact_clear(&parts[p], work->sum);
-        how[p] = gpr_cpu_exact_adder(&parts[p], gpr_exact_part_dtype(work->view->dtype));
+        how[p] = gpr_cpu_exact_adder(&parts[p], gpr_real_dtype(work->view->dtype));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile),
@@ -158,7 +158,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
 static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                                      gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(work->view->dtype);
+    const gpr_dtype real = gpr_real_dtype(work->view->dtype);
     gpr_exact_part *squares = &parts[work->components];
     exact_adder how[GPR_EXACT_PARTS];
     product_adder square;
@@ -226,7 +226,7 @@ static void negate(size_t bytes, void *elements, uint64_t count)
 static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                          gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(work->factor);
+    const gpr_dtype real = gpr_real_dtype(work->factor);
     product_adder how[GPR_EXACT_PARTS];
     const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS];
     factor_stage of_x, of_y;
@@ -523,8 +523,8 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
-    exact_job work = make_job(view, gpr_exact_part_dtype(rule->element), call->interrupted,
-                              call->interrupted_arg);
+    exact_job work =
+        make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
     const uint64_t row_bytes = view->n * view->bytes;
     gpr_status status = GPR_OK;
 

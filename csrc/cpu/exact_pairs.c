@@ -59,7 +59,7 @@ typedef struct reader {
 static reader make_reader(gpr_dtype dtype)
 {
     const gpr_loops *loops = gpr_cpu_loops();
-    reader how = {.widen = loops->widen[dtype], .real = gpr_exact_part_dtype(dtype)};
+    reader how = {.widen = loops->widen[dtype], .real = gpr_real_dtype(dtype)};
 
     if (how.widen.loop != NULL) how.real = how.widen.to;
     how.add = loops->pairs[how.real];

@@ -30,17 +30,6 @@ static exact_bins make_bins(gpr_dtype dtype)
                         .patience = 1};
 }
 
-/* Stored bits of a float type's significand. */
-static int fraction_bits(gpr_dtype dtype)
-{
-    switch (dtype) {
-    case GPR_FLOAT16: return 10;
-    case GPR_BFLOAT16: return 7;
-    case GPR_FLOAT32: return 23;
-    default: return 52;
-    }
-}
-
 static int level_exists(const exact_bins *how, int level)
 {
     return level < GPR_EXACT_LEVELS && how->loops->level[level].loop != NULL;
@@ -69,7 +58,7 @@ static int set_bins(exact_bins *how, int level, int largest)
  * Returns 0 if there is no place for them: something is infinite or NaN, or too large. */
 static int place_bins(exact_bins *how, const void *elements, uint64_t count)
 {
-    const int fraction = fraction_bits(how->dtype);
+    const int fraction = gpr_dtype_rows[how->dtype].fraction;
     /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is
      * 1. */
     const int least_exponent = how->lowest + fraction;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cpu/loops.h"
+#include "shared/float_formats.h"
 
 /* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a
  * compiler may write in another order. */
@@ -1581,7 +1582,7 @@ INLINE double product_rest(double x, double y, double product)
 
 /* The least product, 2^-967, of which all bits are a double's, and the bits of what is not 0,
  * sign aside. */
-#define LEAST_PRODUCT_BITS ((int64_t)(1023 - 967) << 52)
+#define LEAST_PRODUCT_BITS ((int64_t)(1023 + GPR_LEAST_SPLIT_PRODUCT) << 52)
 #define MAGNITUDE_BITS(x) ((x) & INT64_MAX)
 
 static int products_float64(const void *a, const void *b, uint64_t n, double *restrict high,

@@ -9,7 +9,13 @@
 
 #include "emu/emu.h"
 
-enum { BANKS = 32, SECTOR_BYTES = 32, MOST_WORDS = 4, MOST_MAPPED = 512, FORMAT = 1 };
+enum {
+    BANKS = 32,
+    SECTOR_BYTES = GPR_SECTOR_BYTES,
+    MOST_WORDS = GPR_VECTOR_BYTES / WORD_BYTES,
+    MOST_MAPPED = 512,
+    FORMAT = 1
+};
 
 /* What a thread did in a column of the map, a bit each; and the kind of each event, as the bit. */
 static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 64, 64, 64, 0, 0, 0};

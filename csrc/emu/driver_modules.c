@@ -1,5 +1,6 @@
 /* Modules and launches of the stand-in driver. */
 #include "emu/driver_state.h"
+#include "shared/tuning.h"
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
@@ -51,7 +52,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     if (!function->module->live)
         return driver_leave(driver_violate("launch from a module that was unloaded"));
     if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 ||
-        block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes != 0 || extra != NULL) {
+        block_x > GPR_MOST_BLOCK || block_y != 1 || block_z != 1 || shared_bytes != 0 ||
+        extra != NULL) {
         return driver_leave(driver_violate("launch of an impossible grid"));
     }
     op.module = function->module;

@@ -24,8 +24,14 @@
 
 #include "emu/abi.h"
 #include "emu/engine.h"
+#include "shared/tuning.h"
 
-enum { WARP_LANES = 32, MOST_THREADS = 1024, WORD_BYTES = 4, MOST_RESIDENT = 4 };
+enum {
+    WARP_LANES = GPR_WARP_LANES,
+    MOST_THREADS = GPR_MOST_BLOCK,
+    WORD_BYTES = 4,
+    MOST_RESIDENT = 4
+};
 
 /* ---------------------------------------------------------------- settings.c ----------------- */
 

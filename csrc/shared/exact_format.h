@@ -28,18 +28,6 @@ enum {
     GPR_EXACT_FLAGS = 15
 };
 
-/* Of a binary floating-point format with `fraction` stored bits of the significand and `exponent`
- * bits of the exponent: every finite number is a multiple of 2^lowest below 2^highest. */
-GPR_CONSTANT_FUNCTION int gpr_float_lowest(int fraction, int exponent)
-{
-    return 2 - (1 << (exponent - 1)) - fraction;
-}
-
-GPR_CONSTANT_FUNCTION int gpr_float_highest(int exponent)
-{
-    return 1 << (exponent - 1);
-}
-
 /* Words of a superaccumulator of numbers that are multiples of 2^lowest below 2^highest. */
 GPR_CONSTANT_FUNCTION int gpr_exact_words(int lowest, int highest)
 {
@@ -65,11 +53,26 @@ GPR_CONSTANT_FUNCTION unsigned gpr_exact_bins(unsigned bytes)
     return bytes == 8 ? 3 : bytes == 4 ? 2 : 1;
 }
 
-/* Words of 8 bytes that each block of a row leaves for the last one: of each of `parts` floats of
- * `bytes` bytes an integer per bin and one above; then where the bins are, and flags. */
+/* Words of 8 bytes that each block of a row publishes for the last block: per real number of an
+ * element, of which there are `parts` of `bytes` bytes, an integer per bin and one above; then the
+ * bins' position and the flags. */
 GPR_CONSTANT_FUNCTION unsigned gpr_limb_partial_words(unsigned parts, unsigned bytes)
 {
     return parts * (gpr_exact_bins(bytes) + 1) + 1;
+}
+
+/* A slot of scratch memory, for a row or a group of rows that several blocks add to: a ticket, a
+ * gap, and `counters` counters of 8 bytes, all zero before a launch and after it.
+ *
+ *     | ticket | gap | counter 0 | counter 1 | ... |
+ *       4 bytes  4     8           8
+ *
+ * Returns the length of `slots` slots in tickets, the unit in which scratch counts. */
+enum { GPR_COUNTER_TICKETS = 2 /* 4-byte tickets in the 8 bytes of a counter */ };
+
+GPR_CONSTANT_FUNCTION gpr_u64 gpr_exact_tickets(gpr_u64 slots, gpr_u32 counters)
+{
+    return slots * GPR_COUNTER_TICKETS * (1 + counters);
 }
 
 #endif

@@ -92,7 +92,9 @@ GPR_SHARED_FUNCTION gpr_u32 gpr_limbs_quotient_limb(gpr_u32 *rest, const gpr_u32
     return (gpr_u32)(guess - 1);
 }
 
-/* The lowest 128 bits of a quotient, and whether anything is left over. */
+/* The lowest GPR_QUOTIENT_LIMBS of a quotient, and whether the remainder is not 0. */
+enum { GPR_QUOTIENT_LIMBS = 4 };
+
 typedef struct gpr_quotient {
     gpr_u64 high, low;
     int inexact;

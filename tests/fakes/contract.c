@@ -92,7 +92,7 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
 }
 
 /* Reads an image of fake_nvrtc.c. */
-static CUresult parse_image(const char *image, int card, engine_module *module)
+static CUresult parse_image(const char *image, int device_cc, engine_module *module)
 {
     char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "",
          acc[16] = "", skips[8] = "", second[16] = "", result[16] = "", finish[16] = "",
@@ -108,9 +108,9 @@ static CUresult parse_image(const char *image, int card, engine_module *module)
                mean) != 17) {
         return INVALID_IMAGE;
     }
-    if (strcmp(kind, "sm") == 0 && (cc / 10 != card / 10 || cc > card))
+    if (strcmp(kind, "sm") == 0 && (cc / 10 != device_cc / 10 || cc > device_cc))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    if (strcmp(kind, "compute") == 0 && cc > card) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (strcmp(kind, "compute") == 0 && cc > device_cc) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
         if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
     }
@@ -630,13 +630,15 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Counters of a row, or of those that lie side by side: a ticket, a gap, and 8 bytes for each of
- * a sum. Accumulators are smaller. */
-static uint64_t exact_counters(const engine_launch *op)
+/* Tickets that the slot of a row, or of a group of rows, takes. Its counters have room for packed
+ * accumulators, which are not longer. */
+static uint64_t slot_tickets(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
 
-    return 2 + 2 * outputs_of_row(op) * gpr_exact_counters(m->acc_kind, m->acc);
+    const uint64_t counters = outputs_of_row(op) * gpr_exact_counters(m->acc_kind, m->acc);
+
+    return gpr_exact_tickets(1, (uint32_t)counters);
 }
 
 /* Adds a product of two real numbers of a type to a part for those. */
@@ -644,7 +646,7 @@ static void add_product(gpr_exact_part *part, gpr_dtype dtype, const void *x, co
 {
     double a = 0, b = 0;
 
-    if (gpr_dtype_rows[dtype].kind != GPR_KIND_FLOAT || dtype == GPR_FLOAT64) {
+    if (gpr_exact_product_dtype(dtype) == dtype) {
         gpr_exact_add_products(part, dtype, x, y, 1);
         return;
     }
@@ -657,7 +659,7 @@ static void add_product(gpr_exact_part *part, gpr_dtype dtype, const void *x, co
 /* Adds an element, and its square where those are summed too. */
 static void add_element(const engine_module *m, const char *element, gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(m->element);
+    const gpr_dtype real = gpr_real_dtype(m->element);
     const int components = gpr_exact_parts(m->element);
 
     for (int p = 0; p < components; p++) {
@@ -673,7 +675,7 @@ static void add_element(const engine_module *m, const char *element, gpr_exact_p
 static void add_pair(const engine_module *m, const char *element, const char *other,
                      gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(m->acc);
+    const gpr_dtype real = gpr_real_dtype(m->acc);
     const size_t bytes = gpr_dtype_bytes(real);
     char x[16], y[16], minus[16];
     const double one = -1;
@@ -695,7 +697,7 @@ static void pack_parts(const gpr_exact_part *parts, int count, char *at)
 {
     for (int p = 0; p < count; p++) {
         const size_t words = (size_t)parts[p].layout.words * sizeof(int64_t);
-        const uint64_t tail[2] = {parts[p].count, parts[p].flags};
+        const uint64_t tail[GPR_EXACT_ACC_TAIL] = {parts[p].count, parts[p].flags};
 
         memcpy(at, parts[p].words, words);
         memcpy(at + words, tail, sizeof tail);
@@ -771,7 +773,7 @@ static void put_exactly(const engine_launch *op, const output *o, const void *pa
 
 static void put_exact_row(const engine_launch *op, const output *o)
 {
-    uint64_t sum[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
+    uint64_t sum[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL)] = {0};
 
     add_exact_output(op, o, 0, op->rows.n, sum);
     put_exactly(op, o, sum);
@@ -794,20 +796,21 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
 
     share_of(op->rows.n, block, op->rows.blocks, &first, &count);
     if (op->rows.blocks > 1) {
-        ticket = (uint32_t *)(uintptr_t)op->scratch.tickets +
-                 row % op->layout.slots * exact_counters(op);
+        ticket =
+            (uint32_t *)(uintptr_t)op->scratch.tickets + row % op->layout.slots * slot_tickets(op);
         ++*ticket;
     }
     for (uint64_t k = 0; k < width; k++) {
         const output o = output_at(op, row, k);
-        uint64_t alone[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + 2)] = {0};
-        char *total = ticket != NULL ? (char *)(ticket + 2) + k * acc_bytes(m) : (char *)alone;
+        uint64_t own[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL)] = {0};
+        char *total = ticket != NULL ? (char *)(ticket + GPR_COUNTER_TICKETS) + k * acc_bytes(m)
+                                     : (char *)own;
         if (!o.exists) continue;
         add_exact_output(op, &o, first, count, total);
         if (ticket == NULL || *ticket == op->rows.blocks) put_exactly(op, &o, total);
     }
     if (ticket != NULL && *ticket == op->rows.blocks)
-        memset(ticket, 0, exact_counters(op) * sizeof *ticket);
+        memset(ticket, 0, slot_tickets(op) * sizeof *ticket);
 }
 
 /* ---------------------------------------------------------------- a launch ------------------- */
@@ -969,8 +972,8 @@ static const char *check_planned(const engine_launch *op)
                        last = (op->rows.first + op->grid - 1) / blocks;
         if (last - first >= op->layout.slots)
             return "more rows under way than there are counters for";
-        wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * exact_counters(op),
-                            4, 8, "counters outside live memory or unaligned");
+        wrong = check_array((uintptr_t)op->scratch.tickets, op->layout.slots * slot_tickets(op), 4,
+                            8, "counters outside live memory or unaligned");
         const uint64_t partial = gpr_exact_partial_bytes(m->acc_kind, m->acc);
         if (wrong != NULL || partial == 0) return wrong;
         return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width,

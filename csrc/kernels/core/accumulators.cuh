@@ -1,10 +1,11 @@
 // Folds whose accumulators are structures: positions, ranges, sums with counts, moments.
 //
-// A structure can be copied as bytes, has no constructor and no padding, and has the layout that
-// the host reads (lib/rules): a number first, then its companions.
+// A structure can be copied as bytes, has no constructor and no padding, and has the layout of
+// shared/packed_accumulators.h, which the host reads.
 #pragma once
 
 #include "operators.cuh"
+#include "packed_accumulators.h"
 
 namespace gpr {
 
@@ -17,7 +18,9 @@ template <class T> struct Indexed {
     uint64 position;
 };
 
-constexpr uint64 nowhere = ~0ull; // behind every position
+static_assert(sizeof(Indexed<double>) == sizeof(double) + GPR_SECOND_BYTES, "a packed accumulator");
+
+constexpr uint64 nowhere = GPR_NOWHERE;
 
 // The first of equal extremes, or the first NaN if there is one. Operands may be reordered: ties
 // are decided by position.
@@ -84,6 +87,9 @@ template <class T> struct SumCount {
     uint64 count;
 };
 
+static_assert(sizeof(SumCount<double>) == sizeof(double) + GPR_SECOND_BYTES,
+              "a packed accumulator");
+
 struct fold_sum_count {
     static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
@@ -143,6 +149,10 @@ template <class T> struct Moments {
     double squares;
     uint64 count;
 };
+
+static_assert(sizeof(RealMean) == GPR_MEAN_BYTES && sizeof(dt_complex128) == GPR_MEAN_BYTES &&
+                  sizeof(Moments<double>) == GPR_MEAN_BYTES + 2 * GPR_SECOND_BYTES,
+              "a packed accumulator");
 
 struct fold_moments {
     static constexpr bool commutative = true;

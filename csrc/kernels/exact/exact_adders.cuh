@@ -78,7 +78,7 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
 // 32 lanes less than 2^56, and 32 spills less than 2^61.
 template <class In> struct Spilled { long long limb[parts_of<In>][bin_count<PartType<In>>]; };
 constexpr unsigned most_spills = 32; // times, before it goes to the block's superaccumulator
-constexpr unsigned most_warps = 1024 / warp_lanes;
+constexpr unsigned most_warps = GPR_MOST_BLOCK / warp_lanes;
 struct RunGroup : WarpGroup<1> {
     static constexpr bool spills = true, keeps_outlier = true;
     template <class In> static GPR_DEVICE long long &spilled(unsigned p, unsigned w)

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "block.cuh"
+#include "exact_format.h"
 #include "ticket.cuh"
 
 namespace gpr {
@@ -48,8 +49,7 @@ struct RowCounters {
     // Of the rows that have a slot, `counters` together.
     GPR_DEVICE RowCounters(unsigned *tickets, uint64 slot, unsigned counters)
     {
-        constexpr unsigned words = sizeof(uint64) / sizeof(unsigned);
-        first = reinterpret_cast<uint64 *>(tickets + slot * words * (1 + counters)) + 1;
+        first = reinterpret_cast<uint64 *>(tickets + gpr_exact_tickets(slot, counters)) + 1;
     }
     GPR_DEVICE bool are_used() const { return first != nullptr; }
     GPR_DEVICE unsigned *ticket() const { return reinterpret_cast<unsigned *>(first - 1); }

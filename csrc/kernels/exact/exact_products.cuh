@@ -28,7 +28,8 @@ template <class T> constexpr int lowest_exponent<Product<T>> = 2 * lowest_expone
 template <class T> constexpr int highest_exponent<Product<T>> = 2 * highest_exponent<T>;
 template <class T> constexpr int deepest_field<Product<T>> = deepest_field<T> + lowest_exponent<T>;
 
-template <class T> constexpr bool is_narrow = is_float<T> && sizeof(T) < sizeof(double);
+template <class T>
+constexpr bool is_narrow = gpr_product_is_float64(Format<T>::fraction, Format<T>::exponent);
 // The numbers that sums of products of two T are sums of.
 template <class T> using ProductOf = typename Select<is_narrow<T>, dt_float64, Product<T>>::type;
 
@@ -66,7 +67,7 @@ constexpr int rest_depth = 54;
 
 // Where the first bias of products may have its exponent. Down to here a product in range of the
 // bins is 0 or 2^-967 at least, and no bin of rests lies deeper than numbers do.
-constexpr int least_rounded = -967, deepest_top = least_rounded + 2 * bin_step;
+constexpr int least_rounded = GPR_LEAST_SPLIT_PRODUCT, deepest_top = least_rounded + 2 * bin_step;
 constexpr int highest_top = most_double_field - double_bias;
 static_assert(deepest_top - rest_depth - 2 * bin_step >= 1 - double_bias,
               "biases of rests are normal numbers");

@@ -1,5 +1,5 @@
-// Exact sums: the fixed-point numbers that the exact kernels add to. lib/exact/exact.c has the same
-// for the host, and the same layout.
+// Exact sums: the fixed-point numbers that the exact kernels add to. Their format in memory is in
+// shared/exact_format.h; lib/exact/exact.c adds to them on the host.
 //
 // A part holds the sum of real elements as an integer in units of the smallest number of their
 // type, in radix 2^32. A word is 64 bits wide, so that additions need not carry. Integer addition
@@ -8,6 +8,7 @@
 
 #include "exact_format.h"
 #include "finalize.cuh"
+#include "float_formats.h"
 #include "warp.cuh"
 
 namespace gpr {
@@ -52,9 +53,8 @@ template <class T> struct ExactPart {
     uint64 flags;
 };
 
-template <class T> struct PartTypeOf { using type = T; };
-template <> struct PartTypeOf<dt_complex64> { using type = dt_float32; };
-template <> struct PartTypeOf<dt_complex128> { using type = dt_float64; };
+template <class T, bool COMPLEX = is_complex<T>> struct PartTypeOf { using type = T; };
+template <class T> struct PartTypeOf<T, true> { using type = decltype(T::re); };
 template <class T> using PartType = typename PartTypeOf<T>::type;
 template <class T> constexpr unsigned parts_of = is_complex<T> ? 2 : 1;
 

@@ -41,7 +41,7 @@ struct fold_exact_moments {
 constexpr int number_bits = 64, smallest_double = lowest_exponent<dt_float64>;
 constexpr int freedom_words = (number_bits - smallest_double) / word_bits + 3;
 constexpr int divisor_words = freedom_words + number_bits / word_bits;
-constexpr int quotient_words = 4;
+constexpr int quotient_words = GPR_QUOTIENT_LIMBS;
 static_assert(freedom_words * word_bits > highest_exponent<dt_float64> + number_bits,
               "large ones have room too");
 

@@ -128,10 +128,17 @@ static inline int gpr_is_truth(gpr_fold fold)
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;
 }
 
-/* Bytes of a real number in an element: half of a complex one. */
+/* The dtype of the real numbers in an element: that of both halves of a complex one. */
+static inline gpr_dtype gpr_real_dtype(gpr_dtype dtype)
+{
+    if (dtype == GPR_COMPLEX64) return GPR_FLOAT32;
+    return dtype == GPR_COMPLEX128 ? GPR_FLOAT64 : dtype;
+}
+
+/* Bytes of a real number in an element. */
 static inline size_t gpr_part_bytes(gpr_dtype dtype)
 {
-    return gpr_dtype_rows[dtype].bytes / (gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX ? 2 : 1);
+    return gpr_bytes_of(gpr_real_dtype(dtype));
 }
 
 #endif

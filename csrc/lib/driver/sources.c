@@ -25,8 +25,10 @@
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes)
-#define SHARED_FILES(F) \
-    F(language) F(dtype_kinds) F(launch_params) F(tuning) F(exact_format) F(limbs)
+#define SHARED_FILES(F)                                                               \
+    F(language)                                                                       \
+    F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
+        F(exact_format) F(limbs)
 
 /* Puts a file, found through the build's include path, into .rodata. */
 #define EMBED_FILE(stem, extension)             \

@@ -20,14 +20,8 @@ static format format_of(gpr_dtype dtype)
     return (format){gpr_dtype_rows[dtype].fraction, gpr_dtype_rows[dtype].exponent};
 }
 
-/* The same as constants, for loops over elements. */
-enum {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
-    ID##_FRACTION = fraction, ID##_EXPONENT = exponent,
-#include "dtypes.def"
-#undef GPR_DTYPE
-};
-#define FORMAT(ID) ((format){ID##_FRACTION, ID##_EXPONENT})
+/* A format as constants, for loops over elements. */
+#define FORMAT(ID) ((format){GPR_##ID##_FRACTION, GPR_##ID##_EXPONENT})
 
 /* Exponent field of infinities and NaN. */
 static int last_exponent(format f)
@@ -51,7 +45,7 @@ static int is_complex(gpr_dtype dtype)
     return gpr_dtype_rows[dtype].kind == GPR_KIND_COMPLEX;
 }
 
-/* ---------------------------------------------------------------- the layout --------------- */
+/* ---------------------------------------------------------------- the layout ----------------- */
 
 enum {
     WORD_BITS = GPR_EXACT_WORD_BITS,
@@ -96,12 +90,19 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype)
     part->layout = gpr_exact_layout_of(dtype);
 }
 
+gpr_dtype gpr_exact_product_dtype(gpr_dtype element)
+{
+    const format f = format_of(element);
+
+    return gpr_product_is_float64(f.fraction, f.exponent) ? GPR_FLOAT64 : element;
+}
+
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)
 {
-    const int is_narrow = is_float(element) && element != GPR_FLOAT64;
+    const gpr_dtype product = gpr_exact_product_dtype(element);
 
-    gpr_exact_clear(part, is_narrow ? GPR_FLOAT64 : element);
-    if (is_narrow) return;
+    gpr_exact_clear(part, product);
+    if (product != element) return;
     part->layout.lowest *= 2;
     part->layout.highest *= 2;
     count_words(&part->layout);
@@ -624,15 +625,9 @@ int gpr_exact_parts(gpr_dtype element)
     return is_complex(element) ? GPR_EXACT_PARTS : 1;
 }
 
-gpr_dtype gpr_exact_part_dtype(gpr_dtype element)
-{
-    if (element == GPR_COMPLEX64) return GPR_FLOAT32;
-    return element == GPR_COMPLEX128 ? GPR_FLOAT64 : element;
-}
-
 int gpr_exact_clear_acc(gpr_acc_kind acc_kind, gpr_dtype element, gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const gpr_dtype real = gpr_real_dtype(element);
     const int components = gpr_exact_parts(element);
 
     for (int p = 0; p < components; p++) {
@@ -663,7 +658,7 @@ size_t gpr_exact_acc_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 
 uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const gpr_dtype real = gpr_real_dtype(element);
     const int limbs = gpr_exact_limbs(gpr_exact_layout_of(real).words);
 
     if (acc_kind != GPR_ACC_EXACT || !is_float(real))
@@ -673,7 +668,7 @@ uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element)
 
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(element);
+    const gpr_dtype real = gpr_real_dtype(element);
 
     if (acc_kind != GPR_ACC_EXACT || !is_float(real)) return 0;
     return gpr_limb_partial_words((unsigned)gpr_exact_parts(element),
@@ -717,7 +712,7 @@ static void finish_integer(const gpr_exact_part *part, gpr_dtype result, void *v
 void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide_it,
                       gpr_dtype result, void *value)
 {
-    const gpr_dtype real = gpr_exact_part_dtype(result);
+    const gpr_dtype real = gpr_real_dtype(result);
     const size_t bytes = gpr_dtype_rows[real].bytes;
 
     if (!is_float(real)) {

@@ -14,6 +14,7 @@
 
 #include "lib/base/registry.h"
 #include "shared/exact_format.h"
+#include "shared/float_formats.h"
 
 enum {
     /* of the widest number, a sum of products of float64 */
@@ -47,8 +48,13 @@ int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element);
 
 void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
 
-/* A part for products of two elements. Those of float16, bfloat16 and float32 are float64 numbers:
- * the part is one of float64, which takes them as elements. */
+/* The dtype of whose elements every product of two elements is one: float64 for narrower floats.
+ * `element` itself where there is no such dtype. */
+gpr_dtype gpr_exact_product_dtype(gpr_dtype element);
+
+/* Makes a part for products of two elements: of gpr_exact_product_dtype(element) where that is
+ * another dtype, to which products are added as elements; or else one with twice the range, to which
+ * gpr_exact_add_products adds. */
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element);
 
 /* Adds value * 2^exponent, a multiple of the part's unit that the part has room for. Neither
@@ -144,7 +150,6 @@ void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_p
 /* ---- sums of elements of any dtype: one part, or two of a complex one ---- */
 
 int gpr_exact_parts(gpr_dtype element);
-gpr_dtype gpr_exact_part_dtype(gpr_dtype element); /* float32 of complex64, float64 of complex128 */
 
 /* Empties the parts of an accumulator of an exact kind, and returns how many they are: one for each
  * real number of an element, or of a product of two; of GPR_ACC_EXACT_MOMENTS one more, for all

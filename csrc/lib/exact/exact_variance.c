@@ -27,13 +27,11 @@
 #include "shared/limbs.h"
 
 enum {
-    WORD_BITS = 32,
-    QUOTIENT_BITS = 127, /* as many, one fewer or one more */
-    /* Of a double: stored bits of its significand, the exponent field of infinities and NaN, the
-     * exponent of its smallest number. */
-    FRACTION_BITS = 52,
-    LAST_FIELD = 0x7ff,
-    LEAST_EXPONENT = -1074
+    WORD_BITS = GPR_EXACT_WORD_BITS,
+    /* of a quotient; or one fewer, or one more */
+    QUOTIENT_BITS = GPR_QUOTIENT_LIMBS * GPR_LIMB32_BITS - 1,
+    FRACTION_BITS = GPR_FLOAT64_FRACTION,
+    LAST_FIELD = (1 << GPR_FLOAT64_EXPONENT) - 1 /* exponent field of infinities and NaN */
 };
 
 typedef gpr_exact_number number;
@@ -174,6 +172,7 @@ static uint64_t root_of(unsigned __int128 square)
  * numbers as 0. */
 static number number_of_double(double value)
 {
+    const int least = gpr_float_lowest(GPR_FLOAT64_FRACTION, GPR_FLOAT64_EXPONENT);
     uint64_t bits, fraction;
     int field;
     number m;
@@ -182,9 +181,9 @@ static number number_of_double(double value)
     fraction = bits & ((UINT64_C(1) << FRACTION_BITS) - 1);
     field = (int)(bits >> FRACTION_BITS & LAST_FIELD);
     if (field == 0)
-        m = number_from(fraction, LEAST_EXPONENT);
+        m = number_from(fraction, least);
     else
-        m = number_from(fraction | UINT64_C(1) << FRACTION_BITS, field - 1 + LEAST_EXPONENT);
+        m = number_from(fraction | UINT64_C(1) << FRACTION_BITS, field - 1 + least);
     trim(&m);
     return m;
 }

@@ -24,23 +24,23 @@ static void sort_kept(gpr_layout *layout)
     }
 }
 
-/* Each group of `width` rows is served by `blocks` blocks, which add what they found to counters
- * beside the group's ticket, zero before and after as it is: a ticket, a gap, and 8 bytes for each
- * counter of each row. Of each row each block leaves a partial, where there are such. */
+/* Serves each group of `width` rows by `blocks` blocks. They add their sums to the counters of the
+ * group's slot (shared/exact_format.h); where kernels publish limb partials, each block has one per
+ * row. */
 static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t blocks,
                                    uint64_t width, gpr_plan *plan)
 {
-    const uint64_t counters =
-        2 + 2 * width * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
+    const uint64_t counters = width * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
+    const uint64_t tickets = gpr_exact_tickets(1, (uint32_t)counters);
 
     if (blocks > (1ull << 62) / plan->rows) return gpr_add_pass(plan, n, UINT64_MAX, 0);
     if (blocks > 1) {
         const uint64_t of_row = gpr_smaller(blocks, UINT32_MAX) *
                                 gpr_exact_partial_bytes(t->rule->acc_kind, t->rule->device_acc);
         const uint64_t partials = width * of_row;
-        const uint64_t fit = EXACT_SCRATCH_BYTES / (counters * sizeof(uint32_t) + partials);
+        const uint64_t fit = EXACT_SCRATCH_BYTES / (tickets * sizeof(uint32_t) + partials);
         plan->slots = (uint32_t)gpr_smaller(plan->rows, fit > 0 ? fit : 1);
-        plan->tickets = plan->slots * counters;
+        plan->tickets = plan->slots * tickets;
         plan->partials = gpr_divide_up(plan->slots * partials, t->acc_bytes);
     }
     return gpr_add_pass(plan, n, blocks, plan->rows * blocks);

@@ -10,12 +10,6 @@ static int valid_dtype(gpr_dtype dtype)
     return (int)dtype >= 0 && (int)dtype < GPR_DTYPE_COUNT;
 }
 
-static gpr_dtype real_part_of(gpr_dtype dtype)
-{
-    if (dtype == GPR_COMPLEX64) return GPR_FLOAT32;
-    return dtype == GPR_COMPLEX128 ? GPR_FLOAT64 : dtype;
-}
-
 static int is_mean(gpr_operator op)
 {
     return op == GPR_OP_MEAN;
@@ -64,7 +58,7 @@ static gpr_dtype result_of(gpr_operator op, gpr_dtype element, gpr_dtype request
 
     if (gpr_is_truth(fold)) return GPR_BOOL;
     if (fold == GPR_FOLD_count || gpr_fold_rows[fold].acc_kind == GPR_ACC_INDEXED) return GPR_INT64;
-    if (is_variance(op)) return real_part_of(compute);
+    if (is_variance(op)) return gpr_real_dtype(compute);
     if (is_mean(op) && requested == GPR_DTYPE_DEFAULT && !gpr_is_inexact(element))
         return GPR_FLOAT64;
     return compute;

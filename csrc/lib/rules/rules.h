@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/exact/exact.h"
+#include "shared/packed_accumulators.h"
 
 /* A reduction's types. Elements of the array are converted to `compute`, lifted to the accumulator,
  * folded; the accumulator becomes a `result`. An accumulator is of the fold's kind; the numbers in
@@ -76,9 +77,8 @@ gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any kind but those of exact sums, or one element. A number is the
- * first member of every kind; the second is what `acc_kind` of the fold says. In memory (arrays of
- * accumulators, on the device too) an accumulator is packed: its members one behind the other, the
- * moments' mean in 16 bytes and their squares before their count. */
+ * first member of every kind; `acc_kind` of the fold decides which members follow. In memory (arrays
+ * of accumulators, on the device too) an accumulator is packed (shared/packed_accumulators.h). */
 typedef struct gpr_value {
     union {
         int32_t i32;
@@ -101,14 +101,10 @@ typedef struct gpr_value {
     double squares; /* moments */
 } gpr_value;
 
-#define GPR_NOWHERE UINT64_MAX /* the position in a row of which nothing was found */
-
-enum { GPR_SECOND_BYTES = 8 }; /* of a position or a count; of the moments' squares too */
-
 /* Bytes of an accumulator's first member. */
 static inline size_t gpr_first_bytes(gpr_acc_kind acc_kind, gpr_dtype acc)
 {
-    return acc_kind == GPR_ACC_MOMENTS ? sizeof(double[2]) : gpr_bytes_of(acc);
+    return acc_kind == GPR_ACC_MOMENTS ? GPR_MEAN_BYTES : gpr_bytes_of(acc);
 }
 
 static inline gpr_value gpr_read_acc(gpr_acc_kind acc_kind, gpr_dtype acc, const void *packed)

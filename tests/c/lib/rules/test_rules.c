@@ -348,7 +348,7 @@ static void test_exact_sums(void)
                     CHECK(gpr_acc_bytes(rule.acc_kind, rule.device_acc) ==
                               gpr_exact_acc_bytes(GPR_ACC_EXACT, element) +
                                   gpr_exact_acc_bytes(GPR_ACC_EXACT_PRODUCTS,
-                                                      gpr_exact_part_dtype(element)),
+                                                      gpr_real_dtype(element)),
                           "%d", e);
                 }
                 if (!sums) continue;
