@@ -21,14 +21,13 @@
     F(exact_adders) F(exact_block) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) \
     F(exact_column_merge) F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) \
     F(exact_variance) F(exact_moments) F(exact_moments_strided) F(exact_dot)
-/* clang-format on */
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes)
-#define SHARED_FILES(F)                                                               \
-    F(language)                                                                       \
-    F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
-        F(exact_format) F(limbs)
+#define SHARED_FILES(F) \
+    F(language) F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
+    F(exact_format) F(limbs)
+/* clang-format on */
 
 /* Puts a file, found through the build's include path, into .rodata. */
 #define EMBED_FILE(stem, extension)             \

@@ -17,9 +17,8 @@
 #include "shared/float_formats.h"
 
 enum {
-    /* of the widest number, a sum of products of float64 */
-    GPR_EXACT_WORDS = 134,
-    GPR_EXACT_PARTS = 2,                       /* of a complex sum */
+    GPR_EXACT_WORDS = 134, /* of the widest number, a sum of products of float64 */
+    GPR_EXACT_PARTS = 2,   /* of a complex sum */
     GPR_EXACT_MOST_PARTS = GPR_EXACT_PARTS + 1 /* with the sum of squares */
 };
 
@@ -52,9 +51,9 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
  * `element` itself where there is no such dtype. */
 gpr_dtype gpr_exact_product_dtype(gpr_dtype element);
 
-/* Makes a part for products of two elements: of gpr_exact_product_dtype(element) where that is
- * another dtype, to which products are added as elements; or else one with twice the range, to which
- * gpr_exact_add_products adds. */
+/* Makes a part for products of two elements. Where gpr_exact_product_dtype(element) is another
+ * dtype the part is of that dtype, and products are added as elements; otherwise it has twice the
+ * range of `element`, and gpr_exact_add_products adds to it. */
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element);
 
 /* Adds value * 2^exponent, a multiple of the part's unit that the part has room for. Neither

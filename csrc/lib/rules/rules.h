@@ -23,12 +23,11 @@ typedef struct gpr_rule {
     gpr_dtype device_acc; /* numbers of accumulators on the device */
     gpr_dtype host_acc;   /* on the CPU, and of chunk partials: at least as wide */
     gpr_dtype result;
-    int outputs;  /* results of a row: two of minmax, else one */
-    int divide;   /* mean: the accumulator is divided by the number of elements */
-    int skip_nan; /* NaN elements are left out */
-    double ddof;  /* var, std */
-    /* var, std: squared distances are from means that are given, of type `mean` */
-    int has_given_mean;
+    int outputs;        /* results of a row: two of minmax, else one */
+    int divide;         /* mean: the accumulator is divided by the number of elements */
+    int skip_nan;       /* NaN elements are left out */
+    double ddof;        /* var, std */
+    int has_given_mean; /* var, std: of squared distances from given means, of type `mean` */
     gpr_dtype mean;
     const char *finish; /* the kernels' gpr::finish_<finish> */
 } gpr_rule;
@@ -77,8 +76,8 @@ gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* Room for one accumulator of any kind but those of exact sums, or one element. A number is the
- * first member of every kind; `acc_kind` of the fold decides which members follow. In memory (arrays
- * of accumulators, on the device too) an accumulator is packed (shared/packed_accumulators.h). */
+ * first member of every kind; `acc_kind` of the fold decides which members follow. Arrays of
+ * accumulators, on the device too, have them packed (shared/packed_accumulators.h). */
 typedef struct gpr_value {
     union {
         int32_t i32;
