@@ -26,11 +26,9 @@ enum {
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
     RESULT_BATCH = 64,         /* rows between two calls to finish them */
-    /* folded side by side: with their sums they fit the first cache ... */
-    MOMENT_COLUMNS = 256,
+    MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
-    /* of a tile of columns, which is read twice: it fits a small second cache */
-    MOMENT_ROWS = 64
+    MOMENT_ROWS = 64           /* of a tile of columns, read twice: it fits a small second cache */
 };
 
 /* What every task reads beside the job. */

@@ -21,14 +21,12 @@
 #include "lib/base/status.h"
 
 enum {
-    ROW_BATCH = 512, /* accumulators of short rows between two calls to finish them */
-    /* least rows of a piece of columns, so that partials stay few beside elements ... */
-    COLUMN_PIECE = 128,
+    ROW_BATCH = 512,          /* accumulators of short rows between two calls to finish them */
+    COLUMN_PIECE = 128,       /* least rows of a piece of columns: partials stay few ... */
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
-    /* blocks narrower than this are widened by folding several rows side by side ... */
-    NARROW_COLUMNS = 64,
-    WIDE_ENOUGH = 128, /* ... until they are this wide */
+    NARROW_COLUMNS = 64, /* narrower blocks fold several rows side by side ... */
+    WIDE_ENOUGH = 128,   /* ... until they are this wide */
     STACK_PARTIALS = 64,
     MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS /* stages in a piece of a row */
 };

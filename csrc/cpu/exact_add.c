@@ -13,12 +13,9 @@
 #include "lib/base/status.h"
 
 enum {
-    /* elements, at the mean, so that placing its first bins is little beside it */
-    LEAST_TASK = 32768,
-    MOST_TASKS = 256, /* enough for an even load on many cores, few parts to keep and to merge */
-    /* from one time a task checks whether to stop to the next: reading the clock takes as long as
-     * part of a tile */
-    TILES_TO_ASK = 8
+    LEAST_TASK = 32768, /* elements: placing a task's first bins costs little beside them */
+    MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to keep and to merge */
+    TILES_TO_ASK = 8    /* between two looks at the clock, which take as long as part of a tile */
 };
 
 struct exact_job;

@@ -10,10 +10,14 @@
 /* ---------------------------------------------------------------- adding --------------------- */
 
 enum {
-    COLUMNS = 16,            /* of a row that is no short one, added side by side */
-    SHORT_ROW = 4 * COLUMNS, /* elements; of shorter ones columns are too few elements */
-    STAGE = 1024,            /* elements packed at once */
-    POSITIONS = 24,          /* of crosswise rows at once, which stay in the first cache */
+    /* of a row that is no short one, added side by side */
+    COLUMNS = 16,
+    /* elements; of shorter ones columns are too few elements */
+    SHORT_ROW = 4 * COLUMNS,
+    /* elements packed at once */
+    STAGE = 1024,
+    /* of crosswise rows at once, which stay in the first cache */
+    POSITIONS = 24,
     PITCH = PAIR_LANES +
         /* of turned positions: those of a power of two would share sets of the cache */
         64 / sizeof(double)

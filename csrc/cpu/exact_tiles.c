@@ -6,9 +6,8 @@
 enum {
     SLOW_ELEMENTS = 128, /* up to this, placing bins costs more than they save */
     MOST_BIAS = 1021,    /* 1.5 * 2^p and twice that are finite */
-    /* after one that bins do not hold: its neighbours are likely to be like it */
-    SKIPPED_TILES = 7,
-    MOST_PATIENCE = 64 /* tiles: looking for fewer bins is little beside them */
+    SKIPPED_TILES = 7,   /* after a tile that bins do not hold: neighbours tend to be alike */
+    MOST_PATIENCE = 64   /* tiles: looking for fewer bins is little beside them */
 };
 
 /* ---------------------------------------------------------------- bins -------------------- */

@@ -14,10 +14,9 @@
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    /* of a task: tens of microseconds of work, small beside any cache level that matters */
-    PIECE_BYTES = 256 * 1024,
-    STAGE_ELEMENTS = 1024, /* of a stage: three buffers of it fit the first cache */
-    MOST_NUMBER_BYTES = 16 /* of an element, and of the number in an accumulator */
+    PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, in the caches */
+    STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
+    MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
 };
 
 /* ---- from elements to loops ---- */
@@ -35,8 +34,7 @@ typedef struct recipe {
     gpr_dtype loop_dtype;     /* of elements as the loop reads them */
     size_t loop_bytes;        /* of one */
     size_t acc_bytes;         /* of an accumulator */
-    /* the loop's accumulator, as its value is to be read: integer sums with their sign */
-    gpr_dtype acc;
+    gpr_dtype acc;      /* the loop's accumulator as it is read: integer sums with their sign */
     gpr_value identity; /* accumulator */
     gpr_value neutral;  /* element, for masks and NaN */
 } recipe;

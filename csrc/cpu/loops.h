@@ -53,10 +53,8 @@ typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases
 typedef struct gpr_exact_level {
     gpr_exact_loop loop; /* NULL: there is no such level */
     int bins;
-    /* from the largest element's exponent to that of the first bias: room for a tile's sum, and
-     * some to spare */
-    int headroom;
-    int widened; /* the loop reads float32: widen first */
+    int headroom; /* from the largest exponent to the first bias's: for a tile's sum */
+    int widened;  /* the loop reads float32: widen first */
 } gpr_exact_level;
 
 /* Finds the largest magnitude of n > 0 elements, and the smallest that is not 0 (or the largest
@@ -113,14 +111,18 @@ typedef struct gpr_loops {
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* of floats and complex numbers, which are two floats each */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
-    gpr_distances_loop distances[GPR_DTYPE_COUNT]; /* of floats */
+    /* of floats */
+    gpr_distances_loop distances[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
-    gpr_positions_loop first_min[GPR_DTYPE_COUNT],
-        first_max[GPR_DTYPE_COUNT]; /* NULL for 16-bit floats and complex numbers */
+    /* NULL for 16-bit floats and complex numbers */
+    gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
-    gpr_exact_loops exact[GPR_DTYPE_COUNT];      /* of floats */
-    gpr_products_loop products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
-    gpr_pairs_loop pairs[GPR_DTYPE_COUNT];       /* of the same */
+    /* of floats */
+    gpr_exact_loops exact[GPR_DTYPE_COUNT];
+    /* of float32 and float64 */
+    gpr_products_loop products[GPR_DTYPE_COUNT];
+    /* of the same */
+    gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

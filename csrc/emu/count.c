@@ -47,9 +47,8 @@ struct counts {
     table column_at; /* phase and step to index + 1 */
     tally *lines;    /* EVENT_KINDS for each site */
     size_t line_sites;
-    table atomics[2]; /* operations on each address; shared, global */
-    /* of each thread and site: how often in the phase and step that the stamp names */
-    uint32_t *turns, *stamps;
+    table atomics[2];         /* operations on each address; shared, global */
+    uint32_t *turns, *stamps; /* per thread and site: events in the phase and step of the stamp */
     size_t turn_sites;
     uint32_t stamp;
     mapped *map;

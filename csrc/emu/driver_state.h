@@ -86,8 +86,7 @@ typedef struct operation {
     uintptr_t to, from;
     size_t bytes; /* of a copy; of a memset: from its first byte to its last */
     unsigned value;
-    /* bytes: width of a memset's value, and distance from one value to the next */
-    size_t unit, pitch;
+    size_t unit, pitch; /* bytes: width of a memset's value, distance between values */
     struct CUevent_st *event;
     unsigned target;         /* of a wait: records that must be done */
     struct CUmod_st *module; /* of a launch */

@@ -193,8 +193,7 @@ typedef struct emu_thread {
     uint32_t seen[WARP_LANES];
     release fence;  /* of its last device fence; fence.fence 0: none */
     releases known; /* of other blocks, since the block's last barrier */
-    /* words it has done an atomic on since its last fence: to the releases that it saw there */
-    table pending;
+    table pending;  /* words of its atomics since its last fence: the releases it saw there */
 } emu_thread;
 
 typedef struct event {

@@ -38,7 +38,7 @@ typedef enum gpr_status {
     GPR_ERROR_CUDA,        /* the driver refused a call; see gpr_error.call, .code, .name */
     GPR_ERROR_COMPILE,     /* NVRTC refused a program; see gpr_error.log */
     GPR_ERROR_DEVICE,      /* no usable CUDA device: no driver, too old, no NVRTC, after fork */
-    GPR_ERROR_KERNEL,      /* this kernel cannot run here: card too old, headers not installed */
+    GPR_ERROR_KERNEL,      /* this kernel cannot run here: GPU too old, headers not installed */
     GPR_ERROR_INTERRUPTED, /* the request's interrupt callback asked to stop */
     GPR_ERROR_SYSTEM       /* the operating system refused something: a thread, a file */
 } gpr_status;
@@ -153,63 +153,79 @@ typedef struct gpr_resolution {
  * other axes are reduced by passing shape and strides in another order. */
 typedef struct gpr_request {
     gpr_operator op;
-    gpr_dtype dtype; /* of the elements */
+    /* of the elements */
+    gpr_dtype dtype;
     /* elements are converted to it first; GPR_DTYPE_DEFAULT (not 0!): NumPy's choice */
     gpr_dtype compute;
+
     int ndim;
     int reduced;
-    const int64_t *shape;   /* ndim extents */
-    const int64_t *strides; /* ndim steps in bytes; NULL: C-contiguous */
-    const void *data;       /* first element: host memory, or device memory if on_device */
+    /* ndim extents */
+    const int64_t *shape;
+    /* ndim steps in bytes; NULL: C-contiguous */
+    const int64_t *strides;
+    /* first element: host memory, or device memory if on_device */
+    const void *data;
     /* bool, one byte each: where false, the element is left out (not for positions); or NULL */
     const uint8_t *mask;
-    const int64_t *mask_strides; /* ndim steps in bytes; required with mask */
-    int byteswapped;             /* elements are in the other byte order */
+    /* ndim steps in bytes; required with mask */
+    const int64_t *mask_strides;
+    /* elements are in the other byte order */
+    int byteswapped;
+
     /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance
-     * whose divisor is 0 is NaN then, else what the division makes */
+     * whose divisor is 0 is NaN then, else the result of the division */
     int skip_nan;
-    double ddof; /* var, std: the divisor is the number of elements less this, and not below 0 */
+    /* var, std: the divisor is the number of elements less this, and not below 0 */
+    double ddof;
+
     /* data and mask are memory of CUDA device `device`: any strides, elements aligned to their
-     * size, native byte order. Kernels other than "exact" and "fast" read contiguous rows
-     * without a mask only */
+     * size, native byte order. Kernels other than "exact" and "fast" read contiguous rows without a
+     * mask only */
     int on_device;
     /* from gpr_find_kernel; a negative number: "auto", which is "exact" for sums and means of
      * floats, and else "fast" */
     int kernel;
-    int device;          /* GPR_DEVICE_* or a CUDA ordinal */
-    uint32_t block_size; /* threads per block; 0: the kernel's own */
-    uint32_t grid_size;  /* blocks per row, for kernels that loop; 0: the planner's */
-    /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's
-     * legacy and per-thread default streams */
+    /* GPR_DEVICE_* or a CUDA ordinal */
+    int device;
+    /* threads per block; 0: the kernel's own */
+    uint32_t block_size;
+    /* blocks per row, for kernels that loop; 0: the planner's */
+    uint32_t grid_size;
+    /* CUstream the work is ordered on; NULL: one of the library's own; 1 and 2: CUDA's legacy and
+     * per-thread default streams */
     void *stream;
-    /* one element of the result type per kept index, host memory. minmax: all minima, then
-     * all maxima, as if along a first axis. argmin, argmax: the position in the row, the
-     * reduced axes in C order; -1 if skip_nan left nothing */
+
+    /* one element of the result type per kept index, host memory. minmax: all minima, then all
+     * maxima, as if along a first axis. argmin, argmax: the position in the row, the reduced axes
+     * in C order; -1 if skip_nan left nothing */
     void *result;
-    /* a step in bytes for each kept axis, of minmax after one from minima to maxima; NULL: C
-     * order */
+    /* a step in bytes per kept axis, of minmax after one from minima to maxima; NULL: C order */
     const int64_t *result_strides;
     /* result is memory of CUDA device `device`: the work is queued on `stream`, and the call
      * returns without waiting for it. For on_device arrays */
     int result_on_device;
-    /* with result_on_device: the caller made that memory there and holds it; the driver is not
+    /* with result_on_device: the caller allocated that memory there and holds it; the driver is not
      * asked whose it is */
     int vouches_for_result;
-    /* var, std of on_device arrays: squared distances are from means that are given, not from
-     * those of the rows. `compute` is then the type of the result alone (of complex elements a
-     * complex one). Infinite elements make NaN. Not with `exact` */
+
+    /* var, std of on_device arrays: squared distances are from given means, not from those of the
+     * rows. `compute` is then the type of the result alone (of complex elements a complex one).
+     * Infinite elements make NaN. Not with "exact" */
     int has_given_mean;
-    gpr_dtype mean_dtype; /* of the given means; complex of complex elements only */
-    /* the first of them, device memory, aligned to their size; or NULL: mean_value is every
-     * row's */
+    /* of the given means; complex of complex elements only */
+    gpr_dtype mean_dtype;
+    /* the first given mean, device memory, aligned to its size; NULL: mean_value for every row */
     const void *mean;
-    /* a step in bytes for each kept axis, 0 along those that share a mean; required with
-     * mean */
+    /* a step in bytes per kept axis, 0 along those that share a mean; required with mean */
     const int64_t *mean_strides;
-    double mean_value[2]; /* real and imaginary part */
+    /* real and imaginary part */
+    double mean_value[2];
+
     /* called between chunks of long work, on the calling thread: not 0 stops */
     int (*interrupted)(void *);
     void *interrupted_arg;
+
     /* of this request, by gpr_resolve; NULL: gpr_reduce finds it */
     const gpr_resolution *resolution;
 } gpr_request;
@@ -249,12 +265,11 @@ typedef struct gpr_run {
     uint32_t launches;   /* kernel launches for the last chunk, fills included */
     uint64_t chunks;     /* pieces the array was streamed in; 1 if in one */
     uint64_t elements;
-    uint64_t bytes; /* read from the array */
-    double seconds; /* wall time of the call */
-    /* wall time the host spent in each; negative: not timed */
-    double stage_seconds[GPR_STAGE_COUNT];
-    int compiled;   /* programs NVRTC compiled for this call */
-    int cache_hits; /* programs read from the disk cache */
+    uint64_t bytes;                        /* read from the array */
+    double seconds;                        /* wall time of the call */
+    double stage_seconds[GPR_STAGE_COUNT]; /* wall time of the host in each; negative: not timed */
+    int compiled;                          /* programs NVRTC compiled for this call */
+    int cache_hits;                        /* programs read from the disk cache */
 } gpr_run;
 
 /* The calling thread's last successful gpr_reduce, or NULL if it made none. */
@@ -276,8 +291,7 @@ typedef struct gpr_dot_request {
     gpr_dtype factor;  /* both arrays' elements are converted to it before they are multiplied */
     gpr_dtype compute; /* type of the result; GPR_DTYPE_DEFAULT (not 0!): `factor` */
     uint64_t n;        /* elements of each array */
-    /* from gpr_find_kernel: "exact"; a negative number: "auto", which is the same */
-    int kernel;
+    int kernel; /* from gpr_find_kernel: "exact"; a negative number: "auto", the same kernel */
     int device; /* what follows is as in gpr_request */
     uint32_t block_size, grid_size;
     void *stream;
@@ -305,8 +319,10 @@ typedef struct gpr_limits {
     /* device memory for streaming host arrays, per device: default 256 MiB. What kernels
      * leave each other while they reduce device arrays comes on top: a few MiB a stream */
     uint64_t device_bytes;
-    uint64_t pinned_bytes; /* pinned host memory for the same: default 128 MiB */
-    uint32_t cpu_threads;  /* threads of the CPU backend and the staging copy: default all cores */
+    /* pinned host memory for the same: default 128 MiB */
+    uint64_t pinned_bytes;
+    /* threads of the CPU backend and the staging copy: default all cores */
+    uint32_t cpu_threads;
 } gpr_limits;
 
 GPR_API void gpr_get_limits(gpr_limits *limits);
@@ -382,10 +398,9 @@ typedef struct gpr_kernel_info {
     uint32_t elements_per_thread; /* at least, of a block that is full */
     int takes_grid_size;
     int commutative_only;       /* reorders operands */
-    int deterministic;          /* same input, same card: same bits, floats included */
+    int deterministic;          /* same input, same GPU: same bits, floats included */
     int min_compute_capability; /* 10 * major + minor; 0: any supported */
-    /* says how sums are rounded, not how a GPU makes them: the CPU backend answers for it too */
-    int is_on_cpu;
+    int is_on_cpu;              /* names how sums are rounded, which the CPU backend does, too */
 } gpr_kernel_info;
 
 GPR_API int gpr_kernel_count(void);

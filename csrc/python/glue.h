@@ -81,12 +81,11 @@ typedef struct glue_state {
     PyObject *library_type;       /* gpureduce._core.Library */
     PyObject *names[GLUE_NAME_COUNT];
     PyObject *dtype_keyword, *stream_keyword, *stream_and_version_keywords; /* tuples of names */
-    /* by row of the table; NULL: no array of it was seen yet */
-    _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES];
-    _Atomic(struct glue_loan *) loans; /* loans.c */
-    atomic_int ends_loans;             /* the end of the process ends loans */
-    atomic_int located;                /* NVRTC and CCCL were looked for */
-    atomic_int warned;                 /* NoDeviceWarning was given */
+    _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES]; /* by row; NULL: no array seen */
+    _Atomic(struct glue_loan *) loans;                  /* loans.c */
+    atomic_int ends_loans;                              /* the end of the process ends loans */
+    atomic_int located;                                 /* NVRTC and CCCL were looked for */
+    atomic_int warned;                                  /* NoDeviceWarning was given */
 } glue_state;
 
 /* A request and the memory that its pointers point to. */

@@ -10,20 +10,30 @@
 typedef enum glue_part {
     /* base of the types of its arrays; without it they are what has the CUDA array interface */
     GLUE_ARRAY_TYPE,
-    GLUE_TRACER_TYPE, /* base of arrays that have no memory */
+    /* base of arrays that have no memory */
+    GLUE_TRACER_TYPE,
     /* type of its dtypes, which the module has under NumPy's names; without it they are NumPy's */
     GLUE_DTYPE_TYPE,
-    GLUE_EMPTY, /* empty(shape, dtype), on the current device */
+    /* empty(shape, dtype), on the current device */
+    GLUE_EMPTY,
     /* contexts that make a device the current one: called with, or indexed by, its ordinal */
     GLUE_CONTEXTS,
-    GLUE_CURRENT_DEVICE, /* () -> ordinal */
-    GLUE_CURRENT_STREAM, /* (ordinal) -> handle or object */
-    GLUE_COPYTO,         /* copyto(out, array, casting) */
-    GLUE_FROM_DLPACK,    /* from_dlpack(array) */
-    GLUE_FROM_INTERFACE, /* from_cuda_array_interface(interface, owner, sync) */
-    GLUE_HAS_GRADIENTS,  /* () -> bool */
-    GLUE_IS_PER_THREAD,  /* whether its default stream is the thread's */
-    GLUE_STRIDED_LAYOUT, /* layout of arrays that have strides */
+    /* () -> ordinal */
+    GLUE_CURRENT_DEVICE,
+    /* (ordinal) -> handle or object */
+    GLUE_CURRENT_STREAM,
+    /* copyto(out, array, casting) */
+    GLUE_COPYTO,
+    /* from_dlpack(array) */
+    GLUE_FROM_DLPACK,
+    /* from_cuda_array_interface(interface, owner, sync) */
+    GLUE_FROM_INTERFACE,
+    /* () -> bool */
+    GLUE_HAS_GRADIENTS,
+    /* whether its default stream is the thread's */
+    GLUE_IS_PER_THREAD,
+    /* layout of arrays that have strides */
+    GLUE_STRIDED_LAYOUT,
     GLUE_PART_COUNT
 } glue_part;
 
@@ -31,10 +41,12 @@ typedef struct glue_library glue_library;
 
 /* A row of the table. The functions are in library_ways.c. */
 typedef struct glue_ways {
-    const char *name; /* in messages */
+    /* in messages */
+    const char *name;
     /* that define the types of its arrays, separated by spaces; NULL: any */
     const char *packages;
-    const char *parts[GLUE_PART_COUNT]; /* where they are */
+    /* where they are */
+    const char *parts[GLUE_PART_COUNT];
     /* Whether the array is in the memory of a CUDA device; -1 with an exception. */
     int (*holds)(const glue_state *state, const glue_library *library, PyObject *array);
     /* Where the array is, and the stream that it is ready on. */
@@ -58,7 +70,8 @@ typedef struct glue_ways {
     int (*explain)(const glue_state *state, const glue_library *library, PyObject *array);
     /* the library does not order the memory's reuse by our stream: keep it until it is passed */
     unsigned char lends;
-    unsigned char read_only; /* its arrays are never written */
+    /* its arrays are never written */
+    unsigned char read_only;
 } glue_ways;
 
 /* Types of a library's arrays that are found without looking at their bases. */

@@ -28,10 +28,9 @@ struct engine_module {
     gpr_dtype element, compute, acc;
     gpr_dtype second; /* of the other array; GPR_DTYPE_DEFAULT: there is none */
     int skips_nan;
-    gpr_dtype result;      /* GPR_DTYPE_DEFAULT: accumulators leave the program */
-    gpr_operator finisher; /* an operator that finishes so */
-    /* of the means that variances are about; GPR_DTYPE_DEFAULT: the rows' own */
-    gpr_dtype mean;
+    gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
+    gpr_operator finisher;  /* an operator that finishes so */
+    gpr_dtype mean;         /* of given means; GPR_DTYPE_DEFAULT: the rows' own */
     engine_kernel *kernels; /* that were asked for */
 };
 

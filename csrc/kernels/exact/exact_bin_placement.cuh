@@ -25,8 +25,7 @@ namespace gpr {
 struct BinPlacement {
     static constexpr unsigned most_skipped = 7, most_strikes = 1;
     bool is_placed = false;           // bins lie where some tile's elements are
-    // since the last tile that fitted; tiles that are still to be added otherwise
-    unsigned misses = 0, skipped = 0;
+    unsigned misses = 0, skipped = 0; // since the last tile that fitted; tiles to add otherwise
     unsigned strikes = 0;             // misses since the bins began
 
     // Whether the next tile is added otherwise, without a try.

@@ -43,8 +43,7 @@ template <class In> struct LimbPartial {
     using Short = ShortSum<bins, bin_step>;
     long long limb[parts][limbs]; // below 2^partial_bits in magnitude
     int top;
-    // part p's from bit p * part_flag_bits on, saw_limbs, saw_specials and saw_outlier
-    unsigned flags;
+    unsigned flags; // of part p from bit p * part_flag_bits on; saw_limbs and the like
 
     GPR_DEVICE bool is_zero() const
     {

@@ -22,10 +22,9 @@ typedef enum gpr_fold {
 
 /* What an accumulator is made of. */
 typedef enum gpr_acc_kind {
-    GPR_ACC_NUMBER,  /* a number */
-    GPR_ACC_INDEXED, /* a number and the position it was found at */
-    /* a mean, the sum of squared distances from it, and how many elements they are of */
-    GPR_ACC_MOMENTS,
+    GPR_ACC_NUMBER,        /* a number */
+    GPR_ACC_INDEXED,       /* a number and the position it was found at */
+    GPR_ACC_MOMENTS,       /* a mean, the sum of squared distances from it, a count */
     GPR_ACC_RANGE,         /* the smallest and the largest number */
     GPR_ACC_SUM_COUNT,     /* a sum, and how many elements it is of */
     GPR_ACC_EXACT,         /* the parts of an exact sum; see exact.h */

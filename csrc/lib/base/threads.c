@@ -42,12 +42,11 @@ static struct {
     pthread_cond_t opened; /* a job opened: workers wait for it */
     pthread_cond_t left;   /* the last worker left a job: its caller waits for it */
     job job;
-    uint32_t workers;        /* threads started */
-    uint32_t places;         /* workers that may still join the open job; 0 if none is open */
-    atomic_flag busy;        /* a caller holds the pool */
-    _Atomic uint32_t joined; /* workers at work on the job; written with the lock held */
-    /* jobs opened so far, so that a worker joins each but once; likewise */
-    _Atomic uint64_t generation;
+    uint32_t workers;            /* threads started */
+    uint32_t places;             /* workers that may still join the open job; 0 if none is open */
+    atomic_flag busy;            /* a caller holds the pool */
+    _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
+    _Atomic uint64_t generation; /* jobs opened so far: a worker joins each once; likewise */
     _Atomic uint64_t forks;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .opened = PTHREAD_COND_INITIALIZER,

@@ -13,10 +13,8 @@
 #include "lib/rules/plan.h"
 
 enum {
-    /* chunks in flight: one being packed, one copied, one reduced, one spare */
-    GPR_SLOTS = 4,
-    /* arrays up to this are read by the kernel where they are staged */
-    GPR_SMALL_BYTES = 64 << 10,
+    GPR_SLOTS = 4, /* chunks in flight: one is packed, one copied, one reduced; one spare */
+    GPR_SMALL_BYTES = 64 << 10,   /* arrays that the kernel reads where they are staged, at most */
     GPR_SMALL_RESULTS = 64 << 10, /* bytes of accumulators of such an array */
     GPR_SMALL_SCRATCH = 64 << 10, /* bytes of partials, where the caller chose the grid */
     GPR_RESULT_SHARE = 4,         /* a slot holds 1 byte of results for this many of elements */

@@ -19,10 +19,13 @@ typedef struct gpr_kernel_traits {
     int kept, reduced, masked;
     /* of the operator's row, where results leave the program; NULL: accumulators do */
     const char *finish;
-    gpr_dtype result;   /* with finish */
-    int has_given_mean; /* with finish: variances are about means that are given, of type `mean` */
+    /* with finish */
+    gpr_dtype result;
+    /* with finish: variances are about means that are given, of type `mean` */
+    int has_given_mean;
     gpr_dtype mean;
-    const char *variant; /* one of the registry's or the planner's strings */
+    /* one of the registry's or the planner's strings */
+    const char *variant;
 } gpr_kernel_traits;
 
 /* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one

@@ -7,14 +7,13 @@
 
 typedef struct gpr_layout {
     uint64_t rows, n;
-    /* at least one of each: an axis of extent 1 stands for none */
-    int kept, reduced;
-    gpr_axis axes[GPR_MAX_NDIM + 2];  /* kept axes first */
+    int kept, reduced;               /* at least one of each: an axis of extent 1 stands for none */
+    gpr_axis axes[GPR_MAX_NDIM + 2]; /* kept axes first */
     int64_t mean_steps[GPR_MAX_NDIM]; /* of kept axes in given means */
     uint64_t first_position;          /* of the element that a row begins with in memory */
     int masked;
-    uint32_t aligned, mask_aligned,
-        result_aligned; /* bytes: powers of two up to 16 that the addresses are multiples of */
+    /* Bytes: powers of two up to 16 that the addresses are multiples of. */
+    uint32_t aligned, mask_aligned, result_aligned;
 } gpr_layout;
 
 /* `rows` rows of `n` elements, one after another, as chunks of host arrays are; their results

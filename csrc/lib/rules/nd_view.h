@@ -11,22 +11,29 @@
  * (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
 typedef struct gpr_view {
     const char *data;
-    const uint8_t *mask; /* or NULL */
+    /* or NULL */
+    const uint8_t *mask;
     gpr_dtype dtype;
-    size_t bytes; /* of an element */
+    /* of an element */
+    size_t bytes;
     int byteswapped;
-    int outer, inner; /* number of axes of each sort */
+    /* number of axes of each sort */
+    int outer, inner;
     /* outer axes first; steps through elements are in bytes here, positions are 0 where the rule
      * needs none */
     gpr_axis axes[GPR_MAX_NDIM];
     /* of outer axes in given means; 0 where there is one for all, or none */
     int64_t mean_steps[GPR_MAX_NDIM];
-    uint64_t first_position; /* of the element at inner index 0 */
-    uint64_t rows;           /* product of outer extents */
-    uint64_t n;              /* product of inner extents */
+    /* of the element at inner index 0 */
+    uint64_t first_position;
+    /* product of outer extents */
+    uint64_t rows;
+    /* product of inner extents */
+    uint64_t n;
     /* each row's elements are adjacent, aligned, unmasked, native byte order */
     int rows_contiguous;
-    int contiguous; /* rows_contiguous, and row follows row without a gap */
+    /* rows_contiguous, and row follows row without a gap */
+    int contiguous;
 } gpr_view;
 
 /* The request's array for a reduction by `rule`: whether rows may be walked in another order is the

@@ -33,10 +33,9 @@ typedef struct gpr_plan {
     uint32_t per_thread;   /* elements, or, for fast_rows, rows of a lane */
     uint32_t item;         /* neighbouring elements of a load; 1 where the kernel decides itself */
     uint32_t row_elements; /* of fast_counted; else 0 */
-    /* as the kernel counts them: groups of rows where a block serves several */
-    uint64_t rows;
-    int fill;       /* the output holds the identity before the first pass */
-    int needs_next; /* a later pass runs */
+    uint64_t rows;         /* as the kernel counts: groups of rows where a block serves several */
+    int fill;              /* the output holds the identity before the first pass */
+    int needs_next;        /* a later pass runs */
     int pass_count;
     gpr_pass passes[GPR_MAX_PASSES];
     uint64_t partials;      /* accumulators of scratch: first pass's partials, or the tickets' */

@@ -14,19 +14,26 @@ typedef struct gpr_resolved {
     const gpr_view *second;
     /* registry index of the one that runs, never auto's own; of rows without elements, fast's */
     int kernel;
-    int device;                     /* CUDA ordinal or GPR_DEVICE_CPU */
-    int on_device;                  /* the arrays are in its memory */
-    uint32_t block_size, grid_size; /* 0: the plan's own */
-    void *stream;                   /* NULL: the device's own */
+    /* CUDA ordinal or GPR_DEVICE_CPU */
+    int device;
+    /* the arrays are in its memory */
+    int on_device;
+    /* 0: the plan's own */
+    uint32_t block_size, grid_size;
+    /* NULL: the device's own */
+    void *stream;
     /* in host memory in C order, second outputs behind all first ones */
     void *result;
     /* in its memory, where the steps of the view's outer axes lead */
     int result_on_device;
     int vouches_for_result;
-    int64_t output_stride; /* results from a row's first output to its second, where it has two */
-    const void *means;     /* that are given, in device memory; NULL: mean_for_all is every row's */
+    /* results from a row's first output to its second, where it has two */
+    int64_t output_stride;
+    /* that are given, in device memory; NULL: mean_for_all is every row's */
+    const void *means;
     double mean_for_all[2];
-    int (*interrupted)(void *); /* or NULL */
+    /* or NULL */
+    int (*interrupted)(void *);
     void *interrupted_arg;
 } gpr_resolved;
 

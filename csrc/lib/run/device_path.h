@@ -14,9 +14,8 @@ typedef struct gpr_array_job {
     gpr_program *program;
     gpr_work work;
     gpr_scratch *scratch;
-    /* that the host finishes, in place of results; of kernels that make results themselves */
-    int leaves_accumulators;
-    uint64_t result_bytes; /* of all results together, without gaps */
+    int leaves_accumulators; /* instead of results: the host finishes them */
+    uint64_t result_bytes;   /* of all results together, without gaps */
 } gpr_array_job;
 
 /* Checks memory and stream, plans, loads the program, takes scratch. The device is entered.

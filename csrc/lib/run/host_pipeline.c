@@ -24,9 +24,8 @@
 #include "shared/tuning.h"
 
 enum {
-    PAGE = 4096, /* bytes; chunks are whole ones */
-    /* bytes: under this, a chunk's launches and copies cost more than overlapping gains */
-    LEAST_CHUNK = 256 << 10,
+    PAGE = 4096,             /* bytes; chunks are whole ones */
+    LEAST_CHUNK = 256 << 10, /* bytes: launches and copies of less cost more than overlap gains */
     MOST_STAGED_CHUNK = 8 << 20, /* four of these stay in the caches between packing and copying */
     MOST_PINNED_CHUNK = 32 << 20,
     CHUNKS_WANTED = 8,         /* pieces a middling array is cut into */
@@ -54,9 +53,7 @@ typedef struct job {
     const gpr_view *view;
     const gpr_view *second; /* of the other array where there are two */
     gpr_view elements;      /* what a chunk's memory holds, and behind it: */
-    /* the other array's elements, or the mask if it is sent; its data is NULL if there is
-     * neither */
-    gpr_view companion;
+    gpr_view companion;     /* the other array, or the mask if it is sent; else without data */
     int sends_mask; /* no element stands for one that is left out: the kernel must be told */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
@@ -67,16 +64,13 @@ typedef struct job {
     size_t acc_bytes, result_bytes;
     uint64_t chunk_elements; /* most elements in a chunk */
     uint64_t chunk_rows;     /* most rows in one */
-    /* the first chunk's block size, kept for the others: one program serves them all */
-    uint32_t block;
+    uint32_t block;    /* the first chunk's, and so all others': one program serves them all */
     gpr_value *pieces; /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    /* of the current row's pieces, where sums are exact */
-    gpr_exact_part exact[GPR_EXACT_MOST_PARTS];
-    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
-    /* the chunk's accumulators may be taken as soon as they are there */
-    int looks_out;
-    double checked; /* when the interrupt callback was last asked */
+    gpr_exact_part exact[GPR_EXACT_MOST_PARTS]; /* of the current row's pieces */
+    chunk pending[GPR_SLOTS];                   /* what each slot is at work on; rows 0: nothing */
+    int looks_out;                              /* the chunk's accumulators are polled for */
+    double checked;                             /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */

@@ -34,13 +34,17 @@ typedef struct gpr_work {
      * memory unless plan->fill is set and the program does not finish */
     CUdeviceptr outputs;
     CUdeviceptr partials, more_partials, tickets;
-    CUdeviceptr accumulators; /* plan->rows of them, where the program has finalize_rows */
-    CUdeviceptr second;       /* the other array, and its step in elements, where there are two */
+    /* plan->rows of them, where the program has finalize_rows */
+    CUdeviceptr accumulators;
+    /* the other array, and its step in elements, where there are two */
+    CUdeviceptr second;
     int64_t second_step;
     double ddof;
-    CUdeviceptr means; /* that are given; 0: mean_for_all is every row's */
+    /* that are given; 0: mean_for_all is every row's */
+    CUdeviceptr means;
     double mean_for_all[2];
-    int64_t output_stride; /* minmax: results from a row's smallest to its largest */
+    /* minmax: results from a row's smallest to its largest */
+    int64_t output_stride;
     CUstream stream;
 } gpr_work;
 

@@ -9,8 +9,7 @@ enum {
     ALIGNMENT = 256,        /* bytes, of each part */
     LEAST_BYTES = 64 << 10, /* for partials and accumulators */
     LEAST_TICKETS = 4096,   /* counters */
-    /* so many may lie idle with a stream before another stream takes one over */
-    ENOUGH = 8
+    ENOUGH = 8              /* idle with one stream before another stream takes one over */
 };
 
 enum { NOBODY, A_STREAM, A_GRAPH };
