@@ -192,7 +192,7 @@ docs: $(STAMPS)/build $(STAMPS)/docs ## the documentation site, in build/docs
 	  -d build/docs-doctrees build/docs-source build/docs
 	@echo build/docs/index.html
 
-# Cards that are slow at float64 sum exactly by programs of their own, which any card runs.
+# GPUs that are slow at float64 sum exactly by programs of their own, which any GPU runs.
 gpu-check: $(STAMPS)/build $(STAMPS)/test ## GPU tests, then every kernel under the four compute-sanitizer tools
 	$(PY) -m pytest $(PYTEST_FLAGS) -m gpu tests
 	for tool in memcheck racecheck initcheck synccheck; do \

@@ -367,7 +367,7 @@ def exact_beside_fast(
     axes: tuple[int, ...] | None = None,
     op: str = "sum",
 ) -> dict[str, Any]:
-    """Times of both in turns, and whether the card's results have the bits of the CPU's."""
+    """Times of both in turns, and whether the GPU's results have the bits of the CPU's."""
     reduced = tuple(range(values.ndim)) if axes is None else axes
     view = values.transpose(*(axis for axis in range(values.ndim) if axis not in reduced), *reduced)
     samples: dict[str, list[float]] = {"exact": [], "fast": []}

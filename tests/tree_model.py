@@ -43,7 +43,7 @@ def by_warp(accesses: list[Access]) -> list[list[Access]]:
 def passes(warp: list[Access], size: int, is_store: bool) -> tuple[int, int]:
     """Passes over the banks that one request takes, and as many as it needs without conflicts.
 
-    As a card's counters have them: a load needs as many as its words fill; a store one for each
+    As a GPU's counters have them: a load needs as many as its words fill; a store one for each
     group of neighbouring lanes that could fill the banks.
     """
     words = {address // WORD + i for _, address in warp for i in range(size // WORD)}

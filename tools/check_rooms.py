@@ -42,7 +42,13 @@ USES = {
     "csrc/kernels/fast": ["csrc/shared"],
     "csrc/kernels/exact": ["csrc/shared"],
     "csrc/kernels/course": ["csrc/kernels/core", "csrc/shared"],
-    "csrc/emu": ["csrc/include", "csrc/registry", "csrc/shared", "csrc/lib/base", "csrc/lib/driver"],
+    "csrc/emu": [
+        "csrc/include",
+        "csrc/registry",
+        "csrc/shared",
+        "csrc/lib/base",
+        "csrc/lib/driver",
+    ],
     "csrc/python": ["csrc/vendor"],
 }
 Graph = Mapping[str, Iterable[str]]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 ELEMENTS = 20_011
-GRID = 8  # blocks of kernels that loop: the emulated card is smaller than a real one
+GRID = 8  # blocks of kernels that loop: the emulated GPU is smaller than a real one
 CASES = [(dtype, op) for dtype in ("float32", "int32", "uint8") for op in ("sum", "max")]
 
 # What we call a count, and the hardware's names of what it is the sum of.

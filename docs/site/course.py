@@ -145,7 +145,7 @@ def _results(kind: str) -> list[dict[str, Any]]:
 
 
 def staircase() -> str:
-    """A picture of how fast each kernel reads, for each card; names link to kernels' pages."""
+    """A picture of how fast each kernel reads, for each GPU; names link to kernels' pages."""
     parts = []
     for result in _results("kernels"):
         present = [row for row in result["rows"] if "absent" not in row]
@@ -181,7 +181,7 @@ def staircase() -> str:
 
 
 def measured(names: Sequence[str], before: str | None) -> str:
-    """Tables of a page's kernels, with the step before them, for each card measured."""
+    """Tables of a page's kernels, with the step before them, for each GPU measured."""
     parts = []
     for result in _results("kernels"):
         shown = {row["kernel"] for row in result["rows"] if "absent" not in row} & set(names)

@@ -59,9 +59,9 @@ def test_within_a_process_programs_are_kept_without_the_disk(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "other",
     [{"nvrtc": "version=12080"}, {"cuda": "cc=80"}, {"nvrtc": "archs=75:80"}],
-    ids=["NVRTC", "card", "target"],
+    ids=["NVRTC", "GPU", "target"],
 )
-def test_another_compiler_or_card_is_another_entry(other: dict[str, str], tmp_path: Path) -> None:
+def test_another_compiler_or_gpu_is_another_entry(other: dict[str, str], tmp_path: Path) -> None:
     assert work(tmp_path) == (PROGRAMS, 0)
     assert work(tmp_path, **other) == (PROGRAMS, 0)
     assert len(entries(tmp_path)) == 2 * PROGRAMS

@@ -218,7 +218,7 @@ def test_a_program_that_does_not_compile_shows_the_compilers_log(tmp_path: Path)
     )
 
 
-def test_cards_and_compilers_that_do_not_fit_are_explained(tmp_path: Path) -> None:
+def test_gpus_and_compilers_that_do_not_fit_are_explained(tmp_path: Path) -> None:
     fakes.run(
         """
         with raises(gr.DeviceUnavailableError, "capability 8.0", "has 7.5", "gpureduce[cu12]"):
@@ -228,7 +228,7 @@ def test_cards_and_compilers_that_do_not_fit_are_explained(tmp_path: Path) -> No
         cuda="cc=75",
         nvrtc="archs=80:90",
     )
-    # A card newer than NVRTC knows gets PTX, which the driver finishes.
+    # A GPU newer than NVRTC knows gets PTX, which the driver finishes.
     fakes.run("works()", tmp_path / "ptx", cuda="cc=121", nvrtc="archs=80:90:120")
     for code in (209, 222):
         fakes.run(
@@ -264,7 +264,7 @@ LONG = """
 @pytest.mark.parametrize(
     ("device", "array"),
     [
-        # Single calls of a minute and more: a million million elements; a card that dawdles.
+        # Single calls of a minute and more: a million million elements; a GPU that dawdles.
         ("cpu", "np.broadcast_to(np.ones(1000, np.uint8), (10**9, 1000))"),
         ("cpu", "np.broadcast_to(np.ones(1000, np.uint8), (10**9, 1000)), axis=1"),
         ("cpu", "np.broadcast_to(np.ones(1000, np.float32)[::2], (10**9, 500)), axis=0"),

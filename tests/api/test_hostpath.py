@@ -1,6 +1,6 @@
-"""Arrays of every sort through the GPU's host path, over a fake card: the results are NumPy's.
+"""Arrays of every sort through the GPU's host path, over a fake GPU: the results are NumPy's.
 
-The card is slow, asynchronous and checks every pointer; the memory limits are small, so that arrays
+The GPU is slow, asynchronous and checks every pointer; the memory limits are small, so that arrays
 are cut into many chunks. Values are small whole numbers: no order of folding changes a bit.
 ``GPR_TEST_SEED`` repeats a run.
 """
@@ -112,7 +112,7 @@ def test_random_arrays_give_what_numpy_gives(part: int, tmp_path: Path) -> None:
     fakes.run(RANDOM.format(seed=SEED + part, cases=120), tmp_path, timeout=300)
 
 
-def test_arrays_larger_than_the_card_are_reduced_within_its_memory(tmp_path: Path) -> None:
+def test_arrays_larger_than_the_gpu_are_reduced_within_its_memory(tmp_path: Path) -> None:
     fakes.run(
         """
         a = np.ones((3, 5_000_000), np.uint8)

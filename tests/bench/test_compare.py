@@ -421,7 +421,7 @@ def test_bad_arguments_are_refused(
 @pytest.mark.parametrize(
     ("dtype", "op"), [("int32", "sum"), ("float32", "sum"), ("float32", "max")]
 )
-def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: str) -> None:
+def test_on_a_gpu_every_contender_is_right_and_below_the_peak(dtype: str, op: str) -> None:
     values = (np.random.default_rng(SEED).random(1 << 22) * 1000).astype(dtype)
     found = gr.compare(values, op=op, cache="cold", seconds=0.02)
     assert found.peak is not None
@@ -435,7 +435,7 @@ def test_on_a_card_every_contender_is_right_and_below_the_peak(dtype: str, op: s
 
 
 @pytest.mark.gpu
-def test_on_a_card_a_profile_has_the_hardwares_counters() -> None:
+def test_on_a_gpu_a_profile_has_the_hardwares_counters() -> None:
     values = np.ones(100_000, np.float32)
     try:
         found = gr.benchmark("interleaved_strided", values, profile=True, seconds=0.02)

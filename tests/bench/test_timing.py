@@ -529,7 +529,7 @@ def test_another_callable_is_not_uploaded_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_card_the_kernels_stay_below_the_ceiling_of_physics() -> None:
+def test_on_a_gpu_the_kernels_stay_below_the_ceiling_of_physics() -> None:
     a = np.random.default_rng(SEED).random(1 << 26, np.float32)
     found = gr.benchmark("auto", a, cache="cold", seconds=0.2)
     assert found.on_device is not None

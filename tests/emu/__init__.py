@@ -1,6 +1,6 @@
 """Many small tasks over the emulator, each in a process of its own, on all cores.
 
-What the emulator finds poisons the process, as a bad access poisons a context on a card; and
+What the emulator finds poisons the process, as a bad access poisons a context on a GPU; and
 options such as ``overlay`` hold for a process. So tasks go to workers (``worker.py``), which have
 imported everything and fork for each.
 """

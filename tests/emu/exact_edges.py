@@ -15,7 +15,7 @@ import gpureduce as gr
 from emu.exact_products import choose, vary_there
 
 LENGTHS = (3, 40, 1100)  # rows of a few, short runs, runs
-LONG = 70_000  # on a card: several blocks a row
+LONG = 70_000  # on a GPU: several blocks a row
 
 
 def edges(rng: np.random.Generator, name: str, result: str) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Exact sums of device arrays of any layout beside Python's integers, on the emulator or a card.
+"""Exact sums of device arrays of any layout beside Python's integers, on the emulator or a GPU.
 
 Arrays are those of layouts.py: any axes, gaps, steps backwards, repeats, masks that are laid out
 otherwise. Where no element is in two places, the sums are taken away from their rows and the rest
@@ -41,7 +41,7 @@ SHAPES = [
     ((70, 5), (5, 1), 0),  # rows of a few, one after another
     ((70, 40), (41, 1), 0),  # short runs
     ((70, 3), (1, 70), 0),  # a few rows of memory to one
-    ((3, 900), (1, 3), 0),  # few columns without gaps, blocks as the card has room
+    ((3, 900), (1, 3), 0),  # few columns without gaps, blocks as the GPU has room
     ((40, 700), (1, 40), 3),  # a strip of columns that is not full
     ((300, 130), (1, 300), 2),  # several strips
     ((270, 60), (1, 270), 1),

@@ -1,4 +1,4 @@
-"""Exact dot products and variances beside Python's integers, on the emulator or on a card.
+"""Exact dot products and variances beside Python's integers, on the emulator or on a GPU.
 
 What rounding hides of a dot product is found too: what is known of the sum is taken away, and the
 rest summed again.

@@ -18,7 +18,7 @@ from emu import layouts
 from emu.exact_layouts import draw_elements
 from gpureduce import _core
 
-LONG = 30_000  # elements that several blocks of an emulated card share
+LONG = 30_000  # elements that several blocks of an emulated GPU share
 MOST_ARRAYS = 6
 
 

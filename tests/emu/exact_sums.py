@@ -1,4 +1,4 @@
-"""The kernel `exact` beside Python's integers, with the same bits on emulator, card and CPU.
+"""The kernel `exact` beside Python's integers, with the same bits on emulator, GPU and CPU.
 
 What rounding hides is found too: the rounded sum is taken away from the elements and the rest is
 summed again, until nothing is left. All digits of the number have been seen then.
@@ -32,7 +32,7 @@ from gpureduce._interop.libraries import DeviceBuffer
 # with one warp.
 SIZES = (1, 2, 7, 31, 33, 127, 129, 511, 513, 1025, 2100, 5001)
 LONG = 40_000
-MANY_ROWS = 16384  # of which an emulated card's threads have four each, if they are short
+MANY_ROWS = 16384  # of which an emulated GPU's threads have four each, if they are short
 # Additions to a bin before it is full, and of full bins before they go to limbs.
 MOST_ADDS, MOST_SPILLS = 1024, 32
 

@@ -1,4 +1,4 @@
-"""Exact sums of rows of one tile for each warp, beside Python's integers, emulated or on a card.
+"""Exact sums of rows of one tile for each warp, beside Python's integers, emulated or on a GPU.
 
 A tile's bins lie where its largest number says. So rows are made tile by tile: with last digits at
 the last bin's last place and beside it, with as many of the largest numbers as there is room for,

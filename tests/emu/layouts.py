@@ -359,7 +359,7 @@ MADE_FOR = {
         ((300, 5), (7, 1000), 1),
         ((2, 9), (10, 1), 1),
     ],
-    "fast_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated card idle
+    "fast_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated GPU idle
     "fast_empty": [((70, 0), (1, 1), 0)],
     "finalize_rows": [((70, 40), (40, 1), 0)],
     "exact_strided": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],

@@ -4,7 +4,7 @@ A line of JSON on standard input is a task, a line on standard output its result
 With a task as its argument it runs just that, in this process.
 
 A task is ``{"do": "module.function", "emulator": {option: value, ...}, "slow_float64": whether
-exact sums are those of cards that are slow at it, "limit": seconds, "over_broken": seconds, ...}``;
+exact sums are those of GPUs that are slow at it, "limit": seconds, "over_broken": seconds, ...}``;
 the function gets it all.
 
 A task ends by its limit. One whose overlay may make a kernel run for ever says ``over_broken``: if

@@ -411,10 +411,10 @@ def test_flags_under_which_additions_are_reordered_are_undone_or_refused(flags: 
         assert works or "-fno-fast-math" in done.stderr
 
 
-# ---------------------------------------------------------------- a card and the CPU, in one run
+# ---------------------------------------------------------------- a GPU and the CPU, in one run
 
 
-def test_a_card_and_the_cpu_round_to_every_type_alike_on_the_emulator() -> None:
+def test_a_gpu_and_the_cpu_round_to_every_type_alike_on_the_emulator() -> None:
     """Midpoints, overflows and near misses of each result type; one flagged element anywhere.
 
     An ordinary run draws a type of each: each type of result is a program of its own.
@@ -448,6 +448,6 @@ def test_a_card_and_the_cpu_round_to_every_type_alike_on_the_emulator() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_card_and_the_cpu_round_to_every_type_alike(name: str) -> None:
+def test_a_gpu_and_the_cpu_round_to_every_type_alike(name: str) -> None:
     emu.exact_edges.check_results({"dtype": name, "results": FLOATS, "seed": SEED}, emulated=False)
     emu.exact_edges.check_flagged({"dtype": name, "seed": SEED, "stride": 1}, emulated=False)

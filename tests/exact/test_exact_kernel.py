@@ -1,4 +1,4 @@
-"""Kernel `exact` gives the real sum rounded once: on the CPU, on the emulator, and on cards.
+"""Kernel `exact` gives the real sum rounded once: on the CPU, on the emulator, and on GPUs.
 
 The reference is Python's integers (exact_reference.py). The emulator also watches for races and
 reads of what nobody wrote, as in every other kernel.
@@ -379,13 +379,13 @@ def test_the_number_of_threads_does_not_change_a_bit(rng: np.random.Generator) -
     assert sums == {expected(values, "float64").tobytes()}
 
 
-# ---------------------------------------------------------------- cards
+# ---------------------------------------------------------------- GPUs
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [32, 96, 256, 1024])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generator) -> None:
+def test_a_gpu_gives_every_digit(name: str, block: int, rng: np.random.Generator) -> None:
     for n in (1, 33, 2_047, 100_003, 3_000_017):
         for make in GENERATORS if n < 10**5 else GENERATORS[:: max(1, len(GENERATORS) // 4)]:
             values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
@@ -405,7 +405,7 @@ def test_a_card_gives_every_digit(name: str, block: int, rng: np.random.Generato
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("part", range(16))
-def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(
+def test_a_gpu_rounds_sums_and_means_of_all_pairs_of_float16_once(
     part: int, rng: np.random.Generator
 ) -> None:
     """A float64 holds such a sum, and its half. An ordinary run draws a sixteenth of a part."""
@@ -432,7 +432,7 @@ def test_a_card_rounds_sums_and_means_of_all_pairs_of_float16_once(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in FLOATS if name != "float16"])
-def test_a_card_sums_a_number_that_bins_do_not_hold(name: str, rng: np.random.Generator) -> None:
+def test_a_gpu_sums_a_number_that_bins_do_not_hold(name: str, rng: np.random.Generator) -> None:
     check_alone_among(rng, name, 1000, f"GPR_TEST_SEED={SEED}")
 
 
@@ -445,7 +445,7 @@ def test_more_rows_than_scratch_has_room_for_are_summed() -> None:
 @pytest.mark.parametrize(
     "name", [*FLOATS, "complex64", "complex128", "bool", "int8", "int64", "uint32"]
 )
-def test_a_card_gives_every_digit_of_every_layout(name: str) -> None:
+def test_a_gpu_gives_every_digit_of_every_layout(name: str) -> None:
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 64, 96, 512)[number % 4]
@@ -454,7 +454,7 @@ def test_a_card_gives_every_digit_of_every_layout(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", DTYPES)
-def test_states_of_arrays_on_hosts_and_cards_are_the_same(name: str) -> None:
+def test_states_of_arrays_on_hosts_and_gpus_are_the_same(name: str) -> None:
     devices = len(gr.devices())
     for number in range(40 if EVERYTHING else 15):
         rng = np.random.default_rng([SEED, number, *name.encode()])
@@ -463,7 +463,7 @@ def test_states_of_arrays_on_hosts_and_cards_are_the_same(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, "complex64", "complex128", *INTEGERS])
-def test_a_card_and_the_cpu_agree_to_the_bit(name: str, rng: np.random.Generator) -> None:
+def test_a_gpu_and_the_cpu_agree_to_the_bit(name: str, rng: np.random.Generator) -> None:
     """Host arrays: streamed in chunks, with masks, rows and NaN left out."""
     for n in (5, 4_099, 6_000_001):
         if name.startswith("complex"):
@@ -484,10 +484,10 @@ def test_a_card_and_the_cpu_agree_to_the_bit(name: str, rng: np.random.Generator
             (gr.nansum, {}),
         ]
         for function, options in calls:
-            on_card, on_cpu = (
+            on_gpu, on_cpu = (
                 function(values, kernel="exact", device=device, **options)
                 for device in ("cuda", "cpu")
             )
-            assert on_card.tobytes() == on_cpu.tobytes(), (
-                f"{function} {n} {list(options)} {SEED}: {on_card} {on_cpu}"
+            assert on_gpu.tobytes() == on_cpu.tobytes(), (
+                f"{function} {n} {list(options)} {SEED}: {on_gpu} {on_cpu}"
             )

@@ -870,13 +870,13 @@ def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> N
     assert not wrong, "\n".join(wrong)
 
 
-# ---------------------------------------------------------------- cards
+# ---------------------------------------------------------------- GPUs
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [32, 96, 256, 1024])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_card_gives_every_digit_of_dots_and_variances(
+def test_a_gpu_gives_every_digit_of_dots_and_variances(
     name: str, block: int, rng: np.random.Generator
 ) -> None:
     for n in (1, 33, 2_047, 100_003, 2_000_017):
@@ -895,7 +895,7 @@ def test_a_card_gives_every_digit_of_dots_and_variances(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
-def test_a_card_and_the_cpu_agree_to_the_bit_on_products(
+def test_a_gpu_and_the_cpu_agree_to_the_bit_on_products(
     name: str, rng: np.random.Generator
 ) -> None:
     """Every kind of array; and host arrays that are streamed in chunks."""
@@ -907,7 +907,7 @@ def test_a_card_and_the_cpu_agree_to_the_bit_on_products(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
-def test_a_card_gives_every_digit_of_variances_of_every_layout(name: str) -> None:
+def test_a_gpu_gives_every_digit_of_variances_of_every_layout(name: str) -> None:
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 32, 96, 512, 1024)[number % 5]
@@ -918,7 +918,7 @@ def test_a_card_gives_every_digit_of_variances_of_every_layout(name: str) -> Non
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
+def test_a_gpu_gives_the_last_digits_of_variances(name: str) -> None:
     task = {"dtype": name, "seed": SEED, "stride": 1, "block": 256}
     emu.exact_variances.check_limbs(task, emulated=False)
     emu.exact_variances.check_kinds(task, emulated=False)
@@ -926,7 +926,7 @@ def test_a_card_gives_the_last_digits_of_variances(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
-def test_a_card_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(
+def test_a_gpu_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(
     name: str,
 ) -> None:
     emu.exact_variances.check_intervals({"dtype": name, "seed": SEED}, emulated=False)
@@ -940,7 +940,7 @@ def test_variances_of_more_rows_than_scratch_has_room_for() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "complex128", "int16"])
-def test_a_card_makes_variances_of_large_arrays_of_any_layout(
+def test_a_gpu_makes_variances_of_large_arrays_of_any_layout(
     name: str, rng: np.random.Generator
 ) -> None:
     """As many elements as fill all bins of all blocks, of which the CPU gives the same bits."""

@@ -206,10 +206,10 @@ def test_every_case_compiles(programs_of_fast: dict[str, int]) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_variances_about_given_means_compile_for_the_oldest_and_todays_cards(
+def test_variances_about_given_means_compile_for_the_oldest_and_todays_gpus(
     programs_of_fast: dict[str, int],
 ) -> None:
-    """All programs of fast, and of a named kernel, for each type of means; one card a run."""
+    """All programs of fast, and of a named kernel, for each type of means; one GPU a run."""
     rng = random.Random(SEED)
     plain, both = programs_of_fast["sum"], programs_of_fast["var"]
     cases: list[Case] = []

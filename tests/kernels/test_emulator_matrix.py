@@ -110,10 +110,10 @@ def test_short_rows_of_fast_are_right_and_break_no_rule_for_any_number_of_lanes(
     demand([case("fast", dtype, [op], 64, sizes=[1], rows=rows) for dtype, op in SOME_CASES])
 
 
-def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
+def test_kernels_are_right_and_break_no_rule_on_old_gpus() -> None:
     """Before compute capability 8.0 nothing reduces a warp, before 9.0 nothing compares halves."""
     text = _core.sources()
-    differ = [kernel for kernel in KERNELS if uses_newer_cards(text, _core.KERNEL_FILES[kernel])]
+    differ = [kernel for kernel in KERNELS if uses_newer_gpus(text, _core.KERNEL_FILES[kernel])]
     assert "redux_last_warp" in differ
     demand(
         [
@@ -127,6 +127,6 @@ def test_kernels_are_right_and_break_no_rule_on_old_cards() -> None:
     )
 
 
-def uses_newer_cards(text: dict[str, str], file: str) -> bool:
-    """Whether a kernel's file calls what looks at the card's compute capability."""
+def uses_newer_gpus(text: dict[str, str], file: str) -> bool:
+    """Whether a kernel's file calls what looks at the GPU's compute capability."""
     return any(word in text[file] for word in ("warp_redux", "fold_vectors"))

@@ -1,4 +1,4 @@
-"""Device arrays of any layout on a real GPU: the planner's kernels on a full card, beyond 2^31.
+"""Device arrays of any layout on a real GPU: the planner's kernels on a full GPU, beyond 2^31.
 
 Small whole numbers make every sum exact, so that no bound hides a mistake.
 """

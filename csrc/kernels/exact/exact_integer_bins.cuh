@@ -1,4 +1,4 @@
-// Exact sums: bins of integers, for cards that have few units for float64.
+// Exact sums: bins of integers, for GPUs that have few units for float64.
 //
 // An element is an integer of a few bits times a power of two. Shifted to its place in a bin it is
 // added as an integer of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked

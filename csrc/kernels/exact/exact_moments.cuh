@@ -9,7 +9,7 @@
 // elements each part has a sum, and the squares of both go to one.
 //
 // Still paid: of a float32 nine operations on doubles where `exact` has four: five, for Q, are too
-// few to wait for on cards whose float64 units are as wide as memory, and more than one can hide on
+// few to wait for on GPUs whose float64 units are as wide as memory, and more than one can hide on
 // others.
 //
 // Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the

@@ -25,7 +25,7 @@ namespace gpr {
 // Rows of a block: a few sectors of memory side by side, in few words of shared memory.
 template <class In> constexpr unsigned most_moments_strip_rows = gpr_moments_strip_rows(sizeof(In));
 
-// Shared memory that rows and rooms for results may take: what every card has for a block without
+// Shared memory that rows and rooms for results may take: what every GPU has for a block without
 // asking, less what the rest of a program takes.
 constexpr unsigned moments_shared_bytes = 46 << 10;
 

@@ -132,7 +132,7 @@ using ShortRow = typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTOR
 // ---------------------------------------------------------------- rows --------------------------
 
 // Whether two numbers may be a row's sum: of as few floats as the program is made for, which all
-// count. Doubles are for cards that add them quickly.
+// count. Doubles are for GPUs that add them quickly.
 template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;

@@ -1,7 +1,7 @@
 // Exact sums: those of a few integers, which a thread has in registers, and how it rounds them.
 //
 // Most sums are normal numbers and not much smaller than what was added. They are rounded by the
-// card's own instructions, some thirty of them; what is left, limb by limb.
+// GPU's own instructions, some thirty of them; what is left, limb by limb.
 #pragma once
 
 #include "exact_rounding.cuh"
@@ -96,7 +96,7 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         bits = bit_copy<Bits<Float>>(static_cast<Float>(odd));
         moves = exponent;
         is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
-    } else { // no card rounds to these from 64 bits, but the upper half of a double has bits enough
+    } else { // no GPU rounds to these from 64 bits, but the upper half of a double has bits enough
         constexpr int dropped = 20 - fraction,
                       more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
         const uint64 whole = bit_copy<uint64>(static_cast<double>(odd));

@@ -207,7 +207,7 @@ gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM])
     }
     if (newest_older == 0) {
         return gpr_fail(GPR_ERROR_DEVICE,
-                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this card "
+                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this GPU "
                         "has %d.%d. Install an older NVRTC "
                         "with pip install 'gpureduce[cu12]'",
                         gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10,

@@ -64,9 +64,9 @@ int gpr_nvrtc_usable(void);
 /* 1000 * major + 10 * minor; 0 before gpr_nvrtc_ready() succeeded. */
 int gpr_nvrtc_version(void);
 
-/* The target to compile for so that a card of compute capability `cc` can run the result: "sm_90",
- * or "compute_90" where this NVRTC does not know the card yet and the driver must finish the job.
- * GPR_ERROR_DEVICE: the card is older than NVRTC compiles for. */
+/* The target to compile for so that a GPU of compute capability `cc` can run the result: "sm_90",
+ * or "compute_90" where this NVRTC does not know the GPU yet and the driver must finish the job.
+ * GPR_ERROR_DEVICE: the GPU is older than NVRTC compiles for. */
 gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM]);
 
 /* Compiles for `target`. GPR_ERROR_COMPILE with the log. */

@@ -30,9 +30,9 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                        .width = 1,
                        .rows = layout->rows};
     if (facts->cc < row->min_cc) {
-        return gpr_fail(
-            GPR_ERROR_KERNEL, "kernel '%s' needs compute capability %d.%d, this card has %d.%d",
-            row->name, row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
+        return gpr_fail(GPR_ERROR_KERNEL,
+                        "kernel '%s' needs compute capability %d.%d, this GPU has %d.%d", row->name,
+                        row->min_cc / 10, row->min_cc % 10, facts->cc / 10, facts->cc % 10);
     }
     GPR_TRY(gpr_check_block_size(row, plan->block));
     if (grid != 0) GPR_TRY(gpr_check_grid_size(row));

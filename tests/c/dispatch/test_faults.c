@@ -915,9 +915,9 @@ static void test_a_failure_without_a_name_is_reported_by_its_number(void)
     note_failed("cuGetErrorString");
 }
 
-/* Where NVRTC does not know the card it gives PTX, by other functions. Runs in a process that
+/* Where NVRTC does not know the GPU it gives PTX, by other functions. Runs in a process that
  * has not opened the fakes. */
-static int fail_each_for_a_new_card(void)
+static int fail_each_for_a_new_gpu(void)
 {
     REQUIRE(setenv("FAKE_NVRTC", "archs=75:80", 1) == 0);
     load_fakes();
@@ -930,14 +930,14 @@ static int fail_each_for_a_new_card(void)
     return check_end();
 }
 
-static void test_every_call_for_a_card_newer_than_nvrtc_is_reported_too(void)
+static void test_every_call_for_a_gpu_newer_than_nvrtc_is_reported_too(void)
 {
     int status = 0;
 
     (void)fflush(stdout);
     const pid_t child = fork();
     REQUIRE(child >= 0);
-    if (child == 0) exit(fail_each_for_a_new_card());
+    if (child == 0) exit(fail_each_for_a_new_gpu());
     REQUIRE(waitpid(child, &status, 0) == child);
     CHECK(status == 0, "wait status %d", status);
 }
@@ -1214,7 +1214,7 @@ int main(void)
     failed = mmap(NULL, FUNCTIONS * sizeof *failed, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(failed != MAP_FAILED);
-    test_every_call_for_a_card_newer_than_nvrtc_is_reported_too();
+    test_every_call_for_a_gpu_newer_than_nvrtc_is_reported_too();
     load_fakes();
     test_memory_that_runs_out_makes_chunks_smaller();
     test_no_memory_is_an_error_and_the_next_call_works();

@@ -244,8 +244,8 @@ static void measurements_that_make_no_sense_are_refused(void)
     REQUIRE(gpr_free_device(0, data) == GPR_OK && fake.violation()[0] == '\0');
 }
 
-/* Where no row of the registry asks for a newer card than 7.5, all are there. */
-static void kernels_that_the_card_is_too_old_for_say_so(void)
+/* Where no row of the registry asks for a newer GPU than 7.5, all are there. */
+static void kernels_that_the_gpu_is_too_old_for_say_so(void)
 {
     REQUIRE(gpr_kernel_available(-1, 0) == GPR_ERROR_VALUE);
     REQUIRE(gpr_kernel_available(GPR_KERNEL_COUNT, 0) == GPR_ERROR_VALUE);
@@ -393,7 +393,7 @@ int main(void)
     in_child(requests_that_make_no_sense_are_refused, "requests", "");
     in_child(updates_that_make_no_sense_change_nothing, "updates", "devices=2");
     in_child(measurements_that_make_no_sense_are_refused, "measurements", "");
-    in_child(kernels_that_the_card_is_too_old_for_say_so, "an old card", "cc=75");
+    in_child(kernels_that_the_gpu_is_too_old_for_say_so, "an old GPU", "cc=75");
     in_child(statuses_have_names, "statuses", "");
     in_child(a_slow_device_is_not_chosen, "a slow device", "least_delay=20000");
     in_child(a_device_that_does_not_answer_is_not_chosen, "a device that does not answer", "");

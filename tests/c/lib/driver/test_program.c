@@ -264,7 +264,7 @@ static void expect_target(int cc, const char *target)
     REQUIRE(strcmp(found, target) == 0);
 }
 
-static void known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx(void)
+static void known_gpus_get_machine_code_and_new_ones_the_nearest_older_ptx(void)
 {
     gpr_kernel_traits traits;
 
@@ -276,12 +276,12 @@ static void known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx(void
     REQUIRE(make(&traits, 121, 1) == 1);
 }
 
-static void cards_older_than_nvrtc_compiles_for_are_refused(void)
+static void gpus_older_than_nvrtc_compiles_for_are_refused(void)
 {
     char target[GPR_TARGET_ROOM];
 
     REQUIRE(gpr_nvrtc_target(61, target) == GPR_ERROR_DEVICE);
-    expect_in(gpr_last_error()->message, "compute capability 8.0 and newer, this card has 6.1");
+    expect_in(gpr_last_error()->message, "compute capability 8.0 and newer, this GPU has 6.1");
     expect_in(gpr_last_error()->message, "gpureduce[cu12]");
 }
 
@@ -493,9 +493,9 @@ int main(void)
              "");
     in_child(the_cache_is_bypassed_when_asked, "the cache is bypassed when asked", "");
     in_child(an_entry_with_other_names_is_not_used, "an entry with other names is not used", "");
-    in_child(known_cards_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets",
+    in_child(known_gpus_get_machine_code_and_new_ones_the_nearest_older_ptx, "targets",
              "archs=75:80:90");
-    in_child(cards_older_than_nvrtc_compiles_for_are_refused, "old cards", "archs=80:90");
+    in_child(gpus_older_than_nvrtc_compiles_for_are_refused, "old GPUs", "archs=80:90");
     in_child(an_old_nvrtc_is_refused_time_and_again, "old nvrtc", "version=11080");
     in_child(an_nvrtc_without_architectures_is_refused, "no architectures", "archs=");
     in_child(a_path_that_names_no_library_is_named, "no library", "");

@@ -147,7 +147,7 @@ static void check_finish(const work *w, const gpr_plan *plan)
     }
 }
 
-/* Loops need no more blocks than fill the card, shared among the rows, nor more than the row has
+/* Loops need no more blocks than fill the GPU, shared among the rows, nor more than the row has
  * work for. */
 static void check_grid(const work *w, const gpr_plan *plan)
 {
@@ -266,7 +266,7 @@ static void test_random_plans_keep_their_promises(int count)
           "%d planned, %d shared, %d with many passes", planned, shared, several);
 }
 
-/* The same work on the same card is the same plan: bits repeat. */
+/* The same work on the same GPU is the same plan: bits repeat. */
 static void test_plans_depend_on_their_arguments_alone(void)
 {
     for (int i = 0; i < 1000; i++) {
@@ -332,7 +332,7 @@ static void test_what_cannot_be_planned_is_refused(void)
 enum { MOST_AXES = 5 };
 
 /* An H200. */
-static const gpr_device_facts card = {
+static const gpr_device_facts device = {
     .cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
 
 /* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever
@@ -361,7 +361,7 @@ static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int n
           "%s", gpr_last_error()->message);
     gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
     gpr_view_layout(&view, NULL, &layout);
-    return gpr_make_plan(kernel, &rule, &layout, 0, 0, &card, plan);
+    return gpr_make_plan(kernel, &rule, &layout, 0, 0, &device, plan);
 }
 
 typedef struct layout_case {
@@ -673,7 +673,7 @@ static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
         uint64_t tiles, blocks;
     } cases[] = {{1, 1},      {100, 100},  {256, 256},  {512, 264},
                  {1024, 264}, {1188, 396}, {4096, 396}, {65536, 396}};
-    const uint64_t all = card.multiprocessors;
+    const uint64_t all = device.multiprocessors;
     gpr_plan plan;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
