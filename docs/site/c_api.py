@@ -149,33 +149,32 @@ def _declaration(text: str, body: list[tuple[str, bool]]) -> Declaration:
 
 
 def _members(body: list[tuple[str, bool]], end: str) -> tuple[list[Member], str]:
-    """Members, each with the comment on its line; and the comments that are about all."""
+    """Members, each with the comments above it and on its line; and the last ones, about all."""
     members: list[Member] = []
     text = ""
-    about_all: list[str] = []
-    pieces: list[str] = []
+    above: list[str] = []  # comments on lines of their own, since the last member
+
+    def add_member() -> None:
+        nonlocal text
+        if text.strip():
+            members.append(Member(_SPACES.sub(" ", text).strip(), " ".join(above)))
+            above.clear()
+        text = ""
+
     for piece, starts_line in body:
         if not piece.startswith("/*"):
-            pieces += re.split(r"(,)", piece) if end == "," else [piece]
+            *ended, rest = piece.split(end)
+            for part in ended:
+                text += part
+                add_member()
+            text += rest
         elif starts_line:
-            about_all.append(_words(piece))
+            above.append(_words(piece))
         else:
-            pieces.append(piece)
-    for piece in pieces:
-        if piece.startswith("/*"):
-            if text.strip():  # the last enumerator has no comma
-                members.append(Member(_SPACES.sub(" ", text).strip()))
-                text = ""
+            add_member()  # the last enumerator has no comma
             members[-1].comment = f"{members[-1].comment} {_words(piece)}".strip()
-        elif piece == end:
-            if text.strip():
-                members.append(Member(_SPACES.sub(" ", text).strip()))
-            text = ""
-        else:
-            text += piece
-    if text.strip():
-        members.append(Member(_SPACES.sub(" ", text).strip()))
-    return members, "\n\n".join(about_all)
+    add_member()
+    return members, "\n\n".join(above)
 
 
 def _roles(sections: list[Section]) -> dict[str, str]:
