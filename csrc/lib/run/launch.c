@@ -68,7 +68,9 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
                                            .packed = plan->packed,
                                            .ascends = plan->ascends,
                                            .slots = plan->slots};
-    memcpy(argument->axes, layout->axes, sizeof argument->axes);
+    /* the others are no kernel's to read: copying all of them would cost each call 2 KiB */
+    memcpy(argument->axes, layout->axes,
+           (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes);
 }
 
 static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
@@ -79,7 +81,8 @@ static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
     argument->given_mean =
         (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
     memcpy(argument->given_mean.for_all, work->mean_for_all, sizeof argument->given_mean.for_all);
-    memcpy(argument->steps, plan->layout.mean_steps, sizeof argument->steps);
+    memcpy(argument->steps, plan->layout.mean_steps,
+           (size_t)plan->layout.kept * sizeof *argument->steps);
 }
 
 /* Where a launch ends at the latest that begins with virtual block `first`: rows that share
