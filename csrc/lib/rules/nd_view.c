@@ -451,45 +451,45 @@ static void advance(const gpr_view *view, cursor *c, int at)
  * other rows while it is still in the first cache. */
 enum { TILE_ROWS = 16, TILE_COLUMNS = 128 };
 
-static void copy_plane_tiled(size_t bytes, char *destination, const char *source,
-                             const gpr_axis *rows, const gpr_axis *columns)
+static void copy_plane_tiled(size_t bytes, char *destination, const char *source, gpr_axis rows,
+                             gpr_axis columns)
 {
-    const uint64_t row_bytes = columns->extent * bytes;
+    const uint64_t row_bytes = columns.extent * bytes;
 
-    for (uint64_t r = 0; r < rows->extent; r += TILE_ROWS) {
-        const uint64_t r_end = r + least(rows->extent - r, TILE_ROWS);
-        for (uint64_t c = 0; c < columns->extent; c += TILE_COLUMNS) {
-            const uint64_t width = least(columns->extent - c, TILE_COLUMNS);
+    for (uint64_t r = 0; r < rows.extent; r += TILE_ROWS) {
+        const uint64_t r_end = r + least(rows.extent - r, TILE_ROWS);
+        for (uint64_t c = 0; c < columns.extent; c += TILE_COLUMNS) {
+            const uint64_t width = least(columns.extent - c, TILE_COLUMNS);
             for (uint64_t i = r; i < r_end; i++)
                 copy_run(bytes, destination + i * row_bytes + c * bytes,
-                         source + (int64_t)i * rows->in + (int64_t)c * columns->in, columns->in,
+                         source + (int64_t)i * rows.in + (int64_t)c * columns.in, columns.in,
                          width);
         }
     }
 }
 
-/* Packs `rows->extent` whole runs of the last axis. */
-static void pack_plane(const gpr_view *view, const gpr_axis *rows, const gpr_axis *columns,
-                       const char *data, const uint8_t *mask, const void *neutral,
-                       char *destination)
+/* Packs `rows.extent` whole runs of the last axis. The axes are values, which what is written to
+ * `destination` cannot change: their members stay in registers. */
+static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, const char *data,
+                       const uint8_t *mask, const void *neutral, char *destination)
 {
-    const uint64_t row_bytes = columns->extent * view->bytes;
+    const uint64_t row_bytes = columns.extent * view->bytes;
 
-    if (rows->extent > 1 && magnitude(rows->in) < magnitude(columns->in)) {
+    if (rows.extent > 1 && magnitude(rows.in) < magnitude(columns.in)) {
         copy_plane_tiled(view->bytes, destination, data, rows, columns);
     } else {
-        for (uint64_t i = 0; i < rows->extent; i++)
-            copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows->in,
-                     columns->in, columns->extent);
+        for (uint64_t i = 0; i < rows.extent; i++)
+            copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows.in,
+                     columns.in, columns.extent);
     }
     if (view->byteswapped) {
         const size_t part = gpr_part_bytes(view->dtype);
-        swap_bytes(part, destination, rows->extent * columns->extent * (view->bytes / part));
+        swap_bytes(part, destination, rows.extent * columns.extent * (view->bytes / part));
     }
     if (mask == NULL) return;
-    for (uint64_t i = 0; i < rows->extent; i++)
-        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows->mask,
-                 columns->mask, columns->extent, neutral);
+    for (uint64_t i = 0; i < rows.extent; i++)
+        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows.mask,
+                 columns.mask, columns.extent, neutral);
 }
 
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
@@ -525,7 +525,7 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
         /* A plane of whole runs where one starts here, else the rest of this run. */
         taken_rows.extent = column == 0 && whole > 0 ? least(rows.extent - row, whole) : 1;
         if (column != 0 || whole == 0) taken_columns.extent = least(columns.extent - column, count);
-        pack_plane(view, &taken_rows, &taken_columns, data, mask, neutral, out);
+        pack_plane(view, taken_rows, taken_columns, data, mask, neutral, out);
 
         taken = taken_rows.extent * taken_columns.extent;
         out += taken * view->bytes;
