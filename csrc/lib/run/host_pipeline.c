@@ -46,14 +46,20 @@ typedef struct chunk {
     int whole;
 } chunk;
 
+/* What only some jobs need: apart from the job, since every small call would clear its 9 KiB. */
+typedef struct job_memory {
+    gpr_view unmasked, mask; /* of a job that sends its mask */
+    gpr_exact_part exact[GPR_EXACT_MOST_PARTS];
+} job_memory;
+
 /* One reduction under way. */
 typedef struct job {
     gpr_device *device;
     const gpr_resolved *call;
     const gpr_view *view;
-    const gpr_view *second; /* of the other array where there are two */
-    gpr_view elements;      /* what a chunk's memory holds, and behind it: */
-    gpr_view companion;     /* the other array, or the mask if it is sent; else without data */
+    const gpr_view *second;    /* of the other array where there are two */
+    const gpr_view *elements;  /* what a chunk's memory holds, and behind it: */
+    const gpr_view *companion; /* the other array, or the mask if it is sent; else NULL */
     int sends_mask; /* no element stands for one that is left out: the kernel must be told */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
@@ -67,10 +73,10 @@ typedef struct job {
     uint32_t block;    /* the first chunk's, and so all others': one program serves them all */
     gpr_value *pieces; /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
-    gpr_exact_part exact[GPR_EXACT_MOST_PARTS]; /* of the current row's pieces */
-    chunk pending[GPR_SLOTS];                   /* what each slot is at work on; rows 0: nothing */
-    int looks_out;                              /* the chunk's accumulators are polled for */
-    double checked;                             /* when the interrupt callback was last asked */
+    gpr_exact_part *exact;    /* of the current row's pieces */
+    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
+    int looks_out;            /* the chunk's accumulators are polled for */
+    double checked;           /* when the interrupt callback was last asked */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -151,15 +157,15 @@ static uint64_t companion_offset(const job *job, uint64_t count)
 
 static uint64_t content_bytes(const job *job, uint64_t count)
 {
-    if (job->companion.data == NULL) return count * job->view->bytes;
-    return companion_offset(job, count) + count * job->companion.bytes;
+    if (job->companion == NULL) return count * job->view->bytes;
+    return companion_offset(job, count) + count * job->companion->bytes;
 }
 
 static void pack_content(const job *job, const chunk *part, char *destination)
 {
-    pack_view(job, &job->elements, part, destination);
-    if (job->companion.data != NULL)
-        pack_view(job, &job->companion, part, destination + companion_offset(job, part->count));
+    pack_view(job, job->elements, part, destination);
+    if (job->companion != NULL)
+        pack_view(job, job->companion, part, destination + companion_offset(job, part->count));
 }
 
 static void pack_chunk(job *job, const chunk *part, char *destination)
@@ -171,21 +177,24 @@ static void pack_chunk(job *job, const chunk *part, char *destination)
 }
 
 /* Decides what chunks hold. */
-static void choose_content(job *job)
+static void choose_content(job *job, job_memory *memory)
 {
     const gpr_acc_kind acc_kind = job->rule->acc_kind;
 
-    job->elements = *job->view;
+    job->elements = job->view;
+    job->companion = job->second;
     job->unit = job->view->bytes;
     job->sends_mask =
         job->view->mask != NULL &&
         (acc_kind == GPR_ACC_MOMENTS || acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
-    if (job->second != NULL) job->companion = *job->second;
     if (job->sends_mask) {
-        job->elements.mask = NULL;
-        job->companion = gpr_mask_view(job->view);
+        memory->unmasked = *job->view;
+        memory->unmasked.mask = NULL;
+        memory->mask = gpr_mask_view(job->view);
+        job->elements = &memory->unmasked;
+        job->companion = &memory->mask;
     }
-    if (job->companion.data != NULL) job->unit += job->companion.bytes;
+    if (job->companion != NULL) job->unit += job->companion->bytes;
 }
 
 /* ---------------------------------------------------------------- kernels and results -------- */
@@ -521,17 +530,19 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
+    job_memory memory;
     job job = {.call = call,
                .view = view,
                .second = call->second,
                .rule = rule,
                .run = run,
+               .exact = memory.exact,
                .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
     job.compute = gpr_stream_of(job.device, call->stream);
-    choose_content(&job);
+    choose_content(&job, &memory);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
