@@ -161,14 +161,16 @@ static gpr_status fail_unknown_kernel(const char *name)
 
 gpr_status gpr_find_kernel(const char *name, int *index)
 {
-    for (int i = 0; i < GPR_KERNEL_COUNT; i++) {
-        if (strcmp(name, gpr_kernel_rows[i].name) == 0 ||
-            has_word(gpr_kernel_rows[i].aliases, name)) {
-            *index = i;
-            return GPR_OK;
-        }
+    int found = 0;
+
+    while (found < GPR_KERNEL_COUNT && strcmp(name, gpr_kernel_rows[found].name) != 0) found++;
+    if (found == GPR_KERNEL_COUNT) { /* aliases last: cutting lists up costs more than comparing */
+        found = 0;
+        while (found < GPR_KERNEL_COUNT && !has_word(gpr_kernel_rows[found].aliases, name)) found++;
     }
-    return fail_unknown_kernel(name);
+    if (found == GPR_KERNEL_COUNT) return fail_unknown_kernel(name);
+    *index = found;
+    return GPR_OK;
 }
 
 static const char *const family_names[] = {
