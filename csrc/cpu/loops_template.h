@@ -17,6 +17,7 @@
 
 #include "cpu/loops.h"
 #include "shared/float_formats.h"
+#include "shared/folds.h"
 
 /* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a
  * compiler may write in another order. */
@@ -62,21 +63,6 @@ enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
     PREFETCH_AT(p, bytes, PREFETCH_NEAR_BYTES, 3)
 
 /* ---------------------------------------------------------------- folds of two values -------- */
-
-/* x != x asks for NaN and is never true of an integer. */
-#define FOLD_sum(x, y) ((x) + (y))
-#define FOLD_prod(x, y) ((x) * (y))
-#define FOLD_min(x, y) ((x) < (y) || (x) != (x) ? (x) : (y))
-#define FOLD_max(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
-#define FOLD_fmin(x, y) ((x) < (y) || (y) != (y) ? (x) : (y))
-#define FOLD_fmax(x, y) ((x) > (y) || (y) != (y) ? (x) : (y))
-#define FOLD_any(x, y) ((x) | (y))
-#define FOLD_all(x, y) ((x) & (y))
-#define FOLD_odd(x, y) ((x) ^ (y))
-#define FOLD_count(x, y) ((x) + (y))
-#define FOLD_bit_and(x, y) ((x) & (y))
-#define FOLD_bit_or(x, y) ((x) | (y))
-#define FOLD_bit_xor(x, y) ((x) ^ (y))
 
 /* What a short row starts from: a sum is never -0, as NumPy's is not, because it starts from 0. */
 #define START_sum(x) (0 + (x))
@@ -129,7 +115,7 @@ enum { SHORT_ROW = 16 };
         SCALAR_LOOP                                              \
         for (uint64_t i = 1; i < n; i++) {                       \
             const ELEMENT x = LIFT(p[i]);                        \
-            value = FOLD_##fold(value, x);                       \
+            value = GPR_COMBINE_##fold(value, x);                \
         }                                                        \
         return value;                                            \
     }
@@ -171,22 +157,22 @@ enum { SHORT_ROW = 16 };
                 for (uint64_t j = 0; j < width; j++) {                                            \
                     const NARROW na = (NARROW)LIFT_NARROW(a[j]), nb = (NARROW)LIFT_NARROW(b[j]);  \
                     const NARROW nc = (NARROW)LIFT_NARROW(c[j]), nd = (NARROW)LIFT_NARROW(d[j]);  \
-                    const NARROW ab = (NARROW)FOLD_##fold(na, nb),                                \
-                                 cd = (NARROW)FOLD_##fold(nc, nd);                                \
-                    const NARROW abcd = (NARROW)FOLD_##fold(ab, cd), before = narrow[j];          \
-                    narrow[j] = (NARROW)FOLD_##fold(before, abcd);                                \
+                    const NARROW ab = (NARROW)GPR_COMBINE_##fold(na, nb),                         \
+                                 cd = (NARROW)GPR_COMBINE_##fold(nc, nd);                         \
+                    const NARROW abcd = (NARROW)GPR_COMBINE_##fold(ab, cd), before = narrow[j];   \
+                    narrow[j] = (NARROW)GPR_COMBINE_##fold(before, abcd);                         \
                 }                                                                                 \
             }                                                                                     \
             for (; left > 0; left--, data += stride) {                                            \
                 const T *restrict a = (const T *)(const void *)data;                              \
                 for (uint64_t j = 0; j < width; j++) {                                            \
                     const NARROW na = (NARROW)LIFT_NARROW(a[j]), before = narrow[j];              \
-                    narrow[j] = (NARROW)FOLD_##fold(before, na);                                  \
+                    narrow[j] = (NARROW)GPR_COMBINE_##fold(before, na);                           \
                 }                                                                                 \
             }                                                                                     \
             for (uint64_t j = 0; j < width; j++) {                                                \
                 const ACC folded = (ACC)LOWER(narrow[j]), before = accumulators[j];               \
-                accumulators[j] = FOLD_##fold(before, folded);                                    \
+                accumulators[j] = GPR_COMBINE_##fold(before, folded);                             \
             }                                                                                     \
         }                                                                                         \
     }
@@ -326,67 +312,68 @@ INLINE vec_f64 alternate(double a, double b)
 
 /* A run's numbers folded to lanes. JOIN is the fold of two lanes, IDENTITY its own. `given` is for
  * STEP, and stands in for the numbers that are missing from the last step of all lanes. */
-#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                                           \
-    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2],                \
-                                     lanes_f64 *out)                                               \
-    {                                                                                              \
-        const vec_f64 c = alternate(given[0], given[1]);                                           \
-        (void)c; /* not every STEP asks for it */                                                  \
-        uint64_t i = 0;                                                                            \
-        if (n > SUM_BLOCK) {                                                                       \
-            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;                 \
-            lanes_f64 right;                                                                       \
-            lanes_##run##_##name(p, left, given, out);                                             \
-            lanes_##run##_##name(p + left, n - left, given, &right);                               \
-            UNROLLED                                                                               \
-            for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = FOLD_##JOIN(out->v[k], right.v[k]); \
-            return;                                                                                \
-        }                                                                                          \
-        vec_f64 acc[LANE_VECTORS];                                                                 \
-        UNROLLED                                                                                   \
-        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;                   \
-        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                               \
-            PREFETCH(p + i, SUM_LANES * sizeof(T));                                                \
-            UNROLLED                                                                               \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                               \
-                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);                         \
-                acc[k] = STEP_##run(acc[k], x, c);                                                 \
-            }                                                                                      \
-        }                                                                                          \
-        if (i < n) {                                                                               \
-            double rest[SUM_LANES];                                                                \
-            for (uint64_t k = 0; k < SUM_LANES; k++)                                               \
-                rest[k] = i + k < n ? (double)p[i + k] : given[k % 2];                             \
-            UNROLLED                                                                               \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                               \
-                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                               \
-                acc[k] = STEP_##run(acc[k], x, c);                                                 \
-            }                                                                                      \
-        }                                                                                          \
-        UNROLLED                                                                                   \
-        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                                 \
+#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                            \
+    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], \
+                                     lanes_f64 *out)                                \
+    {                                                                               \
+        const vec_f64 c = alternate(given[0], given[1]);                            \
+        (void)c; /* not every STEP asks for it */                                   \
+        uint64_t i = 0;                                                             \
+        if (n > SUM_BLOCK) {                                                        \
+            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;  \
+            lanes_f64 right;                                                        \
+            lanes_##run##_##name(p, left, given, out);                              \
+            lanes_##run##_##name(p + left, n - left, given, &right);                \
+            UNROLLED                                                                \
+            for (int k = 0; k < LANE_VECTORS; k++)                                  \
+                out->v[k] = GPR_COMBINE_##JOIN(out->v[k], right.v[k]);              \
+            return;                                                                 \
+        }                                                                           \
+        vec_f64 acc[LANE_VECTORS];                                                  \
+        UNROLLED                                                                    \
+        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;    \
+        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                \
+            PREFETCH(p + i, SUM_LANES * sizeof(T));                                 \
+            UNROLLED                                                                \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);          \
+                acc[k] = STEP_##run(acc[k], x, c);                                  \
+            }                                                                       \
+        }                                                                           \
+        if (i < n) {                                                                \
+            double rest[SUM_LANES];                                                 \
+            for (uint64_t k = 0; k < SUM_LANES; k++)                                \
+                rest[k] = i + k < n ? (double)p[i + k] : given[k % 2];              \
+            UNROLLED                                                                \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                \
+                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                \
+                acc[k] = STEP_##run(acc[k], x, c);                                  \
+            }                                                                       \
+        }                                                                           \
+        UNROLLED                                                                    \
+        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                  \
     }
 
 /* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share
  * a vector or not. */
-#define DEFINE_JOIN_LANES(JOIN)                                                            \
-    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                 \
-    {                                                                                      \
-        double last[VECTOR_LANES];                                                         \
-        UNROLLED                                                                           \
-        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                           \
-            UNROLLED                                                                       \
-            for (int k = 0; k < half; k++)                                                 \
-                lanes->v[k] = FOLD_##JOIN(lanes->v[k], lanes->v[k + half]);                \
-        }                                                                                  \
-        memcpy(last, &lanes->v[0], sizeof last);                                           \
-        UNROLLED                                                                           \
-        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                           \
-            if (half < left) break;                                                        \
-            UNROLLED                                                                       \
-            for (int k = 0; k < half; k++) last[k] = FOLD_##JOIN(last[k], last[k + half]); \
-        }                                                                                  \
-        for (int k = 0; k < left; k++) out[k] = last[k];                                   \
+#define DEFINE_JOIN_LANES(JOIN)                                                                   \
+    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                        \
+    {                                                                                             \
+        double last[VECTOR_LANES];                                                                \
+        UNROLLED                                                                                  \
+        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                                  \
+            UNROLLED                                                                              \
+            for (int k = 0; k < half; k++)                                                        \
+                lanes->v[k] = GPR_COMBINE_##JOIN(lanes->v[k], lanes->v[k + half]);                \
+        }                                                                                         \
+        memcpy(last, &lanes->v[0], sizeof last);                                                  \
+        UNROLLED                                                                                  \
+        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                                  \
+            if (half < left) break;                                                               \
+            UNROLLED                                                                              \
+            for (int k = 0; k < half; k++) last[k] = GPR_COMBINE_##JOIN(last[k], last[k + half]); \
+        }                                                                                         \
+        for (int k = 0; k < left; k++) out[k] = last[k];                                          \
     }
 DEFINE_JOIN_LANES(sum)
 DEFINE_JOIN_LANES(prod)
@@ -465,22 +452,22 @@ DEFINE_JOIN_LANES(prod)
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
 /* Four walks at once, because a vector minimum takes longer than the next one waits to start. */
-#define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                           \
-    INLINE ACC fold##_##name(const T *p, uint64_t n)                         \
-    {                                                                        \
-        const uint64_t quarter = n / 256 * 64;                               \
-        const T *q = p + quarter, *r = q + quarter, *s = r + quarter;        \
-        T a = p[0], b = a, c = a, d = a;                                     \
-        for (uint64_t i = 0; i < quarter; i++) {                             \
-            a = FOLD_##fold(p[i], a);                                        \
-            b = FOLD_##fold(q[i], b);                                        \
-            c = FOLD_##fold(r[i], c);                                        \
-            d = FOLD_##fold(s[i], d);                                        \
-        }                                                                    \
-        for (uint64_t i = 4 * quarter; i < n; i++) a = FOLD_##fold(p[i], a); \
-        a = FOLD_##fold(a, b);                                               \
-        c = FOLD_##fold(c, d);                                               \
-        return (ACC)FOLD_##fold(a, c);                                       \
+#define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                                  \
+    INLINE ACC fold##_##name(const T *p, uint64_t n)                                \
+    {                                                                               \
+        const uint64_t quarter = n / 256 * 64;                                      \
+        const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
+        T a = p[0], b = a, c = a, d = a;                                            \
+        for (uint64_t i = 0; i < quarter; i++) {                                    \
+            a = GPR_COMBINE_##fold(p[i], a);                                        \
+            b = GPR_COMBINE_##fold(q[i], b);                                        \
+            c = GPR_COMBINE_##fold(r[i], c);                                        \
+            d = GPR_COMBINE_##fold(s[i], d);                                        \
+        }                                                                           \
+        for (uint64_t i = 4 * quarter; i < n; i++) a = GPR_COMBINE_##fold(p[i], a); \
+        a = GPR_COMBINE_##fold(a, b);                                               \
+        c = GPR_COMBINE_##fold(c, d);                                               \
+        return (ACC)GPR_COMBINE_##fold(a, c);                                       \
     }
 
 /* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and
@@ -534,7 +521,7 @@ enum { EXTREME_VECTORS = 4 };
         for (uint64_t i = 1; i < n; i++) {                                                        \
             const T x = p[i];                                                                     \
             unordered |= x != x;                                                                  \
-            value = FOLD_##run(x, value);                                                         \
+            value = GPR_COMBINE_##run(x, value);                                                  \
         }                                                                                         \
         return unordered && !(SKIP) ? (T)NAN : value;                                             \
     }                                                                                             \
@@ -703,13 +690,13 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
     DEFINE_LOOP(odd, name, T, uint32_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, \
                 LOWER_SAME)
 
-#define DEFINE_BITS_RUN(fold, name, T, ACC)                                   \
-    INLINE ACC fold##_##name(const T *p, uint64_t n)                          \
-    {                                                                         \
-        T value = p[0];                                                       \
-        for (uint64_t i = 1; i < n; i++) value = (T)FOLD_##fold(value, p[i]); \
-        return value;                                                         \
-    }                                                                         \
+#define DEFINE_BITS_RUN(fold, name, T, ACC)                                          \
+    INLINE ACC fold##_##name(const T *p, uint64_t n)                                 \
+    {                                                                                \
+        T value = p[0];                                                              \
+        for (uint64_t i = 1; i < n; i++) value = (T)GPR_COMBINE_##fold(value, p[i]); \
+        return value;                                                                \
+    }                                                                                \
     DEFINE_LOOP(fold, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
 
 #define DEFINE_BITS(name, T, ACC)          \
@@ -771,8 +758,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 /* A short skipping run starts from the identity: every element may be NaN. */
 #define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
 #define LIFT_MULTIPLIED(x) ((x) == (x) ? (double)(x) : 1.0)
-#define FOLD_skipping_sum FOLD_sum
-#define FOLD_skipping_prod FOLD_prod
+#define GPR_COMBINE_skipping_sum GPR_COMBINE_sum
+#define GPR_COMBINE_skipping_prod GPR_COMBINE_prod
 #define START_skipping_prod START_prod
 
 #define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                      \
@@ -929,10 +916,10 @@ typedef struct pair {
 #define JOIN_prod(x, y)                                          \
     ((pair){ROUNDED((x).re * (y).re) - ROUNDED((x).im * (y).im), \
             ROUNDED((x).re * (y).im) + ROUNDED((x).im * (y).re)})
-#define JOIN_any FOLD_any
-#define JOIN_all FOLD_all
-#define JOIN_odd FOLD_odd
-#define JOIN_count FOLD_count
+#define JOIN_any GPR_COMBINE_any
+#define JOIN_all GPR_COMBINE_all
+#define JOIN_odd GPR_COMBINE_odd
+#define JOIN_count GPR_COMBINE_count
 #define PAIR_VALUE(p) ((pair){(p)[0], (p)[1]})
 #define PAIR_TRUTH(p) ((p)[0] != 0 || (p)[1] != 0)
 

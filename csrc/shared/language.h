@@ -21,6 +21,8 @@ typedef long long gpr_i64;
 #define GPR_ASSERT_OFFSET(type, member, bytes) static_assert(true, "")
 /* A function that kernels call as the host does: one copy per program, its loops as they are. */
 #define GPR_SHARED_FUNCTION static __device__ __noinline__
+/* A function of a few instructions, which becomes part of its caller. */
+#define GPR_SHARED_INLINE static __device__ __forceinline__
 #define GPR_NOT_UNROLLED _Pragma("unroll 1")
 
 #else
@@ -38,6 +40,7 @@ typedef int64_t gpr_i64;
 #define GPR_ASSERT_OFFSET(type, member, bytes) \
     static_assert(offsetof(type, member) == (bytes), #type " has " #member " elsewhere")
 #define GPR_SHARED_FUNCTION static inline
+#define GPR_SHARED_INLINE static inline
 #define GPR_NOT_UNROLLED
 
 #endif

@@ -58,7 +58,6 @@ def test_mistake_is_named_with_kernel_and_line(path: Path, tmp_path: Path) -> No
 # Composition of x -> a * x + b, packed as a and b in the halves of 64 bits: associative, not
 # commutative.
 COMPOSE = """struct fold_sum {
-    static constexpr bool commutative = false;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1) << 32; }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
@@ -80,7 +79,10 @@ def test_ordered_kernels_keep_the_order_of_a_fold_that_needs_it_and_others_do_no
     tmp_path: Path,
 ) -> None:
     operators = re.sub(
-        r"struct fold_sum \{.*?\n\};\n", COMPOSE, _core.sources()["operators.cuh"], flags=re.DOTALL
+        r"struct fold_sum : .*?\n\};\n",
+        COMPOSE,
+        _core.sources()["operators.cuh"],
+        flags=re.DOTALL,
     )
     assert "Acc(1) << 32" in operators
     (tmp_path / "operators.cuh").write_text(operators)

@@ -20,24 +20,21 @@ template <class T> struct Indexed {
 
 static_assert(sizeof(Indexed<double>) == sizeof(double) + GPR_SECOND_BYTES, "a packed accumulator");
 
-constexpr uint64 nowhere = GPR_NOWHERE;
-
 // The first of equal extremes, or the first NaN if there is one. Operands may be reordered: ties
 // are decided by position.
 template <class ExtremeFold> struct Find {
     using Extreme = ExtremeFold;
-    static constexpr bool commutative = true;
     static constexpr bool positional = true;
 
     // Whether a is preferred to b, whatever their positions.
     template <class T> static GPR_DEVICE bool prefers(T a, T b)
     {
-        const bool beyond = same<Extreme, fold_min> ? is_less(a, b) : is_less(b, a);
-        return beyond || (is_nan(a) && !is_nan(b));
+        if constexpr (same<Extreme, fold_min>) return GPR_PREFERS(a, b, is_less, is_nan);
+        else return GPR_PREFERS(a, b, is_greater, is_nan);
     }
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
-        return Acc{Extreme::template identity<typename Acc::Number, Compute>(), nowhere};
+        return Acc{Extreme::template identity<typename Acc::Number, Compute>(), GPR_NOWHERE};
     }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x, uint64 i)
     {
@@ -45,8 +42,7 @@ template <class ExtremeFold> struct Find {
     }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        const bool a_is_first = a.position < b.position && !prefers(b.number, a.number);
-        return a_is_first || prefers(a.number, b.number) ? a : b;
+        return GPR_KEEPS(a.number, a.position, b.number, b.position, prefers) ? a : b;
     }
 };
 
@@ -61,7 +57,6 @@ template <class T> struct Range {
 };
 
 struct fold_range {
-    static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
         return Acc{largest_of<Compute, typename Acc::Number>(),
@@ -91,7 +86,6 @@ static_assert(sizeof(SumCount<double>) == sizeof(double) + GPR_SECOND_BYTES,
               "a packed accumulator");
 
 struct fold_sum_count {
-    static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
         return Acc{element_of<typename Acc::Number>(0), 0};
@@ -102,7 +96,7 @@ struct fold_sum_count {
     }
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return Acc{a.sum + b.sum, a.count + b.count};
+        return Acc{GPR_COMBINE_sum(a.sum, b.sum), a.count + b.count};
     }
 };
 
@@ -128,7 +122,10 @@ template <> struct MeanOf<dt_complex128> { using type = dt_complex128; };
 GPR_DEVICE RealMean mean_of(double x) { return {x, 0}; }
 GPR_DEVICE dt_complex128 mean_of(dt_complex128 x) { return x; }
 GPR_DEVICE double value_of(RealMean mean) { return mean.near + mean.rest; }
-GPR_DEVICE double apart(RealMean a, RealMean b) { return (b.near - a.near) + (b.rest - a.rest); }
+GPR_DEVICE double apart(RealMean a, RealMean b)
+{
+    return gpr_mean_distance(a.near, a.rest, b.near, b.rest);
+}
 GPR_DEVICE dt_complex128 apart(dt_complex128 a, dt_complex128 b) { return b - a; }
 GPR_DEVICE RealMean moved(RealMean mean, double by) { return {mean.near, mean.rest + by}; }
 GPR_DEVICE dt_complex128 moved(dt_complex128 mean, dt_complex128 by) { return mean + by; }
@@ -155,7 +152,6 @@ static_assert(sizeof(RealMean) == GPR_MEAN_BYTES && sizeof(dt_complex128) == GPR
               "a packed accumulator");
 
 struct fold_moments {
-    static constexpr bool commutative = true;
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
         return Acc{mean_of(element_of<typename Acc::Number>(0)), 0, 0};
@@ -166,18 +162,16 @@ struct fold_moments {
         // The square is 0, but NaN for an infinity or NaN.
         return Acc{mean_of(number), squared(number - number), 1};
     }
-    // Chan, Golub and LeVeque's merge of two sets: squared distances add up, plus a term for the
-    // distance between the two means.
+    // Merges two sets (shared/folds.h): squared distances add up, plus a term for the distance
+    // between the two means.
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if (a.count == 0) return b;
         if (b.count == 0) return a;
-        double share = 0.5; // what the division gives for sets of equal size, the usual case
-        if (a.count != b.count)
-            share = static_cast<double>(b.count) / static_cast<double>(a.count + b.count);
+        const double share = gpr_moments_share(a.count, b.count);
         const typename Acc::Number distance = apart(a.mean, b.mean);
         return Acc{moved(a.mean, scaled(distance, share)),
-                   a.squares + b.squares + squared(distance) * share * static_cast<double>(a.count),
+                   a.squares + b.squares + gpr_squares_between(squared(distance), share, a.count),
                    a.count + b.count};
     }
 };

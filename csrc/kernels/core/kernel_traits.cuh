@@ -23,7 +23,6 @@ struct KernelTraits {
     using In = Element;
     using Compute = ComputeType;
     using Acc = Accumulator;
-    static constexpr bool commutative = Fold::commutative;
     static constexpr bool positional = is_positional<Fold>;
     static constexpr bool skips_nan = SKIP_NAN;
     // Traits of the same elements with another fold.
@@ -55,7 +54,6 @@ template <class First> struct Next {
     using In = typename First::Acc;
     using Compute = typename First::Acc;
     using Acc = typename First::Acc;
-    static constexpr bool commutative = First::commutative;
     static constexpr bool positional = false; // accumulators carry their positions
     static constexpr bool skips_nan = false;
 

@@ -1,8 +1,7 @@
 // Folds: the associative functions that reductions are made of, and their atomic forms.
 //
-// A fold is a type with
-//   commutative                 whether combine(a, b) is combine(b, a), as kernels that reorder
-//                               operands require
+// The registry (folds.def) lists them; shared/folds.h has the expressions that the host evaluates,
+// too. A fold is a type with
 //   identity<Acc, Compute>()    combine(identity, a) is a, for every a that an element of type
 //                               Compute can become
 //   lift<Acc>(x)                an element, converted to its compute type, as an accumulator; a
@@ -20,80 +19,73 @@
 
 namespace gpr {
 
-struct fold_sum {
-    static constexpr bool commutative = true;
+// The identities that the registry lists. No variables: PTX would declare each of them.
+#define GPR_FOLD(name, commutative, acc_kind, identity) enum { identity_of_##name = identity };
+#include "folds.def"
+#undef GPR_FOLD
+
+// A fold of elements as they are. Derived folds have the registry's identity and combine().
+template <int IDENTITY> struct FoldOfNumbers {
     template <class Acc, class Compute> static GPR_DEVICE Acc identity()
     {
-        return element_of<Acc>(0);
+        if constexpr (IDENTITY == GPR_IDENTITY_ONE) return element_of<Acc>(1);
+        else if constexpr (IDENTITY == GPR_IDENTITY_ALL_BITS) return ~Acc(0);
+        else if constexpr (IDENTITY == GPR_IDENTITY_LARGEST) return largest_of<Compute, Acc>();
+        else if constexpr (IDENTITY == GPR_IDENTITY_SMALLEST) return smallest_of<Compute, Acc>();
+        else if constexpr (IDENTITY == GPR_IDENTITY_NAN) {
+            const Acc infinity = largest_of<Compute, Acc>();
+            return infinity - infinity;
+        } else {
+            static_assert(IDENTITY == GPR_IDENTITY_ZERO, "a number of this kind is not known");
+            return element_of<Acc>(0);
+        }
     }
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
         return element_of<Acc>(value_of(x));
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
 };
 
-struct fold_prod {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
-    {
-        return element_of<Acc>(1);
-    }
+// A fold of whether elements are not zero, as 1 or 0.
+template <int IDENTITY> struct FoldOfTruths : FoldOfNumbers<IDENTITY> {
     template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
     {
-        return element_of<Acc>(value_of(x));
+        return Acc(is_true(value_of(x)));
     }
+};
+
+struct fold_sum : FoldOfNumbers<identity_of_sum> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        return GPR_COMBINE_sum(a, b);
+    }
+};
+
+struct fold_prod : FoldOfNumbers<identity_of_prod> {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if constexpr (is_complex<Acc>) { // one times an infinity would have a NaN part
             if (a.re == 1 && a.im == 0) return b;
             if (b.re == 1 && b.im == 0) return a;
         }
-        return a * b;
+        return GPR_COMBINE_prod(a, b);
     }
 };
 
 // NaN wins: the result is NaN if any element is (smaller_of and larger_of in ordering.cuh). Among
 // zeros of different sign either may be the result.
-struct fold_min {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
-    {
-        return largest_of<Compute, Acc>();
-    }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
-    {
-        return element_of<Acc>(value_of(x));
-    }
+struct fold_min : FoldOfNumbers<identity_of_min> {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return smaller_of(a, b); }
 };
 
-struct fold_max {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
-    {
-        return smallest_of<Compute, Acc>();
-    }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
-    {
-        return element_of<Acc>(value_of(x));
-    }
+struct fold_max : FoldOfNumbers<identity_of_max> {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_of(a, b); }
 };
 
 // Minimum and maximum that skip NaN. The result is NaN where all elements are, so the identity is
-// NaN.
-template <class Extreme> struct SkippingExtreme {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity()
-    {
-        const Acc infinity = largest_of<Compute, Acc>();
-        return infinity - infinity;
-    }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
-    {
-        return element_of<Acc>(value_of(x));
-    }
+// NaN. The extreme is that of fold_min or fold_max, which is one instruction for float32.
+template <class Extreme, int IDENTITY>
+struct SkippingExtreme : FoldOfNumbers<IDENTITY> {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         if (is_nan(a)) return b;
@@ -101,82 +93,61 @@ template <class Extreme> struct SkippingExtreme {
     }
 };
 
-using fold_fmin = SkippingExtreme<fold_min>;
-using fold_fmax = SkippingExtreme<fold_max>;
+using fold_fmin = SkippingExtreme<fold_min, identity_of_fmin>;
+using fold_fmax = SkippingExtreme<fold_max, identity_of_fmax>;
 
 // Accumulators of any and all are 0 or 1.
-struct fold_any {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_any : FoldOfTruths<identity_of_any> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return Acc(is_true(value_of(x)));
+        return GPR_COMBINE_any(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
 };
 
-struct fold_all {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(1); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_all : FoldOfTruths<identity_of_all> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return Acc(is_true(value_of(x)));
+        return GPR_COMBINE_all(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
 };
 
 // logical_xor: whether an odd number of elements is true.
-struct fold_odd {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_odd : FoldOfTruths<identity_of_odd> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return Acc(is_true(value_of(x)));
+        return GPR_COMBINE_odd(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
 };
 
 // How many elements are not zero.
-struct fold_count {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_count : FoldOfTruths<identity_of_count> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return Acc(is_true(value_of(x)));
+        return GPR_COMBINE_count(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a + b; }
 };
 
 // Bits of integers. Accumulators are at least as wide as elements; their upper bits are not part of
 // the result.
-struct fold_bit_and {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return ~Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_bit_and : FoldOfNumbers<identity_of_bit_and> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return element_of<Acc>(value_of(x));
+        return GPR_COMBINE_bit_and(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a & b; }
 };
 
-struct fold_bit_or {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_bit_or : FoldOfNumbers<identity_of_bit_or> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return element_of<Acc>(value_of(x));
+        return GPR_COMBINE_bit_or(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a | b; }
 };
 
-struct fold_bit_xor {
-    static constexpr bool commutative = true;
-    template <class Acc, class Compute> static GPR_DEVICE Acc identity() { return Acc(0); }
-    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+struct fold_bit_xor : FoldOfNumbers<identity_of_bit_xor> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        return element_of<Acc>(value_of(x));
+        return GPR_COMBINE_bit_xor(a, b);
     }
-    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return a ^ b; }
 };
 
 // ---------------------------------------------------------------- atomics -----------------------

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conversions.cuh"
+#include "folds.h"
 
 namespace gpr {
 
@@ -32,13 +33,17 @@ template <class T, class Acc> GPR_DEVICE Acc smallest_of()
 template <class T> GPR_DEVICE bool is_less(T a, T b)
 {
     if constexpr (is_complex<T>)
-        return !is_nan(a) && !is_nan(b) && (a.re < b.re || (a.re == b.re && a.im < b.im));
-    else return a < b;
+        return !is_nan(a) && !is_nan(b) && GPR_COMPLEX_LESS(a.re, a.im, b.re, b.im);
+    else return GPR_LESS(a, b);
 }
+template <class T> GPR_DEVICE bool is_greater(T a, T b) { return is_less(b, a); }
 
 // Return the smaller and the larger of two numbers; NaN where either is NaN, as np.minimum does.
-template <class T> GPR_DEVICE T smaller_of(T a, T b) { return is_less(a, b) || is_nan(a) ? a : b; }
-template <class T> GPR_DEVICE T larger_of(T a, T b) { return is_less(b, a) || is_nan(a) ? a : b; }
+template <class T> GPR_DEVICE T smaller_of(T a, T b) { return GPR_EXTREME(a, b, is_less, is_nan); }
+template <class T> GPR_DEVICE T larger_of(T a, T b)
+{
+    return GPR_EXTREME(a, b, is_greater, is_nan);
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 GPR_DEVICE float smaller_of(float a, float b)

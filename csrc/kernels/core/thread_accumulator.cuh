@@ -149,7 +149,7 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
     static constexpr unsigned most_vectors = 4;
     const In *row = nullptr;
     Narrow<typename Traits::Compute> best = Tile::identity();
-    uint64 first = nowhere; // of the tile, or where the element itself is
+    uint64 first = GPR_NOWHERE; // of the tile, or where the element itself is
     unsigned vectors = 0;   // of the tile; 0: it was an element
     unsigned distance = 0;  // from vector to vector, in elements
 
@@ -199,7 +199,7 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
     GPR_DEVICE void renormalize() {}
     GPR_DEVICE Acc finalize() const
     {
-        if (first == nowhere) return Traits::identity();
+        if (first == GPR_NOWHERE) return Traits::identity();
         return Acc{element_of<typename Acc::Number>(best), position()};
     }
 };

@@ -27,7 +27,6 @@ template <class T> struct ExactProducts {
 };
 
 struct fold_exact_products {
-    static constexpr bool commutative = true;
 };
 
 // Traits of two arrays: elements of type SecondElement are the other one's.

@@ -7,7 +7,6 @@
 namespace gpr {
 
 struct fold_exact {
-    static constexpr bool commutative = true;
 };
 
 // The same of a part that is in shared memory, and whose words are carried. All lanes of the warp

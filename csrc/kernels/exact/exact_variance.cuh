@@ -31,7 +31,6 @@ template <class T> struct ExactMoments {
 };
 
 struct fold_exact_moments {
-    static constexpr bool commutative = true;
 };
 
 // ---------------------------------------------------------------- whole numbers -----------------

@@ -65,10 +65,10 @@ GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &a
     typename Tile::Acc best = warp_all_reduce<Tile>(accumulator.best);
 
     if (lane == 0) best_of_warp[warp] = best;
-    if (threadIdx.x == 0) position = nowhere;
+    if (threadIdx.x == 0) position = GPR_NOWHERE;
     __syncthreads(); // all threads see the best of all warps
     best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
-    if (accumulator.first != nowhere && !Traits::Fold::prefers(best, accumulator.best))
+    if (accumulator.first != GPR_NOWHERE && !Traits::Fold::prefers(best, accumulator.best))
         atomicMin(&position, accumulator.position());
     __syncthreads(); // the smallest position is there
     return {element_of<typename Traits::Acc::Number>(best), position};

@@ -34,7 +34,7 @@ const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
 
 const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutative, acc_kind) {#name, commutative, acc_kind},
+#define GPR_FOLD(name, commutative, acc_kind, identity) {#name, commutative, acc_kind, identity},
 #include "folds.def"
 #undef GPR_FOLD
 };

@@ -5,6 +5,7 @@
 
 #include "gpureduce.h"
 #include "shared/dtype_kinds.h"
+#include "shared/folds.h"
 
 typedef struct gpr_dtype_row {
     const char *name;
@@ -14,7 +15,7 @@ typedef struct gpr_dtype_row {
 } gpr_dtype_row;
 
 typedef enum gpr_fold {
-#define GPR_FOLD(name, commutative, acc_kind) GPR_FOLD_##name,
+#define GPR_FOLD(name, ...) GPR_FOLD_##name,
 #include "folds.def"
 #undef GPR_FOLD
     GPR_FOLD_COUNT
@@ -43,6 +44,7 @@ typedef struct gpr_fold_row {
     const char *name;
     int commutative;
     gpr_acc_kind acc_kind;
+    gpr_identity_kind identity;
 } gpr_fold_row;
 
 typedef struct gpr_operator_row {

@@ -23,25 +23,25 @@
     F(exact_variance) F(exact_moments) F(exact_moments_strided) F(exact_dot)
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
-#define TABLES(F) F(dtypes)
+#define TABLES(F) F(dtypes) F(folds)
 #define SHARED_FILES(F) \
     F(language) F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
-    F(exact_format) F(limbs)
+    F(exact_format) F(limbs) F(folds)
 /* clang-format on */
 
 /* Puts a file, found through the build's include path, into .rodata. */
-#define EMBED_FILE(stem, extension)             \
-    __asm__(".pushsection .rodata\n"            \
-            ".ifndef gpr_source_" #stem "\n"    \
-            "gpr_source_" #stem ":\n"           \
-            ".incbin \"" #stem extension "\"\n" \
-            ".byte 0\n"                         \
-            ".endif\n"                          \
-            ".popsection\n");                   \
-    extern const char gpr_source_##stem[] __attribute__((visibility("hidden")));
-#define EMBED(stem) EMBED_FILE(stem, ".cuh")
-#define EMBED_SHARED(stem) EMBED_FILE(stem, ".h")
-#define EMBED_TABLE(stem) EMBED_FILE(stem, ".def")
+#define EMBED_FILE(symbol, file)               \
+    __asm__(".pushsection .rodata\n"           \
+            ".ifndef gpr_source_" #symbol "\n" \
+            "gpr_source_" #symbol ":\n"        \
+            ".incbin \"" file "\"\n"           \
+            ".byte 0\n"                        \
+            ".endif\n"                         \
+            ".popsection\n");                  \
+    extern const char gpr_source_##symbol[] __attribute__((visibility("hidden")));
+#define EMBED(stem) EMBED_FILE(stem, #stem ".cuh")
+#define EMBED_SHARED(stem) EMBED_FILE(shared_##stem, #stem ".h")
+#define EMBED_TABLE(stem) EMBED_FILE(table_##stem, #stem ".def")
 
 HELPER_FILES(EMBED)
 SHARED_FILES(EMBED_SHARED)
@@ -51,8 +51,8 @@ TABLES(EMBED_TABLE)
 #undef GPR_KERNEL
 
 #define SOURCE(stem) {#stem ".cuh", gpr_source_##stem},
-#define SHARED_SOURCE(stem) {#stem ".h", gpr_source_##stem},
-#define TABLE_SOURCE(stem) {#stem ".def", gpr_source_##stem},
+#define SHARED_SOURCE(stem) {#stem ".h", gpr_source_shared_##stem},
+#define TABLE_SOURCE(stem) {#stem ".def", gpr_source_table_##stem},
 
 static const gpr_source helper_sources[] = {TABLES(TABLE_SOURCE) SHARED_FILES(SHARED_SOURCE)
                                                 HELPER_FILES(SOURCE)};

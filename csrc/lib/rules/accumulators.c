@@ -118,21 +118,25 @@ static void store_minus_zero(gpr_dtype element, uint8_t *bytes)
 
 gpr_value gpr_neutral_element(gpr_fold fold, gpr_dtype element)
 {
+    const gpr_identity_kind identity = gpr_fold_rows[fold].identity;
     gpr_value value = {.bytes = {0}};
     gpr_wide_block block;
 
-    block.u64[0] = fold == GPR_FOLD_prod || fold == GPR_FOLD_all;
-    if (fold == GPR_FOLD_bit_and) block.u64[0] = UINT64_MAX;
-    if (fold == GPR_FOLD_exact && gpr_is_inexact(element))
-        store_minus_zero(element, value.bytes);
-    else if (fold == GPR_FOLD_min || fold == GPR_FOLD_argmin)
-        store_extreme(element, 1, value.bytes);
-    else if (fold == GPR_FOLD_max || fold == GPR_FOLD_argmax)
-        store_extreme(element, 0, value.bytes);
-    else if (fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax)
-        store_nan(element, value.bytes);
-    else
+    switch (identity) {
+    case GPR_IDENTITY_MINUS_ZERO:
+        if (gpr_is_inexact(element)) store_minus_zero(element, value.bytes);
+        break;
+    case GPR_IDENTITY_LARGEST: store_extreme(element, 1, value.bytes); break;
+    case GPR_IDENTITY_SMALLEST: store_extreme(element, 0, value.bytes); break;
+    case GPR_IDENTITY_NAN: store_nan(element, value.bytes); break;
+    case GPR_IDENTITY_ONE:
+    case GPR_IDENTITY_ALL_BITS:
+        block.u64[0] = identity == GPR_IDENTITY_ONE ? 1 : UINT64_MAX;
         gpr_store_wide(GPR_WIDE_UNSIGNED, &block, 1, element, value.bytes);
+        break;
+    case GPR_IDENTITY_ZERO:
+    case GPR_IDENTITY_STRUCTURE: break;
+    }
     return value;
 }
 
@@ -140,7 +144,7 @@ gpr_value gpr_identity(gpr_fold fold, gpr_dtype compute, gpr_dtype acc)
 {
     gpr_value value = gpr_neutral_element(fold, compute);
 
-    if (fold == GPR_FOLD_bit_and) { /* all bits of the accumulator, not only the element's */
+    if (gpr_fold_rows[fold].identity == GPR_IDENTITY_ALL_BITS) { /* not the element's alone */
         memset(value.bytes, 0xff, gpr_bytes_of(acc));
         return value;
     }

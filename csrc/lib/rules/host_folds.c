@@ -1,5 +1,5 @@
-/* The folds on the host: what merges the accumulators of chunks, pieces and rows. Kernels have
- * theirs in kernels/core, the CPU backend loops over elements in cpu/loops_template.h. */
+/* The folds on the host: they merge the accumulators of chunks, pieces and rows. The expressions are
+ * those of shared/folds.h, which kernels and the loops of the CPU backend share. */
 #include "lib/rules/rules.h"
 
 #include <complex.h>
@@ -10,23 +10,20 @@
 
 /* The folds over one real accumulator type: T is the type, U the unsigned type its sums and
  * products are computed in, so that they wrap without undefined behaviour (for floats, the type
- * itself). x != x asks for NaN, and is never true of integers. */
+ * itself). */
 #define DEFINE_FOLD(T, U, member)                                                        \
     static void fold_##member(gpr_fold fold, const void *a, const void *b, void *result) \
     {                                                                                    \
-        T x, y, value = 0;                                                               \
+        T x, y, value;                                                                   \
         memcpy(&x, a, sizeof x);                                                         \
         memcpy(&y, b, sizeof y);                                                         \
         switch (fold) {                                                                  \
-        case GPR_FOLD_prod: value = (T)((U)x * (U)y); break;                             \
-        case GPR_FOLD_min: value = x < y || x != x ? x : y; break;                       \
-        case GPR_FOLD_max: value = x > y || x != x ? x : y; break;                       \
-        case GPR_FOLD_fmin: value = x < y || y != y ? x : y; break;                      \
-        case GPR_FOLD_fmax: value = x > y || y != y ? x : y; break;                      \
-        case GPR_FOLD_any: value = (T)(x != 0 || y != 0); break;                         \
-        case GPR_FOLD_all: value = (T)(x != 0 && y != 0); break;                         \
-        case GPR_FOLD_odd: value = (T)((x != 0) != (y != 0)); break;                     \
-        default: value = (T)((U)x + (U)y); break;                                        \
+        case GPR_FOLD_prod: value = (T)GPR_COMBINE_prod((U)x, (U)y); break;              \
+        case GPR_FOLD_min: value = GPR_COMBINE_min(x, y); break;                         \
+        case GPR_FOLD_max: value = GPR_COMBINE_max(x, y); break;                         \
+        case GPR_FOLD_fmin: value = GPR_COMBINE_fmin(x, y); break;                       \
+        case GPR_FOLD_fmax: value = GPR_COMBINE_fmax(x, y); break;                       \
+        default: value = (T)GPR_COMBINE_sum((U)x, (U)y); break;                          \
         }                                                                                \
         memcpy(result, &value, sizeof value);                                            \
     }
@@ -43,10 +40,14 @@ static int is_nan(double _Complex x)
     return isnan(creal(x)) || isnan(cimag(x));
 }
 
-/* Whether x comes before y: real parts first, then imaginary ones. */
-static int precedes(double _Complex x, double _Complex y)
+static int is_less(double _Complex x, double _Complex y)
 {
-    return creal(x) < creal(y) || (creal(x) == creal(y) && cimag(x) < cimag(y));
+    return !is_nan(x) && !is_nan(y) && GPR_COMPLEX_LESS(creal(x), cimag(x), creal(y), cimag(y));
+}
+
+static int is_greater(double _Complex x, double _Complex y)
+{
+    return is_less(y, x);
 }
 
 static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Complex y)
@@ -56,12 +57,18 @@ static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Co
     case GPR_FOLD_prod:
         return gpr_complex(creal(x) * creal(y) - cimag(x) * cimag(y),
                            creal(x) * cimag(y) + cimag(x) * creal(y));
-    case GPR_FOLD_min: return is_nan(x) || (!is_nan(y) && precedes(x, y)) ? x : y;
-    case GPR_FOLD_max: return is_nan(x) || (!is_nan(y) && precedes(y, x)) ? x : y;
-    case GPR_FOLD_fmin: return is_nan(y) || (!is_nan(x) && precedes(x, y)) ? x : y;
-    case GPR_FOLD_fmax: return is_nan(y) || (!is_nan(x) && precedes(y, x)) ? x : y;
+    case GPR_FOLD_min: return GPR_EXTREME(x, y, is_less, is_nan);
+    case GPR_FOLD_max: return GPR_EXTREME(x, y, is_greater, is_nan);
+    case GPR_FOLD_fmin: return GPR_EXTREME_NUMBER(x, y, is_less, is_nan);
+    case GPR_FOLD_fmax: return GPR_EXTREME_NUMBER(x, y, is_greater, is_nan);
     default: return gpr_complex(creal(x) + creal(y), cimag(x) + cimag(y));
     }
+}
+
+static void widen_complex(gpr_dtype acc, const void *a, const void *b, double _Complex wide[2])
+{
+    gpr_convert(acc, a, GPR_COMPLEX128, &wide[0], 1);
+    gpr_convert(acc, b, GPR_COMPLEX128, &wide[1], 1);
 }
 
 /* a fold b for numbers of type acc, at any address. */
@@ -77,69 +84,94 @@ static void fold_numbers(gpr_fold fold, gpr_dtype acc, const void *a, const void
     case GPR_FLOAT32: fold_f32(fold, a, b, result); break;
     case GPR_FLOAT64: fold_f64(fold, a, b, result); break;
     default:
-        gpr_convert(acc, a, GPR_COMPLEX128, &wide[0], 1);
-        gpr_convert(acc, b, GPR_COMPLEX128, &wide[1], 1);
+        widen_complex(acc, a, b, wide);
         wide[0] = fold_complex(fold, wide[0], wide[1]);
         gpr_convert(GPR_COMPLEX128, &wide[0], acc, result, 1);
         break;
     }
 }
 
+static int is_bits_fold(gpr_fold fold)
+{
+    return gpr_is_bitwise(fold) || fold == GPR_FOLD_any || fold == GPR_FOLD_all ||
+           fold == GPR_FOLD_odd;
+}
+
 static gpr_value fold_bits(gpr_fold fold, gpr_value a, gpr_value b)
 {
-    gpr_value value = {.u64 = a.u64 ^ b.u64};
+    gpr_value value = {.bytes = {0}};
 
-    if (fold == GPR_FOLD_bit_and) value.u64 = a.u64 & b.u64;
-    if (fold == GPR_FOLD_bit_or) value.u64 = a.u64 | b.u64;
+    switch (fold) {
+    case GPR_FOLD_any: value.u64 = GPR_COMBINE_any(a.u64, b.u64); break;
+    case GPR_FOLD_all: value.u64 = GPR_COMBINE_all(a.u64, b.u64); break;
+    case GPR_FOLD_odd: value.u64 = GPR_COMBINE_odd(a.u64, b.u64); break;
+    case GPR_FOLD_bit_and: value.u64 = GPR_COMBINE_bit_and(a.u64, b.u64); break;
+    case GPR_FOLD_bit_or: value.u64 = GPR_COMBINE_bit_or(a.u64, b.u64); break;
+    default: value.u64 = GPR_COMBINE_bit_xor(a.u64, b.u64); break;
+    }
     return value;
 }
 
-/* Whether the number of one accumulator is better than another's, and not its equal. */
-static int beats(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_value *b)
-{
-    gpr_value kept;
+#define DEFINE_PREFERS(member)                                                         \
+    static int prefers_##member(gpr_fold fold, const gpr_value *a, const gpr_value *b) \
+    {                                                                                  \
+        return fold == GPR_FOLD_argmin                                                 \
+                   ? GPR_PREFERS(a->member, b->member, GPR_LESS, GPR_IS_NAN)           \
+                   : GPR_PREFERS(a->member, b->member, GPR_GREATER, GPR_IS_NAN);       \
+    }
 
-    fold_numbers(fold, acc, a->bytes, b->bytes, kept.bytes); /* of equals the second */
-    return memcmp(kept.bytes, b->bytes, gpr_bytes_of(acc)) != 0;
+/* Numbers beside a position have 8 bytes or more. */
+DEFINE_PREFERS(i64)
+DEFINE_PREFERS(u64)
+DEFINE_PREFERS(f64)
+
+/* Whether argmin or argmax prefer the number of a to that of b, whatever their positions. */
+static int prefers(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_value *b)
+{
+    double _Complex wide[2];
+
+    switch (acc) {
+    case GPR_INT64: return prefers_i64(fold, a, b);
+    case GPR_UINT64: return prefers_u64(fold, a, b);
+    case GPR_FLOAT64: return prefers_f64(fold, a, b);
+    default:
+        widen_complex(acc, a->bytes, b->bytes, wide);
+        return fold == GPR_FOLD_argmin ? GPR_PREFERS(wide[0], wide[1], is_less, is_nan)
+                                       : GPR_PREFERS(wide[0], wide[1], is_greater, is_nan);
+    }
 }
 
-/* Of two indexed numbers the one that min or max keeps; of equals, and of two NaN, the one found
- * first. */
 static gpr_value fold_indexed(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
-    const gpr_fold extreme_fold = fold == GPR_FOLD_argmin ? GPR_FOLD_min : GPR_FOLD_max;
-    double _Complex x, y;
-
-    gpr_convert(acc, a.bytes, GPR_COMPLEX128, &x, 1);
-    gpr_convert(acc, b.bytes, GPR_COMPLEX128, &y, 1);
-    if (is_nan(x) != is_nan(y)) return is_nan(x) ? a : b;
-    if (!is_nan(x) && beats(extreme_fold, acc, &a, &b)) return a;
-    if (!is_nan(x) && beats(extreme_fold, acc, &b, &a)) return b;
-    return a.position < b.position ? a : b;
+#define PREFERS(x, y) prefers(fold, acc, &(x), &(y))
+    return GPR_KEEPS(a, a.position, b, b.position, PREFERS) ? a : b;
+#undef PREFERS
 }
 
-/* Chan, Golub and LeVeque's way to join the moments of two sets: the means' distance makes up
- * for their being two. */
+/* Merges the moments of two sets (shared/folds.h). */
 static gpr_value fold_moments(gpr_dtype acc, gpr_value a, gpr_value b)
 {
-    const double count = (double)a.count + (double)b.count;
     gpr_value value = {.count = a.count + b.count};
+    double squared_distance;
 
     if (a.count == 0) return b;
     if (b.count == 0) return a;
+
+    const double share = gpr_moments_share(a.count, b.count);
+
     if (acc == GPR_FLOAT64) {
-        const double apart = (b.mean[0] - a.mean[0]) + (b.mean[1] - a.mean[1]);
+        const double apart = gpr_mean_distance(a.mean[0], a.mean[1], b.mean[0], b.mean[1]);
         value.mean[0] = a.mean[0];
-        value.mean[1] = a.mean[1] + apart * ((double)b.count / count);
-        value.squares =
-            a.squares + b.squares + apart * apart * ((double)a.count / count) * (double)b.count;
+        value.mean[1] = a.mean[1] + apart * share;
+        squared_distance = apart * apart;
     } else {
         const double re = creal(b.c128) - creal(a.c128), im = cimag(b.c128) - cimag(a.c128);
-        const double share = (double)b.count / count;
         value.c128 = gpr_complex(creal(a.c128) + re * share, cimag(a.c128) + im * share);
-        value.squares = a.squares + b.squares +
-                        (re * re + im * im) * ((double)a.count / count) * (double)b.count;
+        squared_distance = re * re + im * im;
     }
+    value.squares =
+        a.squares + b.squares +
+        gpr_squares_between(squared_distance, gpr_moments_share(b.count, a.count), b.count);
     return value;
 }
 
@@ -147,7 +179,7 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
 {
     gpr_value value = {.bytes = {0}};
 
-    if (gpr_is_bitwise(fold)) return fold_bits(fold, a, b);
+    if (is_bits_fold(fold)) return fold_bits(fold, a, b);
     switch (gpr_acc_kind_of(fold)) {
     case GPR_ACC_NUMBER: fold_numbers(fold, acc, a.bytes, b.bytes, value.bytes); break;
     case GPR_ACC_INDEXED: return fold_indexed(fold, acc, a, b);
@@ -158,7 +190,7 @@ gpr_value gpr_fold_acc(gpr_fold fold, gpr_dtype acc, gpr_value a, gpr_value b)
         break;
     case GPR_ACC_SUM_COUNT:
         fold_numbers(GPR_FOLD_sum, acc, a.bytes, b.bytes, value.bytes);
-        value.count = a.count + b.count;
+        value.count = GPR_COMBINE_count(a.count, b.count);
         break;
     case GPR_ACC_EXACT:
     case GPR_ACC_EXACT_MOMENTS:

@@ -92,7 +92,7 @@ typedef struct gpr_value {
         uint8_t bytes[16];
     };
     union {
-        uint64_t position; /* indexed: in the row; GPR_NOWHERE */
+        uint64_t position; /* indexed: in the row; GPR_NOWHERE if none was found */
         uint64_t count;    /* sum and count, moments: of elements */
         double high_f64;   /* range: the largest, where the first is the smallest */
         uint8_t high[16];
