@@ -9,6 +9,7 @@ VENV ?= .venv
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC ?= cc
+CXX ?= c++
 AR ?= ar
 PYTEST_FLAGS ?= -q
 # Processes that share the tests of `make test`
@@ -54,6 +55,11 @@ LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loop
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
 EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell find tests/c -name 'test_*.c')))
+# The kernels' folds, compiled for the CPU: C++ that one test links. Kernels read words of memory as
+# other types, and are no lines of the C core that coverage counts.
+DEVICE_FOLDS := tests/kernels/device_folds.o
+CXX_FLAGS := -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fno-strict-aliasing -fvisibility=hidden
+CXX_INCLUDES := $(patsubst %,-isystem %,csrc/kernels/core csrc/shared csrc/registry)
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by
 # contract behind it.
 FAKES := fake_cuda fake_nvrtc
@@ -225,7 +231,12 @@ build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests -Itests/c $$< build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests -Itests/c $$< $$(filter %.o,$$^) build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+
+build/$(1)/tests/kernels/test_folds: build/$(1)/$(DEVICE_FOLDS)
+build/$(1)/$(DEVICE_FOLDS): tests/c/kernels/device_folds.cpp tests/c/kernels/device_folds.h $$(wildcard csrc/kernels/core/*) $$(EMBEDDED)
+	@mkdir -p $$(@D) && echo "c++ $$@"
+	$$(Q)$$(CXX) $$(filter-out --coverage,$(2)) $$(CXX_FLAGS) $$(CXX_INCLUDES) -c $$< -o $$@
 
 -include $$($(1)_OBJECTS:.o=.d)
 endef

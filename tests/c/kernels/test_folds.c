@@ -1,0 +1,621 @@
+/* A fold is computed in three places: by kernels (csrc/kernels/core), by the library for
+ * accumulators (lib/rules/host_folds.c), and by the CPU backend for elements
+ * (cpu/loops_template.h). This test holds them together, bit by bit, with the registry's flags, for
+ * every fold, dtype and accumulator that rules ask for.
+ *
+ * Excepted from "bit by bit", everywhere: which NaN a NaN is. Where a comparison says so: the sign
+ * of a zero. */
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "cpu/loops.h"
+#include "device_folds.h"
+#include "lib/base/convert.h"
+#include "lib/rules/rules.h"
+
+enum { DRAWS = 60, LOOP_DRAWS = 4, MOST_ELEMENTS = 700, ACC_BYTES = 64 };
+
+/* How two numbers are compared: NUMBERS takes zeros of either sign for the same. */
+typedef enum sameness { BITS, NUMBERS } sameness;
+
+typedef struct combination {
+    gpr_fold fold;
+    gpr_dtype compute, acc;
+    int on_host; /* the host folds such accumulators */
+} combination;
+
+/* ---------------------------------------------------------------- comparing ------------------ */
+
+static int skips_nan(gpr_fold fold)
+{
+    return fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax;
+}
+
+static int is_extreme(gpr_fold fold)
+{
+    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || skips_nan(fold) ||
+           fold == GPR_FOLD_argmin || fold == GPR_FOLD_argmax || fold == GPR_FOLD_range;
+}
+
+static double _Complex as_complex(gpr_dtype dtype, const void *number)
+{
+    double _Complex wide;
+
+    gpr_convert(dtype, number, GPR_COMPLEX128, &wide, 1);
+    return wide;
+}
+
+static int is_nan(gpr_dtype dtype, const void *number)
+{
+    const double _Complex wide = as_complex(dtype, number);
+
+    return gpr_is_inexact(dtype) && (isnan(creal(wide)) || isnan(cimag(wide)));
+}
+
+static int same_part(gpr_dtype part, const void *a, const void *b, sameness how)
+{
+    if (memcmp(a, b, gpr_bytes_of(part)) == 0) return 1;
+    if (!gpr_is_inexact(part)) return 0;
+    if (is_nan(part, a) || is_nan(part, b)) return is_nan(part, a) && is_nan(part, b);
+    return how == NUMBERS && creal(as_complex(part, a)) == creal(as_complex(part, b));
+}
+
+/* Extremes of complex numbers are NaN where either part is: either element may be the result. */
+static int same_number(gpr_fold fold, gpr_dtype dtype, const void *a, const void *b, sameness how)
+{
+    const gpr_dtype part = dtype == GPR_COMPLEX64    ? GPR_FLOAT32
+                           : dtype == GPR_COMPLEX128 ? GPR_FLOAT64
+                                                     : dtype;
+    const size_t bytes = gpr_bytes_of(part);
+
+    if (how == NUMBERS && is_extreme(fold) && is_nan(dtype, a) && is_nan(dtype, b)) return 1;
+    return same_part(part, a, b, how) && (part == dtype || same_part(part, (const char *)a + bytes,
+                                                                     (const char *)b + bytes, how));
+}
+
+static int same_mean(gpr_dtype acc, const gpr_value *a, const gpr_value *b)
+{
+    return same_part(GPR_FLOAT64, &a->mean[0], &b->mean[0], BITS) &&
+           same_part(GPR_FLOAT64, &a->mean[1], &b->mean[1], BITS) && gpr_is_inexact(acc);
+}
+
+static int same_acc(gpr_fold fold, gpr_dtype acc, const gpr_value *a, const gpr_value *b,
+                    sameness how)
+{
+    switch (gpr_acc_kind_of(fold)) {
+    case GPR_ACC_INDEXED:
+        return a->position == b->position && same_number(fold, acc, a->bytes, b->bytes, how);
+    case GPR_ACC_RANGE:
+        return same_number(fold, acc, a->bytes, b->bytes, how) &&
+               same_number(fold, acc, a->high, b->high, how);
+    case GPR_ACC_SUM_COUNT:
+        return a->count == b->count && same_number(fold, acc, a->bytes, b->bytes, how);
+    case GPR_ACC_MOMENTS:
+        return a->count == b->count && same_mean(acc, a, b) &&
+               same_part(GPR_FLOAT64, &a->squares, &b->squares, how);
+    default: return same_number(fold, acc, a->bytes, b->bytes, how);
+    }
+}
+
+/* ---------------------------------------------------------------- drawing -------------------- */
+
+static double draw_double(void)
+{
+    static const double special[] = {0, -0.0,      INFINITY, -INFINITY, NAN,       1,        -1,
+                                     2, 0x1p-1074, 0x1p-149, -0x1p-24,  0x1p-1022, 0x1p1023, 65504};
+    enum { SPECIAL = sizeof special / sizeof special[0] };
+
+    return check_random() % 2 == 0
+               ? special[check_random() % SPECIAL]
+               : ldexp((double)check_between(-(1 << 20), 1 << 20), (int)check_between(-40, 40));
+}
+
+/* Any element: any bits, numbers that are often equal, and those where arithmetic ends. */
+static void draw_element(gpr_dtype dtype, void *element)
+{
+    const double _Complex wide = gpr_complex(draw_double(), draw_double());
+    uint64_t bits[2] = {check_random(), check_random()};
+    int64_t small = check_between(-2, 2);
+
+    if (gpr_is_inexact(dtype) && check_random() % 4 != 0) {
+        gpr_convert(GPR_COMPLEX128, &wide, dtype, element, 1);
+        return;
+    }
+    if (check_random() % 4 == 0) bits[0] >>= 1; /* the largest of a signed dtype */
+    if (check_random() % 4 == 0) bits[0] = UINT64_MAX << 63 >> (64 - 8 * gpr_bytes_of(dtype));
+    if (check_random() % 2 == 0 && !gpr_is_inexact(dtype)) bits[0] = (uint64_t)small;
+    memcpy(element, bits, gpr_bytes_of(dtype));
+}
+
+/* An element of which any order of additions or multiplications gives the same result. */
+static void draw_tame_element(gpr_fold fold, gpr_dtype dtype, void *element)
+{
+    static const double _Complex units[] = {1, -1, 1, 0};
+    const double re = (double)check_between(-9, 9), im = (double)check_between(-9, 9);
+    double _Complex wide = gpr_complex(re, im);
+
+    if (fold == GPR_FOLD_prod) {
+        const double _Complex unit = units[check_random() % 3];
+        wide = gpr_kind_of(dtype) == GPR_KIND_COMPLEX && check_random() % 2 == 0
+                   ? gpr_complex(0, creal(unit))
+                   : unit;
+    }
+    gpr_convert(GPR_COMPLEX128, &wide, dtype, element, 1);
+}
+
+/* An element as an accumulator, from the definitions. */
+static gpr_value lift(const combination *c, const void *element, uint64_t position)
+{
+    gpr_value value = {.bytes = {0}};
+    uint8_t is_true;
+
+    gpr_convert(c->compute, element, GPR_BOOL, &is_true, 1);
+    gpr_convert(c->compute, element, c->acc, value.bytes, 1);
+    switch (c->fold) {
+    case GPR_FOLD_any:
+    case GPR_FOLD_all:
+    case GPR_FOLD_odd:
+    case GPR_FOLD_count: value.u64 = is_true; break;
+    case GPR_FOLD_argmin:
+    case GPR_FOLD_argmax: value.position = position; break;
+    case GPR_FOLD_range: memcpy(value.high, value.bytes, sizeof value.high); break;
+    case GPR_FOLD_sum_count: value.count = 1; break;
+    case GPR_FOLD_moments:
+        value.count = 1;
+        value.squares = value.mean[0] - value.mean[0] + (value.mean[1] - value.mean[1]);
+        break;
+    default: break;
+    }
+    return value;
+}
+
+/* Any accumulator that elements can become. */
+static gpr_value draw_acc(const combination *c)
+{
+    static const gpr_fold widens[] = {GPR_FOLD_sum,     GPR_FOLD_prod,     GPR_FOLD_count,
+                                      GPR_FOLD_bit_and, GPR_FOLD_bit_or,   GPR_FOLD_bit_xor,
+                                      GPR_FOLD_fmin,    GPR_FOLD_sum_count};
+    uint8_t element[16];
+    gpr_value value;
+
+    draw_element(c->compute, element);
+    value = lift(c, element, (uint64_t)check_between(0, 2));
+    for (size_t i = 0; i < sizeof widens / sizeof widens[0]; i++) {
+        if (c->fold == widens[i] && check_random() % 2 == 0) draw_element(c->acc, value.bytes);
+    }
+    if (c->fold == GPR_FOLD_range) {
+        draw_element(c->compute, element);
+        gpr_convert(c->compute, element, c->acc, value.high, 1);
+    }
+    if (c->fold == GPR_FOLD_sum_count) value.count = check_random() >> check_between(1, 63);
+    if (c->fold == GPR_FOLD_moments) {
+        value.count = check_random() % 4 != 0 ? 100 : check_random() >> check_between(20, 63);
+        if (c->acc == GPR_FLOAT64) value.mean[1] = value.mean[0] * 0x1p-60;
+        value.squares = fabs(draw_double());
+        if (value.count == 0) value = (gpr_value){.bytes = {0}};
+    }
+    return value;
+}
+
+/* ---------------------------------------------------------------- kernels and host ----------- */
+
+static gpr_value unpack(const combination *c, const uint8_t *packed)
+{
+    return gpr_read_acc(gpr_acc_kind_of(c->fold), c->acc, packed);
+}
+
+static gpr_value combine_on_device(const combination *c, gpr_value a, gpr_value b)
+{
+    uint8_t packed[3][ACC_BYTES] = {{0}};
+
+    gpr_write_acc(gpr_acc_kind_of(c->fold), c->acc, &a, packed[0]);
+    gpr_write_acc(gpr_acc_kind_of(c->fold), c->acc, &b, packed[1]);
+    CHECK(device_combine((int)c->fold, (int)c->acc, packed[0], packed[1], packed[2]),
+          "no kernel folds %s of %s", gpr_fold_rows[c->fold].name, gpr_dtype_name(c->acc));
+    return unpack(c, packed[2]);
+}
+
+static gpr_value combine_on_host(const combination *c, gpr_value a, gpr_value b)
+{
+    return gpr_fold_acc(c->fold, c->acc, a, b);
+}
+
+#define CHECK_FOLD(condition, c, what)                                                  \
+    CHECK(condition, "%s of %s, accumulators %s: " what, gpr_fold_rows[(c)->fold].name, \
+          gpr_dtype_name((c)->compute), gpr_dtype_name((c)->acc))
+
+static int is_one(gpr_dtype acc, gpr_value a)
+{
+    return as_complex(acc, a.bytes) == 1;
+}
+
+/* Products of complex numbers with 1 are the other factor in kernels: threads without elements
+ * multiply by it. The host multiplies as NumPy does, where 1 times an infinity has a NaN part.
+ * complex64 the host computes in doubles. */
+static void check_complex_product(const combination *c, gpr_value a, gpr_value b, gpr_value device,
+                                  gpr_value host)
+{
+    if (is_one(c->acc, a) || is_one(c->acc, b)) {
+        const gpr_value *other = is_one(c->acc, a) ? &b : &a;
+        CHECK_FOLD(same_acc(c->fold, c->acc, &device, other, BITS), c, "times 1");
+    } else if (c->on_host) {
+        CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, BITS), c, "kernel and host");
+    }
+}
+
+/* The same mean; the kernel's squared distances of a and b are the host's of b and a, and of a and
+ * b but for rounding. */
+static void check_moments(const combination *c, gpr_value a, gpr_value b, gpr_value device,
+                          gpr_value host)
+{
+    const gpr_value swapped = combine_on_device(c, b, a);
+
+    CHECK_FOLD(device.count == host.count && same_mean(c->acc, &device, &host), c, "mean");
+    if (a.count == 0 || b.count == 0)
+        CHECK_FOLD(same_part(GPR_FLOAT64, &device.squares, &host.squares, BITS), c, "one is empty");
+    else
+        CHECK_FOLD(same_part(GPR_FLOAT64, &swapped.squares, &host.squares, BITS), c, "squares");
+    CHECK_FOLD(!isfinite(device.squares + host.squares) ||
+                   fabs(device.squares - host.squares) <= 0x1p-50 * host.squares + 0x1p-1000,
+               c, "rounding of squares");
+}
+
+static void check_combine(const combination *c, gpr_value a, gpr_value b)
+{
+    const gpr_value device = combine_on_device(c, a, b), host = combine_on_host(c, a, b);
+
+    if (c->fold == GPR_FOLD_moments)
+        check_moments(c, a, b, device, host);
+    else if (c->fold == GPR_FOLD_prod && gpr_kind_of(c->acc) == GPR_KIND_COMPLEX)
+        check_complex_product(c, a, b, device, host);
+    else if (!skips_nan(c->fold) || !is_nan(c->acc, a.bytes) || !is_nan(c->acc, b.bytes))
+        CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, BITS), c, "kernel and host");
+    else /* either NaN, whose other part may be a number */
+        CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, NUMBERS), c, "kernel and host, NaN");
+}
+
+/* Memory holds the identity before the first atomic. */
+static void check_atomic(const combination *c, gpr_value a, gpr_value b)
+{
+    const gpr_value identity = gpr_identity(c->fold, c->compute, c->acc);
+    const gpr_value expected = combine_on_device(c, combine_on_device(c, identity, a), b);
+    const gpr_acc_kind acc_kind = gpr_acc_kind_of(c->fold);
+    uint8_t packed[3][ACC_BYTES] = {{0}};
+    gpr_value value;
+
+    gpr_write_acc(acc_kind, c->acc, &identity, packed[0]);
+    gpr_write_acc(acc_kind, c->acc, &a, packed[1]);
+    gpr_write_acc(acc_kind, c->acc, &b, packed[2]);
+    for (int i = 1; i < 3; i++) {
+        if (!device_atomic_combine((int)c->fold, (int)c->acc, packed[0], packed[i])) return;
+    }
+    value = unpack(c, packed[0]);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &value, &expected, NUMBERS), c, "atomic");
+}
+
+/* Whether the order of a and b does not matter; squared distances round. */
+static int commutes(const combination *c,
+                    gpr_value (*combine)(const combination *, gpr_value, gpr_value), gpr_value a,
+                    gpr_value b)
+{
+    const gpr_value ab = combine(c, a, b), ba = combine(c, b, a);
+    double distance, scale;
+
+    if (c->fold != GPR_FOLD_moments) return same_acc(c->fold, c->acc, &ab, &ba, NUMBERS);
+    distance = c->acc == GPR_FLOAT64 ? ab.mean[0] - ba.mean[0] + (ab.mean[1] - ba.mean[1])
+                                     : cabs(ab.c128 - ba.c128);
+    scale = cabs(as_complex(c->acc, a.bytes)) + cabs(as_complex(c->acc, b.bytes));
+    return ab.count == ba.count && (!isfinite(scale) || !isfinite(distance) ||
+                                    fabs(distance) <= 0x1p-48 * scale + 0x1p-1070);
+}
+
+static void check_identity(const combination *c, gpr_value a)
+{
+    const int rounds_ones = c->fold == GPR_FOLD_prod && gpr_kind_of(c->acc) == GPR_KIND_COMPLEX &&
+                            !isfinite(cabs(as_complex(c->acc, a.bytes)));
+    const gpr_value identity = gpr_identity(c->fold, c->compute, c->acc);
+    /* a complex NaN has one NaN part or two */
+    const sameness how = gpr_fold_rows[c->fold].identity == GPR_IDENTITY_NAN ? NUMBERS : BITS;
+    uint8_t packed[ACC_BYTES] = {0};
+    gpr_value on_device, folded;
+
+    CHECK_FOLD(device_identity((int)c->fold, (int)c->compute, (int)c->acc, packed), c, "no kernel");
+    on_device = unpack(c, packed);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &on_device, &identity, how), c, "identity");
+    folded = combine_on_device(c, identity, a);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &folded, &a, NUMBERS), c, "kernel, identity first");
+    folded = combine_on_device(c, a, identity);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &folded, &a, NUMBERS), c, "kernel, identity last");
+    if (rounds_ones) return;
+    folded = combine_on_host(c, identity, a);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &folded, &a, NUMBERS), c, "host, identity first");
+    folded = combine_on_host(c, a, identity);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &folded, &a, NUMBERS), c, "host, identity last");
+}
+
+static void check_lift(const combination *c)
+{
+    const uint64_t position = check_random();
+    uint8_t element[16], packed[ACC_BYTES] = {0};
+    gpr_value device, host;
+
+    draw_element(c->compute, element);
+    CHECK_FOLD(device_lift((int)c->fold, (int)c->compute, (int)c->acc, element, position, packed),
+               c, "no kernel");
+    device = unpack(c, packed);
+    host = lift(c, element, position);
+    CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, BITS), c, "lift");
+}
+
+/* Every fold of one combination. `commuted` counts pairs whose order did not matter. */
+static void check_combination(const combination *c, uint64_t *commuted, uint64_t *pairs)
+{
+    for (int draw = 0; draw < DRAWS; draw++) {
+        const gpr_value a = draw_acc(c), b = draw_acc(c);
+
+        check_lift(c);
+        check_combine(c, a, b);
+        check_combine(c, a, a);
+        check_atomic(c, a, b);
+        check_identity(c, a);
+        *commuted += commutes(c, combine_on_device, a, b) && commutes(c, combine_on_host, a, b);
+        ++*pairs;
+    }
+}
+
+/* Accumulators that rules ask for: on the device by named kernels, and by the host. */
+static void check_rule(const gpr_rule *rule, uint64_t commuted[GPR_FOLD_COUNT],
+                       uint64_t pairs[GPR_FOLD_COUNT])
+{
+    static char seen[GPR_FOLD_COUNT][GPR_DTYPE_COUNT][GPR_DTYPE_COUNT];
+    const gpr_dtype accs[] = {rule->host_acc, rule->device_acc};
+
+    for (int i = 0; i < 2; i++) {
+        const combination c = {rule->fold, rule->compute, accs[i], i == 0};
+
+        if (seen[c.fold][c.compute][c.acc]++) continue;
+        check_combination(&c, &commuted[c.fold], &pairs[c.fold]);
+    }
+}
+
+static void test_kernels_and_host_fold_alike(void)
+{
+    uint64_t commuted[GPR_FOLD_COUNT] = {0}, pairs[GPR_FOLD_COUNT] = {0};
+
+    for (int op = 0; op < GPR_OP_COUNT; op++) {
+        for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
+            for (int skip_nan = 0; skip_nan < 2; skip_nan++) {
+                gpr_rule rule;
+
+                if (gpr_make_rule((gpr_operator)op, (gpr_dtype)dtype, GPR_DTYPE_DEFAULT, &rule) !=
+                        GPR_OK ||
+                    gpr_leave_out(&rule, skip_nan, 0) != GPR_OK)
+                    continue;
+                check_rule(&rule, commuted, pairs);
+            }
+        }
+    }
+    for (int fold = 0; fold < GPR_FOLD_COUNT; fold++) {
+        const gpr_fold_row *row = &gpr_fold_rows[fold];
+
+        if (gpr_is_exact(row->acc_kind)) continue;
+        CHECK(pairs[fold] > 0, "no rule asked for %s", row->name);
+        CHECK(row->commutative == (commuted[fold] == pairs[fold]),
+              "folds.def: order of operands, %s", row->name);
+    }
+}
+
+/* ---------------------------------------------------------------- loops and host ------------- */
+
+typedef struct loop_case {
+    combination c;
+    const gpr_loop *loop;
+    int skips; /* NaN elements */
+} loop_case;
+
+/* Elements of a row, whose sum or product depends on no order if there are more than two. */
+static void draw_row(const loop_case *l, uint64_t n, uint8_t *row)
+{
+    const gpr_fold fold = l->c.fold;
+    const int rounds =
+        gpr_is_inexact(l->c.compute) && (fold == GPR_FOLD_sum || fold == GPR_FOLD_prod) && n > 2;
+    const int mostly = check_random() % 2 == 0; /* elements that decide nothing, else any */
+    const double nan = NAN;
+
+    for (uint64_t i = 0; i < n; i++, row += gpr_bytes_of(l->c.compute)) {
+        if (rounds || (mostly && i > 0))
+            draw_tame_element(fold, l->c.compute, row);
+        else
+            draw_element(l->c.compute, row);
+        if (l->skips && check_random() % 4 == 0)
+            gpr_convert(GPR_FLOAT64, &nan, l->c.compute, row, 1);
+    }
+}
+
+/* `value` fold the element at position i. */
+static gpr_value fold_element(const loop_case *l, gpr_value value, const uint8_t *element,
+                              uint64_t i)
+{
+    if (l->skips && is_nan(l->c.compute, element)) return value;
+    return combine_on_host(&l->c, value, lift(&l->c, element, i));
+}
+
+static gpr_value fold_row(const loop_case *l, uint64_t n, const uint8_t *row)
+{
+    const size_t bytes = gpr_bytes_of(l->c.compute);
+    gpr_value value =
+        l->skips ? gpr_identity(l->c.fold, l->c.compute, l->c.acc) : lift(&l->c, row, 0);
+
+    for (uint64_t i = !l->skips; i < n; i++) value = fold_element(l, value, row + i * bytes, i);
+    return value;
+}
+
+/* Sums of short rows begin with 0, and vectors take either of two zeros. Bits past those of the
+ * element are not part of a result. */
+static void check_loop_result(const loop_case *l, const uint8_t *got, const gpr_value *expected,
+                              const char *shape, uint64_t n)
+{
+    const int same = gpr_is_bitwise(l->c.fold)
+                         ? memcmp(got, expected->bytes, gpr_bytes_of(l->c.compute)) == 0
+                         : same_number(l->c.fold, l->c.acc, got, expected->bytes, NUMBERS);
+
+    CHECK(same, "%s: %s%s of %" PRIu64 " %s in %s", gpr_cpu_isa(), l->skips ? "skipping " : "",
+          gpr_fold_rows[l->c.fold].name, n, gpr_dtype_name(l->c.compute), shape);
+}
+
+static void check_rows(const loop_case *l, uint64_t n)
+{
+    enum { ROWS = 3 };
+    static _Alignas(64) uint8_t data[ROWS * MOST_ELEMENTS * 16], out[ROWS * 16];
+    const size_t row_bytes = n * gpr_bytes_of(l->c.compute);
+
+    for (int row = 0; row < ROWS; row++) draw_row(l, n, data + (size_t)row * row_bytes);
+    l->loop->rows((const char *)data, (int64_t)row_bytes, ROWS, n, out);
+    for (int row = 0; row < ROWS; row++) {
+        const gpr_value expected = fold_row(l, n, data + (size_t)row * row_bytes);
+        check_loop_result(l, out + (size_t)row * gpr_bytes_of(l->c.acc), &expected, "a row", n);
+    }
+}
+
+/* Columns of `rows` elements, folded to accumulators that hold something already. */
+static void check_columns(const loop_case *l, uint64_t rows)
+{
+    enum { WIDTH = 37 };
+    static _Alignas(64) uint8_t data[WIDTH * MOST_ELEMENTS * 16], out[WIDTH * 16];
+    const size_t bytes = gpr_bytes_of(l->c.compute), acc_bytes = gpr_bytes_of(l->c.acc);
+    gpr_value expected[WIDTH];
+
+    for (size_t j = 0; j < WIDTH; j++) {
+        uint8_t column[MOST_ELEMENTS * 16];
+
+        draw_row(l, rows + 1, column);
+        expected[j] = fold_row(l, 1, column);
+        memcpy(out + j * acc_bytes, expected[j].bytes, acc_bytes);
+        for (uint64_t i = 0; i < rows; i++) {
+            const uint8_t *element = column + (i + 1) * bytes;
+
+            expected[j] = fold_element(l, expected[j], element, i);
+            memcpy(data + (i * WIDTH + j) * bytes, element, bytes);
+        }
+    }
+    l->loop->columns((const char *)data, (int64_t)(WIDTH * bytes), rows, WIDTH, out);
+    for (size_t j = 0; j < WIDTH; j++)
+        check_loop_result(l, out + j * acc_bytes, &expected[j], "a column", rows);
+}
+
+static void check_loop(gpr_fold fold, gpr_dtype dtype, const gpr_loop *loop, int skips)
+{
+    const loop_case l = {{fold, dtype, loop->accumulator, 1}, loop, skips};
+
+    if (loop->rows == NULL) return;
+    for (int draw = 0; draw < LOOP_DRAWS; draw++) {
+        for (uint64_t n = 1; n <= 20; n++) check_rows(&l, n);
+        check_rows(&l, (uint64_t)check_between(21, 150));
+        check_rows(&l, (uint64_t)check_between(500, MOST_ELEMENTS));
+        for (uint64_t rows = 1; rows <= 6; rows++) check_columns(&l, rows);
+        check_columns(&l, (uint64_t)check_between(7, 40));
+    }
+    check_columns(&l, (uint64_t)check_between(256, 300)); /* narrow lanes hold 255 elements */
+}
+
+/* The position of the row's first extreme, as argmin and argmax fold it. */
+static uint64_t fold_position(gpr_fold fold, gpr_dtype dtype, uint64_t n, const uint8_t *row)
+{
+    gpr_rule rule;
+    gpr_value value;
+
+    CHECK(gpr_make_rule(fold == GPR_FOLD_argmin ? GPR_OP_ARGMIN : GPR_OP_ARGMAX, dtype,
+                        GPR_DTYPE_DEFAULT, &rule) == GPR_OK,
+          "argmin of %s", gpr_dtype_name(dtype));
+    {
+        const loop_case l = {{fold, dtype, rule.host_acc, 1}, NULL, 0};
+        value = fold_row(&l, n, row);
+    }
+    return value.position;
+}
+
+static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest)
+{
+    enum { ROWS = 37 };
+    static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 16];
+    const gpr_positions_loop first = (largest ? loops->first_max : loops->first_min)[dtype];
+    const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
+    const gpr_fold extreme_fold = largest ? GPR_FOLD_max : GPR_FOLD_min;
+    const uint64_t n = (uint64_t)check_between(1, GPR_SHORT_ROW);
+    const size_t row_bytes = n * gpr_bytes_of(dtype);
+    int64_t positions[ROWS];
+
+    if (loops->find[dtype] == NULL) return;
+
+    const loop_case l = {
+        {extreme_fold, dtype, loops->loop[extreme_fold][dtype].accumulator, 1}, NULL, 0};
+
+    for (size_t row = 0; row < ROWS; row++) draw_row(&l, n, data + row * row_bytes);
+    if (first != NULL) first((const char *)data, (int64_t)row_bytes, ROWS, n, positions);
+    for (size_t row = 0; row < ROWS; row++) {
+        const uint8_t *elements = data + row * row_bytes;
+        const uint64_t expected = fold_position(fold, dtype, n, elements);
+        const gpr_value extreme = fold_row(&l, n, elements);
+
+        CHECK(first == NULL || (uint64_t)positions[row] == expected, "%s: %s of a short row of %s",
+              gpr_cpu_isa(), gpr_fold_rows[fold].name, gpr_dtype_name(dtype));
+        CHECK(loops->find[dtype](elements, n, extreme.bytes) == expected, "%s: %s of a row of %s",
+              gpr_cpu_isa(), gpr_fold_rows[fold].name, gpr_dtype_name(dtype));
+    }
+}
+
+/* Squared distances from a number, of elements whose sums are exact: those of the moments of single
+ * elements, merged with a set of which that number is the mean. */
+static void check_squares(const gpr_loops *loops, gpr_dtype dtype)
+{
+    static _Alignas(64) uint8_t row[MOST_ELEMENTS * 16];
+    const uint64_t n = (uint64_t)check_between(1, MOST_ELEMENTS);
+    const double center[2] = {(double)check_between(-9, 9), (double)check_between(-9, 9)};
+    const int is_complex = gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+    double expected = 0;
+
+    if (loops->squares[dtype] == NULL) return;
+    for (uint64_t i = 0; i < n; i++) {
+        uint8_t *element = row + i * gpr_bytes_of(dtype);
+        double _Complex x;
+
+        draw_tame_element(GPR_FOLD_sum, dtype, element);
+        x = as_complex(dtype, element) -
+            gpr_complex(center[is_complex ? 0 : i % 2], is_complex ? center[1] : 0);
+        expected += creal(x) * creal(x) + cimag(x) * cimag(x);
+    }
+    CHECK(loops->squares[dtype](row, n, center) == expected, "%s: squares of %s", gpr_cpu_isa(),
+          gpr_dtype_name(dtype));
+}
+
+static void test_loops_and_host_fold_alike(void)
+{
+    static const char *const isas[] = {"baseline", "avx2", "avx512"};
+
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        const gpr_loops *loops;
+
+        if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue; /* not on this machine */
+        loops = gpr_cpu_loops();
+        for (int d = 0; d < GPR_DTYPE_COUNT; d++) {
+            for (int fold = 0; fold < GPR_FOLD_COUNT; fold++) {
+                check_loop((gpr_fold)fold, (gpr_dtype)d, &loops->loop[fold][d], 0);
+                check_loop((gpr_fold)fold, (gpr_dtype)d, &loops->skipping[fold][d], 1);
+            }
+            for (int draw = 0; draw < DRAWS; draw++) {
+                check_positions(loops, (gpr_dtype)d, draw % 2);
+                check_squares(loops, (gpr_dtype)d);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    check_begin();
+    test_kernels_and_host_fold_alike();
+    test_loops_and_host_fold_alike();
+    return check_end();
+}
