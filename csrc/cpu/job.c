@@ -20,13 +20,10 @@ static gpr_kind kind_of(gpr_dtype dtype)
 /* Bits of the significand of a float, or of the magnitude of an integer. */
 static size_t digits(gpr_dtype dtype)
 {
-    switch (dtype) {
-    case GPR_FLOAT16: return 11;
-    case GPR_BFLOAT16: return 8;
-    case GPR_FLOAT32: return 24;
-    case GPR_FLOAT64: return 53;
-    default: return gpr_dtype_rows[dtype].bytes * 8 - (kind_of(dtype) == GPR_KIND_SIGNED);
-    }
+    const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
+
+    if (row->kind == GPR_KIND_FLOAT) return (size_t)row->fraction + 1;
+    return row->bytes * 8 - (row->kind == GPR_KIND_SIGNED);
 }
 
 /* Whether the loop of the element type gives what converting each element to `compute` would. */
@@ -126,20 +123,35 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
             keep[i] = (uint8_t)(keep[i] & -number);                              \
         }                                                                        \
     }
-DEFINE_DROP(float16, uint16_t, 0x7c00u, 1)
-DEFINE_DROP(bfloat16, uint16_t, 0x7f80u, 1)
-DEFINE_DROP(float32, uint32_t, UINT32_C(0x7f800000), 1)
-DEFINE_DROP(float64, uint64_t, UINT64_C(0x7ff0000000000000), 1)
+#define BITS_1 uint8_t
+#define BITS_2 uint16_t
+#define BITS_4 uint32_t
+#define BITS_8 uint64_t
+#define DROP_GPR_KIND_BOOL(...)
+#define DROP_GPR_KIND_SIGNED(...)
+#define DROP_GPR_KIND_UNSIGNED(...)
+#define DROP_GPR_KIND_COMPLEX(...)
+#define DROP_GPR_KIND_FLOAT(name, BITS, fraction, exponent) \
+    DEFINE_DROP(name, BITS, (((BITS)1 << (exponent)) - 1) << (fraction), 1)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
+    DROP_##kind(name, BITS_##bytes, fraction, exponent)
+#include "dtypes.def"
+#undef GPR_DTYPE
 DEFINE_DROP(complex64, uint32_t, UINT32_C(0x7f800000), 2)
 DEFINE_DROP(complex128, uint64_t, UINT64_C(0x7ff0000000000000), 2)
 
 void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uint8_t *keep)
 {
     switch (dtype) {
-    case GPR_FLOAT16: drop_float16(elements, count, keep); break;
-    case GPR_BFLOAT16: drop_bfloat16(elements, count, keep); break;
-    case GPR_FLOAT32: drop_float32(elements, count, keep); break;
-    case GPR_FLOAT64: drop_float64(elements, count, keep); break;
+#define CASE_GPR_KIND_BOOL(...)
+#define CASE_GPR_KIND_SIGNED(...)
+#define CASE_GPR_KIND_UNSIGNED(...)
+#define CASE_GPR_KIND_COMPLEX(...)
+#define CASE_GPR_KIND_FLOAT(ID, name) \
+    case GPR_##ID: drop_##name(elements, count, keep); break;
+#define GPR_DTYPE(ID, name, bytes, kind, ...) CASE_##kind(ID, name)
+#include "dtypes.def"
+#undef GPR_DTYPE
     case GPR_COMPLEX64: drop_complex64(elements, count, keep); break;
     default: drop_complex128(elements, count, keep); break;
     }

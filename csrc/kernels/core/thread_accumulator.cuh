@@ -129,11 +129,9 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::SUM_CO
 
 // The narrowest type of at least 32 bits in which min and max of a type are computed.
 template <class T> struct NarrowOf {
-    using type = typename Select<is_signed<T>, int, unsigned>::type;
+    using Integer = typename Select<is_signed<T>, int, unsigned>::type;
+    using type = typename Select<is_float<T>, float, Integer>::type;
 };
-template <> struct NarrowOf<dt_float16> { using type = float; };
-template <> struct NarrowOf<dt_bfloat16> { using type = float; };
-template <> struct NarrowOf<dt_float32> { using type = float; };
 template <class T>
 using Narrow = typename Select<sizeof(T) < 8, NarrowOf<T>, Select<true, T, T>>::type::type;
 

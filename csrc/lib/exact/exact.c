@@ -244,10 +244,15 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
 
         make_room(part, step);
         switch (element) {
-        case GPR_FLOAT16: add_floats(part, at, step, FORMAT(FLOAT16), offset); break;
-        case GPR_BFLOAT16: add_floats(part, at, step, FORMAT(BFLOAT16), offset); break;
-        case GPR_FLOAT32: add_floats(part, at, step, FORMAT(FLOAT32), offset); break;
-        case GPR_FLOAT64: add_floats(part, at, step, FORMAT(FLOAT64), offset); break;
+#define ADD_GPR_KIND_BOOL(ID)
+#define ADD_GPR_KIND_SIGNED(ID)
+#define ADD_GPR_KIND_UNSIGNED(ID)
+#define ADD_GPR_KIND_COMPLEX(ID)
+#define ADD_GPR_KIND_FLOAT(ID) \
+    case GPR_##ID: add_floats(part, at, step, FORMAT(ID), offset); break;
+#define GPR_DTYPE(ID, name, bytes, kind, ...) ADD_##kind(ID)
+#include "dtypes.def"
+#undef GPR_DTYPE
         default: add_integers(part, element, at, step); break;
         }
         at += step * bytes;
