@@ -114,7 +114,7 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 
 /* Whether no element could be found before the one that was: it is NaN, or the first of its kind
  * of a bool. */
-static int is_settled(const recipe *how, const gpr_value *found)
+static int is_final(const recipe *how, const gpr_value *found)
 {
     if (found->position == GPR_NOWHERE) return 0;
     switch (how->acc) {
@@ -238,7 +238,7 @@ static void fold_segment(const job *work, const char *elements, const uint8_t *m
 
 static int needs_no_more(const job *work, const gpr_value *value)
 {
-    return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_settled(&work->how[0], value);
+    return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_final(&work->how[0], value);
 }
 
 /* The same where memory is what the loops read: the one segment that has it is looked through a
@@ -250,7 +250,7 @@ static gpr_value find_in_memory(const job *work, const char *memory, uint64_t fi
     gpr_value found = work->composite->nothing;
     uint64_t best = first, best_count = 0;
 
-    while (first < end && !is_settled(how, &found)) {
+    while (first < end && !is_final(how, &found)) {
         const uint64_t count = least(end - first, work->composite->segment);
         gpr_value part = how->identity;
 
@@ -356,9 +356,9 @@ typedef struct column_moments {
 
 /* Joins the moments of `rows` rows more, given as what one pass over them summed and what the
  * next one summed about centers. */
-static void join_columns(column_moments *all, uint64_t rows, uint64_t width,
-                         const double *restrict centers, const double *restrict distances,
-                         const double *restrict squares)
+static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
+                          const double *restrict centers, const double *restrict distances,
+                          const double *restrict squares)
 {
     const double count = (double)all->count + (double)rows;
     const double share = (double)rows / count, weight = (double)all->count / count * (double)rows;
@@ -403,7 +403,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
         for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
         gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers,
                                                     distances, squares);
-        join_columns(&all, rows, width, centers, distances, squares);
+        merge_columns(&all, rows, width, centers, distances, squares);
         first += rows;
     }
     for (uint64_t j = 0; j < width; j++) {

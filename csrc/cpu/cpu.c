@@ -6,7 +6,7 @@
  *   pieces    long rows: a task folds part of a row to a partial; partials are folded in order at
  *             the end
  *   rows      short rows: a task folds a batch of whole rows
- *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task walks memory
+ *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task reads memory
  *             in its order and folds into a block of accumulators, one for each row
  * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that,
  * they read it in place; elsewhere a stage of a few KiB is packed, converted and folded, over and

@@ -22,7 +22,7 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part);
 
-/* Sums the products of the elements of two host views of one row and equal length, walked in the
+/* Sums the products of the elements of two host views of one row and equal length, read in the
  * same order and converted to `factor`, in the parts of that type's products, whatever they held.
  * Calls interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,

@@ -310,9 +310,9 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
-/* A run's numbers folded to lanes. JOIN is the fold of two lanes, IDENTITY its own. `given` is for
+/* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is for
  * STEP, and stands in for the numbers that are missing from the last step of all lanes. */
-#define DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)                            \
+#define DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)                         \
     static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], \
                                      lanes_f64 *out)                                \
     {                                                                               \
@@ -326,7 +326,7 @@ INLINE vec_f64 alternate(double a, double b)
             lanes_##run##_##name(p + left, n - left, given, &right);                \
             UNROLLED                                                                \
             for (int k = 0; k < LANE_VECTORS; k++)                                  \
-                out->v[k] = GPR_COMBINE_##JOIN(out->v[k], right.v[k]);              \
+                out->v[k] = GPR_COMBINE_##COMBINE(out->v[k], right.v[k]);           \
             return;                                                                 \
         }                                                                           \
         vec_f64 acc[LANE_VECTORS];                                                  \
@@ -356,41 +356,42 @@ INLINE vec_f64 alternate(double a, double b)
 
 /* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share
  * a vector or not. */
-#define DEFINE_JOIN_LANES(JOIN)                                                                   \
-    INLINE void join_lanes_##JOIN(lanes_f64 *lanes, int left, double *out)                        \
-    {                                                                                             \
-        double last[VECTOR_LANES];                                                                \
-        UNROLLED                                                                                  \
-        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                                  \
-            UNROLLED                                                                              \
-            for (int k = 0; k < half; k++)                                                        \
-                lanes->v[k] = GPR_COMBINE_##JOIN(lanes->v[k], lanes->v[k + half]);                \
-        }                                                                                         \
-        memcpy(last, &lanes->v[0], sizeof last);                                                  \
-        UNROLLED                                                                                  \
-        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                                  \
-            if (half < left) break;                                                               \
-            UNROLLED                                                                              \
-            for (int k = 0; k < half; k++) last[k] = GPR_COMBINE_##JOIN(last[k], last[k + half]); \
-        }                                                                                         \
-        for (int k = 0; k < left; k++) out[k] = last[k];                                          \
+#define DEFINE_COMBINE_LANES(COMBINE)                                                 \
+    INLINE void combine_lanes_##COMBINE(lanes_f64 *lanes, int left, double *out)      \
+    {                                                                                 \
+        double last[VECTOR_LANES];                                                    \
+        UNROLLED                                                                      \
+        for (int half = LANE_VECTORS / 2; half > 0; half /= 2) {                      \
+            UNROLLED                                                                  \
+            for (int k = 0; k < half; k++)                                            \
+                lanes->v[k] = GPR_COMBINE_##COMBINE(lanes->v[k], lanes->v[k + half]); \
+        }                                                                             \
+        memcpy(last, &lanes->v[0], sizeof last);                                      \
+        UNROLLED                                                                      \
+        for (int half = VECTOR_LANES / 2; half > 0; half /= 2) {                      \
+            if (half < left) break;                                                   \
+            UNROLLED                                                                  \
+            for (int k = 0; k < half; k++)                                            \
+                last[k] = GPR_COMBINE_##COMBINE(last[k], last[k + half]);             \
+        }                                                                             \
+        for (int k = 0; k < left; k++) out[k] = last[k];                              \
     }
-DEFINE_JOIN_LANES(sum)
-DEFINE_JOIN_LANES(prod)
+DEFINE_COMBINE_LANES(sum)
+DEFINE_COMBINE_LANES(prod)
 
-#define DEFINE_DOUBLE_RUN(run, name, T, LOAD, JOIN, IDENTITY) \
-    DEFINE_LANES(run, name, T, LOAD, JOIN, IDENTITY)          \
-    INLINE double run##_##name(const T *p, uint64_t n)        \
-    {                                                         \
-        const double given[2] = {IDENTITY, IDENTITY};         \
-        double folded;                                        \
-        lanes_f64 lanes;                                      \
-        lanes_##run##_##name(p, n, given, &lanes);            \
-        join_lanes_##JOIN(&lanes, 1, &folded);                \
-        return folded;                                        \
+#define DEFINE_DOUBLE_RUN(run, name, T, LOAD, COMBINE, IDENTITY) \
+    DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)          \
+    INLINE double run##_##name(const T *p, uint64_t n)           \
+    {                                                            \
+        const double given[2] = {IDENTITY, IDENTITY};            \
+        double folded;                                           \
+        lanes_f64 lanes;                                         \
+        lanes_##run##_##name(p, n, given, &lanes);               \
+        combine_lanes_##COMBINE(&lanes, 1, &folded);             \
+        return folded;                                           \
     }
 
-/* Sums of few elements in four walks: no more additions in a row than NumPy makes. */
+/* Sums of few elements in four chains: no more additions in a row than NumPy makes. */
 #define DEFINE_SHORT_SUM(run, name, T, LIFT)                   \
     INLINE double short_##run##_##name(const T *p, uint64_t n) \
     {                                                          \
@@ -416,7 +417,7 @@ DEFINE_JOIN_LANES(prod)
         lanes_f64 lanes;                                                               \
         double sum;                                                                    \
         lanes_squares_##name(data, n, center, &lanes);                                 \
-        join_lanes_sum(&lanes, 1, &sum);                                               \
+        combine_lanes_sum(&lanes, 1, &sum);                                            \
         return sum;                                                                    \
     }
 
@@ -451,7 +452,7 @@ DEFINE_JOIN_LANES(prod)
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
-/* Four walks at once, because a vector minimum takes longer than the next one waits to start. */
+/* Four chains at once, because a vector minimum takes longer than the next one waits to start. */
 #define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                                  \
     INLINE ACC fold##_##name(const T *p, uint64_t n)                                \
     {                                                                               \
@@ -913,13 +914,13 @@ typedef struct pair {
 #ifndef ROUNDED
 #define ROUNDED(x) (x)
 #endif
-#define JOIN_prod(x, y)                                          \
+#define COMBINE_prod(x, y)                                       \
     ((pair){ROUNDED((x).re * (y).re) - ROUNDED((x).im * (y).im), \
             ROUNDED((x).re * (y).im) + ROUNDED((x).im * (y).re)})
-#define JOIN_any GPR_COMBINE_any
-#define JOIN_all GPR_COMBINE_all
-#define JOIN_odd GPR_COMBINE_odd
-#define JOIN_count GPR_COMBINE_count
+#define COMBINE_any GPR_COMBINE_any
+#define COMBINE_all GPR_COMBINE_all
+#define COMBINE_odd GPR_COMBINE_odd
+#define COMBINE_count GPR_COMBINE_count
 #define PAIR_VALUE(p) ((pair){(p)[0], (p)[1]})
 #define PAIR_TRUTH(p) ((p)[0] != 0 || (p)[1] != 0)
 
@@ -927,32 +928,33 @@ typedef struct pair {
 #define ACCUMULATOR_uint32_t GPR_UINT32
 #define ACCUMULATOR_uint64_t GPR_UINT64
 
-/* Both shapes of a loop, with WALKS independent accumulators in a long row. DECIDED(value):
+/* Both shapes of a loop, with CHAINS independent accumulators in a long row. DECIDED(value):
  * nothing changes it any more. */
-#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, WALKS, DECIDED)                                \
+#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, CHAINS, DECIDED)                               \
     enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                                     \
     INLINE ACC fold##_##name(const P *p, uint64_t n)                                              \
     {                                                                                             \
-        ACC walks[WALKS];                                                                         \
+        ACC chains[CHAINS];                                                                       \
         uint64_t i = 1;                                                                           \
-        walks[0] = LIFT(p);                                                                       \
-        if (n >= 2 * (WALKS)) {                                                                   \
-            for (i = 1; i < (WALKS); i++) walks[i] = LIFT(p + 2 * i);                             \
-            for (; i + (WALKS) <= n && !DECIDED(walks[0]); i += (WALKS)) {                        \
+        chains[0] = LIFT(p);                                                                      \
+        if (n >= 2 * (CHAINS)) {                                                                  \
+            for (i = 1; i < (CHAINS); i++) chains[i] = LIFT(p + 2 * i);                           \
+            for (; i + (CHAINS) <= n && !DECIDED(chains[0]); i += (CHAINS)) {                     \
                 UNROLLED                                                                          \
-                for (int k = 0; k < (WALKS); k++) {                                               \
+                for (int k = 0; k < (CHAINS); k++) {                                              \
                     const ACC x = LIFT(p + 2 * (i + (uint64_t)k));                                \
-                    walks[k] = JOIN_##fold(walks[k], x);                                          \
+                    chains[k] = COMBINE_##fold(chains[k], x);                                     \
                 }                                                                                 \
             }                                                                                     \
-            for (int half = (WALKS) / 2; half > 0; half /= 2)                                     \
-                for (int k = 0; k < half; k++) walks[k] = JOIN_##fold(walks[k], walks[k + half]); \
+            for (int half = (CHAINS) / 2; half > 0; half /= 2)                                    \
+                for (int k = 0; k < half; k++)                                                    \
+                    chains[k] = COMBINE_##fold(chains[k], chains[k + half]);                      \
         }                                                                                         \
-        for (; i < n && !DECIDED(walks[0]); i++) {                                                \
+        for (; i < n && !DECIDED(chains[0]); i++) {                                               \
             const ACC x = LIFT(p + 2 * i);                                                        \
-            walks[0] = JOIN_##fold(walks[0], x);                                                  \
+            chains[0] = COMBINE_##fold(chains[0], x);                                             \
         }                                                                                         \
-        return walks[0];                                                                          \
+        return chains[0];                                                                         \
     }                                                                                             \
     static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
                                      void *out)                                                   \
@@ -970,7 +972,7 @@ typedef struct pair {
             const P *restrict p = (const P *)(const void *)data;                                  \
             for (uint64_t j = 0; j < width; j++) {                                                \
                 const ACC x = LIFT(p + 2 * j);                                                    \
-                accumulators[j] = JOIN_##fold(accumulators[j], x);                                \
+                accumulators[j] = COMBINE_##fold(accumulators[j], x);                             \
             }                                                                                     \
         }                                                                                         \
     }
@@ -1052,7 +1054,7 @@ typedef struct pair {
             } else {                                                                               \
                 lanes_f64 lanes;                                                                   \
                 lanes_sum_##part(p, 2 * n, zero, &lanes);                                          \
-                join_lanes_sum(&lanes, 2, sums);                                                   \
+                combine_lanes_sum(&lanes, 2, sums);                                                \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -1180,7 +1182,7 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 _Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
 
 enum {
-    EXACT_VECTORS = 2, /* walked side by side; more would leave no registers */
+    EXACT_VECTORS = 2, /* added side by side; more would leave no registers */
     EXACT_LANES = EXACT_VECTORS * VECTOR_BYTES / 8,
     EXACT_ADDITIONS_BITS = 11
 };
@@ -1488,7 +1490,7 @@ DEFINE_EXTENT(64, uint64_t)
         rest = (before - (after - of_x)) + ((x) - of_x); \
     } while (0)
 #define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
-enum { PAIR_VECTORS = 2 }; /* walked side by side: additions of one wait less for each other */
+enum { PAIR_VECTORS = 2 }; /* added side by side: additions of one wait less for each other */
 
 #define DEFINE_PAIRS(name, T, LOAD)                                                           \
     static void pairs_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, \

@@ -42,7 +42,7 @@ static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *
                          .result_on_device = request->result_on_device};
 }
 
-/* The record of a call, and in it the two arrays as views of one row, walked side by side. */
+/* The record of a call, and in it the two arrays as views of one row, read side by side. */
 static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gpr_view *second)
 {
     const int64_t shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;

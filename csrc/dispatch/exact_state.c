@@ -121,7 +121,7 @@ static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *p
     if (call.view.n == 0) goto done;
     GPR_TRY(gpr_array_accumulate(&call, &run));
     (void)gpr_exact_read_acc(call.rule.acc_kind, call.rule.device_acc, accumulator, &sum);
-    gpr_exact_take_part(part, &sum);
+    gpr_exact_widen_part(part, &sum);
     /* Nobody was asked while the device was at work. */
     if (request->interrupted != NULL && request->interrupted(request->interrupted_arg) != 0)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the update was interrupted");
@@ -158,7 +158,7 @@ gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array)
     gpr_status status;
 
     GPR_TRY(check_dtype(array->dtype));
-    if (!gpr_exact_takes(sum->part.dtype, array->dtype))
+    if (!gpr_exact_accepts(sum->part.dtype, array->dtype))
         GPR_TRY(gpr_fail(GPR_ERROR_TYPE, "an exact sum of %s does not take elements of type %s",
                          gpr_dtype_rows[sum->part.dtype].name, gpr_dtype_rows[array->dtype].name));
     if (array->mask != NULL)

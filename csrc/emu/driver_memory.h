@@ -16,8 +16,8 @@ typedef struct driver_allocation {
     struct driver_allocation *next;
 } driver_allocation;
 
-/* The driver's lock, which engines hold while they walk the list. An allocation that they find
- * lives until the running launch ends. */
+/* The driver's lock, which engines hold while they iterate over the list. An allocation that they
+ * find lives until the running launch ends. */
 void driver_lock_memory(void);
 void driver_unlock_memory(void);
 

@@ -217,7 +217,7 @@ def check_outliers(task: dict[str, Any]) -> None:
         )
 
 
-def alone_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.ndarray:
+def outlier_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.ndarray:
     """Rows of ``n`` elements of which one or two are unlike the others, larger or smaller: so that
     all digits of both are seen, or that they only tell which way to round. Often the one, or all of
     the others, are about a midpoint.
@@ -270,13 +270,13 @@ def check_lone_outliers(task: dict[str, Any]) -> None:
     rng = np.random.default_rng([task["seed"], *name.encode()])
     set_option("schedule", SCHEDULES[task["seed"] % len(SCHEDULES)])
     set_option("seed", int(rng.integers(1, 2**31)))
-    check_alone_among(rng, name, task["count"], f"GPR_TEST_SEED={task['seed']}")
+    check_outliers_among(rng, name, task["count"], f"GPR_TEST_SEED={task['seed']}")
 
 
-def check_alone_among(rng: np.random.Generator, name: str, count: int, where: str) -> None:
+def check_outliers_among(rng: np.random.Generator, name: str, count: int, where: str) -> None:
     """The same by one block a row or several: means, sums as float32, complex numbers' parts."""
     for grid, n in ((1, 100), (1, 300), (3, 300)):
-        rows = alone_rows(rng, name, count, n)
+        rows = outlier_rows(rng, name, count, n)
         case = f"{name} alone, n={n} grid={grid} {where}"
         sums = [
             sum_on_device(rows, op, 0, 32, grid, on_device=True, dtype=dtype)
@@ -301,7 +301,7 @@ def check_alone_among(rng: np.random.Generator, name: str, count: int, where: st
                 f"float32 mean of {case}: {row[row != 0].tolist()}",
             )
     if name in ("float32", "float64"):
-        parts = [alone_rows(rng, name, count, 100) for _ in range(2)]
+        parts = [outlier_rows(rng, name, count, 100) for _ in range(2)]
         numbers = np.stack(parts, -1).view(f"c{2 * DTYPES[name].itemsize}")[..., 0]
         sums = sum_on_device(numbers, "sum", 0, 32, 2, on_device=True)
         for got, rows in zip((sums.real, sums.imag), parts, strict=True):

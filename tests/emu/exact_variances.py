@@ -256,7 +256,7 @@ INTERVAL_BITS = 126  # of a numerator, of which the first bits alone are taken
 TAKEN_BITS = 160  # of a sum
 
 
-def orders_of_brackets() -> list[int]:
+def orders_of_intervals() -> list[int]:
     """Orders below an element at which another's square, or their product, ends intervals."""
     ends = [
         end // part + i
@@ -303,7 +303,7 @@ def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
         return
     fraction, exponents = FORMATS[name][0], 2 ** FORMATS[name][1]
     n = 64
-    orders = [below for below in orders_of_brackets() if below < exponents]
+    orders = [below for below in orders_of_intervals() if below < exponents]
     of_squares = [midpoint_of_squares(rng, name, n, below) for below in (*orders, None)]
     of_sums = [midpoint_of_sums(rng, name, n, below) for below in orders]
     # Results that are subnormal, or nearly, and those that are infinite, or nearly.

@@ -17,7 +17,13 @@ pytest.importorskip("ml_dtypes")
 
 import emu
 from emu import exact_layouts, exact_states
-from emu.exact_sums import check_all_digits, check_alone_among, check_nothing, draw, sum_on_device
+from emu.exact_sums import (
+    check_all_digits,
+    check_nothing,
+    check_outliers_among,
+    draw,
+    sum_on_device,
+)
 from exact_reference import FLOATS, GENERATORS, assert_result, exact_sum, expected
 from reference import DTYPES, random_array
 
@@ -64,7 +70,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED // 4 % 4],))
     ]
     tasks += [
-        {"do": "exact_sums.check_outliers", "dtype": name, "seed": SEED, "limit": 300.0}
+        {"do": "exact_sums.check_outliers_among", "dtype": name, "seed": SEED, "limit": 300.0}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
     ]
     tasks += [
@@ -433,7 +439,7 @@ def test_a_gpu_rounds_sums_and_means_of_all_pairs_of_float16_once(
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in FLOATS if name != "float16"])
 def test_a_gpu_sums_a_number_that_bins_do_not_hold(name: str, rng: np.random.Generator) -> None:
-    check_alone_among(rng, name, 1000, f"GPR_TEST_SEED={SEED}")
+    check_outliers_among(rng, name, 1000, f"GPR_TEST_SEED={SEED}")
 
 
 @pytest.mark.gpu

@@ -284,9 +284,7 @@ def test_factors_of_two_types_are_converted_to_their_common_one_as_numpy_does(
 
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex128", "int16", "int64"])
-def test_factors_of_any_layout_are_walked_in_their_order(
-    name: str, rng: np.random.Generator
-) -> None:
+def test_factors_of_any_layout_are_read_in_their_order(name: str, rng: np.random.Generator) -> None:
     n = 5_003
     x, y = ((rng.integers(-2, 3, 3 * n)).astype(name) for _ in range(2))  # float16 holds their sums
     wanted = {step: np.dot(x[::step][:n], y[:n]) for step in (1, 2, 3, -1, -3)}

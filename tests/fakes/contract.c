@@ -537,7 +537,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 }
 
 /* Neighbouring elements at a position of a row. */
-static unsigned elements_walked(const engine_launch *op)
+static unsigned elements_at_position(const engine_launch *op)
 {
     return op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED
                ? op->kernel->module->item
@@ -550,7 +550,7 @@ static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t 
 {
     const engine_module *m = op->kernel->module;
     const gpr_layout_params *l = &op->layout;
-    const unsigned elements = elements_walked(op);
+    const unsigned elements = elements_at_position(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
     const gpr_axis *row = &op->axes[m->kept];
     gpr_value value = identity(m);
@@ -609,7 +609,7 @@ static uint64_t rows_of_block(const engine_kernel *f)
                              : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
 }
 
-static void put_exact_row(const engine_launch *op, const output *o);
+static void store_exact_row(const engine_launch *op, const output *o);
 
 static void run_shared_block(const engine_launch *op, uint64_t v)
 {
@@ -619,7 +619,7 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
     for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
         const output o = output_at(op, row, 0);
         if (f->shape == EXACT_ROWS)
-            put_exact_row(op, &o);
+            store_exact_row(op, &o);
         else
             store_result(op, &o,
                          f->shape == EMPTY ? identity(f->module)
@@ -732,7 +732,7 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
     enum { MOST = 256 };
     const engine_module *m = op->kernel->module;
     const gpr_layout_params *l = &op->layout;
-    const unsigned elements = elements_walked(op);
+    const unsigned elements = elements_at_position(op);
     const size_t bytes = gpr_dtype_bytes(m->element);
     const int64_t step =
         m->second == GPR_DTYPE_DEFAULT ? 0 : op->second.step * (int64_t)gpr_dtype_bytes(m->second);
@@ -760,7 +760,7 @@ static void add_exact_output(const engine_launch *op, const output *o, uint64_t 
     }
 }
 
-static void put_exactly(const engine_launch *op, const output *o, const void *packed)
+static void store_exactly(const engine_launch *op, const output *o, const void *packed)
 {
     const engine_module *m = op->kernel->module;
 
@@ -770,12 +770,12 @@ static void put_exactly(const engine_launch *op, const output *o, const void *pa
         finish_result(op, o->out, packed);
 }
 
-static void put_exact_row(const engine_launch *op, const output *o)
+static void store_exact_row(const engine_launch *op, const output *o)
 {
     uint64_t sum[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL)] = {0};
 
     add_exact_output(op, o, 0, op->rows.n, sum);
-    put_exactly(op, o, sum);
+    store_exactly(op, o, sum);
 }
 
 /* Rows that a block of exact_strided has numbers for. */
@@ -806,7 +806,7 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
                                      : (char *)own;
         if (!o.exists) continue;
         add_exact_output(op, &o, first, count, total);
-        if (ticket == NULL || *ticket == op->rows.blocks) put_exactly(op, &o, total);
+        if (ticket == NULL || *ticket == op->rows.blocks) store_exactly(op, &o, total);
     }
     if (ticket != NULL && *ticket == op->rows.blocks)
         memset(ticket, 0, slot_tickets(op) * sizeof *ticket);

@@ -56,15 +56,15 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
             add_some<most_integers_at_once, COUNT - most_integers_at_once>(limb, numbers, place);
         }
     }
-    // FEW of the numbers, from number FIRST on.
-    template <unsigned FIRST, unsigned FEW, unsigned COUNT>
+    // SOME of the numbers, from number FIRST on.
+    template <unsigned FIRST, unsigned SOME, unsigned COUNT>
     static GPR_DEVICE void add_some(int *limb, const long long (&numbers)[COUNT],
                                     const int (&place)[COUNT])
     {
-        long long some[FEW];
-        int places[FEW];
+        long long some[SOME];
+        int places[SOME];
 #pragma unroll
-        for (unsigned i = 0; i < FEW; i++) {
+        for (unsigned i = 0; i < SOME; i++) {
             some[i] = numbers[FIRST + i];
             places[i] = place[FIRST + i];
         }

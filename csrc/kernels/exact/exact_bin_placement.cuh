@@ -49,9 +49,9 @@ struct BinPlacement {
 // Exponents of the largest of some numbers and of the smallest that is not 0: the latter may be one
 // too small, and is larger than any where all are 0.
 struct Extent { int largest, smallest; };
-// Exponents that bins hold: none above `highest`; none below `few_lowest` in few of the bins, below
-// `all_lowest` in all.
-struct Limits { int highest, few_lowest, all_lowest; };
+// Exponents that bins hold: none above `highest`; none below `fewer_lowest` in few of the bins,
+// below `all_lowest` in all.
+struct Limits { int highest, fewer_lowest, all_lowest; };
 
 // The policy for adders that know beforehand, from a tile's exponents alone, whether bins hold it.
 // An Adder has
@@ -60,7 +60,7 @@ struct Limits { int highest, few_lowest, all_lowest; };
 //   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before
 //                           if they were in use. Returns whether there is a place
 //   limits()                of the bins
-//   add_few, add_all(tile)  adds a tile that few of the bins hold, or all of them
+//   add_to_fewer, add_to_all(tile)  adds a tile that few of the bins hold, or all of them
 //   add_any_tile(tile)      adds a tile otherwise, and returns the exponent of its largest number
 //   flush()                 empties the bins, which stay where they are
 // A tile brings ADDS additions to each bin.
@@ -79,10 +79,10 @@ template <unsigned ADDS> struct MeasuredPlacement : BinPlacement {
             adds = strikes = 0;
         }
         const bool is_in_reach = range.largest <= limits.highest;
-        if (!adder.group.any(!is_in_reach || range.smallest < limits.few_lowest)) {
-            adder.add_few(tile);
+        if (!adder.group.any(!is_in_reach || range.smallest < limits.fewer_lowest)) {
+            adder.add_to_fewer(tile);
         } else if (!adder.group.any(!is_in_reach || range.smallest < limits.all_lowest)) {
-            adder.add_all(tile);
+            adder.add_to_all(tile);
         } else {
             strikes++;
             note_miss();

@@ -141,11 +141,12 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
     }
     GPR_DEVICE Limits limits() const
     {
-        return Limits{sums[0].highest_fields(), sums[0].template lowest_fields<few_products>(),
-                      sums[0].template lowest_fields<all_products<T>>()};
+        return Limits{sums[0].highest_fields(),
+                      sums[0].template lowest_fields<fewer_product_bins>(),
+                      sums[0].template lowest_fields<product_bins<T>>()};
     }
-    GPR_DEVICE void add_few(const Tile &tile) { add<few_products>(tile); }
-    GPR_DEVICE void add_all(const Tile &tile) { add<all_products<T>>(tile); }
+    GPR_DEVICE void add_to_fewer(const Tile &tile) { add<fewer_product_bins>(tile); }
+    GPR_DEVICE void add_to_all(const Tile &tile) { add<product_bins<T>>(tile); }
     template <unsigned USED> GPR_DEVICE void add(const Tile &tile)
     {
 #pragma unroll

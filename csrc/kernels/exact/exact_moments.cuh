@@ -115,7 +115,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>,
                               elements = VECTORS * per_vector;
     // Bins of sums that hold what few bins of squares do.
-    static constexpr unsigned few_sums = bin_count<T> < 2 ? bin_count<T> : 2;
+    static constexpr unsigned fewer_sum_bins = bin_count<T> < 2 ? bin_count<T> : 2;
     struct Tile { Vector v[VECTORS]; };
     struct Findings {
         unsigned largest; // key
@@ -170,8 +170,9 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if constexpr (one_bin_suffices<T>) return Limits{static_cast<int>(last_field<T>) - 1, 0, 0};
         const int of_sums = sums[0].top - least_headroom - field_offset<T>,
                   of_squares = squares.highest_fields() / 2;
-        return Limits{of_sums < of_squares ? of_sums : of_squares, lowest<few_sums, few_products>(),
-                      lowest<bin_count<T>, all_products<T>>()};
+        return Limits{of_sums < of_squares ? of_sums : of_squares,
+                      lowest<fewer_sum_bins, fewer_product_bins>(),
+                      lowest<bin_count<T>, product_bins<T>>()};
     }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE int lowest() const
     {
@@ -182,8 +183,14 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         const int of_squares = (squares.template lowest_fields<SQUARES>() + 1) / 2;
         return of_sums > 1 && of_sums > of_squares ? of_sums : of_squares;
     }
-    GPR_DEVICE void add_few(const Vector (&v)[VECTORS]) { add<few_sums, few_products>(v); }
-    GPR_DEVICE void add_all(const Vector (&v)[VECTORS]) { add<bin_count<T>, all_products<T>>(v); }
+    GPR_DEVICE void add_to_fewer(const Vector (&v)[VECTORS])
+    {
+        add<fewer_sum_bins, fewer_product_bins>(v);
+    }
+    GPR_DEVICE void add_to_all(const Vector (&v)[VECTORS])
+    {
+        add<bin_count<T>, product_bins<T>>(v);
+    }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE void add(const Vector (&v)[VECTORS])
     {
 #pragma unroll

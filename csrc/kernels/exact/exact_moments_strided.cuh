@@ -13,8 +13,8 @@
 //
 //   Launch: as exact_strided; a row's counters are an accumulator.
 //
-// Still paid: the walk; tiles that do not fit are added by one thread; a long division for rows
-// whose first bits do not tell.
+// Still paid: iterating over axes; tiles that do not fit are added by one thread; a long division
+// for rows whose first bits do not tell.
 #pragma once
 
 #include "exact_moments.cuh"

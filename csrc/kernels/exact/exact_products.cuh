@@ -56,8 +56,8 @@ template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&
 template <class T> constexpr int exponent_bias = (1 << (Format<T>::exponent - 1)) - 1;
 constexpr int double_bias = exponent_bias<dt_float64>;
 
-constexpr unsigned few_products = 2; // bins, where they suffice
-template <class T> constexpr unsigned all_products = one_bin_suffices<T> ? 2 : 3;
+constexpr unsigned fewer_product_bins = 2; // bins, where they suffice
+template <class T> constexpr unsigned product_bins = one_bin_suffices<T> ? 2 : 3;
 
 // From a product's first bit to the last one of what goes to bins together with it.
 template <class T> constexpr int product_fraction =
@@ -79,8 +79,8 @@ static_assert(float16_top - bin_step - double_fraction <= 2 * lowest_exponent<dt
 template <class T> struct ProductBins {
     using Number = ProductOf<T>;
     static constexpr bool has_rests = !is_narrow<T>;
-    Bins<Number, all_products<T>, bin_step> products;
-    Bins<Number, has_rests ? all_products<T> : 1, bin_step> rests;
+    Bins<Number, product_bins<T>, bin_step> products;
+    Bins<Number, has_rests ? product_bins<T> : 1, bin_step> rests;
 
     // For products below 2^(exponent + 1).
     GPR_DEVICE void begin_for(int exponent)

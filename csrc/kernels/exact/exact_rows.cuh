@@ -137,9 +137,9 @@ template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;
     constexpr bool are_floats = is_float<In> && makes_floats<Traits>;
-    constexpr bool are_few = lanes == 1 && row_elements > 0 && row_elements <= most_terms<In>;
+    constexpr bool is_short = lanes == 1 && row_elements > 0 && row_elements <= most_terms<In>;
     constexpr bool is_quick = !integer_bins || sizeof(F) == sizeof(float);
-    return are_floats && are_few && row_elements <= StridedTiles<Traits, item>::elements &&
+    return are_floats && is_short && row_elements <= StridedTiles<Traits, item>::elements &&
            is_quick && !masked && !Traits::skips_nan;
 }
 

@@ -14,8 +14,8 @@
 //   (exact_merge.cuh), and for floats a LimbPartial per block and row, too. layout.slots groups
 //   have them, as rows have them in exact.cuh.
 //
-// Still paid: a few instructions an item for the walk; tiles that do not fit are added by one
-// thread, and rows that have such are stored by a warp each.
+// Still paid: a few instructions per item for iterating over axes; tiles that do not fit are added
+// by one thread, and rows that have such are stored by a warp each.
 #pragma once
 
 #include "exact_column_merge.cuh"

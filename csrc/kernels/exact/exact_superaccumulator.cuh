@@ -78,7 +78,8 @@ GPR_DEVICE Magnitudes magnitudes_of(const Vector (&v)[VECTORS], unsigned used = 
     }
 }
 
-// ---------------------------------------------------------------- the block's superaccumulator ------
+// ---------------------------------------------------------------- the block's superaccumulator
+// ------
 
 constexpr int limb_bits = GPR_EXACT_LIMB_BITS;
 constexpr int limb_mask = (1 << limb_bits) - 1;

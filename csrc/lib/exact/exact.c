@@ -73,7 +73,7 @@ gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype)
     return layout;
 }
 
-int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element)
+int gpr_exact_accepts(gpr_dtype dtype, gpr_dtype element)
 {
     const gpr_exact_layout sum = gpr_exact_layout_of(dtype), part = gpr_exact_layout_of(element);
 
@@ -462,7 +462,7 @@ gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)
     return m;
 }
 
-void gpr_exact_take_part(gpr_exact_part *part, const gpr_exact_part *other)
+void gpr_exact_widen_part(gpr_exact_part *part, const gpr_exact_part *other)
 {
     const gpr_exact_number m = gpr_exact_number_of(other);
 

@@ -43,7 +43,7 @@ gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype); /* of a dtype's elements 
 
 /* Whether every element of type `element` is a multiple of the unit of a part of type `dtype`, and
  * none is larger than what the part has room for. */
-int gpr_exact_takes(gpr_dtype dtype, gpr_dtype element);
+int gpr_exact_accepts(gpr_dtype dtype, gpr_dtype element);
 
 void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
 
@@ -81,7 +81,7 @@ uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t 
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other);
 
 /* Adds a part of elements of a type that this one takes, to a part with no elements yet. */
-void gpr_exact_take_part(gpr_exact_part *part, const gpr_exact_part *other);
+void gpr_exact_widen_part(gpr_exact_part *part, const gpr_exact_part *other);
 
 /* Propagates carries: every word but the highest is then in 0 .. 2^32 - 1, the highest a signed
  * 32-bit number. */

@@ -203,8 +203,8 @@ gpr_value gpr_fold_partials(gpr_fold fold, gpr_dtype compute, gpr_dtype acc, gpr
                             uint64_t count)
 {
     if (count == 0) return gpr_identity(fold, compute, acc);
-    /* Neighbours pair up until one is left: each level is packed to the front, so the walk stays
-     * sequential. */
+    /* Neighbours pair up until one is left: each level is packed to the front, so that memory
+     * is read in sequence. */
     while (count > 1) {
         const uint64_t pairs = count / 2;
 

@@ -67,9 +67,9 @@ static int has_positions(const gpr_rule *rule)
     return rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
-/* Whether a row's axes may be walked in another order than the caller's: the fold commutes, and if
- * it needs positions, which are those of the caller's order, a kernel reads the array where it lies
- * and carries them along. Two arrays are walked side by side. */
+/* Whether a row's axes may be iterated in another order than the caller's: the fold commutes, and
+ * if it needs positions, which are those of the caller's order, a kernel reads the array where it
+ * lies and carries them along. Two arrays are iterated side by side. */
 static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
     if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return 0;
@@ -159,22 +159,22 @@ static uint64_t product(const gpr_axis *axes, int count)
     return extents;
 }
 
-/* Whether axis a should be walked outside axis b: longer steps outside, and repeats (stride 0)
+/* Whether axis a should be outside axis b: longer steps outside, and repeats (stride 0)
  * outside everything. */
-static int walks_outside(const gpr_axis *a, const gpr_axis *b)
+static int is_outside(const gpr_axis *a, const gpr_axis *b)
 {
     return magnitude(a->in) - 1 > magnitude(b->in) - 1;
 }
 
-/* Brings a row's axes into the order of memory and walks each forward, so that a Fortran-ordered or
- * reversed array is as contiguous as any. Only where the fold commutes. */
+/* Brings a row's axes into the order of memory and turns each of them forward, so that a
+ * Fortran-ordered or reversed array is contiguous, too. Only where the fold commutes. */
 static void order_inner_axes(gpr_view *view, gpr_axis *axes, int count)
 {
     for (int i = 0; i < count; i++) {
         const gpr_axis a = axes[i];
         int at = i;
 
-        while (at > 0 && walks_outside(&a, &axes[at - 1])) {
+        while (at > 0 && is_outside(&a, &axes[at - 1])) {
             axes[at] = axes[at - 1];
             at--;
         }
@@ -426,7 +426,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where packing is: an index into every axis but the last two, which the caller walks, and the
+/* Where packing is: an index into every axis but the last two, which the caller iterates, and the
  * addresses there. */
 typedef struct cursor {
     uint64_t index[GPR_MAX_NDIM];

@@ -7,7 +7,7 @@
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
  * outer or one inner axis left. Where the operator commutes, a row's axes come in the order of
- * memory and are walked forward: a Fortran-ordered or reversed array is contiguous too. Element
+ * memory and are iterated forward: a Fortran-ordered or reversed array is contiguous too. Element
  * (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
 typedef struct gpr_view {
     const char *data;
@@ -36,8 +36,8 @@ typedef struct gpr_view {
     int contiguous;
 } gpr_view;
 
-/* The request's array for a reduction by `rule`: whether rows may be walked in another order is the
- * fold's to say, and steps of results on a device are in results of the rule's type. Results in
+/* The request's array for a reduction by `rule`: whether rows may be iterated in another order is
+ * the fold's to say, and steps of results on a device are in results of the rule's type. Results in
  * host memory follow each other. GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1
  * bytes. */
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view);

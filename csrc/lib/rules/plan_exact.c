@@ -51,7 +51,7 @@ static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t 
 /* Lanes for a short row whose elements are near each other: so many that they load whole sectors
  * together, then so few that rounding its sum, which one of them does, takes less than adding it;
  * but more where rows do not fill the GPU. */
-static uint32_t lanes_along(const gpr_plan_task *t, uint64_t threads)
+static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
 {
     enum { FEW = 8, MANY = 32 }; /* elements a lane */
     const uint64_t n = t->layout->n;
@@ -80,12 +80,13 @@ static uint32_t exact_lanes(const gpr_plan_task *t, const gpr_layout *layout)
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
     if (row_bytes <= GPR_SHORT_ROW_BYTES ||
         (row_bytes <= WARP_ROW_BYTES && rows >= threads / GPR_WARP_LANES))
-        return lanes_along(t, threads);
+        return short_row_lanes(t, threads);
     return 0;
 }
 
-/* Whether two numbers may be the sum of a row: of a few floats that all count (sums_few). */
-static int sums_few(const gpr_plan_task *t)
+/* Whether two numbers may be the sum of a row: of a few floats that all count (sums_double_double).
+ * */
+static int sums_double_double(const gpr_plan_task *t)
 {
     const gpr_rule *rule = t->rule;
 
@@ -95,7 +96,7 @@ static int sums_few(const gpr_plan_task *t)
 
 static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_plan *plan)
 {
-    enum { MOST_FEW_ROWS = 4 }; /* of a thread, so that enough of them are under way */
+    enum { MOST_ROWS_PER_THREAD = 4 }; /* of a thread, so that enough of them are under way */
     const uint64_t each = gpr_divide_up(t->layout->n, lanes) * t->element_bytes;
     const uint32_t most =
         gpr_tile_vectors((unsigned)t->element_bytes, (unsigned)plan->layout.reduced);
@@ -103,10 +104,10 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
     plan->variant = "exact_rows";
     plan->lanes = lanes;
     plan->per_thread = 1;
-    if (lanes == 1 && sums_few(t)) {
+    if (lanes == 1 && sums_double_double(t)) {
         const uint64_t residents = gpr_fast_residents(t, plan->block);
         plan->row_elements = (uint32_t)t->layout->n;
-        while (plan->per_thread < MOST_FEW_ROWS &&
+        while (plan->per_thread < MOST_ROWS_PER_THREAD &&
                plan->rows / (2 * plan->per_thread * plan->block) >= residents)
             plan->per_thread *= 2;
     }

@@ -173,8 +173,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
                           &job->device->facts, &job->plan));
     const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
     GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
-    GPR_TRY(gpr_scratch_take(job->device, &job->plan, rule, job->program->finish != NULL,
-                             &job->work, &job->scratch));
+    GPR_TRY(gpr_scratch_acquire(job->device, &job->plan, rule, job->program->finish != NULL,
+                                &job->work, &job->scratch));
 done:
     return status;
 }
@@ -197,7 +197,7 @@ static int can_wait(const gpr_array_job *job)
 
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
 {
-    const gpr_status left = gpr_scratch_leave(job->scratch, &job->work, status == GPR_OK);
+    const gpr_status left = gpr_scratch_release(job->scratch, &job->work, status == GPR_OK);
 
     if (status == GPR_OK) status = left;
     /* The caller may free its memory after a failure: nothing may go on using it. */

@@ -5,9 +5,9 @@
  *
  * GPR_SLOTS chunks are under way at once: while the host packs one, the copy engine moves the one
  * before and the kernel reduces the one before that. Pinned arrays skip the packing. Device arrays
- * do not come here: see device_path.c. A chunk is either whole rows or a piece of one row; the pieces'
- * accumulators are folded on the host in the order of the array, so the bits depend on the chunk
- * size alone, never on timing. */
+ * do not come here: see device_path.c. A chunk is either whole rows or a piece of one row; the
+ * pieces' accumulators are folded on the host in the order of the array, so the bits depend on the
+ * chunk size alone, never on timing. */
 #include "lib/run/host_pipeline.h"
 
 #include <assert.h>

@@ -199,8 +199,8 @@ done:
     return status;
 }
 
-gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
-                            int accumulators, gpr_work *work, gpr_scratch **scratch)
+gpr_status gpr_scratch_acquire(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                               int accumulators, gpr_work *work, gpr_scratch **scratch)
 {
     const needs n = needs_of(plan, rule, accumulators);
     gpr_status status = GPR_OK;
@@ -221,7 +221,7 @@ done:
     return status;
 }
 
-gpr_status gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well)
+gpr_status gpr_scratch_release(gpr_scratch *scratch, const gpr_work *work, int well)
 {
     gpr_status status = GPR_OK;
 

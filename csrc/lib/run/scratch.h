@@ -17,11 +17,11 @@ typedef struct gpr_scratch gpr_scratch;
 /* Takes scratch for the plan on work->stream, and notes its parts in *work; `accumulators`: also
  * plan->rows accumulators. Nothing is allocated where scratch that is large enough lies idle. NULL
  * in *scratch: the plan needs none. */
-gpr_status gpr_scratch_take(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
-                            int accumulators, gpr_work *work, gpr_scratch **scratch);
+gpr_status gpr_scratch_acquire(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                               int accumulators, gpr_work *work, gpr_scratch **scratch);
 
 /* Ends the call that took it: its work is queued on work->stream, or, if not `well`, only a part
  * of it may be. */
-gpr_status gpr_scratch_leave(gpr_scratch *scratch, const gpr_work *work, int well);
+gpr_status gpr_scratch_release(gpr_scratch *scratch, const gpr_work *work, int well);
 
 #endif
