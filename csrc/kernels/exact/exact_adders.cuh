@@ -1,21 +1,22 @@
-// Exact sums: what a thread adds the elements of a row to, together with its warp or alone.
+// Exact sums: adders, which add the elements of a row, a thread together with its warp or without
+// it.
 //
 // Who holds what, of the floats of a row:
 //
-//     thread   bins: one to three doubles per part; what fits. 1024 additions, then they are full
+//     thread   bins: one to three doubles per part, which are full after 1024 additions
 //       |        full bins: renormalize()                  bins that move, or cannot spill: flush()
 //     warp     spilled integers, one per bin (RunGroup, ColumnThread): 32 spills, each below 2^56
 //       |        the 33rd spill
-//     block    a superaccumulator: what bins do not hold, bins that were moved, later spills;
-//              flags of infinities and NaN; one outlier by itself (RunGroup)
+//     block    a superaccumulator: elements that bins do not hold, bins that were moved, later
+//              spills; flags of infinities and NaN; one outlier (RunGroup)
 //
-// `outside` says which of the last line there is: if nothing, bins and spilled integers are the
+// `outside` lists which of the block's are in use. If none is, bins and spilled integers are the
 // sum, and the limbs of the superaccumulator are never read (exact_limb_partial.cuh).
 //
-// Invariant of FloatAdder::add: a tile is either added to the bins as a whole, with no bit lost (a
-// vote of the whole group on what integer instructions found beforehand, or on the range and the
-// remainders afterwards), or it is not in the bins at all and add_otherwise() adds it. A thread's
-// bins never hold a part of a tile that is also added elsewhere.
+// Invariant of FloatAdder::add: a tile is either added to the bins as a whole and no bit is lost,
+// or the bins return to their values before it and add_otherwise() adds it, each element once. The
+// whole group votes: on magnitudes that integer instructions find beforehand, or on the first bin's
+// range and the last bin's remainders afterwards.
 #pragma once
 
 #include "exact_bin_placement.cuh"
@@ -72,12 +73,14 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
     }
 };
 
-// The same, of a row that is a run: full bins spill to integers of the warp, which are merged with
-// what bins hold at the end (exact_limb_partial.cuh). There is an integer per bin, in units of the
-// bin's last place; lane w adds to bin w's. The bins of a lane hold less than 2^51 each, those of
-// 32 lanes less than 2^56, and 32 spills less than 2^61.
+// A warp that adds to a row that is a run. Full bins spill to integers of the warp in shared
+// memory, which are merged with the bins' integers at the end (exact_limb_partial.cuh). There is
+// one integer per bin, in units of the bin's last place; lane w adds to the integer of bin w.
+//
+// Bound: the integer of a lane's bin is below 2^51, the sum over 32 lanes is below 2^56, and the
+// sum of 32 spills is below 2^61.
 template <class In> struct Spilled { long long limb[parts_of<In>][bin_count<PartType<In>>]; };
-constexpr unsigned most_spills = 32; // times, before it goes to the block's superaccumulator
+constexpr unsigned most_spills = 32; // before spilled integers go to the superaccumulator
 constexpr unsigned most_warps = GPR_MOST_BLOCK / warp_lanes;
 struct RunGroup : WarpGroup<1> {
     static constexpr bool spills = true, keeps_outlier = true;
@@ -86,11 +89,11 @@ struct RunGroup : WarpGroup<1> {
         __shared__ Spilled<In> of_warp[most_warps];
         return of_warp[threadIdx.x / warp_lanes].limb[p][w];
     }
-    // Of each part the block's one element that bins do not hold, as bits; 0: there is none.
+    // The bits of part p's outlier of the block; 0: there is none.
     template <class In> static GPR_DEVICE uint64 *outlier() { return block_state<In, 1>().outlier; }
 };
 
-// A thread that adds to one of the sums of a block's ACCUMULATORS rows, alone or beside others.
+// A thread that adds to one of the sums of a block's ACCUMULATORS rows, without its warp.
 template <unsigned ACCUMULATORS> struct SingleThread {
     static constexpr bool spills = false, keeps_outlier = false;
     static constexpr unsigned size = 1;
@@ -123,8 +126,8 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     }
 };
 
-// Adds a number of a thread's, below 2^62 in magnitude, in halves, which have no more pieces than a
-// thread adds.
+// Adds a thread's number, below 2^62 in magnitude. A thread adds `pieces` limbs at most: the number
+// is added in two halves.
 GPR_DEVICE void add_long(int *limb, long long number, int place)
 {
     const long long halves[2] = {number & ((1ll << half_bits) - 1), number >> half_bits};
@@ -132,12 +135,12 @@ GPR_DEVICE void add_long(int *limb, long long number, int place)
     SingleThread<1>::add(limb, halves, places);
 }
 
-// What there is of a row outside of the bins, in the superaccumulator in shared memory.
-constexpr unsigned saw_limbs = 1u << 8;   // of elements, or of bins that were emptied
+// Which parts of a row's sum are outside of the bins and the spilled integers, in shared memory.
+constexpr unsigned saw_limbs = 1u << 8;    // the superaccumulator: elements, or bins that moved
 constexpr unsigned saw_specials = 1u << 9; // flags of infinities and NaN
-constexpr unsigned saw_outlier = 1u << 10;   // an element by itself, not in the limbs (RunGroup)
+constexpr unsigned saw_outlier = 1u << 10; // an outlier, which is not in the limbs (RunGroup)
 
-// Adds what bins hold to a part.
+// Adds the integers of bins to the limbs of a part.
 template <class Group, class AnyBins>
 GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 {
@@ -149,8 +152,8 @@ GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 
 // ---------------------------------------------------------------- adding floats -----------------
 
-// What a thread adds the floats of a row to, together with its group. A tile is VECTORS vectors of
-// elements, of which the first `used` have any; the group has the same tiles.
+// Adds the floats of a row, together with its group. A tile is VECTORS vectors of elements, of
+// which the first `used` have elements; all threads of the group add their tiles at the same time.
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -158,32 +161,29 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                               per_vector = vector_elements<In>;
     static constexpr unsigned elements = VECTORS * per_vector;
     static constexpr bool skips_nan = Traits::skips_nan;
-    // orders of magnitude that bins move for a few elements
+    // Binary orders of magnitude by which bins move for a few elements.
     static constexpr int little_above = bin_count<T> > 1 ? 16 : 0;
-    // Elements of which integer instructions tell quickly how large they are: that saves two
-    // additions of an element. Integers as bins cut nothing, and must know.
+    // Whether a tile's magnitudes are found by integer instructions before it is added: that saves
+    // two additions per element. Bins of integers need it, as nothing is left of an addition.
     static constexpr bool prechecks =
         integer_bins || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
     using PartBins = RowBins<T>;
     struct Tile { Vector v[VECTORS]; };
-    // What adding a tile the other way has found out; the first three are the same in the whole
-    // group.
+    // Results of adding a tile element by element. The first three are the same in the whole group.
     struct Findings {
-        unsigned largest;   // key
-        unsigned outside; // where there is something of it beside the bins
-        bool are_mostly_outliers;      // much of it is not in the bins
+        unsigned largest;         // key
+        unsigned outside;         // saw_limbs, saw_specials, saw_outlier
+        bool are_mostly_outliers; // of some thread more than a quarter is not in the bins
         unsigned others, left_out;
     };
 
     Group group;
     PartBins bins[parts];
-    // to the bins since they began; from bit spill_shift on, how often that was kept
-    unsigned adds = 0;
-    BinPlacement placement;               // the same in the whole group
-    // what there is beside the bins: saw_limbs, saw_specials, saw_outlier
-    typename Group::Outside outside{};
-    unsigned others = 0;                  // bits that are 0 as long as all elements were -0
-    unsigned left_out = 0;
+    unsigned adds = 0;                 // since the bins began; from bit spill_shift on, spills
+    BinPlacement placement;            // the same in the whole group
+    typename Group::Outside outside{}; // saw_limbs, saw_specials, saw_outlier
+    unsigned others = 0;               // bits that are 0 as long as all elements were -0
+    unsigned left_out = 0;             // elements
 
     GPR_DEVICE explicit FloatAdder(Group in = {}) : group(in)
     {
@@ -198,7 +198,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if constexpr (parts == 1) return x;
         else return p == 0 ? x.re : x.im;
     }
-    // All elements -0, which changes no sum.
+    // A vector of -0, which changes no sum.
     static GPR_DEVICE Vector nothing()
     {
         Vector v;
@@ -232,7 +232,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         for (unsigned p = 0; p < parts; p++) now.of[p] = bins[p];
         return now;
     }
-    // Makes room in the bins.
+    // Empties the bins: into the spilled integers, or into the limbs.
     GPR_DEVICE void renormalize()
     {
         if constexpr (Group::spills) {
@@ -245,7 +245,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             flush();
         }
     }
-    // Adds all that there is to the number in shared memory.
+    // Adds bins and spilled integers to the superaccumulator.
     GPR_DEVICE void flush()
     {
         outside |= saw_limbs;
@@ -261,7 +261,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         for (unsigned p = 0; p < parts; p++)
             flush_bins(group, bins.of[p], group.template sum<In>().limb[p]);
     }
-    // What bins hold is kept for the group, with what was before, of so many times.
+    // Adds the group's bins to its spilled integers, which `times` spills went to before. Lane w
+    // sums the lanes' integers of bin w.
     static GPR_CALLED void spill(Group group, BinsOfParts bins, unsigned times)
     {
         const unsigned member = threadIdx.x % Group::size;
@@ -281,7 +282,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             }
         }
     }
-    // Adds what was kept to the number.
+    // Adds the spilled integers to the superaccumulator.
     static GPR_CALLED void flush_spilled(Group group, int top)
     {
 #pragma unroll 1
@@ -301,7 +302,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         begin(PartBins::top_for(key));
         placement.is_placed = true;
     }
-    // What must be known beforehand, of elements that are asked; and this thread's largest key.
+    // The magnitudes of a tile, if they are needed before it is added (prechecks).
     static GPR_DEVICE Magnitudes measure(const Vector (&v)[VECTORS])
     {
         if constexpr (prechecks) return magnitudes_of<T>(v);
@@ -317,7 +318,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         unsigned key = 0;
 #pragma unroll
-        // vectors by themselves first: that is fewer steps one after another
+        // per vector first: a shorter chain of dependent instructions
         for (unsigned k = 0; k < COUNT; k++) {
             if (k >= used) break;
             unsigned of_vector = 0;
@@ -339,8 +340,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         make_room();
         add<AT_ONCE>(v, used);
     }
-    // The same in two steps; the first one before a tile is there, which else had to stay in
-    // registers meanwhile.
+    // accumulate() in two steps. make_room() is called before a tile is loaded, so that the tile
+    // needs no registers while bins are emptied.
     GPR_DEVICE void make_room()
     {
         if (is_full()) renormalize();
@@ -362,7 +363,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         // until each part has some
         if (parts == 1 ? others == 0 : others != (1u << parts) - 1) note_others(v);
     }
-    // Adds a tile to the bins if they hold all of it, and says so.
+    // Adds a tile to the bins if they hold all of it. Returns whether they do, to the whole group.
     template <unsigned AT_ONCE = 1>
     GPR_DEVICE bool try_add(const Vector (&v)[VECTORS], const Magnitudes &measured,
                             unsigned used = VECTORS)
@@ -409,7 +410,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return found;
     }
 
-    // Adds vectors to bins, and looks whether these hold them: by what was left.
+    // Adds vectors to bins, and finds from the remainders and the first bin's range whether the
+    // bins hold them.
     class Fit {
     public:
         GPR_DEVICE explicit Fit(const PartBins (&bins)[parts])
@@ -458,7 +460,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         unsigned before[parts], left_range = 0, rest = 0, lower_rest = 0; // bits
     };
 
-    // Whether bins hold a tile of which they are told beforehand.
+    // Whether bins hold a tile of these magnitudes.
     static GPR_DEVICE bool holds(const PartBins (&bins)[parts], const Magnitudes &found)
     {
         // without a branch between them
@@ -505,11 +507,11 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return found;
     }
 
-    // A few elements that the bins do not hold leave them where they are: they go to the number by
-    // themselves.
+    // Adds a tile that the bins do not hold as a whole: elements that they do hold go to the bins,
+    // the others to the limbs, or the first one to the outlier. The whole group must call together.
     GPR_DEVICE void add_otherwise(const Vector (&v)[VECTORS], bool is_miss)
     {
-        const bool tries = placement.misses == 0; // in vain after a tile that was mostly outside
+        const bool tries = placement.misses == 0; // not after a tile that was mostly outside
         const Grown grown = add_any_tile(group, all_bins(), adds == 0, tries, bit_copy<Tile>(v));
         const Findings &found = grown.found;
 
@@ -529,9 +531,9 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if (placement.should_move()) place_for(found.largest);
     }
 
-    // Adds a tile of anything: to the bins what they hold of it, if they are to be tried. Those
-    // that are new, and hold nothing, are placed for what most of the group has. The whole group
-    // must call together.
+    // Adds a tile of any elements. If `tries`, elements that the bins hold go to the bins. Bins
+    // that are new hold nothing: they are placed for the elements of most threads first. The whole
+    // group must call together.
     struct Grown {
         BinsOfParts bins;
         Findings found;
@@ -580,8 +582,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return grown;
     }
 
-    // Adds a finite element that bins do not hold to the number, or leaves the first one of a row's
-    // block by itself. Returns which it was. Of many nobody asks for the first: `may_be_first`.
+    // Keeps a finite element as the block's outlier, if `may_be_first` and there is none yet, or
+    // adds it to the limbs. Returns saw_outlier or saw_limbs.
     static GPR_DEVICE unsigned add_outlier(Superaccumulator<In> &total, unsigned p, T x,
                                            bool may_be_first)
     {
@@ -594,7 +596,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return saw_limbs;
     }
 
-    // With some to spare for larger ones; ~0 if there is none but zeros.
+    // The key of the largest finite element, 2^spare times as large; ~0 if all are 0.
     static GPR_DEVICE unsigned largest_finite_key(const Tile &tile)
     {
         constexpr unsigned spare = 4; // binary orders of magnitude
@@ -609,7 +611,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return largest == 0 ? ~0u : field_of_key<T>(more) < last_field<T> ? more : largest;
     }
 
-    // Adds a tile to bins that hold everything.
+    // Adds a tile to bins that hold every finite number, and these to the limbs.
     static GPR_DEVICE void add_to_wide_bins(Group group, const Tile &tile,
                                             Superaccumulator<In> &total, Findings *found)
     {
@@ -634,7 +636,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         for (unsigned p = 0; p < parts; p++) flush_bins(group, wide[p], total.limb[p]);
     }
 
-    // Adds a vector to bins that hold all of it, and says whether they do.
+    // Adds a vector to the bins if they hold all of it. Returns whether they do.
     static GPR_DEVICE bool add_if_fits(BinsOfParts &bins, const Vector &vector, Findings *found)
     {
         const Vector single[1] = {vector};
@@ -657,7 +659,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         found->others |= others_of(vector);
         return true;
     }
-    // Adds a finite element to bins that hold it, and says whether they do.
+    // Adds a finite element to the bins if they hold it. Returns whether they do.
     static GPR_DEVICE bool add_if_fits(PartBins &bins, T x)
     {
         if constexpr (prechecks) {
@@ -683,7 +685,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         return field_of_key<T>(magnitude_key(x)) != last_field<T>;
     }
 
-    // Takes note of an element, and of what is no number. Returns whether it counts.
+    // Notes an element's magnitude and whether it is -0, and stores the flags of infinities and
+    // NaN. Returns false for an element that is left out.
     static GPR_DEVICE bool inspect(Superaccumulator<In> &total, const Vector &v, unsigned j,
                                    Findings *found)
     {
@@ -736,7 +739,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
 // ---------------------------------------------------------------- adding integers ---------------
 
-// Integers have no bins: sums of their lower and upper halves, of which so many are below 2^51.
+// Integers need no bins. A thread sums the lower and the upper 32 bits of its elements: 2^18 of
+// them are below 2^50 in magnitude.
 constexpr unsigned most_integers = 1u << 18;
 template <class In> struct IntegerSums {
     long long lower = 0, upper = 0;
@@ -750,7 +754,7 @@ template <class In> struct IntegerSums {
             upper += static_cast<long long>(x >> word_bits); // the sign is the upper half's
         }
     }
-    // Adds what there is to a part, and begins anew. The whole group must call together.
+    // Adds both sums to the limbs of a part, and clears them. The whole group must call together.
     template <class Group> GPR_DEVICE void flush_into(const Group &group, int *limb)
     {
         const long long halves[2] = {lower, upper};
@@ -774,7 +778,7 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
 
     static GPR_DEVICE Vector nothing() { return Vector{{0, 0, 0, 0}}; }
 
-    // Adds what the group has to the row's sum.
+    // Adds the group's sums to the row's integer.
     GPR_DEVICE void flush()
     {
         const long long lower = group.total(this->lower), upper = group.total(this->upper);

@@ -8,8 +8,8 @@
 //     tile fits ------> misses = 0
 //         The usual case: no state changes but a counter.
 //     tile misses ----> skipped = misses, misses = 2 misses + 1 (7 at most)
-//         The next `skipped` tiles are added otherwise, without a try. After k misses in a row these
-//         are at most 2^k - 1, so that data that never fits pays for one try in eight.
+//         The next `skipped` tiles are added otherwise, without a try. After k misses in a row
+//         these are at most 2^k - 1, so that data that never fits pays for one try in eight.
 //     second strike --> bins move
 //         A strike is a miss since the bins began: a single outlier leaves them where they are, two
 //         tiles move them.
@@ -49,8 +49,8 @@ struct BinPlacement {
 // Exponents of the largest of some numbers and of the smallest that is not 0: the latter may be one
 // too small, and is larger than any where all are 0.
 struct Extent { int largest, smallest; };
-// Exponents that bins hold: none above `highest`; none below `fewer_lowest` in few of the bins,
-// below `all_lowest` in all.
+// Exponents that bins hold: up to `highest`; down to `fewer_lowest` in the first bins, down to
+// `all_lowest` in all.
 struct Limits { int highest, fewer_lowest, all_lowest; };
 
 // The policy for adders that know beforehand, from a tile's exponents alone, whether bins hold it.
@@ -60,7 +60,8 @@ struct Limits { int highest, fewer_lowest, all_lowest; };
 //   place(largest, ...)     begins bins anew for numbers like the largest, and flushes them before
 //                           if they were in use. Returns whether there is a place
 //   limits()                of the bins
-//   add_to_fewer, add_to_all(tile)  adds a tile that few of the bins hold, or all of them
+//   add_to_fewer(tile)      adds a tile that the first bins hold
+//   add_to_all(tile)        adds a tile that all bins hold
 //   add_any_tile(tile)      adds a tile otherwise, and returns the exponent of its largest number
 //   flush()                 empties the bins, which stay where they are
 // A tile brings ADDS additions to each bin.

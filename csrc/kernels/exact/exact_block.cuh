@@ -1,4 +1,4 @@
-// Exact sums: what a block does with the sums of its rows before it adds to them, and after.
+// Exact sums: a block clears the sums of its rows, and merges and stores those of integers.
 //
 // A block has a sum in shared memory for its row, or for each of the rows that it serves side by
 // side: of floats a superaccumulator, for what bins do not hold (exact_limb_partial.cuh and
@@ -14,7 +14,7 @@
 
 namespace gpr {
 
-// Threads that a multiprocessor holds together for sure: so few that two tiles fit their registers.
+// Threads that a multiprocessor holds at least: so few that each has registers for two tiles.
 constexpr unsigned exact_threads = GPR_EXACT_RESIDENT_THREADS;
 template <unsigned BLOCK>
 constexpr unsigned exact_blocks = BLOCK < exact_threads ? exact_threads / BLOCK : 1;
@@ -27,7 +27,8 @@ template <class In> constexpr unsigned words_of_sum = parts_of<In> * part_words<
 
 constexpr unsigned most_rooms = 8; // sums that a block makes results of at once, each by a warp
 
-// Makes the block's ACCUMULATORS numbers zero. All threads must call; a block barrier is passed.
+// Clears the sums of the block's ACCUMULATORS rows. All threads must call; a block barrier is
+// passed.
 template <class In, unsigned ACCUMULATORS, unsigned BLOCK> GPR_DEVICE void clear_superaccumulators()
 {
     constexpr unsigned words = sizeof(BlockSuperaccumulators<In, ACCUMULATORS>) / sizeof(unsigned);
@@ -67,7 +68,7 @@ GPR_DEVICE uint64 word_of_sum(const IntegerSum<In> &sum, unsigned i, uint64 coun
     return i == words ? count - sum.left_out : saw_not_minus_zero;
 }
 
-// Whether traits make results of sums, real floats; and whether these are means.
+// Whether the traits' results are real floats that are sums; and whether they are means.
 template <class Traits, class = void> constexpr bool makes_floats = false;
 template <class Traits>
 constexpr bool makes_floats<Traits, Void<decltype(Traits::is_mean)>> =
@@ -80,7 +81,7 @@ template <class Traits, class = void> constexpr bool rounds_limbs = false;
 template <class Traits>
 constexpr bool rounds_limbs<Traits, Void<decltype(Traits::is_rounded)>> = Traits::is_rounded;
 
-// A part that a warp has the limbs of, rounded. All lanes must call, and get it.
+// Rounds a part from its limbs. All lanes of a warp must call, and get the result.
 template <class Traits, class AnyLimbs>
 GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uint64 count,
                                                       uint64 flags)

@@ -1,10 +1,10 @@
-// Exact sums of rows that lie across memory: from the bins of threads to the results, by limb
+// Exact sums of rows that are columns of memory: from the bins of threads to the results, by limb
 // partials.
 //
-// As in exact_limb_partial.cuh, bins that were never moved hold with what they spilled all that was
-// added to them. But here a thread is alone with its bins, and a block has many rows:
+// As in exact_limb_partial.cuh, bins that were never moved and their spilled integers hold all that
+// was added. But here a thread places its bins without its warp, and a block has many rows:
 //
-//     thread    bins of its row, and a place in shared memory for what they spill    (ColumnThread)
+//     thread    bins of its row, and spilled integers in shared memory               (ColumnThread)
 //     row       threads (x, 0), (x, 1), ... of the block's rectangle: the second half passes its
 //               partials to the first half through shared memory, and so on; (x, 0) gets the merge
 //               (merge_down)
@@ -12,10 +12,10 @@
 //               publishes a partial per row, and the last one to arrive merges them
 //               (merge_block_partials, merge_down)
 //
-// What bins do not hold, what they held before they were moved, and partials that cannot be merged
-// go to the row's superaccumulator in shared memory. Such rows are stored by a warp each, from
-// limbs, as are accumulators that leave the kernel; between blocks their limbs go by the row's
-// counters (exact_merge.cuh).
+// Elements that bins do not hold, bins that were moved, and partials that cannot be merged are
+// added to the row's superaccumulator in shared memory. A warp each stores the results of such rows
+// from limbs, and accumulators that leave the kernel. Blocks that share a row add its limbs to the
+// row's counters (exact_merge.cuh).
 #pragma once
 
 #include "exact_limb_partial.cuh"
@@ -26,14 +26,14 @@ namespace gpr {
 GPR_DEVICE constexpr unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 GPR_DEVICE constexpr unsigned larger(unsigned a, unsigned b) { return a < b ? b : a; }
 
-// Shared memory that a block may take: what every GPU has for one by default, less what little else
-// there is.
+// Shared memory that a block may take: the default limit of all GPUs, less some for other
+// variables.
 constexpr unsigned columns_shared_bytes = (48 << 10) - 512;
 
-// A block's shared memory beside the limbs of its ROWS rows, and what each thread notes: first for
-// what its threads keep of full bins, if it has room for that, then for what they pass to each
-// other, and last for sums on their way to results. Word i of what thread t has lies beside that of
-// thread t + 1.
+// A block's shared memory beside the superaccumulators of its ROWS rows and a word per thread. One
+// after another it contains the threads' spilled integers, if they fit, partials that threads pass
+// to each other, and accumulators that are stored. Word i of thread t is beside word i of thread t
+// + 1.
 template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -59,9 +59,8 @@ template <class Traits, unsigned ROWS, unsigned BLOCK> struct ColumnRoom {
     }
 };
 
-// A thread that is alone with its row's bins, and keeps what they held when they were full. Which
-// row it is, and what is outside of it, is noted in shared memory: it is seldom asked, and
-// registers are short.
+// A thread with bins of its own for its row. The row's index and the flags of what is outside of
+// the bins are in shared memory: they are rarely needed, and registers are short.
 template <class Room> struct ColumnThread : SingleThread<1> {
     static constexpr bool spills = Room::spills;
     static GPR_DEVICE typename Room::Note &note()
@@ -95,8 +94,8 @@ template <class Room> struct ColumnThread : SingleThread<1> {
 
 // ---------------------------------------------------------------- a row's threads ---------------
 
-// Adds what a thread holds to its row's superaccumulator. One integer is a call's, not all of them:
-// else the compiler had other registers for a tile's elements, and moved them in every round.
+// Adds a thread's partial to its row's superaccumulator, one integer per call: with all in one call
+// the compiler chose other registers for a tile's elements, and moved them in every iteration.
 GPR_CALLED void add_one(int *limb, long long number, int place) { add_long(limb, number, place); }
 template <class In>
 GPR_DEVICE void add_own(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
@@ -109,8 +108,8 @@ GPR_DEVICE void add_own(Superaccumulator<In> &sum, const LimbPartial<In> &partia
         if (partial.flags_of(p) != 0) atomicOr(&sum.flags[p], partial.flags_of(p));
     }
 }
-// Merges what a thread holds and what another one held of the same row; to the row's
-// superaccumulator goes what cannot be merged.
+// Merges the partials of two threads of a row. If they cannot be merged, the other one is added to
+// the row's superaccumulator.
 template <class In>
 GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, LimbPartial<In> &mine,
                              const LimbPartial<In> &other)
@@ -120,9 +119,8 @@ GPR_DEVICE void merge_or_add(Superaccumulator<In> &sum, LimbPartial<In> &mine,
     mine.flags |= saw_limbs;
 }
 
-// Merges what the first `left` threads of each row hold; the threads with r.y == 0 get it. All
-// threads of the block must call. What threads kept is no longer there then, if left is more than
-// 1.
+// Merges the partials of the first `left` threads of each row; the threads with r.y == 0 get the
+// sum. Overwrites the spilled integers, if left > 1. All threads of the block must call.
 template <class Room, class In>
 GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, const Rectangle &r,
                            bool row_major, unsigned left)
@@ -137,9 +135,9 @@ GPR_DEVICE void merge_down(Superaccumulator<In> &sum, LimbPartial<In> &mine, con
         for (unsigned first = 0; first < pairs * r.width; first += Room::slots) {
             const bool is_here = slot - first < Room::slots;
             uint64 *at = Room::begin() + (slot - first);
-            __syncthreads(); // what was there has been read
+            __syncthreads(); // earlier contents have been read
             if (gives && is_here) store_partial(at, Room::slots, mine);
-            __syncthreads(); // what threads pass is there
+            __syncthreads(); // the passed partials are there
             if (takes && is_here) merge_or_add(sum, mine, load_partial<In>(at, Room::slots));
         }
         left = half;
@@ -169,7 +167,8 @@ GPR_DEVICE LimbPartial<In> merge_block_partials(Superaccumulator<In> &sum, const
 
 // ---------------------------------------------------------------- a block's rows ----------------
 
-// use(c), by a warp each, for those of the first `count` rows that are left. All threads must call.
+// Calls use(c), by a warp each, for those of the first `count` rows that is_left. All threads must
+// call.
 template <class Room, class Use>
 GPR_DEVICE void for_each_left(const bool *is_left, unsigned count, const Use &use)
 {
@@ -180,9 +179,10 @@ GPR_DEVICE void for_each_left(const bool *is_left, unsigned count, const Use &us
     }
 }
 
-// Stores the sums of the block's rows, of which each thread holds some, or leaves what the block
-// has found where the last block stores them. All threads must call. Counters and partials of
-// layout.slots groups of rows are in scratch.
+// Merges the partials of the block's threads. A block that has its rows to itself stores their
+// results; where several share them each publishes its partials, and the last one to arrive merges
+// them and stores the results. All threads must call. Scratch has counters and partials for
+// layout.slots groups of rows.
 template <class Traits, class Room, unsigned BLOCK>
 GPR_DEVICE void finalize_strided(LimbPartial<typename Traits::In> mine, const Rows &rows,
                                  const Layout &layout, const Scratch<typename Traits::Acc> &scratch,

@@ -51,7 +51,7 @@ struct Finished<
     }
 };
 
-// What a block has found.
+// The sums of a block.
 template <class Factor> struct ProductSuperaccumulators {
     using T = PartType<Factor>;
     int limb[parts_of<Factor>][limbs_of<ProductOf<T>>];
@@ -63,8 +63,8 @@ template <class Factor> GPR_DEVICE ProductSuperaccumulators<Factor> &block_produ
     return products;
 }
 
-// Some of both arrays' elements, as vectors of factors, and which of them are there: a bit each,
-// the others are 0.
+// Elements of both arrays as vectors of factors, and a bit per pair: set where it exists. Others
+// are 0.
 template <unsigned VECTORS> struct Pairs {
     Vector x[VECTORS], y[VECTORS];
     unsigned present;

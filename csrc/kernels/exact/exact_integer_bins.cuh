@@ -1,9 +1,9 @@
 // Exact sums: bins of integers, for GPUs that have few units for float64.
 //
-// An element is an integer of a few bits times a power of two. Shifted to its place in a bin it is
-// added as an integer of 64 or 128 bits, of which nothing is ever cut: so a tile must be asked
-// beforehand whether all of it is in reach. Where a bin lies is told as for those of doubles
-// (exact_bins.cuh), and so is what it holds: in integers 42 bits apart.
+// An element is an integer of a few bits times a power of two. It is shifted to its position in a
+// bin, an integer of 64 or 128 bits, and added. Nothing is ever cut off, so the magnitudes of a
+// tile are checked before it is added. A bin's position is given as that of bins of doubles
+// (exact_bins.cuh), and its contents are read as theirs are: as integers 42 bits apart.
 #pragma once
 
 #include "exact_bins.cuh"

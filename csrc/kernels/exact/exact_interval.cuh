@@ -1,14 +1,16 @@
-// Exact sums: numbers of which the first bits are known, and variances made of those.
+// Exact sums: variances from the leading bits of sums, by intervals (Ziv's test).
 //
-// Of most rows the last limbs of the sums decide nothing. So the first 128 bits of each are taken,
-// and how far the number may be above them: an interval. What a step on the way to the variance
-// leaves out widens it, and what cancels brings the width nearer to the first bit. At the end both
-// ends are rounded: rounding is monotone, so that where they give one result, it is that of
-// everything between them (Ziv's test). Where they do not, or a number does not suit,
-// exact_variance.cuh divides all limbs. A interval without width is the number itself: what is
-// short is rounded here, ties too.
+//     S, Q              the first 128 bits of each sum, and a width: the number is in
+//                       [bits, bits + width], in units of the last bit
+//     n Q - S^2, / D    bits that a step leaves out widen the interval; cancellation moves the
+//                       width towards the first bit
+//     rounding          of both ends; where they round to one result, every number between them
+//                       does, as rounding is monotone
 //
-// A thread does all of this alone, some hundreds of instructions.
+// Where the ends round differently, or a number does not suit, exact_variance.cuh divides all
+// limbs. An interval of width 0 is the number itself: short sums are rounded here, ties too.
+//
+// One thread does this for a row, in some hundreds of instructions.
 #pragma once
 
 #include "exact_rounding.cuh"

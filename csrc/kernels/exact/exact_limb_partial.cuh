@@ -1,44 +1,45 @@
 // Exact sums of a row that is a run: from the bins of threads to the result, by limb partials.
 //
-// Bins that were never moved hold, with what they spilled, all that was added to them: one integer
-// per bin, 42 bits apart, in units that the bins' place tells. A limb partial is these integers,
-// and one more above them for carries:
+// Bins that were never moved and their spilled integers hold all that was added: one integer per
+// bin, 42 bits apart, in units that follow from the bins' position. A limb partial is these
+// integers, and one more above them for carries:
 //
 //     limb[p][0]   limb[p][1]   limb[p][2] ...   of part p; bin w is limb w + 1
-//     above bins   bin 0        bin 1            each in units 2^42 times those of the next one
+//     above bins   bin 0        bin 1            units of each are 2^42 times those of the next
 //
 //     warp     the lanes' bins are summed into a partial             (partial_of, partial_of_tile)
 //     block    warp 0 merges those of all warps                      (merge_warps)
 //     row      a block that has its row alone rounds its partial in registers; of several each
 //              publishes its partial, and the last one to arrive merges them (merge_partials)
 //
-// Bounds. Every limb stays below 2^62 in magnitude, which ShortSum takes. A partial is small if its
-// limbs are below 2^57 and there is nothing above the bins: 32 small ones at one place are added as
-// they are, below 2^62. Others are shifted to the units of the lowest bins among them, by s <= 40:
-// carried first, so that limbs are below 2^42, then shifted and carried to below 2^43; the limb
-// above must be below 2^(56 - s) before, so that it is below 2^57 after it. What does not fit is
-// added to the block's superaccumulator.
+// Bounds. Every limb stays below 2^62 in magnitude, the most that ShortSum rounds.
 //
-// That takes too what bins do not hold, and what bins held before they were moved. If there is any,
-// it goes by the row's counters in global memory, limb by limb (exact_merge.cuh), and the row takes
-// longer. Infinities and NaN are flags alone; and a row's only element that bins do not hold stays
-// by itself until the sum is rounded.
+//     small partial      limbs below 2^57, limb 0 is 0: the sum of 32 at one position is below 2^62
+//     any others         are shifted to the units of the lowest position among them, by s <= 40:
+//       carry            limbs are below 2^42; limb 0 must be below 2^(56 - s), or it does not fit
+//       shift and carry  limbs are below 2^42 + 2^(s+1) <= 2^43, limb 0 is below 2^57
+//     does not fit       is added to the block's superaccumulator
+//
+// Elements that bins do not hold, and bins that were moved, are in the superaccumulator, too.
+// Blocks that share a row add it to the row's counters in global memory, limb by limb
+// (exact_merge.cuh). Infinities and NaN are flags. A row's first outlier stays outside of all limbs
+// until the sum is rounded.
 #pragma once
 
 #include "exact_block.cuh"
 
 namespace gpr {
 
-constexpr int partial_bits = 62; // as ShortSum takes them
+constexpr int partial_bits = 62; // of a limb's magnitude: as many as ShortSum rounds
 constexpr int small_bits = partial_bits - 5;
 constexpr int part_flag_bits = 4;
 static_assert(saw_limbs == 1u << (2 * part_flag_bits), "behind the flags of two parts");
 
-// What the bins of some threads hold, which lie at one place.
+// The sum of the bins of some threads, which are at one position.
 template <class In> struct LimbPartial {
     using T = PartType<In>;
     static constexpr unsigned parts = parts_of<In>, bins = bin_count<T>, limbs = bins + 1;
-    // the first limb in which there usually is something
+    // the first limb that usually is not 0
     static constexpr unsigned usual = bins > 1 ? 2 : 1;
     using Short = ShortSum<bins, bin_step>;
     long long limb[parts][limbs]; // below 2^partial_bits in magnitude
@@ -55,7 +56,7 @@ template <class In> struct LimbPartial {
         }
         return bits == 0;
     }
-    // Whether there is something in limb w of a part.
+    // Whether limb w of a part is not 0.
     GPR_DEVICE bool has(unsigned w) const
     {
         long long bits = 0;
@@ -87,7 +88,7 @@ template <class In> struct LimbPartial {
         constexpr unsigned all = saw_infinity | saw_minus_infinity | saw_nan | saw_not_minus_zero;
         return flags >> p * part_flag_bits & all;
     }
-    // What a part's bins hold, if it has nothing above them.
+    // The integers of a part's bins. Limb 0 is 0.
     GPR_DEVICE Short sum_of(unsigned p) const
     {
         Short sum;
@@ -96,7 +97,8 @@ template <class In> struct LimbPartial {
         sum.unit = lowest_exponent<T> + DoubleBins<T>::place_at(top, bins - 1);
         return sum;
     }
-    // Whether 32 of them can be added, and none has anything above its bins: as is mostly so.
+    // Whether limb 0 is 0 and the others are below 2^small_bits: the usual case. 32 small partials
+    // can be added as they are.
     GPR_DEVICE bool is_small() const
     {
         uint64 beyond = 0;
@@ -111,8 +113,8 @@ template <class In> struct LimbPartial {
         }
         return beyond == 0;
     }
-    // The same in units 2^by smaller, if that can be. What is too much for a number goes to the one
-    // before.
+    // Makes units smaller by 2^by, and carries each limb's upper bits to the limb before. Returns
+    // whether limb 0 has room for that.
     GPR_DEVICE bool shift(unsigned by)
     {
         constexpr unsigned most_shift = bin_step - 2;
@@ -130,7 +132,7 @@ template <class In> struct LimbPartial {
     }
     GPR_DEVICE void carry(unsigned p, unsigned shift)
     {
-        const unsigned kept = bin_step - shift; // bits that stay in their number
+        const unsigned kept = bin_step - shift; // bits that stay in their limb
         long long carried = 0;
 
 #pragma unroll
@@ -141,12 +143,12 @@ template <class In> struct LimbPartial {
         }
         limb[p][0] = static_cast<long long>(static_cast<uint64>(limb[p][0]) << shift) + carried;
     }
-    // Adds what others hold, if there is room; says whether there was.
+    // Adds another partial, if there is room. Returns whether there is; otherwise nothing changes.
     GPR_DEVICE bool merge(const LimbPartial &other)
     {
         if (top != other.top || !is_small() || !other.is_small()) {
             const Merged merged = merge_any(*this, other);
-            // as it was, if not: to ask first takes registers that the loop over tiles has
+            // unchanged if it does not fit: a check before would take registers of the tiles' loop
             *this = merged.partial;
             return merged.fits;
         }
@@ -159,7 +161,7 @@ template <class In> struct LimbPartial {
         return true;
     }
 
-    // Takes what is above the bins into the first one, if then it is small.
+    // Adds limb 0 to limb 1, where limb 0 is below 2^(56 - bin_step) = 2^14 in all parts.
     GPR_DEVICE void absorb_carry()
     {
         constexpr long long most = 1ll << (small_bits - 1 - bin_step);
@@ -177,8 +179,8 @@ template <class In> struct LimbPartial {
         }
     }
 
-    // What is seldom needed comes by calls, and the program of what is needed is short: it is
-    // fetched as it is run.
+    // Rare work is in functions that are called, so that the usual path stays short in the
+    // instruction cache.
     struct Merged;
     static GPR_CALLED Merged merge_any(LimbPartial mine, LimbPartial other);
 };
@@ -207,14 +209,15 @@ GPR_CALLED typename LimbPartial<In>::Merged LimbPartial<In>::merge_any(LimbParti
     return Merged{mine, true};
 }
 
-// What is seldom needed: the same as partial.absorb_carry().
+// partial.absorb_carry() as a function that is called: rarely needed.
 template <class In> GPR_CALLED LimbPartial<In> with_absorbed_carry(LimbPartial<In> partial)
 {
     partial.absorb_carry();
     return partial;
 }
 
-// As words that lie `step` words from each other.
+// Partials in memory: words that are `step` words from each other. The format is in
+// shared/exact_format.h.
 template <class In>
 constexpr unsigned words_of_partial = gpr_limb_partial_words(parts_of<In>, sizeof(PartType<In>));
 template <class In>
@@ -246,10 +249,10 @@ template <class In> GPR_DEVICE LimbPartial<In> load_partial(const uint64 *at, ui
 
 // ---------------------------------------------------------------- a group's ----------------------
 
-// What a group's bins hold with what was kept of them. The whole group must call.
+// Adds a group's spilled integers to the sum of its bins. The whole group must call.
 template <class Group, class In> GPR_CALLED LimbPartial<In> with_spilled(LimbPartial<In> partial)
 {
-    Group::sync(); // what was kept can be read
+    Group::sync(); // the spilled integers can be read
 #pragma unroll
     for (unsigned p = 0; p < partial.parts; p++) {
 #pragma unroll
@@ -260,8 +263,9 @@ template <class Group, class In> GPR_CALLED LimbPartial<In> with_spilled(LimbPar
     return partial;
 }
 
-// What a group's bins hold, and what was kept of them. There may be more in its row's
-// superaccumulator, if flags say so. The whole group must call, and gets it.
+// Sums a group's bins and spilled integers. Where flags has saw_limbs or saw_outlier, more of the
+// row is in its superaccumulator or outlier. The whole group must call; all its threads get the
+// result.
 template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Adder &adder)
 {
     using Group = decltype(adder.group);
@@ -289,9 +293,10 @@ template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Add
     else return partial;
 }
 
-// ---------------------------------------------------------------- those of several --------------
+// ---------------------------------------------------------------- merging lanes ----------------
 
-// Adds what all lanes of a warp hold, once, to the block's superaccumulator. All lanes must call.
+// Adds a partial, which all lanes of a warp have, to the block's superaccumulator once. All lanes
+// must call.
 template <class In>
 GPR_DEVICE void add_partial(Superaccumulator<In> &sum, const LimbPartial<In> &partial)
 {
@@ -312,15 +317,16 @@ GPR_DEVICE void add_partial(Superaccumulator<In> &sum, const LimbPartial<In> &pa
     }
 }
 
-// Adds what each lane holds to the block's superaccumulator. All lanes must call.
+// Adds each lane's partial to the block's superaccumulator. All lanes must call.
 template <class In> GPR_CALLED void add_each(Superaccumulator<In> &sum, LimbPartial<In> mine)
 {
     for (unsigned lane = 0; lane < warp_lanes; lane++)
         add_partial(sum, shuffle_from(mine, static_cast<int>(lane)));
 }
 
-// The sum of what the lanes of a warp hold, in all of them. What cannot be summed so is added to
-// the block's superaccumulator. All lanes must call.
+// Sums the partials of a warp's lanes, which may be at different positions. Where they are too far
+// apart all of them are added to the block's superaccumulator. All lanes must call, and get the
+// sum.
 template <class In>
 GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<In> &sum, LimbPartial<In> mine)
 {
@@ -344,9 +350,9 @@ GPR_CALLED LimbPartial<In> merge_any_lanes(Superaccumulator<In> &sum, LimbPartia
     return all;
 }
 
-// The same, of which the first SOME lanes hold something, mostly in bins at the first one's place,
-// and often nothing in the first bins. It is summed before it is known whether it may be, so that
-// nobody waits for that.
+// Sums the partials of a warp's first SOME lanes; the others are zero. Usually all are at the
+// position of the first lane's, and often their first bins are 0. They are summed before the vote
+// on that is known, so that the vote's latency is hidden. All lanes must call, and get the sum.
 template <unsigned SOME, class In>
 GPR_DEVICE LimbPartial<In> merge_lanes(Superaccumulator<In> &sum, const LimbPartial<In> &mine)
 {
@@ -376,8 +382,8 @@ GPR_DEVICE LimbPartial<In> merge_lanes(Superaccumulator<In> &sum, const LimbPart
 
 // ---------------------------------------------------------------- a row's -----------------------
 
-// use(p, d, counter) for the limbs d of a sum's parts p, which are that counter of their row's. The
-// lanes of one warp must call.
+// Calls use(p, d, counter) for each limb d of each part p, with the index of its counter among its
+// row's. The lanes of one warp must call.
 template <class In, class Use> GPR_DEVICE void for_each_limb(const Use &use)
 {
     constexpr unsigned limbs = limbs_of<PartType<In>>;
@@ -388,22 +394,20 @@ template <class In, class Use> GPR_DEVICE void for_each_limb(const Use &use)
     }
 }
 
-// The element that a row's blocks have by itself, of part p: its bits, where other kernels have
-// that part's flags.
+// The row's outlier of part p, as bits: the counter that other kernels use for the part's flags.
 template <class In> GPR_DEVICE uint64 *outlier_of_row(uint64 *counters, unsigned p)
 {
     return counters + p * counters_of_part<PartType<In>> + limbs_of<PartType<In>> + 1;
 }
-// The one that the block has.
+// The block's outlier of part p.
 template <class In> GPR_DEVICE PartType<In> outlier_value(unsigned p)
 {
     using T = PartType<In>;
     return bit_copy<T>(static_cast<Bits<T>>(RunGroup::outlier<In>()[p]));
 }
 
-// Leaves the element that the block has by itself to its row, or adds it to the block's
-// superaccumulator if the row has one already. Says whether it did that. The lanes of one warp must
-// call.
+// Publishes the block's outliers for its row, or adds them to the block's superaccumulator if the
+// row has some already. Returns whether one was added. The lanes of one warp must call.
 template <class In> GPR_DEVICE bool publish_outlier(Superaccumulator<In> &sum, uint64 *counters)
 {
     const unsigned p = threadIdx.x % warp_lanes;
@@ -414,12 +418,11 @@ template <class In> GPR_DEVICE bool publish_outlier(Superaccumulator<In> &sum, u
         is_added = bits != 0 && atomicCAS(outlier_of_row<In>(counters, p), 0ull, bits) != 0;
         if (is_added) add_to_limbs(sum.limb[p], outlier_value<In>(p));
     }
-    __syncwarp(); // lane 0 takes the ticket after all have left theirs
+    __syncwarp(); // lane 0 takes the ticket after all have published theirs
     return __any_sync(all_lanes, is_added) != 0;
 }
 
-// Takes the element that the row's blocks have by itself, and leaves zero. The lanes of one warp
-// must call.
+// Loads the row's outliers into the block's, and clears the row's. The lanes of one warp must call.
 template <class In> GPR_DEVICE void load_outlier(uint64 *counters)
 {
     const unsigned p = threadIdx.x % warp_lanes;
@@ -430,12 +433,12 @@ template <class In> GPR_DEVICE void load_outlier(uint64 *counters)
     __syncwarp(); // it can be read
 }
 
-// Adds the block's superaccumulator to its row's counters; then it is zero. The lanes of one warp
+// Adds the block's superaccumulator to its row's counters, and clears it. The lanes of one warp
 // must call, after all have added.
 template <class In>
 GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
-    __syncwarp(); // what was added to it is there
+    __syncwarp(); // all additions to it are visible
     const uint64 left_out = sum.left_out;
     for_each_limb<In>([&](unsigned p, unsigned d, unsigned counter) {
         const long long limb = sum.limb[p][d];
@@ -449,8 +452,8 @@ GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *coun
     sum.left_out = 0;
 }
 
-// Adds the counters of a row to the block's superaccumulator, and leaves them zero. The lanes of
-// one warp must call.
+// Adds the counters of a row to the block's superaccumulator, and clears them. The lanes of one
+// warp must call.
 template <class In>
 GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counters)
 {
@@ -482,17 +485,17 @@ GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counter
     }
 }
 
-// Something of a row is not in the bins, which is seldom so: what comes of it then.
+// Flags of rows of which something is outside of the bins: rare.
 constexpr unsigned saw_outside = saw_limbs | saw_specials | saw_outlier;
 
-// What a block holds, with the flags in its number. What is neither goes where the last block finds
-// it, if there are several: among the row's `counters`, or NULL. The lanes of one warp must call,
-// after all have added.
+// Adds the superaccumulator's flags to a block's partial. Where several blocks share the row, the
+// block's outlier and superaccumulator are added to the row's `counters` for the last block; NULL:
+// the block has the row to itself. The lanes of one warp must call, after all have added.
 template <class In>
 GPR_CALLED LimbPartial<In> publish_outside(Superaccumulator<In> &sum, LimbPartial<In> partial,
                                            uint64 *counters)
 {
-    __syncwarp(); // what this warp added last is there
+    __syncwarp(); // this warp's last additions are visible
     partial.load_flags(sum);
     partial.flags &= ~saw_specials;
     __syncwarp(); // all lanes have read them
@@ -503,7 +506,7 @@ GPR_CALLED LimbPartial<In> publish_outside(Superaccumulator<In> &sum, LimbPartia
     return partial;
 }
 
-// Takes what blocks left there. The lanes of one warp must call.
+// Loads what blocks published by publish_outside. The lanes of one warp must call.
 template <class In>
 GPR_CALLED void load_outside(Superaccumulator<In> &sum, unsigned flags, uint64 *counters)
 {
@@ -522,7 +525,7 @@ GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum,
 
     if (warp_begin >= blocks) return Partial{};
     Partial all = load(threadIdx.x), next = load(threadIdx.x + BLOCK);
-    unsigned left_flags = 0; // of those that there was no room for
+    unsigned left_flags = 0; // of partials that did not fit
 #pragma unroll 1
     for (unsigned first = BLOCK; warp_begin + first < blocks; first += BLOCK) {
         const Partial now = next;
@@ -537,8 +540,8 @@ GPR_DEVICE LimbPartial<In> merge_partials(Superaccumulator<In> &sum,
     return merge_lanes<warp_lanes>(sum, all);
 }
 
-// Stores what the first warp has of a whole row, and what is in the block's superaccumulator or by
-// itself. All its lanes must call.
+// Stores the result of a row from its partial, the block's superaccumulator and the outlier. All
+// lanes of the first warp must call.
 template <class Traits>
 GPR_CALLED void store_from_limbs(typename Traits::Out *out,
                                  Superaccumulator<typename Traits::In> &sum,
@@ -552,11 +555,11 @@ GPR_CALLED void store_from_limbs(typename Traits::Out *out,
     }
     store_sum<Traits>(out, room, sum, n);
 }
-// which leave as limbs
+// Whether results leave the kernel; otherwise accumulators do, as words.
 template <class Traits>
 constexpr bool stores_short = !same<typename Traits::Out, typename Traits::Acc>;
-// The same by one thread, of a row that has nothing in a number, if stores_short. ONE: something is
-// by itself.
+// Stores the result of a row of which nothing is in the superaccumulator, if stores_short. One
+// thread calls. ONE: the row has an outlier.
 template <class Traits, bool ONE>
 GPR_DEVICE void store_short(typename Traits::Out *out, const LimbPartial<typename Traits::In> &all,
                             uint64 n)
@@ -579,7 +582,8 @@ GPR_CALLED void store_with_outlier(typename Traits::Out *out,
 {
     store_short<Traits, true>(out, all, n);
 }
-// Whichever it is; none is by itself unless ANY is.
+// Stores the result of a row by the shortest way that its flags allow. ANY: it may have an outlier.
+// The first warp must call.
 template <class Traits, bool ANY>
 GPR_DEVICE void store_result(typename Traits::Out *out, Superaccumulator<typename Traits::In> &sum,
                              const LimbPartial<typename Traits::In> &all, uint64 n)
@@ -595,15 +599,15 @@ GPR_DEVICE void store_result(typename Traits::Out *out, Superaccumulator<typenam
     store_from_limbs<Traits>(out, sum, all, n);
 }
 
-// What the block's warps hold, a place for each.
+// Shared memory for the partials of a block's warps, one each.
 template <class In, unsigned BLOCK> GPR_DEVICE LimbPartial<In> *partials_of_warps()
 {
     __shared__ LimbPartial<In> all[BLOCK / warp_lanes];
     return all;
 }
 
-// Sums them. The result is the first warp's. All threads must call, after all have found what they
-// have.
+// Sums the partials of a block's warps. The first warp gets the sum, others zero. All threads must
+// call, after all partials are in shared memory.
 template <unsigned BLOCK, class In>
 GPR_DEVICE LimbPartial<In> merge_warps(Superaccumulator<In> &sum)
 {
@@ -614,8 +618,9 @@ GPR_DEVICE LimbPartial<In> merge_warps(Superaccumulator<In> &sum)
                                                 : LimbPartial<In>{});
 }
 
-// Stores the sum of the block's row, if it has that alone and all its warps know what they hold, as
-// is mostly so; says whether it did. All threads must call; a block barrier is passed.
+// Stores the result of a row that the block has to itself, if the partials of all its warps are
+// complete: the usual case. Returns whether it did. All threads must call; a block barrier is
+// passed.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &partial,
                                       bool is_complete, const Row &row, typename Traits::Out *out)
@@ -626,16 +631,16 @@ GPR_DEVICE bool finalize_row_of_block(const LimbPartial<typename Traits::In> &pa
     if (row.blocks > 1) return false;
     if (threadIdx.x % warp_lanes == 0)
         partials_of_warps<In, BLOCK>()[threadIdx.x / warp_lanes] = partial;
-    if (!__syncthreads_and(is_complete)) return false; // what all warps hold is there
+    if (!__syncthreads_and(is_complete)) return false; // all partials are there
     const LimbPartial<In> all = merge_warps<BLOCK>(sum);
-    // of tiles that bins hold
+    // complete partials are of tiles that bins hold: there is no outlier
     if (threadIdx.x < warp_lanes) store_result<Traits, false>(out, sum, all, row.n);
     return true;
 }
 
-// Stores the sum of the block's row, of which each warp holds some, or leaves what the block has
-// found where the last block stores it. All threads must call. Counters and partials of `slots`
-// rows are in scratch.
+// Merges the partials of the block's warps. A block that has its row to itself stores the result;
+// where several share it each publishes its partial, and the last one to arrive merges them and
+// stores the result. All threads must call. Scratch has counters and partials for `slots` rows.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, const Row &row,
                              const Scratch<typename Traits::Acc> &scratch, unsigned slots,
@@ -647,7 +652,7 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
     const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
 
     if (lane == 0) by_warps[warp] = partial;
-    __syncthreads(); // all warps have found what they have
+    __syncthreads(); // all partials are there
     LimbPartial<In> all = merge_warps<BLOCK>(sum);
     if (row.blocks == 1) {
         if (warp == 0 && (all.flags & saw_outside) != 0) all = publish_outside(sum, all, nullptr);
@@ -663,7 +668,7 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
         all = merge_partials<BLOCK>(sum, partials, row.blocks);
         if (row.blocks > warp_lanes) { // if not, the first warp has them
             if (lane == 0) by_warps[warp] = all;
-            __syncthreads(); // all warps have their share
+            __syncthreads(); // all warps have merged their share
             all = merge_warps<BLOCK>(sum);
         }
         if (warp == 0 && (all.flags & saw_outside) != 0) load_outside(sum, all.flags, totals.at(0));

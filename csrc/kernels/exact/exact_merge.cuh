@@ -1,22 +1,22 @@
-// Exact sums: the one merge across blocks, of whatever the blocks of a row have found.
+// Exact sums: the merge across the blocks of a row, by counters in global memory.
 //
-// Integer addition knows no order, so blocks add what they have found to counters of their row in
-// global memory, by atomics, and who arrives last has the sum. The counters of a row, or of a group
-// of rows that a block serves together, lie behind the ticket that tells the last block:
+// Integer addition is associative and commutative: blocks add their numbers to counters of their
+// row by atomics in any order, and the last block to arrive loads the sums. The counters of a row,
+// or of a group of rows that a block serves together, follow the ticket that finds the last block
+// (shared/exact_format.h):
 //
 //     scratch.tickets   | ticket | gap | counter 0 | counter 1 | ... |   slot 0, then slot 1, ...
 //                         4 bytes  4     8           8
 //
-// All are zero before a launch and after it: the last block clears what it loads. As many rows as
-// there are slots are under way at once; row i has slot i % slots.
+// Invariant: all are zero before a launch and after it, as the last block clears the counters that
+// it loads. A launch has no more rows than slots; row i has slot i % slots.
 //
 //     every block    publish()  adds its numbers, OR-s its flags        (all threads)
 //                    is_last()  fence, ticket, fence: true for one block (all threads)
 //     the last one   load_and_clear()                                    (its user, once)
 //
-// What a counter holds is the caller's: words of an accumulator (integers, products, moments), or
-// limbs and a count where floats are outside of their bins (exact_limb_partial.cuh); flags are
-// OR-ed.
+// Counters are words of an accumulator (integers, products, moments), or limbs and a count of the
+// floats that are outside of bins (exact_limb_partial.cuh). Flags are OR-ed.
 #pragma once
 
 #include "block.cuh"
@@ -36,17 +36,17 @@ template <unsigned BLOCK, class T> GPR_DEVICE void clear_shared(T *first, unsign
     __syncthreads(); // the sums are zero
 }
 
-// The slot of a row, or of a group of rows: scratch has counters for so many at once.
+// The slot of a row, or of a group of rows. Scratch has `slots` of them.
 GPR_DEVICE uint64 slot_of(const Row &row, unsigned slots)
 {
     return row.index < slots ? row.index : row.index % slots;
 }
 
 struct RowCounters {
-    uint64 *first = nullptr; // of a row that a block has alone, which needs no counters
+    uint64 *first = nullptr; // nullptr: a row of one block, without counters
 
     RowCounters() = default;
-    // Of the rows that have a slot, `counters` together.
+    // The `counters` counters of a slot.
     GPR_DEVICE RowCounters(unsigned *tickets, uint64 slot, unsigned counters)
     {
         first = reinterpret_cast<uint64 *>(tickets + gpr_exact_tickets(slot, counters)) + 1;
@@ -54,7 +54,8 @@ struct RowCounters {
     GPR_DEVICE bool are_used() const { return first != nullptr; }
     GPR_DEVICE unsigned *ticket() const { return reinterpret_cast<unsigned *>(first - 1); }
     GPR_DEVICE uint64 *at(unsigned i) const { return first + i; }
-    // found(i) is number i of `count`, is_flags(i) says whether it is flags. All threads must call.
+    // Adds number found(i) to counter i < count, or ORs it where is_flags(i). All threads must
+    // call.
     template <unsigned BLOCK, class Found, class IsFlags>
     GPR_DEVICE void publish(unsigned count, const Found &found, const IsFlags &is_flags) const
     {
@@ -64,10 +65,10 @@ struct RowCounters {
             else if (number != 0) atomicAdd(at(i), number);
         }
     }
-    // Whether all other blocks of the row have called this before: then their counters may be
-    // loaded. All threads must call, and learn it; block barriers are passed.
+    // Whether all other blocks of the row have called this before: then the counters may be loaded.
+    // All threads must call, and get it; block barriers are passed.
     GPR_DEVICE bool is_last(unsigned blocks) const { return is_last_to_arrive(ticket(), blocks); }
-    // Counter i, which is zero afterwards.
+    // Returns counter i, and clears it.
     GPR_DEVICE uint64 load_and_clear(unsigned i) const
     {
         const uint64 total = *at(i);
@@ -76,9 +77,9 @@ struct RowCounters {
     }
 };
 
-// found(i) is word i of what the block has found, is_flags(i) says whether its bits are flags, not
-// a number. True for the row's only block, or its last one to arrive: then `whole` has the words
-// after a barrier. All threads must call.
+// Merges word found(i) of all blocks of a row; words where is_flags(i) are OR-ed. Returns true to
+// the row's only block, or the last one to arrive: `whole` has the words after a barrier. All
+// threads must call.
 template <unsigned BLOCK, unsigned WORDS, class Found, class IsFlags>
 GPR_DEVICE bool merge_words(uint64 (&whole)[WORDS], const Row &row, unsigned *tickets,
                             unsigned slots, const Found &found, const IsFlags &is_flags)

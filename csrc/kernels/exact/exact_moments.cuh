@@ -1,16 +1,15 @@
 // exact_moments: the exact sums of the elements and of their squares, of which variances and
 // standard deviations are made.
 //
-// Removed: a second pass, and rounding. With the number of elements n, their sum S and their
-// squares' sum Q, the variance is (n Q - S^2) / (n (n - ddof)): nothing was rounded on the way to S
-// and Q, so that nothing is lost where the two cancel, and one pass brings both.
+// Removed: a second pass, and rounding. With n elements, their sum S and the sum Q of their
+// squares, the variance is (n Q - S^2) / (n (n - ddof)). S and Q are exact, so that nothing is lost
+// where the two terms cancel, and one pass computes both.
 //
 // Elements go to bins as in exact, their squares to those of exact_products.cuh. Of complex
 // elements each part has a sum, and the squares of both go to one.
 //
-// Still paid: of a float32 nine operations on doubles where `exact` has four: five, for Q, are too
-// few to wait for on GPUs whose float64 units are as wide as memory, and more than one can hide on
-// others.
+// Still paid: nine operations on doubles per float32, where `exact` has four. Memory hides the five
+// for Q on GPUs with fast float64, not on others.
 //
 // Launch: as exact. The last block of a row divides (exact_variance.cuh), or leaves the
 // accumulator.
@@ -108,7 +107,7 @@ GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals,
 
 // ---------------------------------------------------------------- floats ------------------------
 
-// What a thread adds the floats of a row to, and their squares, together with its group.
+// Adds the floats of a row and their squares, together with its group.
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatMoments {
     using In = typename Traits::In;
     using T = PartType<In>;

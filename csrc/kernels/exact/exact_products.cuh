@@ -1,17 +1,16 @@
 // Sums of products, exactly: what exact_dot and exact_moments share.
 //
-// A product of two float16, bfloat16 or float32 is a float64, and sums of products are sums of
-// those. One of two float64 is p + r, p the product rounded and r the rest, which a fused
-// multiply-add finds: a float64 too where |p| >= 2^-967, as the last bit of the product is at most
-// 105 places below its first. Both have bins of their own.
+// A product of two float16, bfloat16 or float32 is a float64, and products are summed as float64. A
+// product of two float64 is p + r: p the product rounded, r the rest, which a fused multiply-add
+// computes and which is a float64 where |p| >= 2^-967 (GPR_LEAST_SPLIT_PRODUCT). Both have bins of
+// their own.
 //
-// Whether bins hold a tile is asked beforehand, of the exponents of its factors alone: the largest
-// says how large products get, the smallest that is not 0 where their last bits are. So the last
-// bin's rest need not be computed, and integer units answer while the others add. Where two bins
-// suffice, the third stays as it is.
+// Integer units find beforehand whether bins hold a tile, from the exponents of its factors: the
+// largest bound the products, the smallest that are not 0 bound their last bits. So the last bin's
+// remainder is not computed. Where two bins suffice, the third is not added to.
 //
-// Where bins do not hold a tile, narrow products go to bins that hold all of them, the others to
-// the limbs one by one, as integers of 106 bits.
+// Where bins do not hold a tile, products that are float64 go to wider bins, which hold all of
+// them. Products of float64 are added limb by limb, as integers of 106 bits.
 #pragma once
 
 #include "exact_adders.cuh"
@@ -20,8 +19,7 @@ namespace gpr {
 
 // ---------------------------------------------------------------- numbers -----------------------
 
-// Stands for products of two T where those are no float64: multiples of twice T's lowest power of
-// two.
+// The type of products of two T that are no float64: multiples of 2^(2 lowest_exponent<T>).
 template <class T> struct Product;
 template <class T> constexpr bool is_float<Product<T>> = is_float<T>;
 template <class T> constexpr int lowest_exponent<Product<T>> = 2 * lowest_exponent<T>;
@@ -30,7 +28,7 @@ template <class T> constexpr int deepest_field<Product<T>> = deepest_field<T> + 
 
 template <class T>
 constexpr bool is_narrow = gpr_product_is_float64(Format<T>::fraction, Format<T>::exponent);
-// The numbers that sums of products of two T are sums of.
+// The type in which products of two T are summed; gpr_exact_product_dtype on the host.
 template <class T> using ProductOf = typename Select<is_narrow<T>, dt_float64, Product<T>>::type;
 
 // An element as the double that it is. widen's float32 is too small by a power of two.
@@ -56,7 +54,7 @@ template <class T, unsigned VECTORS> GPR_DEVICE Extent extent_of(const Vector (&
 template <class T> constexpr int exponent_bias = (1 << (Format<T>::exponent - 1)) - 1;
 constexpr int double_bias = exponent_bias<dt_float64>;
 
-constexpr unsigned fewer_product_bins = 2; // bins, where they suffice
+constexpr unsigned fewer_product_bins = 2; // that most tiles need
 template <class T> constexpr unsigned product_bins = one_bin_suffices<T> ? 2 : 3;
 
 // From a product's first bit to the last one of what goes to bins together with it.
@@ -115,7 +113,7 @@ template <class T> struct ProductBins {
     template <unsigned USED> GPR_DEVICE void add(double x, double y)
     {
         if constexpr (has_rests) {
-            // by itself: what bins take is this number, not x * y
+            // rounded: not to be contracted with the additions of bins
             const double product = __dmul_rn(x, y);
             (void)products.template add<USED>(product);
             (void)rests.template add<USED>(__fma_rn(x, y, -product));
@@ -123,7 +121,7 @@ template <class T> struct ProductBins {
             (void)products.template add_product<USED>(x, y);
         }
     }
-    // Adds what bins hold to a part. The whole group must call together.
+    // Adds the integers of bins to the limbs of a part. The whole group must call together.
     template <class Group> static GPR_CALLED void flush(Group group, int *limb, ProductBins bins)
     {
         flush_bins(group, bins.products, limb);
@@ -181,8 +179,7 @@ template <class T> GPR_DEVICE bool is_finite(T x)
 
 // ---------------------------------------------------------------- integers ----------------------
 
-// Products of integers, cut into pieces of 32 bits, of which a thread may add as many as it may of
-// integers.
+// Products of integers, cut into pieces of 32 bits. A thread may add most_integers of them.
 template <class In> struct IntegerProducts {
     static constexpr unsigned count = sizeof(In) < 4 ? 1 : sizeof(In) == 4 ? 2 : 4;
     long long piece[count] = {};
@@ -214,7 +211,8 @@ template <class In> struct IntegerProducts {
             }
         }
     }
-    // Adds what there is to a part, and begins anew. The whole group must call together.
+    // Adds the pieces' sums to the limbs of a part, and clears them. The whole group must call
+    // together.
     template <class Group> GPR_DEVICE void flush_into(const Group &group, int *limb)
     {
         int place[count];

@@ -3,12 +3,17 @@
 //     limbs of both signs --> carried --> sign, leading limb --> 128 leading bits, and whether
 //     any more is set --> Float
 //
-// Three holders of limbs have the same way from the leading bits on: the words of a part in shared
-// memory, of which one lane carries (Limbs: for quotients, whose words need one sign); the 20-bit
-// limbs of a superaccumulator, a limb or a few of them per lane, of which all lanes carry at once
-// (WarpLimbs); and a short sum in the registers of a thread (exact_short_sum.cuh). Rounding to
-// nearest, ties to even, needs the bits that are kept, the next one, and whether any bit below is
-// set: the leading bits have the first two for every type, `inexact` is the third.
+// Who holds the limbs:
+//
+//     Limbs       words of a part in shared memory; one lane carries. For quotients, whose words
+//                 need one sign
+//     WarpLimbs   20-bit limbs of a superaccumulator, one or a few per lane; all lanes carry at
+//                 once
+//     ShortSum    a short sum in the registers of a thread (exact_short_sum.cuh)
+//
+// From the leading bits on all take one path. Rounding to nearest, ties to even, needs the bits of
+// the result, the next bit, and whether any bit below is set: the leading bits contain the first
+// two for every type, `inexact` is the third.
 #pragma once
 
 #include "exact_superaccumulator_layout.cuh"

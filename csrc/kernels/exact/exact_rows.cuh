@@ -1,21 +1,20 @@
 // exact_rows: exact sums of many short rows, wherever their elements lie.
 //
-// Problem: a number of 68 words is cleared, carried and searched for its leading limbs in the time
-// that it takes to read a thousand elements. But the sum of a few elements is hardly longer than
-// they are: what the bins of a thread hold, three integers of 51 bits, is all of it. So `lanes`
-// lanes have a row together, with bins at one place, and none of them is emptied before the end;
-// the integers are summed over the lanes, and one of these makes limbs of them, carries, rounds and
-// stores, all in registers.
+// Problem: to clear, renormalize and search a superaccumulator of 68 words takes as long as to read
+// a thousand elements. But the sum of a few elements is hardly longer than an element: the bins of
+// a thread, three integers of 51 bits, hold all of it. So `lanes` lanes share a row, with bins at
+// one position that are not emptied before the end. The integers are summed over the lanes; one
+// lane makes limbs of them, carries, rounds and stores, all in registers.
 //
-// A thread that has rows of a few elements alone adds them as exact_double_double.cuh does, without
-// bins, if it can: several rows, whose loads are under way together. Rows that bins do not hold are
-// added again, one after another, by the whole warp, as `exact` adds them.
+// A thread that has whole rows of a few elements sums them as double-doubles, without bins
+// (exact_double_double.cuh): several rows, whose loads are in flight together. Rows that bins do
+// not hold are added again, one after another, by the whole warp, as `exact` adds them.
 //
 //   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each,
 //   and rows.n <= lanes * most_adds. No scratch. BLOCK is at most most_rows_block<In>. `item`
 //   vectors are a tile.
 //
-// Still paid: a row of numbers of many magnitudes takes as long as many others.
+// Still paid: a row that bins do not hold takes as long as many others.
 #pragma once
 
 #include "exact_double_double.cuh"
@@ -23,7 +22,7 @@
 
 namespace gpr {
 
-// Warps have numbers of their own in shared memory, and room to store them.
+// Each warp has a superaccumulator in shared memory, and room for an accumulator to store.
 template <class In> constexpr unsigned most_rows_block = gpr_most_exact_rows_block(parts_of<In>);
 // Blocks of a multiprocessor: of float64 three bins and a large tile want more registers than as
 // many threads have as fit otherwise, and what does not find one goes to memory and back for every
@@ -60,7 +59,7 @@ GPR_DEVICE long long group_sum(long long value)
 
 // ---------------------------------------------------------------- a lane's share ----------------
 
-// Floats of a row as a lane adds them: bins at the same place in its group.
+// A lane's bins for the floats of a row, at one position in its lane group.
 template <class Traits, unsigned VECTORS> struct ShortFloats {
     using In = typename Traits::In;
     using T = PartType<In>;
@@ -93,7 +92,7 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
         if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
         adder.note_others(v);
     }
-    // What the group has found of part p, in each of its lanes.
+    // The group's sum of part p, in all of its lanes.
     GPR_DEVICE Short sum(unsigned p) const
     {
         Short found;
@@ -131,8 +130,8 @@ using ShortRow = typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTOR
 
 // ---------------------------------------------------------------- rows --------------------------
 
-// Whether two numbers may be a row's sum: of as few floats as the program is made for, which all
-// count. Doubles are for GPUs that add them quickly.
+// Whether rows are summed as double-doubles: rows of as few floats as the program is made for, of
+// which none is left out. Double-doubles of float64 are for GPUs that add float64 quickly.
 template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;
@@ -143,8 +142,8 @@ template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
            is_quick && !masked && !Traits::skips_nan;
 }
 
-// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Says of which two
-// numbers are not the sum: bit r for the r-th.
+// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Returns for which
+// rows two numbers are not the sum: bit r for the r-th.
 template <class Traits, unsigned STEP>
 GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in,
                                              typename Traits::Out *out, const Layout &layout,
@@ -169,8 +168,8 @@ GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in,
     return left;
 }
 
-// Adds a group's row and stores its sum if bins hold it; says whether they do. All lanes of a warp
-// must call.
+// Adds a group's row and stores its sum if bins hold it. Returns whether they do. All lanes of a
+// warp must call.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::Out *out,
                                 const Layout &layout, const RowOffsets &start, bool has_row,
@@ -212,8 +211,8 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
     return fits;
 }
 
-// Adds a row of n elements of anything and stores its sum. All lanes of a warp must call, for the
-// same row.
+// Adds a row of n elements, which bins need not hold, and stores its sum. All lanes of a warp must
+// call, for the same row.
 template <class Traits, unsigned BLOCK>
 GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask,
                               typename Traits::Out *out, const Layout &layout, uint64 n)
@@ -250,8 +249,8 @@ template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
     return (first_block + blockIdx.x) * (BLOCK / lanes * per_thread) + threadIdx.x / lanes;
 }
 
-// Stores the sums of those of a group's rows, of n elements, for which bit r of `left` is set, of
-// the r-th. All lanes of a warp must call.
+// Stores the sums of a group's rows, of n elements each: of the r-th where bit r of `left` is set.
+// All lanes of a warp must call.
 template <class Traits, unsigned BLOCK>
 GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *out,
                            const Layout &layout, uint64 first_block, uint64 n, unsigned left)

@@ -1,15 +1,15 @@
-// Exact sums: those of a few integers, which a thread has in registers, and how it rounds them.
+// Exact sums: rounding of a sum of a few integers in the registers of a thread.
 //
-// Most sums are normal numbers and not much smaller than what was added. They are rounded by the
-// GPU's own instructions, some thirty of them; what is left, limb by limb.
+// Most sums are normal numbers, and not much smaller than their largest terms. About thirty
+// instructions round these, the last of them a conversion; others are rounded limb by limb.
 #pragma once
 
 #include "exact_rounding.cuh"
 
 namespace gpr {
 
-// The sum of COUNT integers, below 2^62 in magnitude: number i in units of 2^((COUNT - 1 - i) *
-// STEP) of the last one's, which is 2^unit.
+// The sum of COUNT integers below 2^62 in magnitude. The last one's unit is 2^unit, and that of
+// integer i is 2^(unit + (COUNT - 1 - i) * STEP).
 template <unsigned COUNT, int STEP> struct ShortSum {
     long long limb[COUNT];
     int unit;
@@ -28,8 +28,8 @@ GPR_DEVICE ShortSum<COUNT - 1, STEP> without_first(const ShortSum<COUNT, STEP> &
 
 // ---------------------------------------------------------------- the quick way -----------------
 
-// A sum as (first + second * 2^-STEP) * 2^exponent, and a little more if `has_rest`, but less than
-// the last bit of second, which is not negative and below 2^STEP.
+// A sum as (first + second * 2^-STEP) * 2^exponent with 0 <= second < 2^STEP; if `has_rest`, plus a
+// rest above 0 and below one unit of second.
 template <unsigned COUNT, int STEP> struct Carried {
     long long first;
     uint64 second = 0;
@@ -65,7 +65,7 @@ template <int LEAST, int MOST> GPR_DEVICE bool is_within(long long x)
     return magnitude >> LEAST != 0 && magnitude >> MOST == 0;
 }
 
-// Rounds a sum to *result, if it is a normal number and large enough; says whether it is.
+// Rounds a sum to *result, if it is a normal number and large enough. Returns whether it is.
 template <class Float, unsigned COUNT, int STEP>
 GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 {
@@ -74,12 +74,12 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     constexpr unsigned fields = sizeof(Float) == 4 ? last_field<Float> : last_field<dt_float64>;
     const Carried<COUNT, STEP> carried(sum);
     const int exponent = carried.exponent;
-    // Odd, where there is more: so it rounds to nearest as the sum does, if it has two bits more
-    // than are kept.
+    // Round to odd: a rest makes the last bit 1. A number with two bits more than the result rounds
+    // as the whole sum does.
     const long long odd =
         carried.first | (COUNT > 1 && (carried.second != 0 || carried.has_rest) ? 1 : 0);
     uint64 bits, sign = 0;
-    int moves; // what the exponent's field lacks
+    int moves; // to add to the exponent field
     bool is_certain;
 
     if constexpr (sizeof(Float) == 8 && COUNT > 1) {
@@ -96,7 +96,7 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
         bits = bit_copy<Bits<Float>>(static_cast<Float>(odd));
         moves = exponent;
         is_certain = is_within<COUNT == 1 ? 0 : fraction + 3, 62>(carried.first);
-    } else { // no GPU rounds to these from 64 bits, but the upper half of a double has bits enough
+    } else { // no instruction converts 64 bits to these types: round from a double's upper half
         constexpr int dropped = 20 - fraction,
                       more_bias = static_cast<int>(last_field<dt_float64>) / 2 - last / 2;
         const uint64 whole = bit_copy<uint64>(static_cast<double>(odd));
@@ -115,8 +115,9 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 
 // ---------------------------------------------------------------- one number more ---------------
 
-// A sum and one number x of type T more, however far they are apart. The one that lies so low that
-// no limb of it could be kept only says which way to round: its sign does that.
+// A sum plus one number x of type T, at any distance. Where one of the two is so low that none of
+// its limbs fits, its sign takes its place in the last limb, which rounds to the same result
+// (docs/exact-sums.md, Outliers).
 constexpr unsigned far_limbs = 7;
 template <class T, unsigned COUNT, int STEP>
 GPR_DEVICE ShortSum<far_limbs, STEP> with_outlier(const ShortSum<COUNT, STEP> &sum, T x)

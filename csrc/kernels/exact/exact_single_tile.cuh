@@ -1,11 +1,11 @@
 // Exact sums: a warp's only tile.
 //
-// Where a row is so short that each warp has one tile of it, nobody waits for memory meanwhile:
-// instructions count, and how long they wait for each other. The tile's own largest number tells
-// where bins lie, so they need no room for tiles to come, and are one fewer: a single one holds
-// float32 over some twenty binary orders of magnitude, two of them float64 over twenty to thirty.
-// They are the last ones of those that a thread has all the time (DoubleBins), which lie so high
-// that nothing gets into the first one: what they hold is added to what others hold as it is.
+// Where a row is so short that each warp has one tile of it, no load hides the instructions: their
+// number and latency count. The tile's own largest number places the bins, which need no room for
+// later tiles, and are one fewer: one bin holds float32 over some twenty binary orders of
+// magnitude, two hold float64 over twenty to thirty. They are the last bins of DoubleBins, placed
+// so high that nothing reaches the first one: their integers are limbs of a LimbPartial as they
+// are.
 #pragma once
 
 #include "exact_limb_partial.cuh"
@@ -54,8 +54,8 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
 template <class Traits>
 constexpr bool has_tile_bins = !integer_bins && !is_complex<typename Traits::In>;
 
-// Whether bins hold what a warp's tile comes to: then *partial is that, in all lanes. All lanes
-// must call. Of the tile's vectors the first `used` have elements.
+// Sums a warp's tile in *partial, in all lanes, if bins hold it. Returns whether they do. All lanes
+// must call. The first `used` vectors of the tile have elements.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used,
                                 LimbPartial<typename Traits::In> *partial)
@@ -67,7 +67,7 @@ GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used,
     constexpr unsigned at_once = 4, above = LimbPartial<T>::limbs - Tile::count;
     Magnitudes found = {0, 0};
     Tile bins;
-    unsigned rest = 0; // bits of what no bin took
+    unsigned rest = 0; // bits of the last bin's remainders
 
     if constexpr (prechecks) found = magnitudes_of<T>(v, used);
     else found.largest = Adder::largest_key(v, used);
@@ -82,8 +82,8 @@ GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used,
         for (unsigned j = 0; j < at_once && !prechecks; j++)
             rest |= (upper_bits(x[j]) & ~sign_bit) | lower_bits(x[j]);
     }
-    // What the bins hold is summed before it is known whether that is all, so that nobody waits for
-    // the vote.
+    // The bins are summed before the vote on the remainders is known, so that its latency is
+    // hidden.
     const bool all_fit = __all_sync(
         all_lanes, prechecks ? found.smallest_minus_one >= bins.smallest_minus_one() : rest == 0);
     long long number[Tile::count];

@@ -1,4 +1,4 @@
-// Exact sums: what a block adds to in shared memory, and how floats and integers are added to it.
+// Exact sums: the superaccumulators of a block in shared memory, and adding floats and integers.
 //
 // Floats go to a superaccumulator of limbs in radix 2^20, of 32 bits with a sign, so that one
 // atomic adds to a limb. (An accumulator that leaves the kernel has words in radix 2^32, of 64
@@ -9,10 +9,10 @@
 //
 // in units of 2^lowest_exponent.
 //
-// Any thread may add to a limb at any time, by less than 2^20 in magnitude. The thread that finds
+// Any thread may add less than 2^20 in magnitude to a limb at any time. The thread that finds
 // |limb| >= 2^29 before its own addition carries: it exchanges the limb for 0, adds the lower 20
-// bits of what it got back to it, and the rest, below 2^11, to the next limb. 2^29 leaves room for
-// one more addition by each of the 1024 threads of a block meanwhile: 2^29 + 2^10 * 2^20 < 2^31.
+// bits of the old value to it, and the rest, below 2^11, to the next limb. 2^29 leaves room for one
+// more addition by each of the 1024 threads of a block meanwhile: 2^29 + 2^10 * 2^20 < 2^31.
 // Integers go to 128 bits (IntegerSum).
 #pragma once
 
@@ -120,12 +120,11 @@ GPR_DEVICE void add_to_integer(unsigned *word, long long lower, long long upper)
     }
 }
 
-// What a block adds the elements of a row to.
+// The sum of a row in shared memory.
 template <class In> using RowSum =
     typename Select<is_float<PartType<In>>, Superaccumulator<In>, IntegerSum<In>>::type;
 
-// The sums of COUNT rows of a block; and an element that is in none of them (RunGroup), of each
-// part its bits, or 0.
+// The sums of COUNT rows of a block; and the bits of the outlier of each part (RunGroup), or 0.
 template <class In, unsigned COUNT> struct BlockSuperaccumulators {
     RowSum<In> of[COUNT];
     uint64 outlier[parts_of<In>];
@@ -139,7 +138,7 @@ template <class In, unsigned COUNT> GPR_DEVICE RowSum<In> *block_superaccumulato
 {
     return block_state<In, COUNT>().of;
 }
-// The one of a block that has no more.
+// The sum of a block that has one row.
 template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator()
 {
     return *block_superaccumulators<In, 1>();
@@ -147,7 +146,7 @@ template <class In> GPR_DEVICE Superaccumulator<In> &block_superaccumulator()
 
 GPR_CALLED void carry_limb(int *limb)
 {
-    const int all = atomicExch(limb, 0); // whoever else carries takes what came after
+    const int all = atomicExch(limb, 0); // another thread that carries gets later additions
     atomicAdd(limb, all & limb_mask);
     atomicAdd(limb + 1, all >> limb_bits);
 }
