@@ -1,6 +1,6 @@
-/* Adding arrays, and products of them, to exact sums, and rows of them to results, on all cores: by
- * tiles (exact_tiles.h), or where rows are short or lie crosswise side by side (exact_pairs.h).
- * Whatever the tasks, the parts are the same: they depend on the elements alone. */
+/* Adds arrays and products of arrays to exact sums, and rows to results, on all cores: by tiles
+ * (exact_tiles.h), or as pairs of doubles side by side where rows are short or columns of memory
+ * (exact_pairs.h). Parts depend on the elements alone, not on how tasks divide them. */
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +14,17 @@
 
 enum {
     LEAST_TASK = 32768, /* elements: placing a task's first bins costs little beside them */
-    MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to keep and to merge */
+    MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to store and to merge */
     TILES_TO_ASK = 8    /* between two looks at the clock, which take as long as part of a tile */
 };
 
 struct exact_job;
 
-/* Adds elements [first, end) of a row to its parts, which it makes empty before. */
+/* Clears the parts of a row, and adds elements [first, end) of the row to them. */
 typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                           gpr_exact_part *parts);
 
-/* What is added, as tasks. */
+/* An addition, divided into tasks. */
 typedef struct exact_job {
     const gpr_view *view;
     const gpr_view *other; /* of products: the second factors */
@@ -62,7 +62,7 @@ static int must_stop(exact_job *work, uint64_t first, uint64_t at)
     return (at - first) / work->tile % TILES_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop);
 }
 
-/* Replaces NaN by -0 in a packed tile. Returns how many they were. */
+/* Replaces NaN by -0 in a packed tile. Returns their number. */
 static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
 {
     const size_t bytes = work->view->bytes;
@@ -78,7 +78,7 @@ static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
     return dropped;
 }
 
-/* Real and imaginary parts of complex elements, each by themselves. */
+/* Copies the real and the imaginary parts of complex elements to an array each. */
 static void split_tile(const char *elements, size_t part_bytes, uint64_t count, char *real,
                        char *imaginary)
 {
@@ -151,7 +151,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
     }
 }
 
-/* Elements to a part for each of their components, and all squares of components to one more. */
+/* Adds elements to a part per component, and the squares of all components to one more. */
 static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                                      gpr_exact_part *parts)
 {
@@ -219,7 +219,7 @@ static void negate(size_t bytes, void *elements, uint64_t count)
     }
 }
 
-/* Products of two rows. */
+/* Adds the products of two rows. */
 static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                          gpr_exact_part *parts)
 {
@@ -267,7 +267,7 @@ static uint64_t piece_start(const exact_job *work, uint64_t piece)
     return least((tiles - (uint64_t)behind) * work->tile, work->view->n);
 }
 
-/* A piece of a row, or some whole rows, which become results. */
+/* A task: adds a piece of a row, or finishes some whole rows. */
 static void add_task(exact_job *work, uint64_t index)
 {
     const gpr_view *view = work->view;
@@ -354,7 +354,8 @@ static int has_paired_rows(const exact_job *work)
            (view->n <= PAIRED_ELEMENTS || gpr_cpu_lies_crosswise(view));
 }
 
-/* Some units of short rows, to results. Rows whose pairs do not hold are summed by themselves. */
+/* A task: finishes some units of short rows. Rows whose sum is no pair of doubles are added by
+ * tiles. */
 static void unit_task(exact_job *work, uint64_t index)
 {
     const gpr_view *view = work->view;
@@ -388,7 +389,7 @@ static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t
            (((unit * work->pieces) + piece) * work->units.rows + row) * (uint64_t)work->width;
 }
 
-/* A piece of a unit of long rows that lie crosswise. */
+/* A task: adds a piece of a unit of long rows that are columns of memory. */
 static void unit_piece_task(exact_job *work, uint64_t index)
 {
     const uint64_t unit = index / work->pieces, piece = index % work->pieces;
@@ -420,7 +421,7 @@ static void unit_piece_task(exact_job *work, uint64_t index)
     }
 }
 
-/* Long rows that lie crosswise, in pieces. */
+/* Adds long rows that are columns of memory, in pieces. */
 static gpr_status reduce_unit_pieces(exact_job *work)
 {
     const uint64_t least_length = 4 * PAIRED_ELEMENTS,

@@ -10,20 +10,16 @@
 /* ---------------------------------------------------------------- adding --------------------- */
 
 enum {
-    /* of a row that is no short one, added side by side */
-    COLUMNS = 16,
-    /* elements; of shorter ones columns are too few elements */
-    SHORT_ROW = 4 * COLUMNS,
-    /* elements packed at once */
-    STAGE = 1024,
-    /* of crosswise rows at once, which stay in the first cache */
-    POSITIONS = 24,
-    PITCH = PAIR_LANES +
-        /* of turned positions: those of a power of two would share sets of the cache */
-        64 / sizeof(double)
+    COLUMNS = 16,            /* of a row that is no short one, added side by side */
+    SHORT_ROW = 4 * COLUMNS, /* elements; of shorter ones columns are too few elements */
+    STAGE = 1024,            /* elements packed at once */
+    POSITIONS = 24,          /* of rows that are columns of memory: they stay in the first cache */
+    /* Doubles from one transposed position to the next: at a power of two positions would share
+     * sets of the cache. */
+    PITCH = PAIR_LANES + 64 / sizeof(double)
 };
 
-/* Elements on their way to lanes. */
+/* Buffers for elements before they are added. */
 typedef struct pair_stage {
     _Alignas(64) double turned[SHORT_ROW * PITCH];
     _Alignas(64) char packed[SHORT_ROW * PAIR_LANES * sizeof(double)];
@@ -47,12 +43,12 @@ uint64_t gpr_cpu_paired_rows(gpr_dtype dtype)
 static void clear(exact_pairs *pairs, uint64_t lanes)
 {
     for (uint64_t i = 0; i < lanes; i++) {
-        pairs->sums[i] = -0.0; /* nothing else leaves a row of -0 what it is */
+        pairs->sums[i] = -0.0; /* the only start from which a row of -0 sums to -0 */
         pairs->rests[i] = pairs->lost[i] = 0;
     }
 }
 
-/* How the real numbers of elements reach the loop that adds them. */
+/* How real numbers of elements are converted for the loop that adds them. */
 typedef struct reader {
     gpr_widening widen; /* of 16-bit floats */
     gpr_dtype real;     /* as the loop reads them */
@@ -71,7 +67,7 @@ static reader make_reader(gpr_dtype dtype)
     return how;
 }
 
-/* Up to the stage's number of elements as the loop reads them. */
+/* Packs elements, STAGE at most, as the loop reads them. */
 static const char *prepare(const reader *how, const char *elements, uint64_t count, pair_stage *s)
 {
     if (how->widen.loop == NULL) return elements;
@@ -79,7 +75,7 @@ static const char *prepare(const reader *how, const char *elements, uint64_t cou
     return (const char *)s->widened;
 }
 
-/* Rows that lie crosswise. */
+/* Adds rows that are columns of memory. */
 static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
                         uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
 {
@@ -109,7 +105,7 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
     }
 }
 
-/* Rows of `width` numbers each, of type T, as columns of doubles. */
+/* Transposes rows of `width` numbers of type T into columns of doubles. */
 #define DEFINE_TURN(name, T)                                                                   \
     static void turn_##name(const char *elements, uint64_t rows, uint64_t positions,           \
                             uint64_t components, double *to)                                   \
@@ -133,7 +129,7 @@ static void add_turned(uint64_t positions, uint64_t lanes, pair_stage *s, exact_
                                         lanes, pairs->sums, pairs->rests, pairs->lost);
 }
 
-/* Rows of fewer than SHORT_ROW elements. */
+/* Adds rows of fewer than SHORT_ROW elements. */
 static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
                            pair_stage *s, exact_pairs *pairs)
 {
@@ -151,7 +147,7 @@ static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row
     add_turned(view->n, rows * pairs->components, s, pairs);
 }
 
-/* Every sixteenth number of a row's elements [first, end), to the columns of `mine`. */
+/* Adds every sixteenth number of a row's elements [first, end) to a column of `mine`. */
 static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t first,
                            uint64_t end, pair_stage *s, exact_pairs *mine)
 {
@@ -173,7 +169,7 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
     }
 }
 
-/* Other rows: first to columns, and those, turned, to lanes. */
+/* Adds other rows: elements to columns, then the transposed columns to lanes. */
 static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
                      uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
 {
@@ -256,7 +252,7 @@ void gpr_cpu_add_pairs(const exact_pairs *pairs, uint64_t row, uint64_t count,
     }
 }
 
-/* A number as two doubles, of which the first is it rounded. */
+/* A number as two doubles: the number rounded, and the error. */
 typedef struct double_double {
     double upper, lower;
 } double_double;
@@ -297,7 +293,7 @@ static int divide_double_double(double_double number, uint64_t n, int narrow, do
     const double doubt = 0x1p-48;
 
     if (!is_moderate(number.upper) || !is_moderate(quotient)) return 0;
-    if ((n & (n - 1)) == 0) { /* the bits stay what they are */
+    if ((n & (n - 1)) == 0) { /* the bits do not change */
         *mean = (narrow ? round_to_odd(number) : number.upper) / divisor;
         return 1;
     }

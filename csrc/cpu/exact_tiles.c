@@ -42,7 +42,7 @@ static int set_bins(exact_bins *how, int level, int largest)
 
     if (bias > MOST_BIAS) return 0;
     for (int w = 0; w < l->bins; w++) {
-        /* No bin lies deeper than the smallest number needs. */
+        /* No bin has a last place below the smallest number. */
         if (bias < how->lowest + 52) bias = how->lowest + 52;
         const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
         memcpy(&how->biases[w], &bits, sizeof bits);
@@ -94,7 +94,7 @@ static int sum_as_placed(const exact_bins *how, const void *elements, uint64_t c
     return level->loop(elements, count, how->biases, found->sums);
 }
 
-/* Whether bins that are placed are to be placed anew, because there may be a lower level by now. */
+/* Whether placed bins are to be placed anew, as a lower level may hold the next tile. */
 static int may_need_fewer(exact_bins *how)
 {
     if (how->level == 0) return 0;
@@ -114,7 +114,8 @@ static void set_patience(exact_bins *how)
     if (how->patience < MOST_PATIENCE) how->patience *= 2;
 }
 
-/* Sums a tile in bins: as the last one was, or else in bins placed for it. 0 if none hold it. */
+/* Sums a tile in the bins of the tile before, or else in bins placed for it. Returns 0 if neither
+ * hold it. */
 static int sum_in_bins(exact_bins *how, const void *elements, uint64_t count, bin_sums *found)
 {
     if (how->placed && !may_need_fewer(how) && sum_as_placed(how, elements, count, found)) {

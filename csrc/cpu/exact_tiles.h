@@ -15,7 +15,7 @@
 #include "cpu/loops.h"
 #include "lib/exact/exact.h"
 
-/* Bins in a place. */
+/* Bins and their position. */
 typedef struct exact_bins {
     gpr_dtype dtype; /* as the loops read elements, those of widened ones aside */
     const gpr_exact_loops *loops;
@@ -23,7 +23,7 @@ typedef struct exact_bins {
     int lowest;         /* exponent of the smallest number among the elements */
     int placed;         /* biases are set, for this level: */
     int level;
-    int stays;    /* tiles until a lower level is asked for again */
+    int stays;    /* tiles until a lower level is tried again */
     int patience; /* the next value of `stays` */
     int skipped;  /* tiles to add without trying bins */
     double biases[GPR_EXACT_BINS];
@@ -43,7 +43,7 @@ exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);
 /* Adds up to GPR_EXACT_TILE aligned native elements. */
 void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count);
 
-enum { PRODUCT_TILE = 1024 }; /* products, which with their factors stay in the first cache */
+enum { PRODUCT_TILE = 1024 }; /* products: with their factors they stay in the first cache */
 
 /* How one task adds its tiles of products. */
 typedef struct product_adder {
@@ -52,7 +52,7 @@ typedef struct product_adder {
     gpr_widening widen;         /* before they are multiplied, if its loop is not NULL */
     gpr_products_loop multiply; /* NULL for integers */
     exact_adder doubles;        /* for products that are doubles */
-    exact_bins high, low;       /* for those that are two */
+    exact_bins high, low;       /* for products that are two doubles */
 } product_adder;
 
 product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype);

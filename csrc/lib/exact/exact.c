@@ -49,7 +49,8 @@ static int is_complex(gpr_dtype dtype)
 
 enum {
     WORD_BITS = GPR_EXACT_WORD_BITS,
-    /* A number added to a word is below 2^32 in magnitude, a word after carrying too. */
+    /* Bound: a carried word and each number added to it are below 2^32 in magnitude, so that a word
+     * stays below (2^30 + 1) * 2^32 < 2^63. */
     MOST_PENDING = 1 << 30
 };
 
@@ -152,7 +153,7 @@ void gpr_exact_add_integer(gpr_exact_part *part, int64_t value, int exponent)
     if (magnitude == 0) return;
     make_room(part, 1);
     if (position < 0) {
-        add_shifted(part->words, magnitude >> -position, 0, sign); /* the bits that go are 0 */
+        add_shifted(part->words, magnitude >> -position, 0, sign); /* the lost bits are 0 */
     } else {
         add_shifted(part->words + position / WORD_BITS, magnitude, position % WORD_BITS, sign);
     }
@@ -203,7 +204,7 @@ static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *par
     }
 }
 
-/* Adds integers: the sums of their low and high halves, which a wide block's 64 bits hold. */
+/* Adds integers as the sums of their low and high halves, which fit 64 bits per wide block. */
 static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *elements,
                          uint64_t count)
 {
@@ -220,7 +221,7 @@ static void add_integers(gpr_exact_part *part, gpr_dtype element, const char *el
             low += (int64_t)(block.u64[i] & UINT32_MAX);
             high += (int64_t)(block.u64[i] >> WORD_BITS);
         }
-        /* A negative number's high half was read 2^32 too large. */
+        /* The high half of a negative number was read as 2^32 too large. */
         if (is_signed)
             for (uint64_t i = 0; i < step; i++) high -= (int64_t)(block.u64[i] >> 63) << WORD_BITS;
         gpr_exact_add_integer(part, low, 0);
@@ -265,7 +266,7 @@ void gpr_exact_add_elements(gpr_exact_part *part, gpr_dtype element, const void 
 /* Numbers that add_shifted_wide adds to a word, at most. */
 enum { WIDE_ADDITIONS = 2 };
 
-/* The same as add_shifted, of 128 bits. */
+/* add_shifted for a magnitude of 128 bits. */
 static inline void add_shifted_wide(int64_t *words, unsigned __int128 magnitude, int shift,
                                     int64_t sign)
 {
@@ -291,7 +292,7 @@ static inline split_double split(uint64_t bits)
                           exponent == (uint32_t)last_exponent(f)};
 }
 
-/* The flag of a product of which a factor is infinite or NaN. */
+/* The flag of a product with an infinite or NaN factor. */
 static uint32_t special_product_flag(uint64_t a, uint64_t b, int negative)
 {
     const format f = FORMAT(FLOAT64);
@@ -333,8 +334,8 @@ static void add_wide_integer(gpr_exact_part *part, __int128 value, int exponent)
                      exponent % WORD_BITS, sign);
 }
 
-/* Adds products of integers: sums of their low and of their high halves, which the block's 128
- * bits hold. */
+/* Adds products of integers as the sums of their low and high halves, which fit 128 bits per wide
+ * block. */
 static void add_integer_products(gpr_exact_part *part, gpr_dtype element, const char *a,
                                  const char *b, uint64_t count)
 {
@@ -539,7 +540,7 @@ static uint64_t round_to(const gpr_exact_number *m, format f)
     const int length = gpr_exact_number_length(m), unit = unit_exponent(f);
     /* exponent of the leading bit */
     const int top = length - 1 + m->exponent;
-    /* of the last bit that is kept */
+    /* exponent of the result's last bit */
     const int last = top - f.fraction > unit ? top - f.fraction : unit;
     const int dropped = last - m->exponent;
     uint64_t kept;
@@ -561,7 +562,8 @@ static uint64_t round_to(const gpr_exact_number *m, format f)
     return kept < infinity_of(f) ? kept : infinity_of(f);
 }
 
-/* The bits of a sum or mean in a float type: the flags first, as IEEE addition has it. */
+/* The bits of a sum or mean in a float type. Flags decide before the number, as in IEEE addition.
+ * */
 static uint64_t float_bits_of(const gpr_exact_part *part, const gpr_exact_number *m, format f)
 {
     const uint32_t infinities = part->flags & (GPR_EXACT_INFINITY | GPR_EXACT_MINUS_INFINITY);

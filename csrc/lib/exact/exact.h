@@ -1,5 +1,5 @@
-/* Exact sums: a fixed-point number wide enough for the sum of 2^64 - 1 elements, or products of
- * two, whatever they are.
+/* Exact sums: superaccumulators, wide enough for the sum of any 2^64 - 1 elements or products of
+ * two elements.
  *
  * A part holds the sum of some elements as an integer in units of the smallest number of its dtype,
  * in radix 2^32; a sum of products has the smallest product for its unit. A word is 64 bits wide,
@@ -27,7 +27,7 @@ enum {
 typedef struct gpr_exact_layout {
     int lowest, highest;
     int words;    /* of a part */
-    int negative; /* they may be */
+    int negative; /* numbers may be negative */
 } gpr_exact_layout;
 
 typedef struct gpr_exact_part {
