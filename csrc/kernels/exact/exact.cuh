@@ -1,43 +1,45 @@
 // exact: the real sum of the elements, rounded once. The same bits in any order, by any grid, on
 // any GPU.
 //
-// Removed: rounding on the way. A double that begins at 1.5 * 2^p and stays between 2^p and 2^(p +
-// 1) has its last place at 2^(p - 52) all the time: what is added to it is cut to multiples of
-// that, and what the sum grew by is found exactly by one subtraction. So three additions split an
-// element in two without an error: the part above 2^(p - 53), which is in the sum, and the rest,
-// which goes on to the next such bin, 42 bits below. Where the last rest is zero, the bins hold
-// every bit. Three of them hold float64 over 68 binary orders of magnitude, two of them float32
-// over 55; one is enough for 16-bit floats, whose range is small.
+// Removed: rounding after every addition. A double that begins at 1.5 * 2^p and stays between 2^p
+// and 2^(p + 1) has its last bit at 2^(p - 52) all the time. An element that is added to it is
+// rounded to a multiple of 2^(p - 52), and one subtraction finds exactly by how much the sum grew.
+// So three additions split an element in two without an error:
 //
-// A bin less what it began with is an integer, and integers are added without regard to order: over
-// a warp, over the block and over the row's blocks (exact_limb_partial.cuh). Every thousand
-// elements of a thread, before a bin could overflow, it begins anew, and the warp keeps what it
-// held.
+//     element = grown part (in the sum) + remainder (goes to the next bin, 42 bits lower)
 //
-// Whether elements fit the bins is asked once for a tile: whether the first bin ever left its range
-// (an element is too large, infinite or NaN), and whether a rest was left. If so, the tile does not
-// count, and its elements are added one by one: to the bins, or limb by limb. Where that is much of
-// a tile, and again, the bins move to where it lies; meanwhile float32 and bfloat16 have bins that
-// hold every number they have. Where bins lie changes the time that is taken, never the sum. Of
-// float32 and bfloat16, integer instructions tell beforehand: that is cheaper than to look at what
-// was left.
+// Where the last remainder is zero, the bins hold every bit. Three bins hold float64 over 68 binary
+// orders of magnitude, two hold float32 over 55; one is enough for 16-bit floats, whose range is
+// small.
 //
-// Still paid: three additions a bin for each element, where a sum has one; and a little more at a
-// block's end.
+// A bin less its bias is an integer, and integers are added in any order: over a warp, over the
+// block and over the row's blocks (exact_limb_partial.cuh). After 1024 elements of a thread, before
+// a bin could overflow, bins spill to integers of the warp and begin anew.
 //
-// Where a warp has one tile of its row, that has bins of its own (exact_single_tile.cuh).
+// Whether elements fit is checked once per tile: whether the first bin ever left its range (an
+// element is too large, infinite or NaN), and whether the last bin left a remainder. If so, the
+// tile is undone, and its elements are added one by one: to the bins, or limb by limb. If that
+// happens to much of a tile, and again, the bins move to the tile's magnitude; meanwhile float32
+// and bfloat16 are added to wide bins, which hold every number of these types. The bins' position
+// changes the time, never the sum. For float32 and bfloat16 integer instructions check a tile
+// before it is added: that is cheaper than to collect remainders.
 //
-// This kernel reads rows that are runs of memory, by vectors. Those that lie otherwise are
-// exact_strided.cuh's, and short ones exact_rows.cuh's.
+// Still paid: three additions per bin and element, where a sum has one; and some time at a block's
+// end.
 //
-// Launch: any number of blocks a row; BLOCK a multiple of 32; out[row] is written by one block: the
-// accumulator, or the result. With more than one block per row, a row has counters in scratch, zero
-// before and after (exact_merge.cuh). layout.slots rows have them, row i those of row i % slots; no
-// two of one slot are under way together.
+// A warp that has one tile of its row sums it in bins of their own (exact_single_tile.cuh).
+//
+// This kernel reads rows that are runs of memory, by vectors. exact_strided.cuh reads other rows,
+// exact_rows.cuh short ones.
+//
+// Launch: any number of blocks per row; BLOCK a multiple of 32; out[row] is written by one block:
+// the accumulator, or the result. With more than one block per row, a row has counters in scratch,
+// zero before and after (exact_merge.cuh). layout.slots rows have counters, row i those of slot i %
+// slots; no two rows of a slot are in flight together.
 //
 // Reference: the bins are those of Rump's extraction of vectors, and of the binned sums of Demmel,
-// Ahrens and Nguyen (ReproBLAS), which round; the fixed-point number is Kulisch's. Neither was made
-// to be checked by the tile.
+// Ahrens and Nguyen (ReproBLAS), which round; the superaccumulator is Kulisch's. Neither checks
+// tiles.
 #pragma once
 
 #include "exact_run.cuh"
@@ -45,8 +47,8 @@
 
 namespace gpr {
 
-// What a warp holds after one tile, of which the first `used` vectors have elements, and a vector
-// of edges behind it, if it has some: whatever they are. All lanes must call.
+// The partial of a warp after one tile of any elements, of which the first `used` vectors have
+// elements, and a vector of edges, if it has some. All lanes must call.
 template <class Traits, unsigned VECTORS>
 GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
     typename FloatAdder<Traits, VECTORS, RunGroup>::Tile tile, unsigned used, Vector edges,
@@ -65,9 +67,9 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
     }
 }
 
-// What a warp holds of a row whose threads have one tile each. Nobody waits for memory meanwhile,
-// so that instructions count. Or stores the sum, if the block has the row alone, and says that it
-// has. All threads must call.
+// Sums a row whose threads have one tile each. No load hides the instructions, so their number
+// counts. Returns true if the block has the row to itself and has stored the result; otherwise
+// *partial is the warp's partial. All threads must call.
 template <class Traits, unsigned VECTORS, unsigned BLOCK>
 GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row,
                              typename Traits::Out *out, LimbPartial<typename Traits::In> *partial)

@@ -8,7 +8,7 @@ namespace gpr {
 
 // Elements as doubles for bins. float32 is made smaller by 2^(1023 - 127), so that its exponent
 // field is the double's: shifts do that, where a conversion would take as long as four additions.
-// 16-bit floats are converted, which two of them in a word make the quicker way.
+// 16-bit floats are converted, which is faster for the two in a word.
 template <class T> constexpr bool is_converted = sizeof(T) == 2;
 template <class T>
 constexpr int field_offset = is_converted<T> ? 1024 - (1 << (Format<T>::exponent - 1)) : 0;
@@ -41,7 +41,7 @@ constexpr int most_double_field = 2044; // 1.5 * 2^p and twice that are finite
 // The exponent field of a bin whose last place is the smallest number of T.
 template <class T>
 constexpr int deepest_field = field_offset<T> + double_fraction + 1 - Format<T>::fraction;
-// No bin lies higher, so that infinities and NaN leave it.
+// The highest exponent field of a bias: infinities and NaN leave its range.
 template <class T> constexpr int highest_field =
     sizeof(T) == 8 ? most_double_field : field_offset<T> + static_cast<int>(last_field<T>);
 
@@ -83,29 +83,30 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
         for (unsigned w = 0; w < COUNT; w++) is_so = is_so && sum[w] == bias(w);
         return is_so;
     }
-    // Bin w takes what it can of x, and returns the rest. With the product of a and b, which is a
-    // double, for x, the instructions that add make it on the way.
+    // Adds to bin w the part of x that it can hold, and returns the remainder.
     GPR_DEVICE double extract(unsigned w, double x)
     {
         const double grown = sum[w] + x, taken = grown - sum[w];
         sum[w] = grown;
         return x - taken;
     }
+    // extract(w, a * b) for a product that is a double: fused, without a multiplication.
     GPR_DEVICE double extract_product(unsigned w, double a, double b)
     {
         const double grown = __fma_rn(a, b, sum[w]), taken = grown - sum[w];
         sum[w] = grown;
         return __fma_rn(a, b, -taken);
     }
-    // Adds x to the first USED bins. Returns what no bin took.
+    // Adds x to the first USED bins. Returns the last bin's remainder.
     template <unsigned USED = COUNT> GPR_DEVICE double add(double x)
     {
 #pragma unroll
         for (unsigned w = 0; w < USED; w++) x = extract(w, x);
         return x;
     }
-    // The same of N elements, bin by bin: so additions of one do not wait for those of another.
-    // What no bin took is in `rest`; watch() is called after each addition to the first bin.
+    // Adds N elements bin by bin, so that additions of one element do not wait for those of
+    // another. The last bin's remainders are in `rest`; watch() is called after each addition to
+    // the first bin.
     template <unsigned N, class Watch>
     GPR_DEVICE void add_elements(const T (&x)[N], double (&rest)[N], const Watch &watch)
     {
@@ -152,15 +153,15 @@ constexpr unsigned most_adds = GPR_BIN_ADDS; // to a bin
 // From a tile's largest exponent to the first bias's: for most_adds, and larger ones.
 constexpr int headroom_bits = 16;
 constexpr int least_headroom = 12; // for most_adds
-// for those of a tile, where the sum is in the middle half of its range before
+// for a tile, where the sum is in the middle half of its range before
 constexpr int tile_headroom = 8;
 constexpr unsigned most_tile_adds = 1u << (tile_headroom - 3);
-// Several bins are placed at multiples of so many bits: so those of different warps mostly lie at
-// one place, and what they hold is added as it is. A single one has no bits to spare for that.
+// Two or three bins are placed at multiples of so many bits: so the bins of most warps are at one
+// position, and their integers are added as they are. A single bin has no bits to spare for that.
 constexpr int place_step = 4;
 template <class T> constexpr unsigned bin_count = gpr_exact_bins(sizeof(T));
-// The exponent field of the first bias where the last bin lies as deep as the smallest number
-// needs; none lies deeper, so that they are always as far from each other.
+// The lowest exponent field of the first bias: the last bin's last place is the smallest number.
+// Bins are never lower, so that the distances between them are constant.
 template <class T>
 constexpr int least_top = deepest_field<T> + (static_cast<int>(bin_count<T>) - 1) * bin_step;
 

@@ -21,7 +21,7 @@
 
 namespace gpr {
 
-// In shared memory, and as kernels leave it for the host: a part for each of the products' parts.
+// In shared memory, and as kernels store it for the host: a part per real number of a product.
 template <class T> struct ExactProducts {
     ExactPart<ProductOf<PartType<T>>> part[parts_of<T>];
 };
@@ -174,7 +174,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
 
     // ---- tiles that bins do not hold ----
 
-    // Adds a tile of anything, and returns the exponent fields of its largest product of numbers.
+    // Adds a tile of any elements, and returns the exponent fields of its largest finite product.
     // All lanes of a warp must call together.
     static GPR_CALLED int add_tile(Tile tile)
     {

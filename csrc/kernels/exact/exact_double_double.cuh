@@ -1,13 +1,12 @@
 // Exact sums of a few floats, and their means: as two numbers, which are rounded by one addition.
 //
-// Bins have to be placed, read and carried, which takes longer than adding three numbers. But s + x
-// is a float and an error that is one too (Knuth's sum of two): so a sum is two floats as long as
-// errors add up without an error of their own. That says whether it is. Where it is not, as with
-// numbers far from each other, infinities and NaN, doubles or bins are there.
+// To place, read and carry bins takes longer than to add three numbers. But s + x is a float plus
+// an error that is a float, too (Knuth's two-sum). So a sum is two floats as long as the errors add
+// up without an error of their own; that is collected. If there was one (numbers far from each
+// other, infinities, NaN), the row is summed as doubles, or in bins.
 //
-// A mean is a quotient, and the quotient of what that leaves over, which is a float or two. The
-// second quotient is made odd where it leaves something itself: so it tells on which side of a
-// midpoint the mean is.
+// A mean is a quotient plus the quotient of its remainder, which is one float or two. The second
+// quotient is rounded to odd, so that their sum is on the correct side of a midpoint.
 #pragma once
 
 #include "exact_block.cuh"
@@ -104,10 +103,10 @@ private:
     }
 };
 
-// Elements whose errors add up sooner than bins are placed.
+// The most elements for which adding errors is faster than placing bins.
 template <class In> constexpr unsigned most_terms = gpr_most_double_double(sizeof(In));
-// The type that they are first added as: additions of float64 take twice as long, and conversions
-// longer. A mean's are no narrower than it.
+// The type in which elements are added first. Additions of float64 take twice as long, conversions
+// longer. The terms of a mean are not narrower than the mean.
 template <class Traits>
 constexpr bool terms_are_doubles =
     sizeof(typename Traits::In) == sizeof(double) ||
@@ -115,8 +114,8 @@ constexpr bool terms_are_doubles =
 template <class Traits>
 using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
 
-// Stores the sum of the first COUNT elements of vectors as two F, or their mean, if two F are it;
-// says whether they are. Behind one element is a -0.
+// Stores the sum of the first COUNT elements of vectors, or their mean, if two numbers of type F
+// are the sum. Returns whether they are. A single element is followed by a -0.
 template <class Traits, class F, unsigned COUNT, unsigned VECTORS>
 GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits::Out *out)
 {

@@ -22,7 +22,7 @@
 
 namespace gpr {
 
-// What a block has found.
+// The sums of a block.
 template <class In> struct MomentSuperaccumulators {
     using T = PartType<In>;
     int sum[parts_of<In>][limbs_of<T>];
@@ -87,7 +87,7 @@ GPR_DEVICE MomentBounds<parts_of<In>> bounds_of(const MomentSuperaccumulators<In
         bounds_where<limbs_of<ProductOf<T>>>([&](int i) { return found.squares[i] != 0; });
     return used;
 }
-// The first bits of what it has found. Says whether there are enough of them.
+// The first bits of a block's sums. Returns whether there are enough of them.
 template <class In, unsigned PARTS>
 GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals,
                                   const MomentSuperaccumulators<In> &found,
@@ -228,7 +228,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     // ---- tiles that bins do not hold ----
 
-    // Adds a tile of anything. The whole group must call together.
+    // Adds a tile of any elements. The whole group must call together.
     static GPR_CALLED Findings add_tile(Group group, Tile tile)
     {
         MomentSuperaccumulators<In> &total = moments_of<In>(group);
@@ -293,8 +293,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         if constexpr (SQUARED) flush_bins(group, wide_squares, total.squares);
     }
 
-    // Takes note of an element. Returns whether its numbers are to be added: one that is left out
-    // or no number is not.
+    // Notes an element's magnitude and flags. Returns whether its numbers are to be added: not if
+    // it is left out, infinite or NaN.
     static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j,
                                    Findings *found)
     {

@@ -1,20 +1,20 @@
-// exact_moments_strided: what exact_moments makes, of rows that are no runs of memory. Any axes,
-// any strides, any mask.
+// exact_moments_strided: exact_moments for rows that are no runs of memory. Any axes, any strides,
+// any mask.
 //
-// Problem: as exact_strided has it. A thread is alone in a row, finds its elements by walking, and
-// adds them and their squares to bins of its own; what it finds goes to its row's
-// superaccumulators, of which a block has as many in shared memory as rows lie across it, and which
-// it shares with those below it in the rectangle (fast_axes.cuh). For each row there are two, and
-// that of squares of float64 has twice the limbs: so fewer rows lie across a block than of
-// exact_strided.
+// Problem: that of exact_strided. A thread finds the elements of its row by iterating over axes,
+// and adds them and their squares to bins of its own. At the end it adds its bins to its row's two
+// superaccumulators in shared memory, which the threads below it in the rectangle share
+// (fast_axes.cuh). That of squares of float64 has twice the limbs: so a block has fewer rows than
+// in exact_strided.
 //
-// Rows that a block has alone are stored by a lane each, if the first bits of their numbers tell
-// the result. Any other a warp stores, as many warps at once as have room for the long division.
+// In a block that has its rows to itself one lane each stores the results that the first bits of
+// both sums determine. A warp each stores the others, as many warps at once as have room for the
+// long division.
 //
 //   Launch: as exact_strided; a row's counters are an accumulator.
 //
 // Still paid: iterating over axes; tiles that do not fit are added by one thread; a long division
-// for rows whose first bits do not tell.
+// for rows whose first bits do not determine the result.
 #pragma once
 
 #include "exact_moments.cuh"
@@ -25,11 +25,11 @@ namespace gpr {
 // Rows of a block: a few sectors of memory side by side, in few words of shared memory.
 template <class In> constexpr unsigned most_moments_strip_rows = gpr_moments_strip_rows(sizeof(In));
 
-// Shared memory that rows and rooms for results may take: what every GPU has for a block without
-// asking, less what the rest of a program takes.
+// Shared memory for rows and rooms for results: the default limit per block of all GPUs, less the
+// rest of the program's.
 constexpr unsigned moments_shared_bytes = 46 << 10;
 
-// A warp's room for an accumulator, and for a variance on the way.
+// A warp's room for an accumulator, and for the long division of a variance.
 template <class In> struct MomentsRoom {
     ExactMoments<In> whole;
     VarianceWork<PartType<In>> work;

@@ -1,12 +1,13 @@
 // exact_strided: exact sums of rows that are no runs of memory. Any axes, any strides, any mask.
 //
-// Problem: the warps of `exact` add to one row together. Where rows lie across memory, like axis 0
-// of a C-ordered matrix, neighbouring threads must take neighbouring rows, or memory brings 32
-// bytes for each element. So a thread is alone: it has bins of its own, and asks nobody whether a
-// tile fitted. What its bins hold it merges to what those below it in the rectangle (fast_axes.cuh)
-// hold of its row (exact_column_merge.cuh). What bins do not hold, and integers, go to the row's
-// sum in shared memory, of which a block has one for each of its rows. Where the elements of a row
-// are nearer to each other than rows are, threads of a row are neighbours (layout.row_major).
+// Problem: the warps of `exact` add to one row together. Where rows are columns of memory, as in
+// sums over axis 0 of a C-ordered matrix, neighbouring threads must read neighbouring rows, or a
+// sector of 32 bytes is read per element. So a thread has bins of its own for its row, without a
+// vote of its warp. The threads of a row, which are below each other in the rectangle
+// (fast_axes.cuh), merge their bins (exact_column_merge.cuh). Elements that bins do not hold, and
+// integers, are added to the row's sum in shared memory; a block has one per row. Where the
+// elements of a row are nearer to each other than rows are, threads of a row are neighbours
+// (layout.row_major).
 //
 //   Launch: row v of `rows` is layout.width rows of the array, most_strip_rows at most; blocks
 //   split their items of neighbouring elements. rows.n counts items of a row, rows.count groups of
@@ -15,7 +16,7 @@
 //   have them, as rows have them in exact.cuh.
 //
 // Still paid: a few instructions per item for iterating over axes; tiles that do not fit are added
-// by one thread, and rows that have such are stored by a warp each.
+// by one thread, and a warp each stores the results of their rows.
 #pragma once
 
 #include "exact_column_merge.cuh"

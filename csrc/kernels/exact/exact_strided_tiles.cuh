@@ -8,8 +8,8 @@ namespace gpr {
 
 // Vectors of a tile that is made element by element.
 template <class In> constexpr unsigned strided_vectors = gpr_tile_vectors(sizeof(In), reduced_axes);
-// And of one that a thread makes for a sum of its own: of items, or of elements that take so little
-// to add that loads are what is waited for.
+// Vectors of a tile of a thread with bins of its own: more where it loads items, or where additions
+// are so few that loads limit the speed.
 constexpr unsigned most_strip_vectors = GPR_TILE_VECTORS;
 template <class In>
 constexpr unsigned strip_vectors =

@@ -3,7 +3,7 @@
 //
 // A part holds the sum of real elements as an integer in units of the smallest number of their
 // type, in radix 2^32. A word is 64 bits wide, so that additions need not carry. Integer addition
-// knows no order: however elements are grouped, the number is the same.
+// is associative and commutative: the number does not depend on how elements are grouped.
 #pragma once
 
 #include "exact_format.h"
@@ -42,11 +42,11 @@ constexpr int word_bits = GPR_EXACT_WORD_BITS;
 template <class T>
 constexpr int accumulator_words = gpr_exact_words(lowest_exponent<T>, highest_exponent<T>);
 
-// What a sum must remember beside the number.
+// The flags of a sum.
 constexpr uint64 saw_infinity = GPR_EXACT_INFINITY, saw_minus_infinity = GPR_EXACT_MINUS_INFINITY,
                  saw_nan = GPR_EXACT_NAN, saw_not_minus_zero = GPR_EXACT_NOT_MINUS_ZERO;
 
-// In shared memory, and as kernels leave it for the host.
+// In shared memory, and as kernels store it for the host (shared/exact_format.h).
 template <class T> struct ExactPart {
     long long word[accumulator_words<T>];
     uint64 count; // elements

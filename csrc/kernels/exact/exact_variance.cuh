@@ -13,7 +13,7 @@
 // or something, which is all that rounding needs. A root is that of the quotient's integer, with an
 // even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))).
 //
-// All of this is for the few rows whose results the first bits of both sums do not tell
+// All of this is for the few rows whose results the first bits of both sums do not determine
 // (exact_interval.cuh).
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace gpr {
 
-// In shared memory, and as kernels leave it for the host: the sums of the elements' real parts,
+// In shared memory, and as kernels store it for the host: the sums of the elements' real parts,
 // then that of all squares.
 template <class T> struct ExactMoments {
     ExactPart<PartType<T>> sum[parts_of<T>];
@@ -50,7 +50,7 @@ constexpr int square_gap = 2 * lowest_exponent<T> - lowest_exponent<ProductOf<T>
 template <class T> constexpr int sum_shift = square_gap<T> % word_bits / 2;
 template <class T> constexpr int square_offset = square_gap<T> / word_bits; // words
 
-// What the numbers on the way to a variance lie in: shared memory of the warp that makes it.
+// Shared memory of a warp for the numbers of a variance's long division.
 template <class T> struct VarianceWork {
     static constexpr int sum_words = accumulator_words<T> + 1,
                          words = accumulator_words<ProductOf<T>> + number_bits / word_bits + 1;
