@@ -55,8 +55,10 @@ LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loop
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
 EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell find tests/c -name 'test_*.c')))
-# The kernels' folds, compiled for the CPU: C++ that one test links. Kernels read words of memory as
-# other types, and are no lines of the C core that coverage counts.
+# The kernels' folds, compiled for the CPU: C++ that one test links; without a C++ compiler there is
+# no such test, as there is no emulator. Kernels read words of memory as other types, and are no
+# lines of the C core that coverage counts.
+C_TESTS := $(filter-out $(if $(shell command -v $(firstword $(CXX))),,kernels/test_folds),$(C_TESTS))
 DEVICE_FOLDS := tests/kernels/device_folds.o
 CXX_FLAGS := -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fno-strict-aliasing -fvisibility=hidden
 CXX_INCLUDES := $(patsubst %,-isystem %,csrc/kernels/core csrc/shared csrc/registry)
