@@ -171,7 +171,7 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
     return 0;
 }
 
-int glue_read_keepdims(PyObject *object, int *keepdims)
+int glue_read_keepdims(PyObject *object, glue_call *call)
 {
     long value = object == Py_True;
 
@@ -179,7 +179,7 @@ int glue_read_keepdims(PyObject *object, int *keepdims)
         value = PyLong_AsLong(object);
         if (value == -1 && PyErr_Occurred() != NULL) return -1;
     }
-    *keepdims = value != 0;
+    call->keepdims = value != 0;
     return 0;
 }
 
@@ -287,14 +287,6 @@ PyArray_Descr *glue_descr_of(gpr_dtype dtype)
     return PyArray_DescrFromType(numbers[dtype]);
 }
 
-gpr_status glue_resolve(glue_call *call)
-{
-    const gpr_status status = gpr_resolve(&call->request, &call->resolution);
-
-    if (status == GPR_OK) call->request.resolution = &call->resolution;
-    return status;
-}
-
 int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
                           PyArray_Descr *requested)
 {
@@ -353,9 +345,10 @@ static int takes_scalar_axis(const gpr_request *request)
 
 _Static_assert(GPR_FLOAT16 > GPR_UINT64, "integers come before floats");
 
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request,
-                   char *reduced)
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, glue_call *call)
 {
+    char *reduced = call->reduced;
+
     memset(reduced, axis == Py_None, (size_t)ndim);
     if (axis == Py_None) return 0;
     if (PyTuple_Check(axis)) {
@@ -364,7 +357,7 @@ int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_
         }
         return 0;
     }
-    if (ndim == 0 && takes_scalar_axis(request)) {
+    if (ndim == 0 && takes_scalar_axis(&call->request)) {
         char ignored = 0;
         return read_axis(state, axis, 1, &ignored) < 0 ? -1 : 0;
     }

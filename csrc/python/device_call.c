@@ -86,7 +86,7 @@ static int read_mask(const glue_state *state, PyObject *object, glue_device_arra
 /* A mean is a number for all rows, or an array that broadcasts to the result's shape with the
  * reduced axes in it: its steps along the kept axes. */
 static int read_mean(const glue_state *state, PyObject *object, glue_device_array *source,
-                     const char *reduced, glue_call *call)
+                     glue_call *call)
 {
     gpr_request *request = &call->request;
     Py_complex number;
@@ -113,9 +113,9 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     fits = more >= 0;
     for (int i = 0; i < source->ndim && fits; i++) {
         const int64_t extent = i < more ? 1 : glue_shape_of(mean)[i - more];
-        if (!reduced[i])
+        if (!call->reduced[i])
             call->mean_strides[kept++] = extent == 1 ? 0 : glue_strides_of(mean)[i - more];
-        fits = extent == 1 || (!reduced[i] && extent == glue_shape_of(source)[i]);
+        fits = extent == 1 || (!call->reduced[i] && extent == glue_shape_of(source)[i]);
     }
     if (!fits) {
         PyErr_SetString(
@@ -129,32 +129,9 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     return 0;
 }
 
-/* Copies shape and strides with the reduced axes last, and the shape of the result. */
-static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides,
-                       const char *reduced, int keepdims)
+static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides)
 {
-    int at = 0, kept = 0;
-
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < source->ndim; i++) {
-            if (reduced[i] != pass) continue;
-            call->shape[at] = glue_shape_of(source)[i];
-            call->strides[at] = glue_strides_of(source)[i];
-            if (mask_strides != NULL) call->mask_strides[at] = mask_strides[i];
-            at++;
-            kept += !pass;
-        }
-    }
-    call->result_ndim = 0;
-    if (call->request.op == GPR_OP_MINMAX) call->result_shape[call->result_ndim++] = 2;
-    for (int i = 0; i < source->ndim; i++) {
-        if (!reduced[i] || keepdims)
-            call->result_shape[call->result_ndim++] = reduced[i] ? 1 : glue_shape_of(source)[i];
-    }
-    call->request.ndim = source->ndim;
-    call->request.reduced = source->ndim - kept;
-    call->request.shape = call->shape;
-    call->request.strides = call->strides;
+    glue_set_axes(call, source->ndim, glue_shape_of(source), glue_strides_of(source), mask_strides);
     call->request.data = source->data;
     call->request.on_device = 1;
     call->request.device = source->device;
@@ -197,32 +174,10 @@ done:
     return pair;
 }
 
-/* Steps of the kept axes from those of all of the result's, which has the reduced ones too if
- * keepdims. */
-static void set_result_strides(glue_call *call, const int64_t *strides, const char *reduced,
-                               int ndim, int keepdims, int64_t *kept)
-{
-    int at = 0, count = 0;
-
-    /* from minima to maxima */
-    if (call->request.op == GPR_OP_MINMAX) kept[count++] = strides[at++];
-    for (int i = 0; i < ndim; i++) {
-        if (!reduced[i]) {
-            kept[count++] = strides[at++];
-        } else if (keepdims) {
-            at++;
-        }
-    }
-    call->request.result_strides = kept;
-}
-
 static int check_target(const glue_call *call, const int64_t *shape, const int64_t *strides,
                         int ndim)
 {
-    int same = ndim == call->result_ndim;
-
-    for (int i = 0; i < ndim && same; i++) same = shape[i] == call->result_shape[i];
-    if (!same) {
+    if (!glue_has_result_shape(call, shape, ndim)) {
         PyErr_SetString(PyExc_ValueError,
                         "the memory for the result has another shape than the result");
         return -1;
@@ -285,9 +240,9 @@ static int use_host_target(glue_call *call, PyArrayObject *target, gpr_dtype dty
 }
 
 PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result,
-                        PyObject *target, const char *reduced, int keepdims)
+                        PyObject *target)
 {
-    int64_t host_strides[GPR_MAX_NDIM], kept[GPR_MAX_NDIM];
+    int64_t host_strides[GPR_MAX_NDIM], steps[GPR_MAX_NDIM + 1];
     const int64_t *strides = host_strides;
 
     if (glue_locate(state, 0) < 0) return NULL;
@@ -301,13 +256,12 @@ PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyO
                         "the memory for a result is a DeviceArray or a NumPy array");
         return NULL;
     }
-    set_result_strides(call, strides, reduced, call->request.ndim, keepdims, kept);
+    glue_set_result_strides(call, strides, steps);
     return glue_reduce_unlocked(&call->request) == GPR_OK ? Py_NewRef(result) : glue_raise(state);
 }
 
 int glue_read_device_call(const glue_state *state, glue_device_array *source,
-                          const glue_arguments *given, glue_call *call, char *reduced,
-                          int *keepdims)
+                          const glue_arguments *given, glue_call *call)
 {
     gpr_request *request = &call->request;
     int64_t mask_strides[GPR_MAX_NDIM];
@@ -318,18 +272,15 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source,
     request->dtype = source->dtype;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
-    if (glue_read_axes(state, given->axis, source->ndim, request, reduced) < 0) return -1;
-    if (glue_read_keepdims(given->keepdims, keepdims) < 0) return -1;
+    if (glue_read_axes(state, given->axis, source->ndim, call) < 0) return -1;
+    if (glue_read_keepdims(given->keepdims, call) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
     if (glue_check_device(request, source) < 0) return -1;
     if (glue_read_compute(given->dtype, &request->compute) < 0) return -1;
-    if (read_mean(state, given->mean, source, reduced, call) < 0) return -1;
+    if (read_mean(state, given->mean, source, call) < 0) return -1;
     masked = read_mask(state, given->mask, source, mask_strides);
     if (masked < 0) return -1;
-    set_layout(call, source, masked ? mask_strides : NULL, reduced, *keepdims);
-    if (masked) {
-        request->mask = (const uint8_t *)((glue_device_array *)given->mask)->data;
-        request->mask_strides = call->mask_strides;
-    }
+    set_layout(call, source, masked ? mask_strides : NULL);
+    if (masked) request->mask = (const uint8_t *)((glue_device_array *)given->mask)->data;
     return 0;
 }

@@ -12,8 +12,7 @@ int glue_check_device(const gpr_request *request, const glue_device_array *sourc
 /* Fills in all of a call but the result's place and the dtype it is computed in; marks the axes
  * that are reduced. 0, or -1 with an exception. */
 int glue_read_device_call(const glue_state *state, glue_device_array *source,
-                          const glue_arguments *given, glue_call *call, char *reduced,
-                          int *keepdims);
+                          const glue_arguments *given, glue_call *call);
 /* The shape of a call's result. New reference. */
 PyObject *glue_result_shape(const glue_call *call);
 /* Calls make(shape, dtype's name) of Python; new reference to its (result, memory for the
@@ -25,6 +24,6 @@ int glue_use_device_target(glue_call *call, glue_device_array *target, gpr_dtype
 /* Carries the call out, its result of that dtype into `target`, a DeviceArray or a NumPy array;
  * `result` in return, or NULL. */
 PyObject *glue_run_into(glue_state *state, glue_call *call, gpr_dtype dtype, PyObject *result,
-                        PyObject *target, const char *reduced, int keepdims);
+                        PyObject *target);
 
 #endif

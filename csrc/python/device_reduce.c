@@ -44,14 +44,6 @@ typedef struct place {
     PyObject *result, *target;
 } place;
 
-static int has_result_shape(const glue_call *call, const int64_t *shape, int ndim)
-{
-    int same = ndim == call->result_ndim;
-
-    for (int i = 0; i < ndim && same; i++) same = shape[i] == call->result_shape[i];
-    return same;
-}
-
 /* Whether `out` takes the result as it is: contiguous host memory, or memory of the same
  * library, stream and device. */
 static int use_out(glue_state *state, const glue_library *library, const glue_call *call,
@@ -64,7 +56,7 @@ static int use_out(glue_state *state, const glue_library *library, const glue_ca
         if (!PyArray_ISCARRAY(host) ||
             glue_find_dtype(PyArray_DESCR(host), "a result of dtype", &found) < 0)
             return 0;
-        if (found != dtype || !has_result_shape(call, PyArray_DIMS(host), PyArray_NDIM(host)))
+        if (found != dtype || !glue_has_result_shape(call, PyArray_DIMS(host), PyArray_NDIM(host)))
             return 0;
         where->target = Py_NewRef(out);
     } else {
@@ -74,7 +66,7 @@ static int use_out(glue_state *state, const glue_library *library, const glue_ca
         if (target == NULL || target->dtype != dtype || target->device != source->device ||
             target->stream != source->stream || target->read_only ||
             glue_may_overlap(target, source) ||
-            !has_result_shape(call, glue_shape_of(target), target->ndim))
+            !glue_has_result_shape(call, glue_shape_of(target), target->ndim))
             return 0;
     }
     where->result = Py_NewRef(out);
@@ -97,15 +89,14 @@ static int make_room(const glue_state *state, const glue_library *library, const
 
 /* Carries the call out into memory that the library makes; the caller's array, or NULL. */
 static PyObject *run_into_room(glue_state *state, const glue_library *library, glue_call *call,
-                               PyObject *like, glue_device_array *source, gpr_dtype dtype,
-                               const char *reduced, int keepdims)
+                               PyObject *like, glue_device_array *source, gpr_dtype dtype)
 {
     place where = {NULL, NULL};
     PyObject *made = NULL, *result = NULL, *pair = NULL;
 
     call->request.vouches_for_result = 1; /* the library made it now */
     if (make_room(state, library, call, like, source, dtype, &where) == 0)
-        made = glue_run_into(state, call, dtype, where.result, where.target, reduced, keepdims);
+        made = glue_run_into(state, call, dtype, where.result, where.target);
     if (made != NULL && library->ways->lends &&
         glue_keep_loan(state, source->device, source->stream, (PyObject *)source) < 0)
         Py_CLEAR(made);
@@ -122,14 +113,13 @@ static PyObject *run_into_room(glue_state *state, const glue_library *library, g
 
 /* Carries the call out into `out`, if that takes the result as it is. */
 static PyObject *run_into_out(glue_state *state, const glue_library *library, glue_call *call,
-                              glue_device_array *source, PyObject *out, gpr_dtype dtype,
-                              const char *reduced, int keepdims)
+                              glue_device_array *source, PyObject *out, gpr_dtype dtype)
 {
     place where = {NULL, NULL};
     PyObject *result = NULL;
 
     if (use_out(state, library, call, source, out, dtype, &where)) {
-        result = glue_run_into(state, call, dtype, where.result, where.target, reduced, keepdims);
+        result = glue_run_into(state, call, dtype, where.result, where.target);
     } else {
         result = leave_to_python();
     }
@@ -144,16 +134,13 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
     const glue_library *library = glue_find_library(state, array);
     glue_device_array *source = NULL;
     PyObject *result = NULL;
-    char reduced[GPR_MAX_NDIM];
-    int keepdims = 0;
     glue_call call;
 
     if (library == NULL && PyErr_Occurred() != NULL) return NULL;
     if (library == NULL || !is_plain(library, given, out)) Py_RETURN_NOTIMPLEMENTED;
     source = glue_read_array(state, library, array);
     if (source == NULL) return NULL;
-    if (glue_read_device_call(state, source, given, &call, reduced, &keepdims) < 0 ||
-        wants_more(&call, out)) {
+    if (glue_read_device_call(state, source, given, &call) < 0 || wants_more(&call, out)) {
         result = leave_to_python();
         goto done;
     }
@@ -166,9 +153,9 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
     }
     const gpr_dtype dtype = call.resolution.result;
     if (out == Py_None) {
-        result = run_into_room(state, library, &call, array, source, dtype, reduced, keepdims);
+        result = run_into_room(state, library, &call, array, source, dtype);
     } else {
-        result = run_into_out(state, library, &call, source, out, dtype, reduced, keepdims);
+        result = run_into_out(state, library, &call, source, out, dtype);
     }
 done:
     Py_DECREF((PyObject *)source);
@@ -178,8 +165,7 @@ done:
 /* ---------------------------------------------------------------- for Python ----------------- */
 
 /* Runs the request into the target that `make` gives; the result that it gives with it, or NULL. */
-static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make,
-                               const char *reduced, int keepdims)
+static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *make)
 {
     PyObject *pair = NULL, *result = NULL;
 
@@ -187,8 +173,8 @@ static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *mak
     const gpr_dtype dtype = call->resolution.result;
     pair = glue_ask_for_room(make, call, dtype);
     if (pair == NULL) return NULL;
-    result = glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1),
-                           reduced, keepdims);
+    result =
+        glue_run_into(state, call, dtype, PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
     Py_DECREF(pair);
     return result;
 }
@@ -214,8 +200,6 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
 
     };
     glue_state *state = glue_state_of(module);
-    char reduced[GPR_MAX_NDIM];
-    int keepdims = 0;
     glue_call call;
 
     if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[SOURCE])) {
@@ -228,11 +212,45 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
                                   from[KEEPDIMS], from[MASK], from[SKIP_NAN],
                                   from[DDOF],     mean,       from + OPTIONS};
     glue_device_array *source = (glue_device_array *)from[SOURCE];
-    if (glue_read_device_call(state, source, &given, &call, reduced, &keepdims) < 0) return NULL;
-    return run_into_made(state, &call, from[MAKE], reduced, keepdims);
+    if (glue_read_device_call(state, source, &given, &call) < 0) return NULL;
+    return run_into_made(state, &call, from[MAKE]);
+}
+
+/* result_axes(op, source, axis, keepdims, skip_nan) -> the shape of an output, and how many elements
+ * make one of its results */
+static PyObject *result_axes(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { OP, SOURCE, AXIS, KEEPDIMS, SKIP_NAN, ARGUMENT_COUNT };
+    const glue_state *state = glue_state_of(module);
+    glue_call call;
+
+    if (count != ARGUMENT_COUNT || !glue_is_device_array(state, from[SOURCE])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "result_axes takes an operator's number, a DeviceArray and three more");
+        return NULL;
+    }
+    glue_device_array *source = (glue_device_array *)from[SOURCE];
+    memset(&call.request, 0, sizeof call.request);
+    call.request.dtype = source->dtype;
+    call.request.skip_nan = PyObject_IsTrue(from[SKIP_NAN]);
+    if (call.request.skip_nan < 0 || glue_read_operator(from[OP], &call.request.op) < 0)
+        return NULL;
+    if (glue_read_axes(state, from[AXIS], source->ndim, &call) < 0) return NULL;
+    if (glue_read_keepdims(from[KEEPDIMS], &call) < 0) return NULL;
+    glue_set_axes(&call, source->ndim, glue_shape_of(source), NULL, NULL);
+    glue_set_result_shape(&call, 1);
+    PyObject *const shape = glue_result_shape(&call);
+    PyObject *const made = PyLong_FromDouble(glue_count_reduced(&call));
+    PyObject *const pair = shape != NULL && made != NULL ? PyTuple_Pack(2, shape, made) : NULL;
+    Py_XDECREF(shape);
+    Py_XDECREF(made);
+    return pair;
 }
 
 PyMethodDef glue_device_reduce_methods[] = {
+    {"result_axes", (PyCFunction)(void (*)(void))result_axes, METH_FASTCALL,
+     PyDoc_STR("result_axes(op, source, axis, keepdims, skip_nan, /) -> shape of an output, number "
+               "of elements per result")},
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
                "block_size, grid_size, stream, "

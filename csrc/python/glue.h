@@ -94,7 +94,9 @@ typedef struct glue_call {
     gpr_resolution resolution; /* of the request, once glue_resolve found it */
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM],
         mean_strides[GPR_MAX_NDIM];
-    npy_intp result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
+    char reduced[GPR_MAX_NDIM]; /* whether an axis of the array is, in the array's order */
+    int keepdims;
+    int64_t result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
     int names_kernel;            /* a kernel was asked for that only GPUs have */
@@ -147,21 +149,35 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
 /* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
 PyArray_Descr *glue_descr_of(gpr_dtype dtype);
-/* Resolves the request, which has all of its types, axes and options; its result's type is in
- * call->resolution. */
-gpr_status glue_resolve(glue_call *call);
 /* The descriptor of the result; new reference in call->result_descr. */
 int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
                           PyArray_Descr *requested);
-int glue_read_keepdims(PyObject *object, int *keepdims);
+int glue_read_keepdims(PyObject *object, glue_call *call);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
-/* Marks the axes that are reduced. The request has its operator, its elements' type and whether
- * NaN are left out. */
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, const gpr_request *request,
-                   char *reduced);
+/* Marks the axes that are reduced in call->reduced. The request has its operator, its elements'
+ * type and whether NaN are left out. */
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, glue_call *call);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
+
+/* ---- call_axes.c ---- */
+
+/* Gives the request the axes of an array, reduced ones last; call->reduced has been filled in.
+ * `strides` NULL: C order; `mask_strides` NULL: there is no mask, or it has its steps. */
+void glue_set_axes(glue_call *call, int ndim, const int64_t *shape, const int64_t *strides,
+                   const int64_t *mask_strides);
+/* The shape of the result, which has an axis for the outputs if they are several. */
+void glue_set_result_shape(glue_call *call, int outputs);
+/* Resolves the request, which has all of its types, axes and options: the type of the result is in
+ * call->resolution then, its shape in call->result_shape. */
+gpr_status glue_resolve(glue_call *call);
+/* The request's steps of results, of kept axes, from those of all axes of a resolved call's result.
+ * `steps` has room for an axis more than the array has. */
+void glue_set_result_strides(glue_call *call, const int64_t *strides, int64_t *steps);
+int glue_has_result_shape(const glue_call *call, const int64_t *shape, int ndim);
+/* How many elements make one result. */
+double glue_count_reduced(const glue_call *call);
 
 /* ---- run_call.c ---- */
 

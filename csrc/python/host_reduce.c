@@ -4,38 +4,15 @@
 
 /* ---------------------------------------------------------------- arrays --------------------- */
 
-/* Copies shape and strides with the reduced axes last, and lays out the result. */
-static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask,
-                        const char *reduced, int keepdims)
+static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask)
 {
-    const int ndim = PyArray_NDIM(array);
-    int at = 0, kept = 0;
+    gpr_request *request = &call->request;
 
-    call->result_ndim = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < ndim; i++) {
-            if (reduced[i] != pass) continue;
-            call->shape[at] = PyArray_DIM(array, i);
-            call->strides[at] = PyArray_STRIDE(array, i);
-            if (mask != NULL) call->mask_strides[at] = PyArray_STRIDE(mask, i);
-            at++;
-            kept += !pass;
-        }
-    }
-    for (int i = 0; i < ndim; i++) {
-        if (!reduced[i] || keepdims)
-            call->result_shape[call->result_ndim++] = reduced[i] ? 1 : PyArray_DIM(array, i);
-    }
-    call->request.ndim = ndim;
-    call->request.reduced = ndim - kept;
-    call->request.shape = call->shape;
-    call->request.strides = call->strides;
-    call->request.data = PyArray_DATA(array);
-    call->request.byteswapped = PyArray_ISBYTESWAPPED(array);
-    if (mask != NULL) {
-        call->request.mask = PyArray_DATA(mask);
-        call->request.mask_strides = call->mask_strides;
-    }
+    glue_set_axes(call, PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array),
+                  mask != NULL ? PyArray_STRIDES(mask) : NULL);
+    request->data = PyArray_DATA(array);
+    request->byteswapped = PyArray_ISBYTESWAPPED(array);
+    if (mask != NULL) request->mask = PyArray_DATA(mask);
 }
 
 /* The mask of the array's shape; NULL for None. */
@@ -58,8 +35,7 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
 {
     PyArrayObject *mask = NULL;
     PyArray_Descr *requested = NULL;
-    char reduced[GPR_MAX_NDIM];
-    int keepdims = 0, failed = -1;
+    int failed = -1;
     gpr_request *request = &call->request;
 
     memset(request, 0, sizeof *request);
@@ -68,15 +44,15 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
         return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
-    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), request, reduced) < 0) return -1;
-    if (glue_read_keepdims(given->keepdims, &keepdims) < 0) return -1;
+    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), call) < 0) return -1;
+    if (glue_read_keepdims(given->keepdims, call) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
     if (read_mask(given->mask, array, &mask) < 0) return -1;
     if (glue_read_descr(given->dtype, &requested) < 0) return -1;
 
     if (requested != NULL && glue_find_dtype(requested, "reducing to dtype", &request->compute) < 0)
         goto done;
-    read_layout(call, array, mask, reduced, keepdims);
+    read_layout(call, array, mask);
     if (glue_resolve(call) != GPR_OK)
         glue_raise(state);
     else

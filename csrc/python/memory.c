@@ -143,47 +143,43 @@ static PyObject *free_device(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------- device arrays -------------- */
 
+/* What a request for memory of a CUDA device is made of; the last `reduced` axes are reduced. */
+typedef struct device_arguments {
+    PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
+    PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides;
+    unsigned long long stream, mask, result, mean;
+    double ddof;
+    unsigned block_size, grid_size;
+    int reduced, device, skip_nan;
+    int64_t result_steps[GPR_MAX_NDIM + 1];
+} device_arguments;
+
+/* The array's axes; returns how many are kept, -1 with an exception. */
 static int read_device_shape(glue_call *call, PyObject *object, int reduced)
 {
     PyArray_Dims shape = {NULL, 0};
 
     if (!PyArray_IntpConverter(object, &shape)) return -1;
-    call->request.ndim = shape.len;
-    /* the library refuses bad ones before it looks at the result's shape */
+    /* the library refuses bad numbers before it looks at the result */
+    const int kept = reduced >= 0 && reduced <= shape.len ? shape.len - reduced : 0;
+    for (int i = kept; i < shape.len; i++) call->reduced[i] = 1;
+    glue_set_axes(call, shape.len, shape.ptr, NULL, NULL);
     call->request.reduced = reduced;
-    call->request.shape = call->shape;
-    call->result_ndim = reduced >= 0 && reduced <= shape.len ? shape.len - reduced : 0;
-    for (int i = 0; i < shape.len; i++) {
-        call->shape[i] = shape.ptr[i];
-        call->result_shape[i] = shape.ptr[i];
-    }
     PyDimMem_FREE(shape.ptr);
-    return 0;
+    return kept;
 }
 
-static int read_device_types(const glue_state *state, glue_call *call, PyObject *dtype,
-                             PyObject *compute)
+/* The array's dtype, and the one that was requested or NULL: both the caller's to release. */
+static int read_device_types(glue_call *call, const device_arguments *arguments,
+                             PyArray_Descr **element, PyArray_Descr **requested)
 {
-    PyArray_Descr *element = NULL, *requested = NULL;
-    int failed = 1;
+    gpr_request *request = &call->request;
 
-    if (PyArray_DescrConverter(dtype, &element) == NPY_FAIL) return -1;
-    if (glue_find_dtype(element, "reducing an array of dtype", &call->request.dtype) < 0) goto done;
-    if (glue_read_descr(compute, &requested) < 0) goto done;
-    if (requested != NULL &&
-        glue_find_dtype(requested, "reducing to dtype", &call->request.compute) < 0)
-        goto done;
-    /* Masks and means come later, so the request is not resolved yet. */
-    const gpr_dtype result =
-        gpr_result_dtype(call->request.op, call->request.dtype, call->request.compute);
-    if (result == GPR_DTYPE_DEFAULT)
-        glue_raise(state);
-    else
-        failed = glue_set_result_descr(call, result, element, requested) < 0;
-done:
-    Py_XDECREF(element);
-    Py_XDECREF(requested);
-    return failed ? -1 : 0;
+    if (PyArray_DescrConverter(arguments->dtype, element) == NPY_FAIL) return -1;
+    if (glue_find_dtype(*element, "reducing an array of dtype", &request->dtype) < 0) return -1;
+    if (glue_read_descr(arguments->compute, requested) < 0) return -1;
+    return *requested != NULL ? glue_find_dtype(*requested, "reducing to dtype", &request->compute)
+                              : 0;
 }
 
 /* Steps in bytes, one for each of `count` axes (and `more`), into `steps`; None leaves *strides
@@ -206,17 +202,6 @@ static int read_steps(PyObject *object, int count, const char *what, int64_t *st
     return 0;
 }
 
-/* What a request for memory of a CUDA device is made of; the last `reduced` axes are reduced. */
-typedef struct device_arguments {
-    PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
-    PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides;
-    unsigned long long stream, mask, result, mean;
-    double ddof;
-    unsigned block_size, grid_size;
-    int reduced, device, skip_nan;
-    int64_t result_steps[GPR_MAX_NDIM + 1];
-} device_arguments;
-
 /* The keywords after an array's own, as both functions below take them. */
 #define LAYOUT_KEYWORDS                                                                        \
     "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", \
@@ -227,7 +212,7 @@ typedef struct device_arguments {
         &(a).ddof, &(a).mean, &(a).mean_dtype, &(a).mean_strides
 
 /* Device memory that holds the means that squared distances are from, if there is any. */
-static int read_means(device_arguments *arguments, glue_call *call)
+static int read_means(device_arguments *arguments, glue_call *call, int kept)
 {
     gpr_request *request = &call->request;
     PyArray_Descr *descr = NULL;
@@ -244,14 +229,13 @@ static int read_means(device_arguments *arguments, glue_call *call)
     failed = glue_find_dtype(descr, "a mean of dtype", &request->mean_dtype) < 0;
     Py_DECREF(descr);
     if (failed) return -1;
-    return read_steps(arguments->mean_strides, call->result_ndim, "mean_strides",
-                      call->mean_strides, &request->mean_strides);
+    return read_steps(arguments->mean_strides, kept, "mean_strides", call->mean_strides,
+                      &request->mean_strides);
 }
 
-static int read_device_layout(device_arguments *arguments, glue_call *call)
+static int read_device_layout(device_arguments *arguments, glue_call *call, int kept)
 {
     gpr_request *request = &call->request;
-    const int outputs = request->op == GPR_OP_MINMAX;
 
     request->mask = (const uint8_t *)(uintptr_t)arguments->mask;
     request->result = (void *)(uintptr_t)arguments->result;
@@ -264,9 +248,28 @@ static int read_device_layout(device_arguments *arguments, glue_call *call)
     if (read_steps(arguments->mask_strides, request->ndim, "mask_strides", call->mask_strides,
                    &request->mask_strides) < 0)
         return -1;
-    if (read_means(arguments, call) < 0) return -1;
-    return read_steps(arguments->result_strides, call->result_ndim + outputs, "result_strides",
-                      arguments->result_steps, &request->result_strides);
+    return read_means(arguments, call, kept);
+}
+
+/* Resolves the call, whose result's axes are known then. */
+static int read_device_result(const glue_state *state, device_arguments *arguments, glue_call *call)
+{
+    PyArray_Descr *element = NULL, *requested = NULL;
+    int failed = 1;
+
+    if (read_device_types(call, arguments, &element, &requested) < 0) goto done;
+    if (glue_resolve(call) != GPR_OK) {
+        glue_raise(state);
+        goto done;
+    }
+    if (read_steps(arguments->result_strides, call->result_ndim, "result_strides",
+                   arguments->result_steps, &call->request.result_strides) < 0)
+        goto done;
+    failed = glue_set_result_descr(call, call->resolution.result, element, requested) < 0;
+done:
+    Py_XDECREF(element);
+    Py_XDECREF(requested);
+    return failed ? -1 : 0;
 }
 
 static int read_device_call(glue_state *state, device_arguments *arguments, glue_call *call)
@@ -284,9 +287,10 @@ static int read_device_call(glue_state *state, device_arguments *arguments, glue
     if (request->data == NULL && PyErr_Occurred() != NULL) return -1;
     if (glue_read_operator(arguments->op, &request->op) < 0) return -1;
     if (glue_read_kernel(state, arguments->kernel, &request->kernel) < 0) return -1;
-    if (read_device_shape(call, arguments->shape, arguments->reduced) < 0) return -1;
-    if (read_device_layout(arguments, call) < 0) return -1;
-    return read_device_types(state, call, arguments->dtype, arguments->compute);
+    const int kept = read_device_shape(call, arguments->shape, arguments->reduced);
+    if (kept < 0) return -1;
+    if (read_device_layout(arguments, call, kept) < 0) return -1;
+    return read_device_result(state, arguments, call);
 }
 
 /* Queues a call whose result stays on the device. */

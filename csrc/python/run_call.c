@@ -89,15 +89,6 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
     return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
 }
 
-/* The smallest and the largest elements lie one after the other: the result's first axis. */
-static void add_output_axis(glue_call *call)
-{
-    memmove(call->result_shape + 1, call->result_shape,
-            (size_t)call->result_ndim * sizeof *call->result_shape);
-    call->result_shape[0] = 2;
-    call->result_ndim++;
-}
-
 PyObject *glue_run(glue_state *state, glue_call *call)
 {
     gpr_request *request = &call->request;
@@ -106,7 +97,6 @@ PyObject *glue_run(glue_state *state, glue_call *call)
     npy_complex128 scalar = 0; /* room for an element of any type */
 
     call->result_descr = NULL;
-    if (request->op == GPR_OP_MINMAX) add_output_axis(call);
     if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (call->result_ndim == 0) {
         request->result = &scalar;
@@ -132,12 +122,9 @@ done:
 int glue_lacks_freedom(const glue_call *call)
 {
     const gpr_request *request = &call->request;
-    double n = 1;
 
     if (request->op != GPR_OP_VAR && request->op != GPR_OP_STD) return 0;
-    for (int i = request->ndim - request->reduced; i < request->ndim; i++)
-        n *= (double)call->shape[i];
-    return !(n > request->ddof);
+    return !(glue_count_reduced(call) > request->ddof);
 }
 
 PyMethodDef glue_run_methods[] = {

@@ -269,6 +269,9 @@ def find_library(array: Any, /) -> Library | None: ...
 
 # ---- device_reduce.c
 
+def result_axes(
+    op: int | str, source: DeviceArray, axis: Any, keepdims: Any, skip_nan: bool, /
+) -> tuple[tuple[int, ...], int]: ...
 def reduce_on_device(
     op: int | str,
     source: DeviceArray,

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import _core
 from .._arguments import (
@@ -23,7 +22,6 @@ from .._arguments import (
     check_takes_mean,
     check_takes_positions,
     check_variance_dtype,
-    count_reduced,
     type_of_fold_into,
     type_of_mean_into,
 )
@@ -64,10 +62,9 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     source = library.read(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if op in ("mean", "var", "std"):
+        _, most = _core.result_axes(NUMBERS[op], source, axis, False, skip_nan)
         keeps_nothing = isinstance(where, bool | np.bool_) and not where
-        _warn_of_too_few(
-            op, 0 if keeps_nothing else count_reduced(source.shape, axis), skip_nan, ddof
-        )
+        _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
         dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
@@ -295,12 +292,9 @@ class _Reduction(Work):
         self.mean = memory
         return memory.dtype
 
-    def result_shape(self, axis: Any, keepdims: Any) -> tuple[int, ...]:
-        shape = self.source.shape
-        reduced = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
-        return tuple(
-            1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced
-        )
+    def result_axes(self, axis: Any, keepdims: Any) -> tuple[tuple[int, ...], int]:
+        """Find the shape of the result, and the number of elements that make one of it."""
+        return _core.result_axes(NUMBERS[self.op], self.source, axis, keepdims, self.skip_nan)
 
     # ---- the whole
 
@@ -314,8 +308,9 @@ class _Reduction(Work):
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a "
                 "where mask one has to specify 'initial'"
             )
-        is_of_nothing = count_reduced(self.source.shape, axis) == 0
-        if initial is None and is_of_nothing and math.prod(self.result_shape(axis, False)) > 0:
+        kept, most = self.result_axes(axis, True)
+        is_of_nothing = most == 0
+        if initial is None and is_of_nothing and math.prod(kept) > 0:
             raise ValueError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
@@ -328,7 +323,7 @@ class _Reduction(Work):
         self.join(self.home)
         mask = self.mask(where)
         if mean is not None:
-            of_mean = self.take_mean(mean, self.result_shape(axis, True))
+            of_mean = self.take_mean(mean, kept)
             # NumPy's nan functions keep the floats they know.
             widens = not self.skip_nan or self.source.dtype == "bfloat16"
             if dtype is None and widens:
@@ -337,9 +332,8 @@ class _Reduction(Work):
             if not has_start:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
             elif is_of_nothing and ufunc.identity is None:
-                result = self.only_start(
-                    self.result_shape(axis, keepdims), self.source.dtype, initial, room
-                )
+                shape, _ = self.result_axes(axis, keepdims)
+                result = self.only_start(shape, self.source.dtype, initial, room)
             else:
                 result = self.with_start(axis, dtype, keepdims, mask, initial, room)
         finally:

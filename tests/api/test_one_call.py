@@ -1,0 +1,64 @@
+"""What one call of the package calls: nothing is found out twice, in Python or in the core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fakes
+import numpy as np
+from core_trace import core_calls
+
+import gpureduce as gr
+
+
+def test_a_plain_call_is_one_call_of_the_core() -> None:
+    a = np.ones((10, 100), np.float32)
+    for axis in (None, 0, 1, -1, (0, 1), ()):
+        for keepdims in (False, True):
+            calls = core_calls(lambda at=axis, keep=keepdims: gr.sum(a, axis=at, keepdims=keep))
+            assert calls == ["reduce_plain"]
+    assert core_calls(lambda: gr.minmax(a, axis=(0, 1))) == ["reduce_plain"]
+    assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
+
+
+def test_a_masked_mean_reduces_its_elements_and_its_mask_once() -> None:
+    a = np.ones((10, 100), np.float32)
+    mask = a.astype(bool)
+    calls = core_calls(lambda: gr.mean(a, axis=1, keepdims=True, where=mask))
+    assert calls.count("reduce") == 2
+    assert len(calls) == len(set(calls)) + 1
+
+
+def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
+    fakes.run(
+        """
+    from core_trace import core_calls
+    from fakes.array_libraries import Shown, memory_of, value
+    from gpureduce import _core
+    cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    array = Shown(cube)
+    memory = memory_of(array)
+    for axis in (None, 0, -1, (0, 2), (2, 0), (0, 1, 2), ()):
+        for keepdims in (False, True):
+            expected = cube.sum(axis=axis, keepdims=keepdims)
+            shape, count = _core.result_axes("sum", memory, axis, keepdims, False)
+            assert shape == expected.shape
+            assert count == cube.size / expected.size
+            assert value(gr.sum(array, axis=axis, keepdims=keepdims)).shape == shape
+            low, high = gr.minmax(array, axis=axis, keepdims=keepdims)
+            assert value(low).shape == value(high).shape == shape
+            host = gr.minmax(cube, axis=axis, keepdims=keepdims, device="cuda")
+            assert host[0].shape == host[1].shape == shape
+    assert core_calls(lambda: gr.sum(array, axis=1)) == ["reduce_plain"]
+    for bad, kind in (((0, 0), ValueError), (3, np.exceptions.AxisError), (1.5, TypeError)):
+        with raises(kind):
+            _core.result_axes("sum", memory, bad, False, False)
+    for arguments in ((), ("sum", cube, None, False, False)):
+        with raises(TypeError, "result_axes takes"):
+            _core.result_axes(*arguments)
+    with raises(ValueError, "no operator"):
+        _core.result_axes("none", memory, None, False, False)
+    """,
+        tmp_path,
+        PYTHONPATH=str(Path(__file__).parents[1]),
+    )
