@@ -34,6 +34,10 @@ enum { GPR_ITEMS_UNDER_WAY = 4 };
  * these a multiprocessor holds as many blocks as without. */
 enum { GPR_BLOCK_ACC_BYTES = 32 << 10, GPR_THREAD_ACC_BYTES = 64 };
 
+/* Elements of a short row that a lane reads at least, so that few lanes idle. Where a block's rows
+ * come through shared memory, it has room for so many per lane and row. */
+enum { GPR_LEAST_LANE_ELEMENTS = 4 };
+
 /* Bytes of a block's short rows together: enough to be under way at once, and as many as shared
  * memory takes where rows come through it. */
 enum { GPR_BLOCK_ROWS_BYTES = 32 << 10 };

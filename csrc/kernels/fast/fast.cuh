@@ -112,10 +112,13 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 
 // Vectors in flight per lane where lanes read their rows directly.
 constexpr unsigned row_vectors = 4;
-// Bytes of shared memory for a block's rows: four elements per row of a lane, up to 32 KiB.
+// Bytes of shared memory for a block's rows: GPR_LEAST_LANE_ELEMENTS per row and lane, at most
+// GPR_BLOCK_ROWS_BYTES.
 template <class In, unsigned BLOCK>
-constexpr unsigned staged_bytes = BLOCK * per_thread * 4 * sizeof(In) < GPR_BLOCK_ROWS_BYTES
-                                      ? BLOCK * per_thread * 4 * sizeof(In)
+constexpr unsigned lane_rows_bytes = BLOCK * per_thread * GPR_LEAST_LANE_ELEMENTS * sizeof(In);
+template <class In, unsigned BLOCK>
+constexpr unsigned staged_bytes = lane_rows_bytes<In, BLOCK> < GPR_BLOCK_ROWS_BYTES
+                                      ? lane_rows_bytes<In, BLOCK>
                                       : GPR_BLOCK_ROWS_BYTES;
 
 // Copies in[0 .. n) to shared memory and returns its address there: as far from a multiple of 16

@@ -39,14 +39,15 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b)
  * are too few to fill the GPU so, more lanes. */
 static uint32_t row_lanes(const gpr_plan_task *t)
 {
-    enum { LEAST_ELEMENTS = 4, SHORT = 128, LONG = 1024, LONGEST = 2048 };
+    enum { SHORT = 128, LONG = 1024, LONGEST = 2048 };
     const uint64_t bytes = t->layout->n * t->element_bytes;
     const uint64_t loads = bytes <= SHORT ? 2 : bytes < LONG ? 4 : bytes <= LONGEST ? 8 : 32;
     const uint64_t threads = gpr_fast_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES;
     uint64_t each = loads * GPR_VECTOR_BYTES;
     uint32_t lanes = 1;
 
-    if (each < LEAST_ELEMENTS * t->element_bytes) each = LEAST_ELEMENTS * t->element_bytes;
+    if (each < GPR_LEAST_LANE_ELEMENTS * t->element_bytes)
+        each = GPR_LEAST_LANE_ELEMENTS * t->element_bytes;
     while (lanes < GPR_WARP_LANES && lanes * each < bytes) lanes *= 2;
     while (lanes < GPR_WARP_LANES && lanes * t->layout->rows < threads &&
            2 * lanes * GPR_VECTOR_BYTES < bytes)
