@@ -30,16 +30,14 @@ int glue_check_device(const gpr_request *request, const glue_device_array *sourc
     if (asked == GPR_DEVICE_CPU) {
         PyErr_Format(PyExc_ValueError,
                      "the array is in the memory of device \"cuda:%d\": to reduce it on the CPU, "
-                     "copy it first, as with "
-                     "cupy.asnumpy(a), a.cpu().numpy() or numpy.asarray(a)",
+                     "copy it first, as with cupy.asnumpy(a), a.cpu().numpy() or numpy.asarray(a)",
                      source->device);
         return -1;
     }
     if (asked >= 0 && asked != source->device) {
         PyErr_Format(PyExc_ValueError,
                      "the array is in the memory of device \"cuda:%d\", not of \"cuda:%d\": move "
-                     "it there, or leave "
-                     "device= out",
+                     "it there, or leave device= out",
                      source->device, asked);
         return -1;
     }

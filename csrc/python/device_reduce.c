@@ -180,8 +180,7 @@ static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *mak
 }
 
 /* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size,
- * stream, skip_nan, ddof, make,
- *                  mean=None) */
+ *                  stream, skip_nan, ddof, make, mean=None) */
 static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
@@ -197,7 +196,6 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
         MAKE,
         MEAN,
         MOST
-
     };
     glue_state *state = glue_state_of(module);
     glue_call call;
@@ -253,9 +251,7 @@ PyMethodDef glue_device_reduce_methods[] = {
                "of elements per result")},
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
-               "block_size, grid_size, stream, "
-               "skip_nan, ddof, make, mean=None) -> what make(shape, dtype) returned first; its "
-               "second is the result's "
-               "memory")},
+               "block_size, grid_size, stream, skip_nan, ddof, make, mean=None) -> what "
+               "make(shape, dtype) returned first; its second is the result's memory")},
     {NULL, NULL, 0, NULL},
 };

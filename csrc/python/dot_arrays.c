@@ -158,7 +158,7 @@ PyMethodDef glue_dot_methods[] = {
      PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
     {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
      PyDoc_STR("dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, "
-               "make) -> what make(shape, "
-               "dtype) returned first; its second is the result's memory")},
+               "make) -> what make(shape, dtype) returned first; its second is the result's "
+               "memory")},
     {NULL, NULL, 0, NULL},
 };

@@ -117,7 +117,6 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
 PyMethodDef glue_host_reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL,
      PyDoc_STR("reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, "
-               "grid_size, stream, skip_nan, "
-               "ddof, /)")},
+               "grid_size, stream, skip_nan, ddof, /)")},
     {NULL, NULL, 0, NULL},
 };

@@ -564,8 +564,7 @@ static PyGetSetDef library_getters[] = {
     {"name", get_name, NULL, PyDoc_STR("in messages"), NULL},
     {"lends", get_lends, NULL,
      PyDoc_STR("whether its arrays are kept until the device is done: it does not order their "
-               "memory's reuse by the "
-               "stream that we work on"),
+               "memory's reuse by the stream that we work on"),
      NULL},
     {"writes", get_writes, NULL, PyDoc_STR("whether its arrays may be written, for out="), NULL},
     {"converts", get_converts, NULL,

@@ -501,16 +501,13 @@ PyMethodDef glue_memory_methods[] = {
      PyDoc_STR("download(device, pointer, contiguous writable buffer, stream=0)")},
     {"reduce_device", (PyCFunction)(void (*)(void))reduce_device, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, "
-               "grid_size=0, compute=None, "
-               "stream=0, *, strides=None, mask=0, mask_strides=None, result=0, "
-               "result_strides=None, skip_nan=False, "
-               "ddof=0.0)")},
+               "grid_size=0, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, "
+               "result=0, result_strides=None, skip_nan=False, ddof=0.0)")},
     {"measure", (PyCFunction)(void (*)(void))measure, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, "
-               "warmup, repeats, "
-               "flush_bytes, compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, "
-               "result=0, "
-               "result_strides=None, skip_nan=False, ddof=0.0) -> list of milliseconds")},
+               "warmup, repeats, flush_bytes, compute=None, stream=0, *, strides=None, mask=0, "
+               "mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0) -> "
+               "list of milliseconds")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
      PyDoc_STR(
          "choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},

@@ -41,7 +41,6 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
 PyMethodDef glue_reduce_plain_methods[] = {
     {"reduce_plain", (PyCFunction)(void (*)(void))reduce_plain, METH_FASTCALL,
      PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, "
-               "grid_size, stream, skip_nan, "
-               "ddof, /)")},
+               "grid_size, stream, skip_nan, ddof, /)")},
     {NULL, NULL, 0, NULL},
 };

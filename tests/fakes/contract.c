@@ -100,8 +100,8 @@ static CUresult parse_image(const char *image, int device_cc, engine_module *mod
 
     if (sscanf(image,
                "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s "
-               "element %15s "
-               "compute %15s acc %15s skips %7s second %15s result %15s finish %15s mean %15s",
+               "element %15s compute %15s acc %15s skips %7s second %15s result %15s finish %15s "
+               "mean %15s",
                kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced,
                masked, &module->item, fold, element, compute, acc, skips, second, result, finish,
                mean) != 17) {

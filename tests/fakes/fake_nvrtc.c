@@ -177,15 +177,13 @@ static int describe(const char *text, char *description)
             &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
         sscanf(traits,
                "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
-               "%39[^,], "
-               "%7[a-z]>",
+               "%39[^,], %7[a-z]>",
                fold, element, compute, acc, skips) != 5)
         return 0;
     if (last != NULL &&
         sscanf(last,
                "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], "
-               "gpr::GivenMean<gpr::finish_%15[a-z], "
-               "gpr::dt_%15[a-z0-9]>>;",
+               "gpr::GivenMean<gpr::finish_%15[a-z], gpr::dt_%15[a-z0-9]>>;",
                result, finish, mean) != 3 &&
         sscanf(last,
                "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
@@ -202,8 +200,7 @@ static int describe(const char *text, char *description)
     number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
     (void)snprintf(description, TEXT_ROOM / 2,
                    "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s "
-                   "compute %s acc %s "
-                   "skips %s second %s result %s finish %s mean %s",
+                   "compute %s acc %s skips %s second %s result %s finish %s mean %s",
                    per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number,
                    skips, second, result, finish, mean);
     return 1;

@@ -132,8 +132,7 @@ gpr_status gpr_device_enter(int ordinal, gpr_device **result)
     if (pthread_mutex_lock(&device->lock) != 0) {
         return gpr_fail(GPR_ERROR_DEVICE,
                         "this thread is at work on device \"cuda:%d\" already: an interrupt "
-                        "callback cannot start "
-                        "another piece of work there",
+                        "callback cannot start another piece of work there",
                         ordinal);
     }
     status = gpr_check(gpr_cuda.cuCtxPushCurrent(device->context), "cuCtxPushCurrent");

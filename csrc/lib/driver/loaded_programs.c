@@ -34,9 +34,8 @@ static gpr_status fail_load(gpr_status status, int cc)
     const int driver = gpr_driver_version(), nvrtc = gpr_nvrtc_version();
     (void)gpr_fail(GPR_ERROR_DEVICE,
                    "the driver (CUDA %d.%d) cannot load what NVRTC %d.%d compiled for compute "
-                   "capability %d.%d. Update "
-                   "the driver, "
-                   "or install an NVRTC as old as the driver: pip install 'gpureduce[cu12]'",
+                   "capability %d.%d. Update the driver, or install an NVRTC as old as the driver: "
+                   "pip install 'gpureduce[cu12]'",
                    driver / 1000, driver % 1000 / 10, nvrtc / 1000, nvrtc % 1000 / 10, cc / 10,
                    cc % 10);
     return gpr_fail_call("cuModuleLoadData", code, name);

@@ -75,8 +75,8 @@ static void *open_library(void)
     if (library == NULL) {
         (void)snprintf(reason, sizeof reason,
                        "NVRTC, which compiles the kernels, is not installed. Install it with pip "
-                       "install 'gpureduce[cu13]' "
-                       "(driver 580 or newer) or 'gpureduce[cu12]', or install the CUDA toolkit");
+                       "install 'gpureduce[cu13]' (driver 580 or newer) or 'gpureduce[cu12]', or "
+                       "install the CUDA toolkit");
     }
     return library;
 }
@@ -207,9 +207,8 @@ gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM])
     }
     if (newest_older == 0) {
         return gpr_fail(GPR_ERROR_DEVICE,
-                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this GPU "
-                        "has %d.%d. Install an older NVRTC "
-                        "with pip install 'gpureduce[cu12]'",
+                        "NVRTC %d.%d compiles for compute capability %d.%d and newer, this GPU has "
+                        "%d.%d. Install an older NVRTC with pip install 'gpureduce[cu12]'",
                         gpr_nvrtc_version() / 1000, gpr_nvrtc_version() % 1000 / 10, oldest / 10,
                         oldest % 10, cc / 10, cc % 10);
     }

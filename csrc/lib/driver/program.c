@@ -61,8 +61,7 @@ static gpr_status find_cccl(char path[PATH_ROOM])
     return gpr_fail(
         GPR_ERROR_KERNEL,
         "kernel 'cub' compiles NVIDIA's CUB headers, which are not installed. Install them with "
-        "pip "
-        "install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
+        "pip install 'gpureduce[cub]', or set GPUREDUCE_CCCL to the directory that holds cub/");
 }
 
 gpr_status gpr_kernel_headers(int kernel)

@@ -15,8 +15,7 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
         if (in_range && (block_size & (block_size - 1)) == 0) return GPR_OK;
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' takes a block size that is a power of two from 32 to 1024, "
-                        "not %u: its tree halves "
-                        "the block at every step",
+                        "not %u: its tree halves the block at every step",
                         row->name, block_size);
     case GPR_BLOCK_WARPS:
         if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
@@ -79,15 +78,14 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
         rule->fold != GPR_FOLD_sum_count)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' folds by atomics, which swap %d bytes: %s of %s accumulates "
-                        "in %zu. Kernels that "
-                        "write partials take it, as 'shfl_two_pass', 'last_block' and 'auto' do",
+                        "in %zu. Kernels that write partials take it, as 'shfl_two_pass', "
+                        "'last_block' and 'auto' do",
                         row->name, MOST_SWAPPED_BYTES, operator_name, gpr_dtype_name(rule->element),
                         bytes);
     if (row->family == GPR_FAMILY_LIBRARY && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' does not tell where in a row an element is, which %s needs; "
-                        "'shfl_two_pass', "
-                        "'last_block' and 'auto' do",
+                        "'shfl_two_pass', 'last_block' and 'auto' do",
                         row->name, operator_name);
     return GPR_OK;
 }

@@ -1,6 +1,6 @@
 /* A host or device array as rows to reduce: outer axes count rows, inner axes make up a row. */
-#ifndef GPR_LIB_VIEW_H
-#define GPR_LIB_VIEW_H
+#ifndef GPR_LIB_ND_VIEW_H
+#define GPR_LIB_ND_VIEW_H
 
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"

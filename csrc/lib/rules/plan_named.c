@@ -31,8 +31,7 @@ gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr
         (rows > 1 && t->layout->axes[0].in != (int64_t)n)) {
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' reads device arrays whose rows follow each other in memory, "
-                        "without a mask; kernel "
-                        "'auto' reads any",
+                        "without a mask; kernel 'auto' reads any",
                         row->name);
     }
     if (row->cover == GPR_COVER) {

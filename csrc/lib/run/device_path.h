@@ -1,6 +1,6 @@
 /* Reducing arrays that lie on a device. */
-#ifndef GPR_LIB_ARRAY_H
-#define GPR_LIB_ARRAY_H
+#ifndef GPR_LIB_DEVICE_PATH_H
+#define GPR_LIB_DEVICE_PATH_H
 
 #include "lib/rules/resolved.h"
 #include "lib/run/launch.h"

@@ -1,6 +1,6 @@
 /* Reducing a host array on a device: it streams through it in chunks. */
-#ifndef GPR_LIB_STREAM_H
-#define GPR_LIB_STREAM_H
+#ifndef GPR_LIB_HOST_PIPELINE_H
+#define GPR_LIB_HOST_PIPELINE_H
 
 #include "lib/rules/resolved.h"
 

@@ -1,8 +1,8 @@
 /* Waiting for a few results that a kernel writes to pinned memory. The driver says that a kernel
  * has ended a while after its last store has arrived here; looking at the memory itself is
  * sooner. */
-#ifndef GPR_LIB_AWAIT_H
-#define GPR_LIB_AWAIT_H
+#ifndef GPR_LIB_POLL_RESULTS_H
+#define GPR_LIB_POLL_RESULTS_H
 
 #include "lib/driver/driver.h"
 #include "lib/rules/plan.h"
