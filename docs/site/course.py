@@ -295,6 +295,12 @@ def _path(file: str) -> str:
     return path.relative_to(_ROOT).as_posix()
 
 
+def _page(file: str) -> str:
+    """Name of a file's page. A header and a table may share a stem, and no kernel has either's."""
+    path = Path(file)
+    return file.replace(".", "_") if path.suffix in (".h", ".def") else path.stem
+
+
 def _code(file: str, source: str) -> str:
     first = len(preface(source)) + 1
     return (
@@ -319,7 +325,7 @@ def pages(kept: Path) -> dict[str, str]:
         files.setdefault(_core.KERNEL_FILES[info.name], []).append(info)
     sources = _core.sources()
     shared = [file for file in sources if file not in files]
-    to_page = {file: f"/kernels/{Path(file).stem}.md" for file in sources}
+    to_page = {file: f"/kernels/{_page(file)}.md" for file in sources}
     to_page |= {
         info.name: to_page[file]
         for file, infos in files.items()
@@ -349,12 +355,12 @@ def pages(kept: Path) -> dict[str, str]:
         does = "its threads do" if len(names) == 1 else "their threads do"
         parts.append(f"## What {does}\n\n{picture}")
         parts.append(f"## Source\n\n`{_path(file)}`\n\n{_code(file, sources[file])}")
-        made[f"kernels/{Path(file).stem}.md"] = "\n\n".join(parts)
+        made[f"kernels/{_page(file)}.md"] = "\n\n".join(parts)
         before = infos[0]
     for file in shared:
         lines = preface(sources[file])
         others = {word: page for word, page in to_page.items() if page != to_page[file]}
-        made[f"kernels/{Path(file).stem}.md"] = (
+        made[f"kernels/{_page(file)}.md"] = (
             f"# `{file}`\n\n{prose(lines, others)}\n\n{_code(file, sources[file])}"
         )
 
@@ -381,7 +387,7 @@ def _tree(files: Iterable[str]) -> str:
             "```{toctree}",
             ":hidden:",
             "",
-            *(f"/kernels/{Path(file).stem}" for file in files),
+            *(f"/kernels/{_page(file)}" for file in files),
             "```",
             "",
         ]
