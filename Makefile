@@ -15,9 +15,9 @@ PYTEST_FLAGS ?= -q
 # Processes that share the tests of `make test`
 PYTEST_WORKERS ?= $(JOBS)
 BENCH_FLAGS ?=
-# The way of compiling (below) whose objects the C tests and the library are made of. `make lint`
-# compiles `strict` anyway, and the loops take long: who runs both saves one of two by
-# C_VARIANT=strict.
+# The way of compiling (below) whose objects the C tests and the library are made of. The loops take
+# long: who also builds the package and lints compiles them once, not three times, by
+# C_VARIANT=package.
 C_VARIANT ?= release
 # make V=1 shows compiler lines
 Q := $(if $(V),,@)
@@ -62,6 +62,9 @@ C_TESTS := $(filter-out $(if $(shell command -v $(firstword $(CXX))),,kernels/te
 DEVICE_FOLDS := tests/kernels/device_folds.o
 CXX_FLAGS := -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fno-strict-aliasing -fvisibility=hidden
 CXX_INCLUDES := $(patsubst %,-isystem %,csrc/kernels/core csrc/shared csrc/registry)
+IS_PACKAGE := $(filter package,$(C_VARIANT))
+# -UNDEBUG: Python's own flags would switch assert off.
+PACKAGE_ENV := $(if $(IS_PACKAGE),GPUREDUCE_OBJECTS=build/package GPUREDUCE_CFLAGS="$(C_WARNINGS) -UNDEBUG -g0")
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by
 # contract behind it.
 FAKES := fake_cuda fake_nvrtc
@@ -93,7 +96,7 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h csrc/*/*/*.h) pyproject.toml setup.py
-	$(PIP) install --no-build-isolation --no-deps --editable .
+	$(PACKAGE_ENV) $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # Extras are installed by name and not through the package, so that a new C file does not ask for
@@ -182,8 +185,9 @@ mypy: $(STAMPS)/build $(STAMPS)/dev
 clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
 
-rooms: build/strict/all # who includes and calls whom
-	$(PY) tools/check_rooms.py build/strict
+rooms: $(if $(IS_PACKAGE),build/package/objects.a,build/strict/all) # who includes and calls whom
+	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
+	$(PY) tools/check_rooms.py $(if $(IS_PACKAGE),build/package/csrc,build/strict)
 
 format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff check --fix .
@@ -210,9 +214,8 @@ gpu-check: $(STAMPS)/build $(STAMPS)/test ## GPU tests, then every kernel under 
 
 # ---------------------------------------------------------------- C, in several ways
 
-# variant(name, flags): objects of the library, the fakes and the C tests, under build/name. Tests
-# link the objects, so that they reach what the shared library hides.
-define variant
+# objects(name, flags): objects of the library, under build/name.
+define objects
 $(1)_OBJECTS := $$(patsubst csrc/%.c,build/$(1)/%.o,$$(LIB_SOURCES))
 
 build/$(1)/%.o: csrc/%.c Makefile pyproject.toml
@@ -221,6 +224,12 @@ build/$(1)/%.o: csrc/%.c Makefile pyproject.toml
 
 build/$(1)/lib/driver/sources.o: $$(EMBEDDED)
 
+-include $$($(1)_OBJECTS:.o=.d)
+endef
+
+# variant(name, flags): what is made of these objects: the fakes and the C tests. Tests link the
+# objects, so that they reach what the shared library hides.
+define variant
 build/$(1)/objects.a: $$($(1)_OBJECTS)
 	@rm -f $$@
 	$$(Q)$$(AR) rcs $$@ $$^
@@ -239,8 +248,6 @@ build/$(1)/tests/kernels/test_folds: build/$(1)/$(DEVICE_FOLDS)
 build/$(1)/$(DEVICE_FOLDS): tests/c/kernels/device_folds.cpp tests/c/kernels/device_folds.h $$(wildcard csrc/kernels/core/*) $$(EMBEDDED)
 	@mkdir -p $$(@D) && echo "c++ $$@"
 	$$(Q)$$(CXX) $$(filter-out --coverage,$(2)) $$(CXX_FLAGS) $$(CXX_INCLUDES) -c $$< -o $$@
-
--include $$($(1)_OBJECTS:.o=.d)
 endef
 
 # run_c_tests(variant, environment, the fakes' variant if it is another): each program in turn, with
@@ -268,11 +275,21 @@ build/coverage/cpu/loops_% build/coverage/tests/%: private C_FLAGS += -O2 -fprof
 # gcov's own fork forgets what the library does in a child before fork returns there.
 build/coverage/tests/%: private C_FLAGS += -fno-builtin-fork
 
+$(eval $(call objects,release,$(C_OPTIMIZE)))
 $(eval $(call variant,release,$(C_OPTIMIZE)))
+$(eval $(call objects,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
 $(eval $(call variant,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
+$(eval $(call objects,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call variant,asan,$(SANITIZE_ADDRESS)))
+$(eval $(call objects,tsan,$(SANITIZE_THREAD)))
 $(eval $(call variant,tsan,$(SANITIZE_THREAD)))
+$(eval $(call objects,coverage,$(COVERAGE)))
 $(eval $(call variant,coverage,$(COVERAGE)))
+# Those of the package itself, which setup.py leaves there, compiled with warnings as errors.
+package_OBJECTS := $(LIB_SOURCES:%.c=build/package/%.o)
+$(eval $(call variant,package,$(C_WARNINGS) $(C_OPTIMIZE)))
+$(package_OBJECTS): $(STAMPS)/build
+	@[ -e $@ ] || { echo "the package was built without C_VARIANT=package: remove $(STAMPS)/build"; exit 1; }
 
 ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fakes/%.so) ## C unit tests
 	$(call run_c_tests,$(C_VARIANT),)
@@ -328,8 +345,7 @@ build/strict/python/%.o: private C_INCLUDES += $$($(PY) tools/glue_flags.py)
 $(strict_MODULE_OBJECTS): | $(STAMPS)/build
 -include $(strict_MODULE_OBJECTS:.o=.d)
 
-build/strict/all: $(strict_OBJECTS) $(strict_MODULE_OBJECTS) examples/sum_file.c
-	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
+build/strict/all: $(strict_OBJECTS) $(strict_MODULE_OBJECTS)
 	@touch $@
 
 TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))

@@ -1,7 +1,7 @@
 """Builds gpureduce._core: the C library and its Python glue in one extension module.
 
 Everything else about the package is in pyproject.toml. GPUREDUCE_CFLAGS adds compiler and linker
-flags, for sanitizers.
+flags, for sanitizers; the objects stay in GPUREDUCE_OBJECTS, for tests of the C core to link.
 """
 
 import os
@@ -18,6 +18,10 @@ EXTRA = shlex.split(os.environ.get("GPUREDUCE_CFLAGS", ""))
 
 class build_ext(setuptools_build_ext):
     """Compiles the files on all cores, and passes the version of pyproject.toml on to C."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.build_temp = os.environ.get("GPUREDUCE_OBJECTS", self.build_temp)
 
     def build_extensions(self):
         version = self.distribution.get_version()

@@ -29,7 +29,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 MARKS = ("GPR_DEVICE", "GPR_CALLED", "__global__")  # of which each function has one in its head
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DRAWN = 1  # mutants that a run tries of each list
-PATIENCE = math.inf if EVERYTHING else 60.0  # seconds for a mutant, which is left undecided then
+PATIENCE = math.inf if EVERYTHING else 40.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = (
     5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
 )

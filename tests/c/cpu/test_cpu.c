@@ -9,7 +9,7 @@
 #include "request.h"
 
 static const char *const isas[] = {"avx512", "avx2", "baseline"};
-enum { ISAS = 3, RANDOM_EXAMPLES = 250 };
+enum { ISAS = 3, RANDOM_EXAMPLES = 120 };
 
 /* ThreadSanitizer makes the loops many times slower, and threads share nothing of them: there the
  * best instruction set alone is taken, for what threads do share. */
