@@ -71,7 +71,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
     ]
     tasks += [
         {"do": "exact_sums.check_outliers", "dtype": name, "seed": SEED, "limit": 300.0}
-        for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4], "float64"))
+        for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4],))
     ]
     tasks += [
         {
@@ -81,7 +81,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
             "seed": SEED,
         }
         | {"count": 60 if EVERYTHING else 4, "limit": 600.0}
-        for i, name in enumerate(FLOATS)
+        for i, name in enumerate(FLOATS if EVERYTHING else FLOATS[SEED // 8 % 2 :: 2])
     ]
     tasks += [
         {"do": "exact_sums.check_lone_outliers", "dtype": name, "seed": SEED, "limit": 600.0}

@@ -3,7 +3,7 @@
 Needs NVRTC, no GPU. Variances have every program twice, the second time about means that are given.
 
 There are tens of thousands of cases, and NVRTC compiles one at a time in a process. So a run takes,
-for one architecture and a forty-eighth of the kernels and of the programs of ``fast``, drawn anew
+for one architecture and a sixty-fourth of the kernels and of the programs of ``fast``, drawn anew
 each time, each with every dtype and with every operator, and some operators with some dtypes
 besides; and a sample for the others, with random block sizes. What a kernel does not fold is
 refused in every case. ``GPR_ALL_CASES=1`` takes everything, and ``GPR_TEST_SEED`` repeats a run.
@@ -31,7 +31,7 @@ ALL_CASES = os.environ.get("GPR_ALL_CASES", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)
 OPERATORS = list(_core.OPERATORS)  # mean too: its sums have compute types of their own
-SHARE = 48  # of the kernels, and of fast's programs, an ordinary run takes so manyth
+SHARE = 64  # of the kernels, and of fast's programs, an ordinary run takes so manyth
 SHARE_OF_PAIRS = 10  # of the operators and dtypes that do not meet in these
 OTHERS = 6  # cases of the other architectures in an ordinary run
 LIBRARY_CASES = 1  # cases of kernels that compile CUB, which take seconds each
@@ -236,12 +236,11 @@ def test_cases_of_library_kernels_compile() -> None:
     rng = random.Random(SEED)
     cases = []
     for kernel in filter(is_library, gr.kernels()):
-        try:
-            _core.compile_program(kernel.name, "sum", "int32", None, 0, 90)
-        except gr.KernelUnavailableError as error:
-            pytest.skip(str(error))
         cases += [case for cc in ARCHITECTURES for case in cases_of(kernel, cc)]
-    expect_to_compile(cases if ALL_CASES else rng.sample(cases, LIBRARY_CASES), rng)
+    try:
+        expect_to_compile(cases if ALL_CASES else rng.sample(cases, LIBRARY_CASES), rng)
+    except gr.KernelUnavailableError as error:  # its headers are not there
+        pytest.skip(str(error))
 
 
 @pytest.mark.timeout(3600)
@@ -281,10 +280,10 @@ def can_hold(result: str, factor: str) -> bool:
 
 @pytest.mark.timeout(3600)
 def test_every_exact_variance_compiles() -> None:
-    """Both programs of a type for each architecture: a run seldom draws them among all cases."""
+    """Both programs of a type for two architectures: a run seldom draws them among all cases."""
     rng = random.Random(SEED)
     print(f"seed {SEED}")
-    for cc in ARCHITECTURES:
+    for cc in ARCHITECTURES if ALL_CASES else rng.sample(ARCHITECTURES, 2):
         for dtype in _core.DTYPES if ALL_CASES else [rng.choice(_core.DTYPES)]:
             block = rng.choice(range(32, 1025, 32))
             size = _core.compile_program(
