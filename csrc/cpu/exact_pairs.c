@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 
 /* ---------------------------------------------------------------- adding --------------------- */

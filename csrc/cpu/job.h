@@ -9,6 +9,7 @@
 
 #include "cpu/loops.h"
 #include "lib/base/threads.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/nd_view.h"
 #include "lib/rules/rules.h"
 

@@ -9,6 +9,7 @@
 #include "dispatch/resolve.h"
 #include "lib/base/clock.h"
 #include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
 

@@ -10,6 +10,7 @@
 #include "emu/engine.h"
 #include "lib/base/convert.h"
 #include "lib/exact/exact.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
 #include "shared/tuning.h"

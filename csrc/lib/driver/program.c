@@ -10,6 +10,7 @@
 
 #include "lib/base/text.h"
 #include "lib/driver/cache.h"
+#include "lib/rules/accumulators.h"
 #include "shared/tuning.h"
 
 enum { PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };

@@ -1,11 +1,12 @@
 /* Accumulators: the dtype of their numbers; on the host packed in memory, as another type, and
  * those that change nothing. */
-#include "lib/rules/rules.h"
+#include "lib/rules/accumulators.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/exact/exact.h"
 
 /* ---------------------------------------------------------------- dtypes --------------------- */
 

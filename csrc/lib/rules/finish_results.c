@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/rules/accumulators.h"
 
 /* A block of accumulators on its way to results. */
 typedef struct results_block {

@@ -1,6 +1,6 @@
 /* The folds on the host: they merge the accumulators of chunks, pieces and rows. The expressions are
  * those of shared/folds.h, which kernels and the loops of the CPU backend share. */
-#include "lib/rules/rules.h"
+#include "lib/rules/accumulators.h"
 
 #include <complex.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* What kernels take: block sizes, grid sizes, operators with their dtypes. Every refusal names
  * kernels or sizes that would do. */
 #include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 #include "shared/tuning.h"
 

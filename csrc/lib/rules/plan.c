@@ -4,6 +4,7 @@
 #include "lib/rules/plan.h"
 
 #include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
 

@@ -4,6 +4,7 @@
 #include "lib/rules/rules.h"
 
 #include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 
 static int valid_dtype(gpr_dtype dtype)
 {

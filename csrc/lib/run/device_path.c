@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/limits.h"
+#include "lib/rules/accumulators.h"
 #include "lib/run/poll_results.h"
 
 enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at a time */

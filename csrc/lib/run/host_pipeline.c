@@ -19,6 +19,7 @@
 #include "lib/base/progress.h"
 #include "lib/base/threads.h"
 #include "lib/exact/exact.h"
+#include "lib/rules/accumulators.h"
 #include "lib/run/launch.h"
 #include "lib/run/poll_results.h"
 #include "shared/tuning.h"

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lib/rules/accumulators.h"
+
 gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, int finishes)
 {
     gpr_kernel_traits traits;

@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "lib/rules/accumulators.h"
+
 enum {
     ALIGNMENT = 256,        /* bytes, of each part */
     LEAST_BYTES = 64 << 10, /* for partials and accumulators */

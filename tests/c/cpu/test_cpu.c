@@ -5,6 +5,7 @@
 #include "cpu/cpu.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 #include "naive.h"
 #include "request.h"
 

@@ -13,6 +13,7 @@
 #include "cpu/loops.h"
 #include "device_folds.h"
 #include "lib/base/convert.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 
 enum { DRAWS = 60, LOOP_DRAWS = 4, MOST_ELEMENTS = 700, ACC_BYTES = 64 };

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "lib/base/registry.h"
 #include "lib/exact/exact.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/plan.h"
 
 typedef struct work {

@@ -4,6 +4,7 @@
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
 #include "lib/exact/exact.h"
+#include "lib/rules/accumulators.h"
 #include "naive.h"
 
 /* NumPy's promotion of sums and products, in words. */
