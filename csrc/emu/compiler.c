@@ -2,12 +2,10 @@
  * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote
  * for the GPU, between cuda_on_cpu.h and a list of the entries that were asked for; its headers are
  * written out beside it. */
-#include <errno.h>
+#define _GNU_SOURCE /* secure_getenv */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "emu/emu.h"
 
@@ -22,7 +20,7 @@ enum {
     COMPILATION = 6,
     INTERNAL_ERROR = 11
 };
-enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, PATH_ROOM = 640, NAME_ROOM = 64 };
+enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, NAME_ROOM = 64 };
 
 /* The files that this library carries for the compiler. */
 #define EMBED(name, file)               \
@@ -135,7 +133,7 @@ API int nvrtcAddNameExpression(nvrtcProgram program, const char *name)
 
 static int write_file(const char *folder, const char *name, const char *text)
 {
-    char path[PATH_ROOM + NAME_ROOM];
+    char path[PATH_ROOM];
 
     if (strchr(name, '/') != NULL || strlen(name) >= NAME_ROOM) return 0;
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -170,7 +168,7 @@ static char *read_file(const char *path, size_t *bytes)
 /* program.cc: the text between what makes CUDA of C++ and the entries. */
 static int write_program(nvrtcProgram program, const char *folder)
 {
-    char path[PATH_ROOM + NAME_ROOM];
+    char path[PATH_ROOM];
 
     (void)snprintf(path, sizeof path, "%s/program.cc", folder);
     FILE *file = fopen(path, "w");
@@ -209,37 +207,18 @@ static int write_files(nvrtcProgram program, const char *folder)
     return good;
 }
 
-static void remove_files(nvrtcProgram program, const char *folder)
-{
-    static const char *const names[] = {"cuda_on_cpu.h", "abi.h", "program.cc", "program.so",
-                                        "log"};
-    char path[PATH_ROOM + NAME_ROOM];
-
-    for (int i = 0; i < program->header_count; i++) {
-        (void)snprintf(path, sizeof path, "%s/%.60s", folder, program->header_names[i]);
-        (void)unlink(path);
-    }
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        (void)unlink(path);
-    }
-    (void)rmdir(folder);
-}
-
 /* ---------------------------------------------------------------- compiling ------------------ */
 
 /* Compiles `folder`/program.cc to program.so; 0 on success, -1 if no compiler could be run. */
 static int compile(const char *folder, int arch)
 {
-    char source[PATH_ROOM + 16], object[PATH_ROOM + 16], log[PATH_ROOM + 16],
-        include[PATH_ROOM + 16], define[32];
-    const char *const compilers[] = {emu_settings_now.compiler, getenv("CXX"), "g++", "c++",
+    char source[PATH_ROOM], object[PATH_ROOM], include[PATH_ROOM], define[32];
+    const char *const compilers[] = {emu_settings_now.compiler, secure_getenv("CXX"), "g++", "c++",
                                      "clang++"};
     int status = -1;
 
     (void)snprintf(source, sizeof source, "%s/program.cc", folder);
     (void)snprintf(object, sizeof object, "%s/program.so", folder);
-    (void)snprintf(log, sizeof log, "%s/log", folder);
     (void)snprintf(include, sizeof include, "-I%s", folder);
     (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
     for (size_t i = 0;
@@ -271,7 +250,7 @@ static int compile(const char *folder, int arch)
                                    "-o",
                                    object,
                                    NULL};
-        status = run_program((char *const *)arguments, log);
+        status = run_program((char *const *)arguments, folder, "log");
     }
     return status == 127 ? -1 : status;
 }
@@ -289,15 +268,12 @@ static int arch_of(int count, const char *const *options)
 
 API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
 {
-    const char *temporary = getenv("TMPDIR");
     const int arch = arch_of(option_count, options);
-    char folder[PATH_ROOM], path[PATH_ROOM + 16];
+    char folder[FOLDER_ROOM], path[PATH_ROOM];
     int result = INTERNAL_ERROR;
 
     if (arch == 0) return INVALID_OPTION;
-    (void)snprintf(folder, sizeof folder, "%.512s/gpureduce-emulator-XXXXXX",
-                   temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(folder) == NULL) {
+    if (!make_folder(folder)) {
         program->log = strdup("the emulator cannot make a folder for temporary files; set TMPDIR");
         return INTERNAL_ERROR;
     }
@@ -312,7 +288,7 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         if (status == 0) program->image = read_file(path, &program->image_bytes);
         result = status == 0 && program->image != NULL ? SUCCESS : COMPILATION;
     }
-    remove_files(program, folder);
+    remove_folder(folder);
     return result;
 }
 

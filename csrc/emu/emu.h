@@ -134,8 +134,18 @@ void module_look_up(engine_module *module);
 /* The shared variable that holds `address`, or the one before it: what an address past an end
  * belongs to. NULL: none. */
 const shared_variable *module_shared(const engine_module *module, uintptr_t address);
-/* Runs a program with its output in the file `output`; its exit status, or -1. */
-int run_program(char *const *arguments, const char *output);
+
+/* ---------------------------------------------------------------- other programs ------------- */
+
+enum { FOLDER_ROOM = 640, PATH_ROOM = FOLDER_ROOM + 128 };
+
+/* Makes a folder that only this user can enter, in TMPDIR or /tmp. 0: it cannot be made. */
+int make_folder(char folder[FOLDER_ROOM]);
+/* Removes it with the files in it. */
+void remove_folder(const char *folder);
+/* Runs a program that writes no other files than in `folder`, there its output in the file
+ * `output`; its exit status, or -1. */
+int run_program(char *const *arguments, const char *folder, const char *output);
 
 /* ---------------------------------------------------------------- a launch ------------------- */
 

@@ -1,82 +1,36 @@
 /* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to
  * know. */
-#define _GNU_SOURCE /* dlinfo, environ */
+#define _GNU_SOURCE /* dlinfo */
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "emu/emu.h"
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500 };
 
-/* The environment without what is loaded into this process first (a sanitizer, say): that is not
- * meant for a compiler. */
-static char **environment_of_programs(void)
-{
-    size_t count = 0, kept = 0;
-
-    while (environ[count] != NULL) count++;
-    char **result = calloc(count + 1, sizeof *result);
-    for (size_t i = 0; result != NULL && i < count; i++) {
-        if (strncmp(environ[i], "LD_PRELOAD=", sizeof "LD_PRELOAD=" - 1) != 0)
-            result[kept++] = environ[i];
-    }
-    return result;
-}
-
-int run_program(char *const *arguments, const char *output)
-{
-    char **environment = environment_of_programs();
-    posix_spawn_file_actions_t actions;
-    int status = -1;
-    pid_t child = 0;
-
-    if (environment == NULL || posix_spawn_file_actions_init(&actions) != 0) {
-        free(environment);
-        return -1;
-    }
-    const int redirected = posix_spawn_file_actions_addopen(
-                               &actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0 &&
-                           posix_spawn_file_actions_adddup2(&actions, 1, 2) == 0;
-    if (redirected &&
-        posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environment) == 0) {
-        while (waitpid(child, &status, 0) < 0) {
-            status = -1;
-            if (errno != EINTR) break;
-        }
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    free(environment);
-    return status == -1 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
-}
-
 /* ---------------------------------------------------------------- files ---------------------- */
 
-/* A new file with the image; its name is in `path`. 0: it cannot be written. */
-static int write_image(const char *image, size_t bytes, char path[64 + 512])
+/* A new folder with the image in it, whose name is in `path`. 0: it cannot be written. */
+static int write_image(const engine_module *module, char folder[FOLDER_ROOM], char path[PATH_ROOM])
 {
-    const char *folder = getenv("TMPDIR");
     size_t done = 0;
 
-    (void)snprintf(path, 64 + 512, "%.512s/gpureduce-module-XXXXXX",
-                   folder != NULL ? folder : "/tmp");
-    const int file = mkstemp(path);
-    if (file < 0) return 0;
-    while (done < bytes) {
-        const ssize_t some = write(file, image + done, bytes - done);
+    if (!make_folder(folder)) return 0;
+    (void)snprintf(path, PATH_ROOM, "%s/module.so", folder);
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    while (file >= 0 && done < module->image_bytes) {
+        const ssize_t some = write(file, module->image + done, module->image_bytes - done);
         if (some <= 0) break;
         done += (size_t)some;
     }
-    (void)close(file);
-    if (done < bytes) (void)unlink(path);
-    return done == bytes;
+    if (file >= 0) (void)close(file);
+    if (done < module->image_bytes) remove_folder(folder);
+    return done == module->image_bytes;
 }
 
 /* An ELF file ends with its table of sections. */
@@ -192,7 +146,7 @@ static void set_extent(engine_module *module)
 CUresult engine_load(const void *image, int cc, engine_module **loaded)
 {
     const size_t bytes = size_of_image(image);
-    char path[64 + 512];
+    char folder[FOLDER_ROOM], path[PATH_ROOM];
     CUresult status = INVALID_IMAGE;
 
     (void)cc; /* compiler.c compiles for any GPU */
@@ -204,11 +158,10 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     }
     memcpy(module->image, image, bytes);
     module->image_bytes = bytes;
-    /* A file of a name of its own: the loader takes a name that it has met for the object it met
-     * it with. */
-    if (!write_image(module->image, bytes, path)) goto fail;
+    /* The loader takes a name that it has met for the object it met it with: each folder is new. */
+    if (!write_image(module, folder, path)) goto fail;
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    (void)unlink(path);
+    remove_folder(folder);
     if (module->handle == NULL) goto fail;
     module->code = dlsym(module->handle, "gpr_emu_exports");
     if (module->code == NULL || module->code->abi != GPR_EMU_ABI) goto fail;
@@ -323,12 +276,13 @@ static int all_looked_up(const engine_module *module)
 void module_look_up(engine_module *module)
 {
     enum { BATCH = 256, BEFORE = 5, ADDRESS_ROOM = 24 };
-    char path[64 + 512], output[64 + 520], addresses[BATCH][ADDRESS_ROOM];
+    static const char output[] = "lines";
+    char folder[FOLDER_ROOM], path[PATH_ROOM], lines[PATH_ROOM], addresses[BATCH][ADDRESS_ROOM];
     char *arguments[BEFORE + BATCH + 1] = {"addr2line", "-a", "-i", "-e", path};
     unsigned asked[BATCH];
 
-    if (all_looked_up(module) || !write_image(module->image, module->image_bytes, path)) return;
-    (void)snprintf(output, sizeof output, "%s.lines", path);
+    if (all_looked_up(module) || !write_image(module, folder, path)) return;
+    (void)snprintf(lines, sizeof lines, "%s/%s", folder, output);
     for (unsigned from = 0; from < module->site_count;) {
         unsigned count = 0;
         for (; from < module->site_count && count < BATCH; from++) {
@@ -342,12 +296,11 @@ void module_look_up(engine_module *module)
             asked[count++] = from;
         }
         arguments[BEFORE + count] = NULL;
-        if (count == 0 || run_program(arguments, output) != 0) break;
-        FILE *text = fopen(output, "r");
+        if (count == 0 || run_program(arguments, folder, output) != 0) break;
+        FILE *text = fopen(lines, "r");
         if (text == NULL) break;
         read_lines(module, text, asked, count);
         (void)fclose(text);
     }
-    (void)unlink(output);
-    (void)unlink(path);
+    remove_folder(folder);
 }

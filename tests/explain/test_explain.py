@@ -14,8 +14,10 @@ import pickle
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -463,6 +465,79 @@ def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(explain.sys, "executable", str(program))
     with pytest.raises(RuntimeError, match="ended with status 3: no way"):
         gr.explain("sequential")
+
+
+def wrapped_programs(folder: Path, before: str) -> Path:
+    """Stand-ins for the compiler and addr2line that run a line of shell first."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("g++", "addr2line"):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\n{before}\nexec {shutil.which(name)} "$@"\n')
+        program.chmod(0o755)
+    return programs
+
+
+@pytest.mark.skipif(
+    any(shutil.which(name) is None for name in ("g++", "addr2line")),
+    reason="needs g++ and addr2line",
+)
+def test_what_compilers_write_is_in_a_folder_of_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    temporary, met = tmp_path / "tmp", tmp_path / "met"
+    temporary.mkdir()
+    look = f'stat -c "%a %n" "$TMPDIR" {temporary}/* {temporary}/*/* >> {met}'
+    monkeypatch.setenv("PATH", f"{wrapped_programs(tmp_path, look)}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(explain.tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("GPUREDUCE_CACHE_BYTES", "0")
+    monkeypatch.delenv("CXX", raising=False)
+    gr.explain("sequential", block_size=32)
+    modes = dict(line.split(maxsplit=1)[::-1] for line in met.read_text().splitlines())
+    folders = [Path(name) for name, mode in modes.items() if mode == "700"]
+    mine = [path for path in map(Path, modes) if path.parent == temporary]
+    assert mine
+    assert all(path in folders and path.name.startswith("gpureduce-explain-") for path in mine)
+    assert any(path.name.startswith("gpureduce-emulator-") for path in folders)
+    assert list(temporary.iterdir()) == []
+
+
+@needs_compiler
+def test_an_interrupt_ends_the_compiler_and_leaves_no_folder(tmp_path: Path) -> None:
+    temporary, begun = tmp_path / "tmp", tmp_path / "begun"
+    temporary.mkdir()
+    wait = f"echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600"
+    programs = wrapped_programs(tmp_path, wait)
+    environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "TMPDIR": str(temporary),
+        "GPUREDUCE_CACHE_BYTES": "0",
+        "CXX": str(programs / "g++"),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", "import gpureduce as gr; gr.explain('sequential')"],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in said
+    assert list(temporary.iterdir()) == []
+    assert has_ended(int(begun.read_text()))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process that was killed is gone, or will be as soon as somebody asks for it."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in "ZX"
 
 
 @needs_compiler

@@ -7,8 +7,10 @@ process runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -224,23 +226,38 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
                 f"the folder for temporary files must have no comma in its name: {directory} (see "
                 "TMPDIR)"
             )
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "gpureduce._explain.emulator_worker"],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            check=False,
-            env=_environment(library, report),
-        )
-        if done.returncode != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-            raise RuntimeError(
-                f"the emulating process ended with status {done.returncode}: {last[0]}"
-            )
-        answer = json.loads(done.stdout)
+        status, reply, said = _run_worker(request, _environment(library, report))
+        if status != 0:
+            last = said.strip().splitlines()[-1:] or ["it said nothing"]
+            raise RuntimeError(f"the emulating process ended with status {status}: {last[0]}")
+        answer = json.loads(reply)
         if "error" in answer:
             raise _as_exception(answer["error"])
         return answer, report.read_text(encoding="utf-8")
+
+
+def _run_worker(request: dict[str, Any], environment: dict[str, str]) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of the process that emulates.
+
+    It has a process group of its own: an interrupt ends its compilers with it, so that nothing
+    writes to their folder any more when that is removed.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "gpureduce._explain.emulator_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        process_group=0,
+    ) as worker:
+        try:
+            reply, said = worker.communicate(json.dumps(request))
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            raise
+    return worker.returncode, reply, said
 
 
 def _environment(library: Path, report: Path) -> dict[str, str]:
@@ -249,6 +266,7 @@ def _environment(library: Path, report: Path) -> dict[str, str]:
         "GPUREDUCE_LIBCUDA": str(library),
         "GPUREDUCE_LIBNVRTC": str(library),
         "GPUREDUCE_EMULATOR": f"report={report}",
+        "TMPDIR": str(report.parent),
         # The child finds the modules that this process does, wherever it was started.
         "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
     }
