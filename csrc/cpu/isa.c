@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpu/loops.h"
+#include "lib/base/environment.h"
 #include "lib/base/status.h"
 
 #if defined(__x86_64__)
@@ -58,7 +59,7 @@ const gpr_loops *gpr_cpu_loops(void)
     if (table == NULL) {
         /* Two threads that both get here choose the same. An unknown name in the environment is
          * no reason to fail. */
-        table = find_table(getenv("GPUREDUCE_CPU_ISA"));
+        table = find_table(gpr_environment("GPUREDUCE_CPU_ISA"));
         if (table == NULL) table = find_table(NULL);
         atomic_store_explicit(&chosen, table, memory_order_relaxed);
     }

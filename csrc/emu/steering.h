@@ -9,11 +9,14 @@
 
 enum { STEERING_NAME_ROOM = 64 };
 
+/* The C library's, which its headers show to GNU sources alone. */
+char *secure_getenv(const char *name);
+
 /* Calls `set` for each item of `variable`, key=value,... */
 static inline void steering_read(const char *variable,
                                  void (*set)(const char *key, const char *value))
 {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     char *copy = text != NULL ? strdup(text) : NULL, *rest = NULL;
 
     for (char *item = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; item != NULL;

@@ -128,8 +128,8 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
     if has_initial(call) and not call.is_exact and call.array.size == 0:
         bad = np.equal(count_kept(call, mask), 0)
     result = fold_in(call, UFUNCS[call.name], found)
-    if call.is_exact:
-        bad = result != result
+    if call.is_exact:  # NumPy looks for NaN in what out holds then
+        bad = result != result if call.out is None or call.out.dtype.kind not in "biu" else False
     elif np.any(bad):
         result = set_nan(result, bad)
     if np.any(bad):

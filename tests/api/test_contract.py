@@ -451,6 +451,15 @@ WARNED: dict[str, Callable[[Any], Any]] = {
 
 
 @on_devices
+def test_nan_that_out_has_no_place_for_is_no_reason_to_warn(device: str | None) -> None:
+    times = np.array(["NaT"], "m8[s]")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module in (Theirs(), Ours(device)):
+            assert module.nanmin(times, out=np.array(False)) == True  # noqa: E712
+
+
+@on_devices
 @pytest.mark.parametrize("case", WARNED)
 def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: str | None) -> None:
     def observe_here(module: Any) -> tuple[Any, list[warnings.WarningMessage]]:

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "lib/base/environment.h"
 #include "lib/base/status.h"
 
 enum { MOST_THREADS = 1024 };
@@ -20,7 +21,7 @@ static atomic_uint cpu_threads, generation;
 static uint64_t from_environment(const char *name, uint64_t least, uint64_t most,
                                  uint64_t otherwise)
 {
-    const char *text = getenv(name);
+    const char *text = gpr_environment(name);
     char *end = NULL;
 
     if (text == NULL || *text == '\0' || *text == '-') return otherwise;

@@ -7,6 +7,7 @@
  * body:
  *   uint32 entry_count; entry_count times (uint32 bytes; lowered name);
  *   uint64 image_bytes; image */
+#define _GNU_SOURCE /* O_PATH */
 #include "lib/driver/cache.h"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/environment.h"
 #include "lib/base/sha256.h"
 
 static const char MAGIC[8] = "GPRCACHE";
@@ -28,6 +30,7 @@ enum { SCHEMA = 1, SUFFIX_LENGTH = 4, NAME_LENGTH = GPR_SHA256_HEX - 1 + SUFFIX_
 static const char SUFFIX[] = ".gpr";
 static const uint64_t DEFAULT_LIMIT = 256u << 20;
 static const uint64_t LARGEST_ENTRY = 64u << 20;
+enum { PATH_ROOM = 1024 };
 
 static atomic_uint_fast64_t hits, misses, writes, faults;
 static atomic_uint serial; /* makes temporary names unique within the process */
@@ -73,7 +76,7 @@ gpr_status gpr_write_cache_key(const gpr_translation *translation, const char *t
 
 static uint64_t size_limit(void)
 {
-    const char *text = getenv("GPUREDUCE_CACHE_BYTES");
+    const char *text = gpr_environment("GPUREDUCE_CACHE_BYTES");
     char *end = NULL;
 
     if (text == NULL || *text == '\0') return DEFAULT_LIMIT;
@@ -85,9 +88,9 @@ static uint64_t size_limit(void)
 /* The cache's path, or NULL with a reason. */
 static const char *directory_path(char *path, size_t room, const char **reason)
 {
-    const char *own = getenv("GPUREDUCE_CACHE_DIR");
-    const char *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
+    const char *own = gpr_environment("GPUREDUCE_CACHE_DIR");
+    const char *xdg = gpr_environment("XDG_CACHE_HOME");
+    const char *home = gpr_environment("HOME");
     int length = -1;
 
     *reason = NULL;
@@ -110,36 +113,64 @@ static const char *directory_path(char *path, size_t room, const char **reason)
     return *reason == NULL ? path : NULL;
 }
 
-static void make_directories(const char *path)
+/* What this user made and nobody else can write to. */
+static int is_ours_alone(const struct stat *about)
 {
-    char part[1024];
+    return about->st_uid == geteuid() && (about->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
-    for (size_t i = 1; path[i] != '\0' && i < sizeof part; i++) {
-        if (path[i] != '/') continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        (void)mkdir(part, 0700);
+/* Makes the folders of a path, but none in another user's folder, and says whether it might: there
+ * it could be put elsewhere, and what root makes in a user's home locks the user out. */
+static int make_directories(const char *path)
+{
+    enum { WAY = O_PATH | O_DIRECTORY | O_CLOEXEC }; /* folders that this user may not list, too */
+    char parts[PATH_ROOM], *rest = NULL;
+    int folder = open(path[0] == '/' ? "/" : ".", WAY), allowed = 1;
+
+    (void)snprintf(parts, sizeof parts, "%s", path);
+    for (const char *name = strtok_r(parts, "/", &rest); name != NULL && folder >= 0;
+         name = strtok_r(NULL, "/", &rest)) {
+        struct stat about;
+        int next = openat(folder, name, WAY);
+        if (next < 0 && errno == ENOENT) {
+            allowed =
+                fstat(folder, &about) == 0 && (about.st_uid == 0 || about.st_uid == geteuid());
+            if (allowed) {
+                (void)mkdirat(folder, name, 0700); /* another process may have been faster */
+                next = openat(folder, name, WAY);
+            }
+        }
+        close(folder);
+        folder = next;
     }
-    (void)mkdir(path, 0700);
+    if (folder >= 0) close(folder);
+    return allowed;
 }
 
 /* Opens the cache directory, making it if asked. -1 with a reason if there is none that is this
  * user's alone: a directory that others can write to could hand us their machine code. */
 static int open_directory(int make, const char **reason)
 {
-    char room[1024];
+    enum { FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+    char room[PATH_ROOM];
     struct stat about;
     const char *path = directory_path(room, sizeof room, reason);
 
     if (path == NULL) return -1;
-    if (make) make_directories(path);
-    const int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int directory = open(path, FOLDER);
+    if (directory < 0 && errno == ENOENT && make) {
+        if (!make_directories(path)) {
+            *reason = "the cache directory would be in another user's";
+            return -1;
+        }
+        directory = open(path, FOLDER);
+    }
     if (directory < 0) {
         *reason = errno == ENOENT ? "the cache directory does not exist yet"
                                   : "the cache directory cannot be opened";
         return -1;
     }
-    if (fstat(directory, &about) != 0 || about.st_uid != geteuid() || (about.st_mode & 022) != 0) {
+    if (fstat(directory, &about) != 0 || !is_ours_alone(&about)) {
         *reason = "the cache directory is not this user's alone";
         close(directory);
         return -1;
@@ -159,15 +190,23 @@ static void entry_name(const char *key, char name[NAME_LENGTH + 1])
     memcpy(name + GPR_SHA256_HEX - 1, SUFFIX, sizeof SUFFIX);
 }
 
-static int is_entry(const char *name)
+/* Whether a name begins as an entry's does. */
+static int names_entry(const char *name)
 {
-    return strlen(name) == NAME_LENGTH && strcmp(name + GPR_SHA256_HEX - 1, SUFFIX) == 0;
+    return strspn(name, "0123456789abcdef") == GPR_SHA256_HEX - 1 &&
+           strncmp(name + GPR_SHA256_HEX - 1, SUFFIX, SUFFIX_LENGTH) == 0;
 }
 
-/* Left by a process that died while writing. */
+static int is_entry(const char *name)
+{
+    return names_entry(name) && name[NAME_LENGTH] == '\0';
+}
+
+/* Left by a process that died while writing: an entry's name, its process and a number. */
 static int is_temporary(const char *name)
 {
-    return name[0] == '.' && strstr(name, ".gpr.") != NULL;
+    return name[0] == '.' && names_entry(name + 1) && name[1 + NAME_LENGTH] == '.' &&
+           strspn(name + 1 + NAME_LENGTH, ".0123456789") == strlen(name + 1 + NAME_LENGTH);
 }
 
 /* ---------------------------------------------------------------- reading -------------------- */
@@ -207,8 +246,9 @@ static const char *take(const char **at, const char *end, size_t bytes)
     return part;
 }
 
-/* What came of reading an entry. One that there is no memory for may be a good one. */
-typedef enum outcome { GOOD, DAMAGED, NO_MEMORY } outcome;
+/* What came of reading an entry. One that cannot be looked at, or that there is no memory for, may
+ * be a good one. */
+typedef enum outcome { GOOD, DAMAGED, UNKNOWN } outcome;
 
 static outcome parse_body(const char *at, size_t bytes, gpr_object *object)
 {
@@ -223,14 +263,14 @@ static outcome parse_body(const char *at, size_t bytes, gpr_object *object)
         if ((part = take(&at, end, sizeof length)) == NULL) return DAMAGED;
         memcpy(&length, part, sizeof length);
         if ((part = take(&at, end, length)) == NULL) return DAMAGED;
-        if ((object->lowered[i] = strndup(part, length)) == NULL) return NO_MEMORY;
+        if ((object->lowered[i] = strndup(part, length)) == NULL) return UNKNOWN;
         object->entry_count = (int)i + 1;
     }
     if ((part = take(&at, end, sizeof image_bytes)) == NULL) return DAMAGED;
     memcpy(&image_bytes, part, sizeof image_bytes);
     if (image_bytes != (uint64_t)(end - at)) return DAMAGED;
     object->image = malloc((size_t)image_bytes + 1);
-    if (object->image == NULL) return NO_MEMORY;
+    if (object->image == NULL) return UNKNOWN;
     memcpy(object->image, at, (size_t)image_bytes);
     ((char *)object->image)[image_bytes] = '\0'; /* PTX is text */
     object->bytes = (size_t)image_bytes;
@@ -244,15 +284,19 @@ static outcome read_entry(int file, const char *key, gpr_object *object)
     uint8_t digest[GPR_SHA256_BYTES];
     const size_t key_bytes = strlen(key);
     char *content = NULL;
+    struct stat about;
     outcome result = DAMAGED;
 
+    /* What was put here while others could write here is not ours, whatever it says. */
+    if (fstat(file, &about) != 0) return UNKNOWN;
+    if (!S_ISREG(about.st_mode) || !is_ours_alone(&about)) return DAMAGED;
     if (!read_all(file, &header, sizeof header)) return DAMAGED;
     if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.schema != SCHEMA ||
         header.key_bytes != key_bytes || header.body_bytes > LARGEST_ENTRY) {
         return DAMAGED;
     }
     content = malloc(key_bytes + (size_t)header.body_bytes);
-    if (content == NULL) return NO_MEMORY;
+    if (content == NULL) return UNKNOWN;
     if (!read_all(file, content, key_bytes + (size_t)header.body_bytes)) goto done;
     if (memcmp(content, key, key_bytes) != 0) goto done;
     entry_digest(key, content + key_bytes, (size_t)header.body_bytes, digest);
@@ -361,7 +405,8 @@ static void for_each_file(int directory, int temporaries,
     }
     while ((item = readdir(listing)) != NULL) {
         if (!is_entry(item->d_name) && !(temporaries && is_temporary(item->d_name))) continue;
-        if (fstatat(directory, item->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (fstatat(directory, item->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(about.st_mode)) {
             visit(directory, item->d_name, &about, context);
         }
     }
@@ -416,7 +461,7 @@ static void note_entry(int directory, const char *name, const struct stat *about
     candidate *item = &all->items[all->count++];
     item->used = about->st_mtim;
     item->bytes = (uint64_t)about->st_size;
-    (void)snprintf(item->name, sizeof item->name, "%s", name);
+    memcpy(item->name, name, sizeof item->name);
 }
 
 static int used_earlier(const void *a, const void *b)
@@ -470,7 +515,8 @@ void gpr_cache_write(const char *key, const gpr_object *object)
                    atomic_fetch_add(&serial, 1));
     file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) goto done;
-    good = write_all(file, entry, bytes) && fsync(file) == 0;
+    /* 0600 whatever the umask is: an entry that its owner cannot read would be compiled each time */
+    good = fchmod(file, 0600) == 0 && write_all(file, entry, bytes) && fsync(file) == 0;
     good = close(file) == 0 && good;
     good = good && renameat(directory, temporary, directory, name) == 0;
     if (!good) (void)unlinkat(directory, temporary, 0);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/environment.h"
+
 /* ---------------------------------------------------------------- facts for plans ------------ */
 
 static gpr_status read_attribute(CUdevice handle, int attribute, int *value)
@@ -32,7 +34,7 @@ done:
 static int is_float64_slow(int ratio)
 {
     enum { SLOW_RATIO = 8 };
-    const char *word = getenv("GPUREDUCE_SLOW_FLOAT64");
+    const char *word = gpr_environment("GPUREDUCE_SLOW_FLOAT64");
 
     if (word != NULL && (strcmp(word, "0") == 0 || strcmp(word, "1") == 0)) return *word == '1';
     return ratio >= SLOW_RATIO;

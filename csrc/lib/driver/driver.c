@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/base/environment.h"
+
 gpr_driver gpr_cuda;
 
 enum { OLDEST_DRIVER = 12000 };
@@ -65,7 +67,7 @@ static int starts(CUresult result, const char *call)
 
 static int initialise(void)
 {
-    const char *path = getenv("GPUREDUCE_LIBCUDA");
+    const char *path = gpr_environment("GPUREDUCE_LIBCUDA");
     char detail[32];
     void *library = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     int devices = 0, found = 0;

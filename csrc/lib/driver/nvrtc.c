@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/environment.h"
+
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, OLDEST_NVRTC = 12000 };
 
 static struct {
@@ -54,8 +56,9 @@ static void *open_in(const char *root, const char *folder)
 /* Opens NVRTC, or says why not. */
 static void *open_library(void)
 {
-    const char *named = getenv("GPUREDUCE_LIBNVRTC");
-    const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+    const char *named = gpr_environment("GPUREDUCE_LIBNVRTC");
+    const char *const roots[] = {gpr_environment("CUDA_HOME"), gpr_environment("CUDA_PATH"),
+                                 "/usr/local/cuda"};
     void *library = NULL;
 
     if (named != NULL) {

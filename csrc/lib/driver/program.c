@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/base/environment.h"
 #include "lib/base/text.h"
 #include "lib/driver/cache.h"
 #include "lib/rules/accumulators.h"
@@ -49,8 +50,9 @@ static int has_cub(const char *root, const char *folder, char path[PATH_ROOM])
 /* Directory to include CUB from. */
 static gpr_status find_cccl(char path[PATH_ROOM])
 {
-    const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
-    int found = has_cub(getenv("GPUREDUCE_CCCL"), "", path);
+    const char *const roots[] = {gpr_environment("CUDA_HOME"), gpr_environment("CUDA_PATH"),
+                                 "/usr/local/cuda"};
+    int found = has_cub(gpr_environment("GPUREDUCE_CCCL"), "", path);
 
     pthread_mutex_lock(&cccl_lock);
     if (!found) found = has_cub(cccl_path, "", path);

@@ -58,7 +58,9 @@ enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
     WRAP(PLAIN, unlinkat, int, (int at, const char *path, int flags), (at, path, flags), -1,       \
          EACCES)                                                                                   \
     WRAP(PLAIN, futimens, int, (int file, const struct timespec *times), (file, times), -1, EPERM) \
-    WRAP(PLAIN, mkdir, int, (const char *path, mode_t mode), (path, mode), -1, EACCES)             \
+    WRAP(PLAIN, mkdirat, int, (int at, const char *path, mode_t mode), (at, path, mode), -1,       \
+         EACCES)                                                                                   \
+    WRAP(PLAIN, fchmod, int, (int file, mode_t mode), (file, mode), -1, EPERM)                     \
     WRAP(PLAIN, fdopendir, DIR *, (int file), (file), NULL, ENOMEM)                                \
     WRAP(PLAIN, sched_getaffinity, int, (pid_t process, size_t bytes, cpu_set_t *set),             \
          (process, bytes, set), -1, EINVAL)                                                        \

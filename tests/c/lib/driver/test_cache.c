@@ -59,6 +59,17 @@ static void find_entry(char *path, size_t room)
     CHECK(path[0] != '\0', "no entry in %s", directory);
 }
 
+static int count_files(void)
+{
+    char command[600], line[32] = "";
+
+    (void)snprintf(command, sizeof command, "ls -A %s | wc -l", directory);
+    FILE *list = popen(command, "r");
+    if (list != NULL && fgets(line, sizeof line, list) == NULL) line[0] = '\0';
+    if (list != NULL) (void)pclose(list);
+    return atoi(line);
+}
+
 /* ---------------------------------------------------------------- objects -------------------- */
 
 enum { MOST_IMAGE = 3000 };
@@ -245,6 +256,71 @@ static void test_what_is_no_plain_file_is_a_miss(void)
     CHECK(read_seeded("key", 7) == 1, "after the directory is gone");
 }
 
+static void test_an_entry_that_others_could_have_written_is_dropped(void)
+{
+    enum { OTHER = 12345 };
+    char path[400];
+
+    begin("owners");
+    for (int mode = 0; mode < 0100; mode++) {
+        write_seeded("key", 7);
+        find_entry(path, sizeof path);
+        CHECK(chmod(path, (mode_t)(0600 | mode)) == 0, "chmod");
+        CHECK(read_seeded("key", 7) == ((mode & 022) == 0), "mode %o", 0600 | mode);
+        CHECK((access(path, F_OK) == 0) == ((mode & 022) == 0), "mode %o stays", 0600 | mode);
+    }
+    if (geteuid() == 0) {
+        write_seeded("key", 7);
+        CHECK(chown(path, OTHER, (gid_t)-1) == 0, "chown");
+        CHECK(read_seeded("key", 7) == 0, "another user's entry");
+        CHECK(access(path, F_OK) != 0, "another user's entry stays");
+    }
+}
+
+static void test_the_umask_decides_nothing(void)
+{
+    static const mode_t masks[] = {0, 022, 0777};
+    char path[400];
+    struct stat about;
+
+    begin("umask");
+    CHECK(info().entries == 0, "the directory is new");
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++) {
+        const mode_t before = umask(masks[i]);
+        write_seeded("key", i);
+        (void)umask(before);
+        find_entry(path, sizeof path);
+        CHECK(stat(path, &about) == 0 && (about.st_mode & 07777) == 0600, "umask %o: mode %o",
+              masks[i], about.st_mode);
+        CHECK(read_seeded("key", i) == 1, "umask %o", masks[i]);
+    }
+}
+
+static void test_clearing_takes_nothing_of_the_users(void)
+{
+    char paths[7][400], inside[500];
+
+    begin("clearing");
+    write_seeded("key", 7);
+    (void)snprintf(paths[0], sizeof paths[0], "%s/.my.gpr.notes", directory);
+    (void)snprintf(paths[1], sizeof paths[1], "%s/%.64s.gpr", directory,
+                   "theses-and-drafts-of-a-user-who-likes-names-of-sixty-four-letters");
+    (void)snprintf(paths[2], sizeof paths[2], "%s/%064d.gpr.old", directory, 1);
+    (void)snprintf(paths[3], sizeof paths[3], "%s/.%064d.gpr.txt", directory, 2);
+    (void)snprintf(paths[4], sizeof paths[4], "%s/%063d.gpr", directory, 3);
+    for (int i = 0; i < 5; i++) save_file(paths[i], "mine", 4);
+    (void)snprintf(paths[5], sizeof paths[5], "%s/%064d.gpr", directory, 4);
+    CHECK(symlink(paths[0], paths[5]) == 0, "symlink");
+    (void)snprintf(paths[6], sizeof paths[6], "%s/%064d.gpr", directory, 5);
+    CHECK(mkdir(paths[6], 0700) == 0, "mkdir");
+    (void)snprintf(inside, sizeof inside, "%s/file", paths[6]);
+    save_file(inside, "mine", 4);
+    CHECK(info().entries == 1, "%d entries", (int)info().entries);
+    gpr_cache_remove_all();
+    for (int i = 0; i < 7; i++) CHECK(access(paths[i], F_OK) == 0, "%s is gone", paths[i]);
+    CHECK(info().entries == 0 && read_seeded("key", 7) == 0, "the entry stays");
+}
+
 /* ---------------------------------------------------------------- directories not used ------- */
 
 static void expect_off(const char *why)
@@ -300,6 +376,28 @@ static void test_directories_that_cannot_be_made_switch_the_cache_off(void)
     expect_off("a path that is too long");
     (void)setenv("GPUREDUCE_CACHE_DIR", "/proc/nowhere", 1);
     expect_off("a directory that cannot be written");
+}
+
+/* What root made in a user's home, that user could not use: as with sudo, which keeps HOME. */
+static void test_root_makes_nothing_in_a_users_folder(void)
+{
+    enum { USER = 12345 };
+    static const char *const variables[] = {"HOME", "XDG_CACHE_HOME", "GPUREDUCE_CACHE_DIR"};
+    char place[sizeof directory + 16];
+
+    if (geteuid() != 0) return;
+    begin("home");
+    CHECK(mkdir(directory, 0755) == 0 && chown(directory, USER, USER) == 0, "home");
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        for (size_t j = 0; j < sizeof variables / sizeof variables[0]; j++)
+            (void)unsetenv(variables[j]);
+        (void)snprintf(place, sizeof place, "%s%s", directory, i == 2 ? "/some/cache" : "");
+        (void)setenv(variables[i], place, 1);
+        expect_off(variables[i]);
+        CHECK(strstr(info().reason, "another user") != NULL, "%s", info().reason);
+        CHECK(count_files() == 0, "%s: something was made", variables[i]);
+    }
+    (void)setenv("HOME", root, 1);
 }
 
 static void test_the_environment_says_where_and_whether(void)
@@ -409,17 +507,6 @@ static void test_an_entry_beyond_the_limit_costs_no_other_its_place(void)
           (unsigned long long)before);
 }
 
-static int count_files(void)
-{
-    char command[600], line[32] = "";
-
-    (void)snprintf(command, sizeof command, "ls -A %s | wc -l", directory);
-    FILE *list = popen(command, "r");
-    if (list != NULL && fgets(line, sizeof line, list) == NULL) line[0] = '\0';
-    if (list != NULL) (void)pclose(list);
-    return atoi(line);
-}
-
 static void test_files_left_by_dead_writers_go_in_time(void)
 {
     char path[600];
@@ -518,7 +605,11 @@ int main(void)
     test_every_damaged_byte_is_a_miss_and_makes_room();
     test_an_entry_is_for_its_own_key_only();
     test_what_is_no_plain_file_is_a_miss();
+    test_an_entry_that_others_could_have_written_is_dropped();
+    test_the_umask_decides_nothing();
+    test_clearing_takes_nothing_of_the_users();
     test_directories_that_others_could_write_to_are_not_used();
+    test_root_makes_nothing_in_a_users_folder();
     test_directories_that_cannot_be_made_switch_the_cache_off();
     test_the_least_recently_used_entries_make_way();
     test_an_entry_beyond_the_limit_costs_no_other_its_place();
