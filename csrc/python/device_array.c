@@ -3,6 +3,8 @@
 
 #include <structmember.h>
 
+#include "lib/rules/nd_view.h"
+
 /* ---------------------------------------------------------------- the type ------------------- */
 
 /* A deleter is the producer's code, which an exception that is set is not to reach. */
@@ -164,8 +166,21 @@ int glue_set_compact_strides(glue_device_array *array)
     return 0;
 }
 
+/* How far the array, which has elements, reaches; 0: out of the address space. */
+static int find_span(glue_device_array *array, gpr_span *span)
+{
+    int fits = 1;
+
+    *span = (gpr_span){0, gpr_dtype_bytes(array->dtype) - 1};
+    for (int i = 0; i < array->ndim; i++)
+        fits &= gpr_extend_span(span, (uint64_t)glue_shape_of(array)[i], glue_strides_of(array)[i]);
+    return fits && gpr_has_addresses(*span, array->data);
+}
+
 int glue_check_layout(glue_device_array *array)
 {
+    gpr_span span;
+
     for (int i = 0; i < array->ndim; i++) {
         if (glue_shape_of(array)[i] >= 0) continue;
         PyErr_Format(PyExc_ValueError, "axis %d of the device array has the negative extent %lld",
@@ -175,6 +190,11 @@ int glue_check_layout(glue_device_array *array)
     if (array->data == NULL && has_elements(array)) {
         PyErr_SetString(PyExc_ValueError,
                         "the device array has elements but no memory: its pointer is NULL");
+        return -1;
+    }
+    if (has_elements(array) && !find_span(array, &span)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "the strides of the device array lead out of the address space");
         return -1;
     }
     if (array->device < 0) {
@@ -313,33 +333,16 @@ static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_s
 
 /* ---------------------------------------------------------------- overlaps ------------------- */
 
-/* Addresses from the first byte of an array to one past its last. */
-static void find_bounds(glue_device_array *array, uintptr_t *low, uintptr_t *high)
-{
-    *low = (uintptr_t)array->data;
-    *high = *low + gpr_dtype_bytes(array->dtype);
-    for (int i = 0; i < array->ndim; i++) {
-        const int64_t extent = glue_shape_of(array)[i], stride = glue_strides_of(array)[i];
-        if (extent == 0) {
-            *high = *low;
-            return;
-        }
-        const uintptr_t span = (uintptr_t)((extent - 1) * stride);
-        if (stride < 0) {
-            *low += span;
-        } else {
-            *high += span;
-        }
-    }
-}
-
 int glue_may_overlap(glue_device_array *a, glue_device_array *b)
 {
-    uintptr_t low[2], high[2];
+    const uintptr_t first = (uintptr_t)a->data, second = (uintptr_t)b->data;
+    gpr_span span[2];
 
-    find_bounds(a, &low[0], &high[0]);
-    find_bounds(b, &low[1], &high[1]);
-    return low[0] < high[1] && low[1] < high[0];
+    if (!has_elements(a) || !has_elements(b)) return 0;
+    (void)find_span(a, &span[0]);
+    (void)find_span(b, &span[1]);
+    return first - span[0].below <= second + span[1].above &&
+           second - span[1].below <= first + span[0].above;
 }
 
 /* may_overlap(a, b) -> whether the arrays' bounds have memory in common */

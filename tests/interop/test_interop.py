@@ -234,6 +234,10 @@ def test_what_is_wrong_with_an_interface_is_an_error(tmp_path: Path) -> None:
         (ValueError, "1 strides for 2 axes", dict(strides=(4,))),
         (TypeError, "", dict(strides=(4, "x"))),
         (ValueError, "2^63", dict(shape=(1 << 40, 1 << 40))),
+        (ValueError, "address space", dict(shape=(5,), strides=(1 << 62,))),
+        (ValueError, "address space", dict(shape=(5,), strides=(-1 << 62,))),
+        (ValueError, "address space", dict(shape=(2, 2), strides=(-1 << 63, 4))),
+        (ValueError, "address space", dict(shape=(2, 3), strides=((1 << 63) - 1, 1 << 62))),
     ]
     for kind, words, how in wrong:
         shown = Shown(ROWS, **how)
@@ -243,6 +247,8 @@ def test_what_is_wrong_with_an_interface_is_an_error(tmp_path: Path) -> None:
         assert sys.getrefcount(shown) == before
         with raises(kind, words):
             gr.sum(shown)
+    with raises(ValueError, "more than is allocated"):  # which the driver knows
+        gr.sum(Shown(ROWS, shape=(5,), strides=(1 << 40,)))
     with raises(TypeError, "dictionary"):
         _core.import_cai(5, None, 1)
     """,

@@ -213,6 +213,50 @@ static void find_contiguity(gpr_view *view)
         (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
 }
 
+/* Refuses strides of the elements, the mask, the means or the results that lead to no addresses:
+ * what is computed of axes afterwards does not overflow. */
+static gpr_status check_addresses(const gpr_request *request, const gpr_rule *rule,
+                                  const gpr_axis *axes, const int64_t *mean_steps, int outer,
+                                  int is_empty)
+{
+    enum { ELEMENTS, MASK, MEANS, RESULTS, ARRAYS };
+    static const char *const names[ARRAYS] = {"array", "mask", "array of means", "result"};
+    const int has_means = rule->has_given_mean && request->mean != NULL,
+              has_results = request->result_on_device;
+    const int64_t bytes[ARRAYS] = {(int64_t)gpr_dtype_bytes(request->dtype), 1,
+                                   has_means ? (int64_t)gpr_dtype_rows[rule->mean].bytes : 1,
+                                   (int64_t)gpr_dtype_rows[rule->result].bytes};
+    const void *const data[ARRAYS] = {request->data, request->mask, request->mean,
+                                      has_results ? request->result : NULL};
+    gpr_span spans[ARRAYS];
+    int fits[ARRAYS] = {1, 1, 1, 1};
+    gpr_status status = GPR_OK;
+
+    for (int k = 0; k < ARRAYS; k++) spans[k] = (gpr_span){0, (uint64_t)bytes[k] - 1};
+    for (int i = 0; i < request->ndim && !is_empty; i++) {
+        fits[ELEMENTS] &= gpr_extend_span(&spans[ELEMENTS], axes[i].extent, axes[i].in);
+        fits[MASK] &= gpr_extend_span(&spans[MASK], axes[i].extent, axes[i].mask);
+    }
+    for (int i = 0; i < outer; i++) {
+        int64_t step = 0;
+        fits[MEANS] &= !has_means ||
+                       gpr_extend_span(&spans[MEANS], axes[i].extent, mean_steps[i] * bytes[MEANS]);
+        fits[RESULTS] &=
+            !has_results || (!__builtin_mul_overflow(axes[i].out, bytes[RESULTS], &step) &&
+                             gpr_extend_span(&spans[RESULTS], axes[i].extent, step));
+    }
+    if (has_results && rule->outputs > 1 && request->result_strides != NULL)
+        fits[RESULTS] &=
+            gpr_extend_span(&spans[RESULTS], (uint64_t)rule->outputs, request->result_strides[0]);
+    for (int k = 0; k < ARRAYS; k++) {
+        if (data[k] != NULL && !(fits[k] && gpr_has_addresses(spans[k], data[k])))
+            GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "the strides of the %s lead out of the address space",
+                             names[k]));
+    }
+done:
+    return status;
+}
+
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view)
 {
     const int outer = request->ndim - request->reduced;
@@ -235,6 +279,7 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
         read_result_steps(request, rule, outer, axes);
         read_mean_steps(request, rule, outer, mean_steps);
         read_position_steps(rule, request->reduced, axes + outer);
+        GPR_TRY(check_addresses(request, rule, axes, mean_steps, outer, 0));
         if (may_reorder(request, rule)) order_inner_axes(view, axes + outer, request->reduced);
         view->outer = append_axes(view, 0, axes, mean_steps, outer);
         view->inner = append_axes(view, view->outer, axes + outer, NULL, request->reduced);
@@ -243,6 +288,7 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
         for (int i = 0; i < outer; i++) axes[i].in = axes[i].mask = 0;
         read_result_steps(request, rule, outer, axes);
         read_mean_steps(request, rule, outer, mean_steps);
+        GPR_TRY(check_addresses(request, rule, axes, mean_steps, outer, 1));
         view->outer = append_axes(view, 0, axes, mean_steps, outer);
     }
     find_contiguity(view);
@@ -250,52 +296,40 @@ done:
     return status;
 }
 
-/* Bytes from an element to the first and to the last one of an array. */
-typedef struct span {
-    int64_t low, high;
-} span;
-
-static void stretch(span *all, uint64_t extent, int64_t step)
-{
-    const int64_t last = ((int64_t)extent - 1) * step;
-
-    if (last < 0) all->low += last;
-    if (last > 0) all->high += last;
-}
-
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes)
 {
-    span all = {0, 0};
+    gpr_span all = {0, 0};
 
     for (int i = 0; i < view->outer + view->inner; i++)
-        stretch(&all, view->axes[i].extent, of_mask ? view->axes[i].mask : view->axes[i].in);
-    *first = (of_mask ? (const char *)view->mask : view->data) + all.low;
-    *bytes = (uint64_t)(all.high - all.low) + (of_mask ? 1 : view->bytes);
+        (void)gpr_extend_span(&all, view->axes[i].extent,
+                              of_mask ? view->axes[i].mask : view->axes[i].in);
+    *first = (of_mask ? (const char *)view->mask : view->data) - all.below;
+    *bytes = all.below + all.above + (of_mask ? 1 : view->bytes);
 }
 
 void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result,
                             int64_t output_stride, const char **first, uint64_t *bytes)
 {
     const int64_t each = (int64_t)gpr_dtype_rows[rule->result].bytes;
-    span all = {0, 0};
+    gpr_span all = {0, 0};
 
-    stretch(&all, (uint64_t)rule->outputs, output_stride * each);
+    (void)gpr_extend_span(&all, (uint64_t)rule->outputs, output_stride * each);
     for (int i = 0; i < view->outer; i++)
-        stretch(&all, view->axes[i].extent, view->axes[i].out * each);
-    *first = (const char *)result + all.low;
-    *bytes = (uint64_t)(all.high - all.low + each);
+        (void)gpr_extend_span(&all, view->axes[i].extent, view->axes[i].out * each);
+    *first = (const char *)result - all.below;
+    *bytes = all.below + all.above + (uint64_t)each;
 }
 
 void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means,
                           const char **first, uint64_t *bytes)
 {
     const int64_t each = (int64_t)gpr_dtype_rows[mean].bytes;
-    span all = {0, 0};
+    gpr_span all = {0, 0};
 
     for (int i = 0; i < view->outer; i++)
-        stretch(&all, view->axes[i].extent, view->mean_steps[i] * each);
-    *first = (const char *)means + all.low;
-    *bytes = (uint64_t)(all.high - all.low + each);
+        (void)gpr_extend_span(&all, view->axes[i].extent, view->mean_steps[i] * each);
+    *first = (const char *)means - all.below;
+    *bytes = all.below + all.above + (uint64_t)each;
 }
 
 gpr_view gpr_mask_view(const gpr_view *view)

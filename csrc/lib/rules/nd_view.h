@@ -36,10 +36,34 @@ typedef struct gpr_view {
     int contiguous;
 } gpr_view;
 
+/* How far an array reaches from its first element: bytes below it, and from it to the last byte. */
+typedef struct gpr_span {
+    uint64_t below, above;
+} gpr_span;
+
+/* Extends the span by an axis of `extent` >= 1 elements that are `step` bytes apart. 0: it reaches
+ * further than 2^63 - 1 bytes, and is no span any more. */
+static inline int gpr_extend_span(gpr_span *span, uint64_t extent, int64_t step)
+{
+    int64_t reach = 0;
+
+    if (extent - 1 > INT64_MAX || __builtin_mul_overflow((int64_t)(extent - 1), step, &reach))
+        return 0;
+    uint64_t *side = reach < 0 ? &span->below : &span->above;
+    const uint64_t bytes = reach < 0 ? 0 - (uint64_t)reach : (uint64_t)reach;
+    return !__builtin_add_overflow(*side, bytes, side) && *side <= INT64_MAX;
+}
+
+/* Whether there are addresses for all of an array whose first element is at `data`. */
+static inline int gpr_has_addresses(gpr_span span, const void *data)
+{
+    return (uintptr_t)data >= span.below && (uintptr_t)data <= UINTPTR_MAX - span.above;
+}
+
 /* The request's array for a reduction by `rule`: whether rows may be iterated in another order is
  * the fold's to say, and steps of results on a device are in results of the rule's type. Results in
  * host memory follow each other. GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1
- * bytes. */
+ * bytes, strides that lead out of the address space. */
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view);
 
 /* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of

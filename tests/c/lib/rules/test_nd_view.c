@@ -251,9 +251,103 @@ static void test_pack(void)
     }
 }
 
+/* ---------------------------------------------------------------- addresses ------------------ */
+
+/* An extent or a step near a power of two, or small. */
+static int64_t random_size(int bits)
+{
+    const int64_t power = INT64_C(1) << check_between(0, (uint64_t)bits);
+
+    return check_between(0, 2) == 0 ? (int64_t)check_between(0, 20)
+                                    : power + (int64_t)check_between(0, 4) - 2;
+}
+
+/* Where an array's bytes begin and end, in numbers that do not overflow; 0: at no addresses, or
+ * further than 2^63 - 1 bytes from its first element. */
+static int find_bytes(const void *data, int ndim, const int64_t *shape, const int64_t *strides,
+                      int64_t bytes, uint64_t *first, uint64_t *count)
+{
+    const __int128 base = (uintptr_t)data;
+    __int128 low = base, high = base + bytes - 1;
+
+    for (int i = 0; i < ndim; i++) {
+        const __int128 reach = (__int128)(shape[i] - 1) * strides[i];
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    *first = (uint64_t)low;
+    *count = (uint64_t)(high - low + 1);
+    return low >= 0 && high <= UINT64_MAX && base - low <= INT64_MAX && high - base <= INT64_MAX;
+}
+
+/* Random arrays, masks, means and results of any extents and strides. */
+static void test_what_leads_out_of_memory_is_refused(void)
+{
+    enum { ELEMENTS, MASK, MEANS, RESULTS, ARRAYS };
+    static const int64_t bytes[ARRAYS] = {4, 1, 8, 4};
+    unsigned seen[2] = {0, 0};
+
+    for (int k = 0; k < 200000; k++) {
+        const int ndim = (int)check_between(1, 4), outer = (int)check_between(0, (uint64_t)ndim);
+        int64_t shape[4], strides[ARRAYS][4];
+        const void *data[ARRAYS];
+        uint64_t first[ARRAYS], count[ARRAYS];
+        unsigned __int128 elements = 1;
+        int fits = 1;
+        for (int i = 0; i < ndim; i++) {
+            shape[i] = random_size(check_between(0, 1) ? 20 : 62);
+            if (shape[i] < 1) shape[i] = 1;
+            elements *= elements <= INT64_MAX ? (unsigned __int128)shape[i] : 1;
+        }
+        for (int a = 0; a < ARRAYS; a++) {
+            data[a] = (const void *)(uintptr_t)(check_random() >> check_between(0, 30) | 64);
+            for (int i = 0; i < ndim; i++) {
+                const int64_t size = random_size(check_between(0, 1) ? 16 : 59) * bytes[a];
+                strides[a][i] = check_between(0, 3) == 0 ? -size : size;
+            }
+            if (!find_bytes(data[a], a < MEANS ? ndim : outer, shape, strides[a], bytes[a],
+                            &first[a], &count[a]))
+                fits = 0;
+        }
+        fits &= elements * 4 <= INT64_MAX;
+        gpr_request request = request_of(ndim, ndim - outer, shape, strides[ELEMENTS], data[0]);
+        request.op = GPR_OP_VAR;
+        request.mask = data[MASK];
+        request.mask_strides = strides[MASK];
+        request.has_given_mean = request.on_device = request.result_on_device = 1;
+        request.mean = data[MEANS];
+        request.mean_dtype = GPR_FLOAT64;
+        request.mean_strides = strides[MEANS];
+        request.result = (void *)(uintptr_t)data[RESULTS];
+        request.result_strides = strides[RESULTS];
+        gpr_view view;
+        const gpr_status status = view_of(&request, &view);
+        CHECK(status == (fits ? GPR_OK : GPR_ERROR_VALUE), "case %d: %d", k, status);
+        seen[fits]++;
+        if (status != GPR_OK || !fits) continue;
+        for (int a = 0; a < MEANS; a++) {
+            const char *found = NULL;
+            uint64_t length = 0;
+            gpr_view_extent(&view, a == MASK, &found, &length);
+            CHECK((uintptr_t)found == first[a] && length == count[a], "case %d, array %d", k, a);
+        }
+        gpr_rule rule = {.result = GPR_FLOAT32, .outputs = 1};
+        const char *found = NULL;
+        uint64_t length = 0;
+        gpr_view_result_extent(&view, &rule, request.result, 0, &found, &length);
+        CHECK((uintptr_t)found == first[RESULTS] && length == count[RESULTS], "case %d", k);
+        gpr_view_mean_extent(&view, GPR_FLOAT64, request.mean, &found, &length);
+        CHECK((uintptr_t)found == first[MEANS] && length == count[MEANS], "case %d", k);
+    }
+    CHECK(seen[0] > 1000 && seen[1] > 1000, "%u refused, %u not", seen[0], seen[1]);
+}
+
 int main(void)
 {
     check_begin();
+    test_what_leads_out_of_memory_is_refused();
     test_contiguous();
     test_reordered();
     test_not_contiguous();
