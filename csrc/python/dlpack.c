@@ -202,6 +202,13 @@ static PyObject *import_dlpack(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------- the exchange API ----------- */
 
+static int is_whole(const DLPackExchangeAPI *api)
+{
+    return api->managed_tensor_allocator != NULL &&
+           api->managed_tensor_from_py_object_no_sync != NULL &&
+           api->managed_tensor_to_py_object_no_sync != NULL && api->current_work_stream != NULL;
+}
+
 /* The functions that the object's type offers; NULL without an exception if it offers none that
  * we understand. */
 static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObject *object)
@@ -219,9 +226,15 @@ static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObj
     /* the functions stay: they are the library's, for the life of the process */
     Py_DECREF(capsule);
     while (api != NULL && api->version.major > DLPACK_MAJOR_VERSION) api = api->prev_api;
-    return api != NULL && api->version.major == DLPACK_MAJOR_VERSION
-               ? (const DLPackExchangeAPI *)api
-               : NULL;
+    if (api == NULL || api->version.major != DLPACK_MAJOR_VERSION) return NULL;
+    return is_whole((const DLPackExchangeAPI *)api) ? (const DLPackExchangeAPI *)api : NULL;
+}
+
+int glue_offers_exchange(const glue_state *state, PyObject *object)
+{
+    const int found = find_exchange_api(state, object) != NULL;
+
+    return PyErr_Occurred() != NULL ? -1 : found;
 }
 
 /* The functions set an exception when they fail; one that forgets is not to become a

@@ -2,7 +2,8 @@
  *
  * A library is found by the package that defines the type of the array, so that nothing is
  * imported that the caller has not imported. Arrays of other packages are taken by DLPack's C
- * exchange API, by __dlpack__, or by the CUDA array interface, in this order. */
+ * exchange API where it is of a version that we understand, by __dlpack__, or by the CUDA array
+ * interface, in this order. */
 #include "python/libraries.h"
 
 #include <ctype.h>
@@ -281,7 +282,7 @@ static glue_library *find_by_protocol(glue_state *state, PyObject *array)
 
     if (found < 0) return NULL;
     if (found) {
-        found = has((PyObject *)Py_TYPE(array), state->names[GLUE_NAME___dlpack_c_exchange_api__]);
+        found = glue_offers_exchange(state, array);
         return found < 0 ? NULL : get_library(state, found ? BY_EXCHANGE : BY_DLPACK);
     }
     found = has(array, state->names[GLUE_NAME___cuda_array_interface__]);

@@ -259,6 +259,36 @@ def test_what_is_wrong_with_an_interface_is_an_error(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the C exchange API
 
 
+def test_an_exchange_api_that_is_not_understood_leaves_dlpack(tmp_path: Path) -> None:
+    run(
+        """
+    import ctypes
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype = ctypes.py_object
+    capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    room = ctypes.create_string_buffer(256)
+    room[0:4] = (1).to_bytes(4, "little")  # of version 1, with no functions
+    later = type("Later", (Producer,), {})
+    offer(later, major=2)
+    shown = [None, 5, "x", capsule(ctypes.addressof(room), b"something_else", None),
+             capsule(ctypes.addressof(room), b"dlpack_exchange_api", None),
+             later.__dlpack_c_exchange_api__]
+    for each in shown:
+        kind = type("Offers", (Producer,), {"__dlpack_c_exchange_api__": each})
+        producer = kind(ROWS)
+        assert (value(gr.sum(producer, axis=0)) == ROWS.sum(axis=0)).all(), each
+        assert _core.import_exchange(producer) is None
+    class Strange(type):
+        def __getattr__(kind, name):
+            raise LookupError(name)
+    strange = Strange("Strange", (Producer,), {})
+    with raises(LookupError, "exchange"):
+        gr.sum(strange(ROWS))
+    """,
+        tmp_path,
+    )
+
+
 def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
     run(
         """
