@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -149,6 +150,70 @@ def test_bfloat16_comes_back_from_a_file(
         succeed("sum", str(tmp_path / "a.npy"), "--device", "cpu", "--json", capsys=capsys)
     )
     assert (out["result"], out["dtype"]) == (45.0, "bfloat16")
+
+
+def file_of(shape: str) -> bytes:
+    """An .npy file of 80 bytes of float64 whose header says another shape, or none."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(11 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(80)
+
+
+@pytest.mark.parametrize("through", ["file", "pipe"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *("(-5,)", "(11,)", "(2000000000000,)", f"({10**30},)", "(1 << 62,)", f"({2**62}, 4)"),
+        *("(3.5,)", "('x',)", "10", "(10,", "(True, None)", "_"),
+    ],
+)
+def test_headers_that_cannot_be_are_errors_in_one_line(
+    shape: str, through: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(file_of(shape))
+    name, given = (str(path), b"") if through == "file" else ("-", path.read_bytes())
+    command = [sys.executable, "-m", "gpureduce", "sum", name, "--device", "cpu"]
+    done = subprocess.run(command, input=given, capture_output=True)
+    # An array that does not fit into memory is no wrong file, where its end is not known.
+    assert done.returncode in (1, 2)
+    assert done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(
+        f"gpureduce sum: {'standard input' if through == 'pipe' else path} cannot be read: "
+    )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cat a.npy | gr sum /dev/stdin",
+        "gr sum /dev/stdin < a.npy",
+        "gr sum <(cat a.npy)",
+        "cat a.npy > fifo & gr sum fifo",
+    ],
+)
+def test_pipes_are_read(words: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(100_000))
+    define = f'gr() {{ {sys.executable} -m gpureduce "$@" --device cpu; }}'
+    os.mkfifo(tmp_path / "fifo")
+    done = subprocess.run(
+        ["bash", "-c", f"{define}; {words}"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("4999950000\n", "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [("sum - <&-", "standard input is closed"), ("sum a.npy >&-", "standard output is closed")],
+)
+def test_what_is_closed_is_an_error_in_one_line(words: str, complaint: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(10))
+    command = f"{sys.executable} -m gpureduce {words}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, f"gpureduce sum: {complaint}\n")
 
 
 def test_an_empty_file_is_reduced_as_numpy_would(
@@ -312,6 +377,7 @@ def test_progress_rises_while_chunks_are_uploaded(tmp_path: Path) -> None:
 
     code = """
 import json
+import os
 import numpy as np, gpureduce as gr
 from gpureduce._cli.reduce_command import showing_progress
 

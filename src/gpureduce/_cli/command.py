@@ -144,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     status = FAILED
     try:
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
         with warnings.catch_warnings():
             warnings.showwarning = _warn_in_one_line
             status = SUBCOMMANDS[options.subcommand].run(options)
