@@ -5,6 +5,7 @@
 
 #include "cpu/cpu.h"
 #include "dispatch/resolve.h"
+#include "lib/base/fork_locks.h"
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 #include "lib/exact/exact.h"
@@ -23,20 +24,33 @@ static int is_complex(gpr_dtype dtype)
 /* ---------------------------------------------------------------- states --------------------- */
 
 struct gpr_exact {
-    pthread_mutex_t lock; /* over the part; never held while another is taken */
-    gpr_exact_part part;
+    gpr_exact_part part; /* under lock_of(sum) */
 };
 
-/* A copy of the part, its carries propagated. The caller may hold a pointer to const: the lock
- * is no part of the value. */
+/* States share locks, few enough for a fork to take them all: a child finds every state as it was
+ * before some update or after it. */
+enum { LOCKS = 16, STATE_ALIGNMENT = 64 };
+static pthread_mutex_t locks[LOCKS];
+
+static void make_locks(void)
+{
+    for (int i = 0; i < LOCKS; i++) (void)pthread_mutex_init(&locks[i], NULL);
+    gpr_hold_forks_by(locks, LOCKS);
+}
+
+static pthread_mutex_t *lock_of(const gpr_exact *sum)
+{
+    return &locks[(uintptr_t)sum / STATE_ALIGNMENT % LOCKS];
+}
+
+/* A copy of the part, its carries propagated. */
 static gpr_exact_part part_of(const gpr_exact *sum)
 {
-    gpr_exact *locked = (gpr_exact *)(uintptr_t)sum;
     gpr_exact_part part;
 
-    pthread_mutex_lock(&locked->lock);
-    part = locked->part;
-    pthread_mutex_unlock(&locked->lock);
+    pthread_mutex_lock(lock_of(sum));
+    part = sum->part;
+    pthread_mutex_unlock(lock_of(sum));
     gpr_exact_carry(&part);
     return part;
 }
@@ -45,9 +59,9 @@ static gpr_status add_to(gpr_exact *sum, const gpr_exact_part *part)
 {
     gpr_status status;
 
-    pthread_mutex_lock(&sum->lock);
+    pthread_mutex_lock(lock_of(sum));
     status = gpr_exact_add_part(&sum->part, part);
-    pthread_mutex_unlock(&sum->lock);
+    pthread_mutex_unlock(lock_of(sum));
     return status;
 }
 
@@ -63,13 +77,14 @@ static gpr_status check_dtype(gpr_dtype dtype)
 
 gpr_status gpr_exact_create(gpr_dtype dtype, gpr_exact **sum)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     gpr_status status;
 
     *sum = NULL;
     GPR_TRY(check_dtype(dtype));
+    (void)pthread_once(&once, make_locks);
     *sum = malloc(sizeof **sum);
     if (*sum == NULL) GPR_TRY(gpr_fail(GPR_ERROR_MEMORY, "no memory for an exact sum"));
-    pthread_mutex_init(&(*sum)->lock, NULL);
     gpr_exact_clear(&(*sum)->part, dtype);
 done:
     return status;
@@ -77,8 +92,6 @@ done:
 
 void gpr_exact_destroy(gpr_exact *sum)
 {
-    if (sum == NULL) return;
-    pthread_mutex_destroy(&sum->lock);
     free(sum);
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/environment.h"
+#include "lib/base/fork_locks.h"
 #include "lib/base/text.h"
 #include "lib/driver/cache.h"
 #include "lib/rules/accumulators.h"
@@ -21,6 +22,19 @@ enum { PATH_ROOM = 1024, MINIMAL_SINCE = 12040 };
 static pthread_mutex_t cccl_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *cccl_path; /* from gpr_set_cccl_path */
 
+static void watch_forks(void)
+{
+    gpr_hold_forks_by(&cccl_lock, 1);
+}
+
+static void lock_cccl_path(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&cccl_lock);
+}
+
 gpr_status gpr_set_cccl_path(const char *directory)
 {
     char *copy = NULL;
@@ -29,7 +43,7 @@ gpr_status gpr_set_cccl_path(const char *directory)
         copy = strdup(directory);
         if (copy == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     }
-    pthread_mutex_lock(&cccl_lock);
+    lock_cccl_path();
     free(cccl_path);
     cccl_path = copy;
     pthread_mutex_unlock(&cccl_lock);
@@ -54,7 +68,7 @@ static gpr_status find_cccl(char path[PATH_ROOM])
                                  "/usr/local/cuda"};
     int found = has_cub(gpr_environment("GPUREDUCE_CCCL"), "", path);
 
-    pthread_mutex_lock(&cccl_lock);
+    lock_cccl_path();
     if (!found) found = has_cub(cccl_path, "", path);
     pthread_mutex_unlock(&cccl_lock);
     for (size_t i = 0; i < sizeof roots / sizeof roots[0] && !found; i++) {
