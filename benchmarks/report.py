@@ -12,9 +12,12 @@ import argparse
 import json
 import pathlib
 import re
+import statistics
 import sys
 from collections.abc import Callable, Collection
 from typing import Any
+
+import sweep
 
 from gpureduce._bench.environment import show_cuda_version
 from gpureduce._display.tables import markdown as table
@@ -425,6 +428,87 @@ def counters_table(result: dict[str, Any]) -> str:
     )
 
 
+LEAST_RATIO = 0.95  # cells below it are listed
+LARGE = 256 << 20  # bytes of cells whose bandwidth is compared with the ceiling
+NEAR_CEILING = 0.85
+LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
+
+
+def sweep_row(result: dict[str, Any]) -> list[str]:
+    rows = result["rows"]
+    ratios = [found for row in rows if (found := sweep.ratio(row)) is not None]
+    large = [share_of_ceiling(row, result) for row in rows if row["bytes"] >= LARGE]
+    return [
+        f"{result['environment']['device']['name']}, `{result['size']}`",
+        str(result["seed"]),
+        f"{len(rows)} / {len(ratios)}",
+        str(sum(row["right"] is not True for row in rows)),
+        *(f"{100 * sum(r >= least for r in ratios) / len(ratios):.1f} %" for least in (1, 0.95)),
+        f"{statistics.geometric_mean(ratios):.2f}",
+        f"{sum(share >= NEAR_CEILING for share in large)} of {len(large)}",
+    ]
+
+
+def share_of_ceiling(row: dict[str, Any], result: dict[str, Any]) -> float:
+    """The bandwidth at which the bytes that must be read are read, in terms of the fastest read."""
+    seconds = 1e-6 * statistics.median(row["microseconds"]["auto"])
+    return float(row["bytes"] / seconds / result["ceiling"])
+
+
+def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
+    """Where the time of a cell goes in which a peer is faster, from what was measured."""
+    fast = sweep.ratio(row, "fast")
+    if fast is not None and fast >= LEAST_RATIO:
+        return f"exactness: `fast` has {fast:.2f}"
+    share = share_of_ceiling(row, result)
+    if share >= NEAR_CEILING:
+        return f"at memory bandwidth, {100 * share:.0f} % of the ceiling"
+    if statistics.median(row["microseconds"]["auto"]) <= LAUNCH:
+        return "steps of one launch"
+    return f"{100 * share:.0f} % of the ceiling"
+
+
+def sweep_table(results: list[dict[str, Any]]) -> str:
+    """Random cells: a row per device and size, then every cell in which a peer is faster."""
+    head = [
+        "random cells",
+        "seed",
+        "cells / with a peer",
+        "wrong",
+        "at least the best peer's speed",
+        f"at least {LEAST_RATIO} of it",
+        "geometric mean",
+        f"256 MiB and more at {NEAR_CEILING} of the ceiling",
+    ]
+    slower = [
+        [
+            f"{sweep.describe(row)}, {result['environment']['device']['name']}",
+            f"{ratio:.2f}",
+            *(
+                f"{statistics.median(times):.1f}"
+                if (times := row["microseconds"].get(name))
+                else ""
+                for name in ("auto", "fast", "cupy", "torch")
+            ),
+            f"`{row['variant']}`",
+            reason_of(row, result),
+        ]
+        for result in results
+        for row in result["rows"]
+        if (ratio := sweep.ratio(row)) is not None and ratio < LEAST_RATIO
+    ]
+    slower.sort(key=lambda cells: float(cells[1]))
+    list_head = [
+        f"cells below {LEAST_RATIO}, µs", "ratio", "`auto`", "`fast`", "CuPy", "PyTorch",
+        "variant", "where the time goes",
+    ]  # fmt: skip
+    return (
+        f"{table(head, [sweep_row(result) for result in results])}\n\n"
+        f"{table(list_head, slower)}\n\n"
+        + "\n".join(dict.fromkeys(caption(result) for result in results))
+    )
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernels": kernels_table,
     "rows": rows_table,
@@ -449,6 +533,9 @@ def render(text: str) -> str:
     def replace(match: re.Match[str]) -> str:
         name = match.group(1)
         part = name.partition("-")[0]
+        if name == "sweep":
+            found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("sweep_*.json"))]
+            return f"<!-- table {name} -->\n{sweep_table(found)}\n<!-- end -->"
         path = RESULTS / f"{name}.json"
         result = json.loads(path.read_text(encoding="utf-8"))
         return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"
