@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import pathlib
 import re
 import statistics
@@ -509,6 +510,75 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     )
 
 
+def cpu_sweep_row(name: str, cells: list[dict[str, Any]], peers: Collection[str]) -> list[str]:
+    """How some cells of a sweep fare beside NumPy, and beside the fastest library of each."""
+
+    def median(cell: dict[str, Any], library: str) -> float:
+        return statistics.median(cell["microseconds"][library])
+
+    over = [cell["times_numpy"] for cell in cells]
+    best = [
+        min(median(cell, x) for x in ("numpy", *peers) if x in cell["microseconds"])
+        / median(cell, "gpureduce")
+        for cell in cells
+    ]
+    return [
+        name,
+        f"{len(cells):,}",
+        f"{statistics.geometric_mean(over):.2f}",
+        f"{100 * sum(x >= 1 for x in over) / len(over):.1f}",
+        f"{min(over):.2f}",
+        f"{100 * sum(x >= 0.95 for x in best) / len(best):.1f}",
+    ]
+
+
+def cpu_sweep_size(cell: dict[str, Any]) -> str:
+    """How many elements, in powers of a hundred."""
+    elements = max(1, math.prod(cell["shape"]))
+    step = min(3, int(math.log10(elements)) // 2)
+    return ("below 100", "100 to 10,000", "10,000 to a million", "a million and more")[step]
+
+
+def cpu_sweep_table(result: dict[str, Any]) -> str:
+    """Random cells by what they have in common, and all that are slower than NumPy."""
+    cells, peers = result["cells"], result["peers"]
+    parts: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("function", lambda cell: cell["function"] + (" `exact`" * (cell["kernel"] == "exact"))),
+        ("dtype", lambda cell: str(cell["dtype"])),
+        ("axes", lambda cell: str(cell["across"])),
+        ("layout", lambda cell: "where=" if cell["masked"] else str(cell["layout"])),
+        ("elements", cpu_sweep_size),
+    ]
+    rows = [cpu_sweep_row("all cells", cells, peers)]
+    for part, name_of in parts:
+        for name in sorted({name_of(cell) for cell in cells}):
+            rows.append(
+                cpu_sweep_row(f"{part}: {name}", [c for c in cells if name_of(c) == name], peers)
+            )
+    head = ["cells", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
+    slower = [
+        [
+            f"{cell['function']}{' `exact`' * (cell['kernel'] == 'exact')} {cell['dtype']}",
+            f"{tuple(cell['shape'])}, {cell['axis']}",
+            ", ".join([cell["layout"], cell["data"], *["where="] * cell["masked"]]),
+            *(f"{statistics.median(cell['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
+            f"{cell['times_numpy']:.2f}",
+            " to ".join(f"{x:.2f}" for x in cell["quartiles"]),
+        ]
+        for cell in sorted(cells, key=lambda cell: cell["times_numpy"])
+        if cell["times_numpy"] < 1
+    ]
+    slower_head = ["cell", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles"]
+    libraries = ", ".join(f"{name} {version}" for name, version in peers.items())
+    note = (
+        f"Speed over NumPy's of {len(cells):,} random calls, seed {result['seed']}, "
+        f"{result['threads']} threads, {result['isa']}; the best of NumPy"
+        f"{f', {libraries}' if libraries else ''}."
+    )
+    listed = f"\n\nSlower than NumPy:\n\n{table(slower_head, slower)}" if slower else ""
+    return f"{note}\n\n{table(head, rows)}{listed}\n\n{caption(result)}"
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernels": kernels_table,
     "rows": rows_table,
@@ -523,6 +593,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "first_call": first_call_table,
     "cpu": cpu_table,
     "exact_cpu": exact_cpu_table,
+    "cpu_sweep": cpu_sweep_table,
     "counters": counters_table,
 }
 

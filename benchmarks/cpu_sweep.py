@@ -1,0 +1,477 @@
+"""Draw random reductions, measure the CPU backend beside NumPy, and write the result to a file.
+
+    python benchmarks/cpu_sweep.py                      # ten minutes, a fresh seed
+    python benchmarks/cpu_sweep.py --seconds 120 --seed 7 --largest 1e7
+    python benchmarks/cpu_sweep.py --threads 1 --functions var,std --dtypes float32
+
+A *cell* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask. Cells
+are drawn until the time is used up, or until there are enough; the seed repeats their order. Every
+library that has the function (NumPy always; PyTorch on the CPU, Bottleneck and numexpr where they
+can be imported) is measured in turns with gpureduce, so that a drift of the machine's clocks meets
+all. A sample is the mean of as many calls as fill 100 microseconds; a cell's figure is the median
+of NumPy's time over ours, sample by sample. Where the quartiles of these ratios enclose 1, more
+samples are taken.
+
+Every answer is compared with NumPy's, sums with NumPy's of wider numbers. The file has the
+environment, the raw samples in microseconds, and the worst cells; `report.py` makes tables of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import math
+import pathlib
+import random
+import secrets
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._bench.environment import environment
+from gpureduce._interop.libraries import numpy_dtype
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+
+SUMS = ("sum", "mean", "nansum", "nanmean")
+FUNCTIONS = (
+    *SUMS, "sum", "mean", "prod", "nanprod", "max", "min", "ptp", "nanmax", "nanmin", "argmax",
+    "argmin", "nanargmax", "nanargmin", "var", "var", "std", "nanvar", "nanstd", "any", "all",
+    "count_nonzero",
+)  # fmt: skip
+DTYPES = (
+    "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
+    "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+)  # fmt: skip
+NOT_OF_BOOL = ("ptp",)
+WITHOUT_MASK = (
+    "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp",
+)  # fmt: skip
+ROUNDED = ("mean", "nanmean", "var", "std", "nanvar", "nanstd", "prod", "nanprod", "sum", "nansum")
+POOL_ELEMENTS = 1 << 20
+
+SHORTEST_SAMPLE = 100e-6  # seconds
+ROUNDS, MOST_ROUNDS, FEWEST_ROUNDS = 7, 21, 3
+CELL_SECONDS = 1.5  # after which a cell has as many samples as it gets
+WORST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A function's call: what is reduced, how, and by which kernel."""
+
+    function: str
+    dtype: str
+    shape: tuple[int, ...]
+    axis: int | tuple[int, ...] | None
+    layout: str
+    data: str
+    masked: bool
+    kernel: str
+
+    @property
+    def across(self) -> str:
+        """Where the reduced axes are."""
+        last = len(self.shape) - 1
+        if self.axis is None or last == 0:
+            return "all axes"
+        if isinstance(self.axis, tuple):
+            return "several axes"
+        return {0: "first axis", last: "last axis"}.get(self.axis, "middle axis")
+
+
+@dataclass(slots=True)
+class Contender:
+    """A library's call, and the seconds that its samples took."""
+
+    call: Callable[[], Any]
+    samples: list[float] = field(default_factory=list)
+
+
+# ------------------------------------------------------------------ drawing cells
+
+
+def draw_shape(draw: random.Random, most: float) -> tuple[int, ...]:
+    """Of any proportions, or with an axis that is short."""
+    elements = math.exp(draw.uniform(math.log(10), math.log(most)))
+    axes = draw.choice([1, 2, 2, 2, 3, 3, 4, 5])
+    short = draw.choice([None, None, "first", "last", "any"]) if axes > 1 else None
+    place = {"first": 0, "last": axes - 1, "any": draw.randrange(axes), None: -1}[short]
+    shape = [0] * axes
+    if place >= 0:
+        shape[place] = draw.randint(2, 64) if draw.random() < 0.6 else draw.randint(2, 8)
+        elements = max(1.0, elements / shape[place])
+    free = [i for i in range(axes) if i != place]
+    weights = [draw.random() + 0.05 for _ in free]
+    for i, weight in zip(free, weights, strict=True):
+        shape[i] = max(1, round(elements ** (weight / sum(weights))))
+    return tuple(shape)
+
+
+def draw_cell(draw: random.Random, functions: list[str], dtypes: list[str], most: float) -> Cell:
+    while True:
+        function, dtype = draw.choice(functions), draw.choice(dtypes)
+        kind = dtype[0]
+        if function in NOT_OF_BOOL and dtype == "bool":
+            continue
+        shape = draw_shape(draw, most)
+        axes = len(shape)
+        axis: int | tuple[int, ...] | None = None
+        if axes > 1 and draw.random() < 0.8:
+            axis = draw.randrange(axes)
+            if axes > 2 and draw.random() < 0.2 and not function.endswith(("argmax", "argmin")):
+                axis = tuple(sorted(draw.sample(range(axes), 2)))
+        layout = draw.choice(["C", "C", "C", "C", "F", "permuted", "strided", "reversed"])
+        floats = kind in "fc" or dtype == "bfloat16"
+        data = "normal"
+        if dtype == "bool":
+            data = draw.choice(["mixed", "false", "true"])
+        elif floats and draw.random() < (0.5 if function.startswith("nan") else 0.1):
+            data = "with nan"
+        masked = function not in WITHOUT_MASK and draw.random() < 0.12
+        sums_floats = function in SUMS and floats and kind != "c"
+        kernel = draw.choice(["exact", "fast"]) if sums_floats else "fast"
+        return Cell(function, dtype, shape, axis, layout, data, masked, kernel)
+
+
+@functools.cache
+def pool(dtype: str, data: str, near_one: bool) -> np.ndarray:
+    """Random elements that arrays are made of."""
+    random_numbers = np.random.default_rng(20)
+    if data in ("false", "true"):
+        return np.full(POOL_ELEMENTS, data == "true")
+    values = random_numbers.standard_normal(POOL_ELEMENTS)
+    if dtype == "bool":
+        return values > 0
+    if dtype.startswith("complex"):
+        values = values + 1j * random_numbers.standard_normal(POOL_ELEMENTS)
+    if near_one and not dtype.startswith(("int", "uint")):
+        values = 1 + 1e-3 * values  # products of many stay numbers
+    else:
+        values = values * 50
+    if dtype.startswith("uint"):
+        values = np.abs(values)
+    if data == "with nan":
+        values[random_numbers.random(POOL_ELEMENTS) < 1e-3] = np.nan
+    return values.astype(numpy_dtype(dtype))
+
+
+def make_array(cell: Cell, draw: random.Random) -> tuple[np.ndarray, np.ndarray | None]:
+    """The array of a cell in its layout, and its mask."""
+    shape = list(cell.shape)
+    order = list(range(len(shape)))
+    at = draw.randrange(len(shape))
+    if cell.layout == "F":
+        order.reverse()
+    elif cell.layout == "permuted":
+        draw.shuffle(order)
+    elif cell.layout == "strided":
+        shape[at] *= 2
+    memory_shape = [shape[i] for i in order]
+    source = pool(cell.dtype, cell.data, "prod" in cell.function)
+    start = draw.randrange(POOL_ELEMENTS)
+    values = np.resize(np.roll(source, start), math.prod(memory_shape)).reshape(memory_shape)
+    array = values.transpose(np.argsort(order))
+    if cell.layout in ("strided", "reversed"):
+        step = 2 if cell.layout == "strided" else -1
+        array = array[tuple(slice(None, None, step if i == at else 1) for i in range(len(shape)))]
+    mask = None
+    if cell.masked:
+        mask = np.resize(np.roll(pool("bool", "mixed", False), start), array.size)
+        mask = mask.reshape(array.shape)
+    return array, mask
+
+
+# ------------------------------------------------------------------ libraries
+
+
+def options_of(cell: Cell, mask: np.ndarray | None) -> dict[str, Any]:
+    """Arguments that NumPy and gpureduce share."""
+    options: dict[str, Any] = {"axis": cell.axis}
+    if mask is not None:
+        options["where"] = mask
+        if cell.function in ("max", "min", "nanmax", "nanmin"):
+            options["initial"] = 3
+    return options
+
+
+def torch_call(
+    torch: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+) -> Callable[[], Any] | None:
+    names = {"max": "amax", "min": "amin", "var": "var", "std": "std"}
+    supported = ("sum", "mean", "prod", "argmax", "argmin", "any", "all", "count_nonzero", "nansum")
+    name = names.get(cell.function, cell.function if cell.function in supported else None)
+    if name is None or mask is not None or array.dtype.kind == "V" or min(array.strides) < 0:
+        return None
+    values = torch.from_numpy(array)
+    every = tuple(range(array.ndim))
+    axis = every if cell.axis is None and name not in ("argmax", "argmin", "prod") else cell.axis
+    if cell.function in ("var", "std"):
+        return lambda: getattr(torch, name)(values, dim=axis, correction=0)
+    if axis is None:
+        return lambda: getattr(torch, name)(values)
+    return lambda: getattr(torch, name)(values, dim=axis)
+
+
+def bottleneck_call(
+    bottleneck: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+) -> Callable[[], Any] | None:
+    function = getattr(bottleneck, cell.function, None)
+    fast = array.dtype.isnative and array.dtype.name in ("float32", "float64", "int32", "int64")
+    if function is None or mask is not None or isinstance(cell.axis, tuple) or not fast:
+        return None
+    return lambda: function(array, axis=cell.axis)
+
+
+def numexpr_call(
+    numexpr: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+) -> Callable[[], Any] | None:
+    known = array.dtype.name in ("float32", "float64", "int32", "int64", "complex128")
+    if cell.function not in ("sum", "prod", "min", "max") or mask is not None or not known:
+        return None
+    if isinstance(cell.axis, tuple):
+        return None
+    axis = "" if cell.axis is None else f", axis={cell.axis}"
+    text = f"{cell.function}(a{axis})"
+    return lambda: numexpr.evaluate(text, local_dict={"a": array})
+
+
+PEERS: dict[str, Callable[..., Callable[[], Any] | None]] = {
+    "torch": torch_call,
+    "bottleneck": bottleneck_call,
+    "numexpr": numexpr_call,
+}
+
+
+def importable() -> dict[str, Any]:
+    modules = {}
+    for name in PEERS:
+        try:
+            modules[name] = importlib.import_module(name)
+        except ImportError:
+            continue
+    return modules
+
+
+def limit_threads(threads: int, modules: dict[str, Any]) -> None:
+    """The same number of threads for every library that has threads."""
+    gr.set_limits(cpu_threads=threads)
+    if "torch" in modules:
+        modules["torch"].set_num_threads(threads)
+    if "numexpr" in modules:
+        modules["numexpr"].set_num_threads(threads)
+
+
+# ------------------------------------------------------------------ right answers
+
+
+def is_right(
+    cell: Cell, array: np.ndarray, mask: np.ndarray | None, ours: Any, theirs: Any
+) -> bool:
+    """Whether our answer is NumPy's: exactly, or within the rounding of what has to be rounded."""
+    if cell.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
+        theirs = getattr(np, cell.function)(array.astype(np.float32), **options_of(cell, mask))
+    got, wanted = np.asarray(ours), np.asarray(theirs)
+    if got.shape != wanted.shape:
+        return False
+    inexact = got.dtype.kind not in "biu"
+    if cell.function not in ROUNDED or not inexact:
+        equal = got == wanted
+        if inexact:
+            equal |= (got != got) & (wanted != wanted)
+        return bool(np.all(equal))
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    options = options_of(cell, mask)
+    # Numbers as NumPy reads them, computed with in double precision.
+    values = array.astype(wide)
+    reference = np.asarray(getattr(np, cell.function)(values, **options))
+    with np.errstate(all="ignore"):
+        size = np.asarray(np.nanmax(np.abs(values), initial=0))
+        bits = 8 if got.dtype.name == "bfloat16" else 11 if got.dtype.itemsize == 2 else 24
+        steps = 2.0 ** (4 - (bits if got.dtype.itemsize < 8 else 24))
+        count = array.size / max(1, got.size)
+        if cell.function in ("sum", "nansum"):
+            size = size * count * 2.0**-20
+        elif cell.function in ("mean", "nanmean"):
+            size = size * 2.0**-20
+        elif cell.function in ("prod", "nanprod"):
+            size = 0
+            steps *= math.sqrt(count) if count < 1e8 else math.inf
+        else:
+            size = (size * size if "var" in cell.function else size) * 2.0**-20
+        got, reference = got.astype(wide), reference.astype(wide)
+        near = np.abs(got - reference) <= steps * np.abs(reference) + size
+        largest = 65504 if bits == 11 else np.finfo(np.float32).max
+        near |= (got != got) & (reference != reference)
+        near |= np.isinf(got) & (np.abs(reference) >= largest)
+        near |= (got != got) & (np.abs(reference) >= largest)
+    return bool(np.all(near))
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def time_of(call: Callable[[], Any], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - start) / calls
+
+
+def ratios(theirs: list[float], ours: list[float]) -> np.ndarray:
+    return np.array(theirs) / np.array(ours)
+
+
+def measure(contenders: dict[str, Contender]) -> None:
+    """Samples of every contender, in turns."""
+    began = time.perf_counter()
+    shortest = min(time_of(contender.call, 1) for contender in contenders.values())
+    calls = max(1, min(2000, round(SHORTEST_SAMPLE / max(shortest, 1e-7))))
+    wanted = ROUNDS
+    done = 0
+    while done < wanted:
+        for contender in contenders.values():
+            contender.samples.append(time_of(contender.call, calls))
+        done += 1
+        if done >= FEWEST_ROUNDS and time.perf_counter() - began > CELL_SECONDS:
+            break
+        if done == wanted and wanted < MOST_ROUNDS:
+            over = ratios(contenders["numpy"].samples, contenders["gpureduce"].samples)
+            low, high = np.percentile(over, [25, 75])
+            if low < 1.05 and high > 0.95:
+                wanted = MOST_ROUNDS
+
+
+def run_cell(cell: Cell, draw: random.Random, modules: dict[str, Any]) -> dict[str, Any] | None:
+    """The cell's row; None where NumPy does not have the call."""
+    array, mask = make_array(cell, draw)
+    options = options_of(cell, mask)
+    ours = functools.partial(
+        getattr(gr, cell.function), array, device="cpu", kernel=cell.kernel, **options
+    )
+    theirs = functools.partial(getattr(np, cell.function), array, **options)
+    try:
+        wanted = theirs()
+    except (TypeError, ValueError):
+        return None  # a dtype that NumPy's function does not take, or a row of nothing but NaN
+    right = is_right(cell, array, mask, ours(), wanted)
+    contenders = {"gpureduce": Contender(ours), "numpy": Contender(theirs)}
+    for name, module in modules.items():
+        try:
+            call = PEERS[name](module, cell, array, mask)
+            if call is not None:
+                call()
+        except Exception:  # whatever a library raises for what it lacks
+            continue
+        if call is not None:
+            contenders[name] = Contender(call)
+    measure(contenders)
+    samples = {name: contender.samples for name, contender in contenders.items()}
+    over = ratios(samples["numpy"], samples["gpureduce"])
+    return {
+        "function": cell.function, "kernel": cell.kernel, "dtype": cell.dtype,
+        "shape": list(cell.shape), "axis": cell.axis, "across": cell.across,
+        "layout": cell.layout, "data": cell.data, "masked": cell.masked, "bytes": array.nbytes,
+        "right": right,
+        "times_numpy": round(float(np.median(over)), 3),
+        "quartiles": [round(float(x), 3) for x in np.percentile(over, [25, 75])],
+        "microseconds": {
+            name: [float(f"{1e6 * x:.4g}") for x in times] for name, times in samples.items()
+        },
+    }  # fmt: skip
+
+
+def describe(row: dict[str, Any]) -> str:
+    ours, theirs = (np.median(row["microseconds"][name]) for name in ("gpureduce", "numpy"))
+    notes = [row["layout"], row["data"], *(["where="] if row["masked"] else [])]
+    return (
+        f"{row['times_numpy']:6.2f}  {ours:9.1f} / {theirs:9.1f} µs  {row['function']}"
+        f"{' exact' if row['kernel'] == 'exact' else ''} {row['dtype']} {tuple(row['shape'])} "
+        f"axis {row['axis']}  {', '.join(notes)}{'' if row['right'] else '  WRONG'}"
+    )
+
+
+def sweep(options: argparse.Namespace, modules: dict[str, Any]) -> list[dict[str, Any]]:
+    draw = random.Random(options.seed)
+    rows: list[dict[str, Any]] = []
+    end = time.monotonic() + options.seconds
+    while time.monotonic() < end and len(rows) < options.cells:
+        cell = draw_cell(draw, options.functions, options.dtypes, options.largest)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            # of its own: however many numbers a cell draws, the next cell is the same
+            row = run_cell(cell, random.Random(draw.random()), modules)
+        if row is not None:
+            rows.append(row)
+    return rows
+
+
+def write(path: pathlib.Path, result: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """One line per cell: thousands of lists of samples would be a long file otherwise."""
+    head = json.dumps(result, indent=1)[:-2]
+    cells = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{head},\n "cells": [\n  {cells}\n ]\n}}\n', encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    names = functools.partial(str.split, sep=",")
+    parser.add_argument("--seconds", type=float, default=600, help="time to draw cells in")
+    parser.add_argument("--cells", type=int, default=4000, help="most cells")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the cells")
+    parser.add_argument("--threads", type=int, default=gr.limits().cpu_threads)
+    parser.add_argument("--largest", type=float, default=1e8, help="most elements of a cell")
+    parser.add_argument("--functions", type=names, default=list(FUNCTIONS), help="of these alone")
+    parser.add_argument("--dtypes", type=names, default=list(DTYPES), help="of these alone")
+    parser.add_argument("--output", type=pathlib.Path, help="the file; default: in results/")
+    options = parser.parse_args()
+    modules = importable()
+    limit_threads(options.threads, modules)
+    began = time.perf_counter()
+    rows = sweep(options, modules)
+    if not rows:
+        sys.exit("no cell was measured: more --seconds")
+    over = np.array([row["times_numpy"] for row in rows])
+    worst = sorted(rows, key=lambda row: row["times_numpy"])[:WORST]
+    result = {
+        "part": "cpu_sweep",
+        "environment": environment(),
+        "peers": {name: module.__version__ for name, module in modules.items()},
+        "threads": options.threads,
+        "isa": _core.cpu_isa(),
+        "seed": options.seed,
+        "seconds": options.seconds,
+        "largest": options.largest,
+        "geometric_mean": float(np.exp(np.log(over).mean())),
+        "not_slower": float((over >= 1).mean()),
+        "least": float(over.min()),
+        "wrong": sum(not row["right"] for row in rows),
+        "worst": [describe(row).strip() for row in worst],
+    }
+    path = options.output or RESULTS / f"cpu_sweep-{_core.cpu_isa()}-{options.threads}.json"
+    write(path, result, rows)
+    for row in [*worst, *(row for row in rows if not row["right"])]:
+        print(describe(row))
+    print(
+        f"{len(rows)} cells, seed {options.seed}, {options.threads} threads, {_core.cpu_isa()}: "
+        f"geometric mean {result['geometric_mean']:.2f}, not slower {result['not_slower']:.3f}, "
+        f"least {result['least']:.2f}, wrong {result['wrong']}\n"
+        f"{path} ({time.perf_counter() - began:.0f} s)"
+    )
+    sys.exit(result["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    main()
