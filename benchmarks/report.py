@@ -429,8 +429,8 @@ def counters_table(result: dict[str, Any]) -> str:
     )
 
 
-LEAST_RATIO = 0.95  # cells below it are listed
-LARGE = 256 << 20  # bytes of cells whose bandwidth is compared with the ceiling
+LEAST_RATIO = 0.95  # cases below it are listed
+LARGE = 256 << 20  # bytes of cases whose bandwidth is compared with the ceiling
 NEAR_CEILING = 0.85
 LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
 
@@ -457,7 +457,7 @@ def share_of_ceiling(row: dict[str, Any], result: dict[str, Any]) -> float:
 
 
 def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
-    """Where the time of a cell goes in which a peer is faster, from what was measured."""
+    """Where the time of a case goes in which a peer is faster, from what was measured."""
     fast = sweep.ratio(row, "fast")
     if fast is not None and fast >= LEAST_RATIO:
         return f"exactness: `fast` has {fast:.2f}"
@@ -470,11 +470,11 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
 
 
 def sweep_table(results: list[dict[str, Any]]) -> str:
-    """Random cells: a row per device and size, then every cell in which a peer is faster."""
+    """Random cases: a row per device and size, then every case in which a peer is faster."""
     head = [
-        "random cells",
+        "random cases",
         "seed",
-        "cells / with a peer",
+        "cases / with a peer",
         "wrong",
         "at least the best peer's speed",
         f"at least {LEAST_RATIO} of it",
@@ -498,9 +498,9 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
         for row in result["rows"]
         if (ratio := sweep.ratio(row)) is not None and ratio < LEAST_RATIO
     ]
-    slower.sort(key=lambda cells: float(cells[1]))
+    slower.sort(key=lambda columns: float(columns[1]))
     list_head = [
-        f"cells below {LEAST_RATIO}, µs", "ratio", "`auto`", "`fast`", "CuPy", "PyTorch",
+        f"cases below {LEAST_RATIO}, µs", "ratio", "`auto`", "`fast`", "CuPy", "PyTorch",
         "variant", "where the time goes",
     ]  # fmt: skip
     return (

@@ -1,19 +1,19 @@
 """Measure random calls beside CuPy and PyTorch: functions, dtypes, shapes, axes and layouts.
 
-    python benchmarks/sweep.py small big                 # 300 cells of each, with a fresh seed
-    python benchmarks/sweep.py big --cells 400 --seed 7  # the cells of a seed are always the same
+    python benchmarks/sweep.py small big                 # 300 cases of each, with a fresh seed
+    python benchmarks/sweep.py big --cases 400 --seed 7  # the cases of a seed are always the same
     python benchmarks/sweep.py small --seconds 60        # as many of them as fit
 
-A cell is one call on an array in device memory. Cells of ``small`` have 10^3 to 2 * 10^8 elements,
+A case is one call on an array in device memory. Cases of ``small`` have 10^3 to 2 * 10^8 elements,
 those of ``big`` 10^6 to 4 * 10^8. Shapes have one to five axes, powers of two, primes and others;
 layouts are C order, transposed axes, steps, padded rows, overlapping windows and zero strides;
 some calls have ``where=`` or ``keepdims=``. Our answer is checked against PyTorch's in float64 or
 int64. Libraries take turns on the same memory; times are by events, the calls are queued behind a
 busy device so that the host's overhead does not count, and the L2 is flushed before each sample of
 an array that may fit in it. A library without the function, dtype or layout is left out of the
-cell; of a call with a mask, theirs are ``where`` and then the function.
+case; of a call with a mask, theirs are ``where`` and then the function.
 
-Writes ``sweep_small-<device>.json`` and ``sweep_big-<device>.json`` with environment, seed, cells
+Writes ``sweep_small-<device>.json`` and ``sweep_big-<device>.json`` with environment, seed, cases
 and raw samples. Needs PyTorch, which lends the arrays; CuPy if it is there.
 """
 
@@ -65,11 +65,11 @@ CEILING_BYTES = 2 << 30
 WITH_MASK = ("sum", "mean", "max", "min", "prod", "any", "all", "nansum", "nanmax")
 
 
-# ------------------------------------------------------------------ drawing cells
+# ------------------------------------------------------------------ drawing cases
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Case:
     """A call, and the array it is made on: ``shape`` and ``strides`` in elements of a run of
     ``span`` elements, whose first one is ``offset`` elements behind an address of 256 bytes."""
 
@@ -171,7 +171,7 @@ def draw_layout(rng: random.Random, extents: list[int]) -> tuple[str, list[int],
     return "C", strides, span
 
 
-def draw_cell(rng: random.Random, size: str) -> Cell:
+def draw_case(rng: random.Random, size: str) -> Case:
     least, most = SIZES[size]
     while True:
         function, dtype = rng.choice(FUNCTIONS), rng.choice(DTYPES)
@@ -180,7 +180,7 @@ def draw_cell(rng: random.Random, size: str) -> Cell:
         layout, strides, span = draw_layout(rng, extents)
         masked = rng.random() < 0.08 and function in WITH_MASK
         offset = rng.choice([0] * 9 + [1, 3])
-        cell = Cell(
+        case = Case(
             function, dtype, tuple(extents), tuple(strides), span, offset, axis, layout, masked,
             rng.random() < 0.15, rng.randrange(1 << 30),
         )  # fmt: skip
@@ -188,60 +188,60 @@ def draw_cell(rng: random.Random, size: str) -> Cell:
             continue
         if function.startswith("nan") and dtype not in FLOATS:
             continue
-        if 0 < cell.elements <= MOST_ELEMENTS and cell.elements * ITEMSIZE[dtype] <= MOST_BYTES:
-            return cell
+        if 0 < case.elements <= MOST_ELEMENTS and case.elements * ITEMSIZE[dtype] <= MOST_BYTES:
+            return case
 
 
-def draw_cells(seed: int, size: str, count: int) -> list[Cell]:
+def draw_cases(seed: int, size: str, count: int) -> list[Case]:
     rng = random.Random(f"{seed} {size}")
-    return [draw_cell(rng, size) for _ in range(count)]
+    return [draw_case(rng, size) for _ in range(count)]
 
 
 # ------------------------------------------------------------------ calls
 
 
-def arrays_of(cell: Cell, *, filled: bool = True) -> tuple[Any, Any]:
+def arrays_of(case: Case, *, filled: bool = True) -> tuple[Any, Any]:
     """The array and its mask, or None, as tensors of PyTorch."""
     import torch
 
-    dtype = getattr(torch, cell.dtype)
-    room = cell.span + cell.offset
+    dtype = getattr(torch, case.dtype)
+    room = case.span + case.offset
     if not filled:
         base = torch.empty(room, dtype=dtype, device="cuda")
     else:
-        source = torch.Generator(device="cuda").manual_seed(cell.seed)
+        source = torch.Generator(device="cuda").manual_seed(case.seed)
         count = min(room, PATTERN)
-        if cell.dtype not in FLOATS:
-            most = 2 if cell.function in ("any", "all") or cell.dtype == "bool" else 100
+        if case.dtype not in FLOATS:
+            most = 2 if case.function in ("any", "all") or case.dtype == "bool" else 100
             pattern = torch.randint(0, most, (count,), generator=source, device="cuda").to(dtype)
         else:
             pattern = torch.randn(count, generator=source, device="cuda")
-            if cell.function == "prod":
+            if case.function == "prod":
                 pattern = 1 + pattern / 64  # products neither vanish nor overflow soon
-            if cell.function.startswith("nan"):
+            if case.function.startswith("nan"):
                 pattern[::17] = math.nan
             pattern = pattern.to(dtype)
         base = pattern.repeat(-(-room // count))[:room] if room > count else pattern
-    array = torch.as_strided(base, cell.shape, cell.strides, cell.offset)
+    array = torch.as_strided(base, case.shape, case.strides, case.offset)
     mask = None
-    if cell.masked:
-        mask = torch.empty(cell.shape, dtype=torch.bool, device="cuda")
+    if case.masked:
+        mask = torch.empty(case.shape, dtype=torch.bool, device="cuda")
         if filled:
-            mask.copy_(torch.rand(cell.shape, device="cuda") < 0.7)
+            mask.copy_(torch.rand(case.shape, device="cuda") < 0.7)
     return array, mask
 
 
-def our_calls(cell: Cell, array: Any, mask: Any) -> dict[str, Callable[[], Any]]:
+def our_calls(case: Case, array: Any, mask: Any) -> dict[str, Callable[[], Any]]:
     """The call with the default kernel, and with "fast" where that is another one."""
-    function = getattr(gr, cell.function)
-    options: dict[str, Any] = {"axis": cell.axis, "keepdims": cell.keepdims}
+    function = getattr(gr, case.function)
+    options: dict[str, Any] = {"axis": case.axis, "keepdims": case.keepdims}
     if mask is not None:
         options["where"] = mask
-        if cell.function in ("max", "min", "nanmax"):
+        if case.function in ("max", "min", "nanmax"):
             options["initial"] = 0
     calls = {"auto": lambda: function(array, **options)}
-    name = cell.function.removeprefix("nan")
-    if name in ("sum", "mean") and _core.choose_kernel("auto", name, cell.dtype) != "fast":
+    name = case.function.removeprefix("nan")
+    if name in ("sum", "mean") and _core.choose_kernel("auto", name, case.dtype) != "fast":
         calls["fast"] = lambda: function(array, kernel="fast", **options)
     return calls
 
@@ -249,40 +249,40 @@ def our_calls(cell: Cell, array: Any, mask: Any) -> dict[str, Callable[[], Any]]
 NEUTRAL = {"prod": 1, "all": 1}  # what the others put where the mask is false; else 0
 
 
-def torch_call(cell: Cell, array: Any, mask: Any) -> Callable[[], Any] | None:
+def torch_call(case: Case, array: Any, mask: Any) -> Callable[[], Any] | None:
     import torch
 
     names = {"max": "amax", "min": "amin"}
-    name = names.get(cell.function, cell.function)
-    if cell.function in ("ptp", "nanmax") or (cell.function == "mean" and mask is not None):
+    name = names.get(case.function, case.function)
+    if case.function in ("ptp", "nanmax") or (case.function == "mean" and mask is not None):
         return None
-    options: dict[str, Any] = {} if cell.axis is None else {"dim": cell.axis}
-    if cell.keepdims and cell.axis is not None and cell.function != "count_nonzero":
+    options: dict[str, Any] = {} if case.axis is None else {"dim": case.axis}
+    if case.keepdims and case.axis is not None and case.function != "count_nonzero":
         options["keepdim"] = True
-    if cell.function in ("var", "std"):
+    if case.function in ("var", "std"):
         options["correction"] = 0
-    if cell.function == "prod" and isinstance(cell.axis, tuple):
+    if case.function == "prod" and isinstance(case.axis, tuple):
         return None
     function = getattr(torch, name)
     if mask is None:
         return lambda: function(array, **options)
-    neutral = torch.tensor(NEUTRAL.get(cell.function, 0), dtype=array.dtype, device="cuda")
+    neutral = torch.tensor(NEUTRAL.get(case.function, 0), dtype=array.dtype, device="cuda")
     return lambda: function(torch.where(mask, array, neutral), **options)
 
 
-def cupy_call(cell: Cell, array: Any, mask: Any) -> Callable[[], Any] | None:
+def cupy_call(case: Case, array: Any, mask: Any) -> Callable[[], Any] | None:
     try:
         import cupy
     except ImportError:
         return None
     # The variance of all elements takes CuPy a thousand times as long as others.
-    if cell.function in ("var", "std") and cell.axis is None and cell.bytes > 10**7:
+    if case.function in ("var", "std") and case.axis is None and case.bytes > 10**7:
         return None
-    if cell.function == "mean" and mask is not None:
+    if case.function == "mean" and mask is not None:
         return None
-    function = getattr(cupy, cell.function)
-    options = {"axis": cell.axis, "keepdims": cell.keepdims}
-    if cell.function == "count_nonzero":
+    function = getattr(cupy, case.function)
+    options = {"axis": case.axis, "keepdims": case.keepdims}
+    if case.function == "count_nonzero":
         del options["keepdims"]
     try:
         view = cupy.from_dlpack(array.detach())
@@ -291,49 +291,49 @@ def cupy_call(cell: Cell, array: Any, mask: Any) -> Callable[[], Any] | None:
         return None
     if kept is None:
         return lambda: function(view, **options)
-    neutral = view.dtype.type(NEUTRAL.get(cell.function, 0))
+    neutral = view.dtype.type(NEUTRAL.get(case.function, 0))
     return lambda: function(cupy.where(kept, view, neutral), **options)
 
 
 # ------------------------------------------------------------------ answers
 
 
-def tolerance(cell: Cell, row: int) -> float:
+def tolerance(case: Case, row: int) -> float:
     """Relative error that is right: of rounding to the result, and of the reference itself."""
-    if cell.dtype not in FLOATS:
+    if case.dtype not in FLOATS:
         return 1e-9
     epsilon = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
-    own = epsilon[cell.dtype]
-    if cell.function == "prod":  # every product is rounded
-        own += math.sqrt(row) * (2.0**-52 if cell.dtype == "float64" else 2.0**-23)
+    own = epsilon[case.dtype]
+    if case.function == "prod":  # every product is rounded
+        own += math.sqrt(row) * (2.0**-52 if case.dtype == "float64" else 2.0**-23)
     return 4 * own + 1e-12
 
 
-def is_right(cell: Cell, got: Any, array: Any, mask: Any) -> bool:
+def is_right(case: Case, got: Any, array: Any, mask: Any) -> bool:
     """Whether an answer of ours is PyTorch's in float64 or int64."""
     import torch
 
     got = torch.as_tensor(got, device="cuda")
-    axes = tuple(range(len(cell.shape))) if cell.axis is None else cell.axis
-    row = cell.elements // max(got.numel(), 1)
-    if cell.function == "argmax":
-        axis = 0 if cell.axis is None else cell.axis
-        flat = array.reshape(-1) if cell.axis is None else array
+    axes = tuple(range(len(case.shape))) if case.axis is None else case.axis
+    row = case.elements // max(got.numel(), 1)
+    if case.function == "argmax":
+        axis = 0 if case.axis is None else case.axis
+        flat = array.reshape(-1) if case.axis is None else array
         places = torch.arange(flat.shape[axis], device="cuda", dtype=torch.int32)
         places = places.reshape([-1 if i == axis else 1 for i in range(flat.dim())])
         is_best = flat == torch.amax(flat, dim=axis, keepdim=True)
         first = torch.where(is_best, places, flat.shape[axis]).amin(dim=axis)
         return bool((first.reshape(-1) == got.reshape(-1)).all())
-    wide = array.to(torch.float64 if cell.dtype in FLOATS else torch.int64)
+    wide = array.to(torch.float64 if case.dtype in FLOATS else torch.int64)
     scale = None
     counted = torch.ones_like(wide, dtype=torch.bool) if mask is None else mask
-    neutral = NEUTRAL.get(cell.function, 0)
+    neutral = NEUTRAL.get(case.function, 0)
     if mask is not None:
         wide = torch.where(mask, wide, neutral)
-    if cell.function.startswith("nan"):
+    if case.function.startswith("nan"):
         counted = counted & ~wide.isnan()
-        wide = torch.where(wide.isnan(), -math.inf if cell.function == "nanmax" else 0, wide)
-    function = cell.function.removeprefix("nan")
+        wide = torch.where(wide.isnan(), -math.inf if case.function == "nanmax" else 0, wide)
+    function = case.function.removeprefix("nan")
     if function in ("sum", "mean"):
         wanted = wide.sum(dim=axes)
         scale = wide.abs().sum(dim=axes)
@@ -342,7 +342,7 @@ def is_right(cell: Cell, got: Any, array: Any, mask: Any) -> bool:
             scale = scale.to(torch.float64) / counted.sum(dim=axes)
     elif function in ("max", "min"):
         wanted = getattr(torch, "a" + function)(wide, dim=axes)
-        if cell.function == "nanmax" and mask is None:  # else the initial value is there
+        if case.function == "nanmax" and mask is None:  # else the initial value is there
             wanted = torch.where(counted.any(dim=axes), wanted, math.nan)
     elif function == "ptp":
         wanted = torch.amax(wide, dim=axes) - torch.amin(wide, dim=axes)
@@ -358,12 +358,12 @@ def is_right(cell: Cell, got: Any, array: Any, mask: Any) -> bool:
         for axis in sorted((axes,) if isinstance(axes, int) else axes, reverse=True):
             wanted = wanted.prod(dim=axis)
     got, wanted = got.reshape(-1), wanted.reshape(-1)
-    if cell.dtype in FLOATS or wanted.is_floating_point():
-        wanted = wanted.to(getattr(torch, cell.dtype) if cell.dtype in FLOATS else torch.float64)
+    if case.dtype in FLOATS or wanted.is_floating_point():
+        wanted = wanted.to(getattr(torch, case.dtype) if case.dtype in FLOATS else torch.float64)
         got, wanted = got.to(torch.float64), wanted.to(torch.float64)
-        bound = tolerance(cell, row) * wanted.abs()
+        bound = tolerance(case, row) * wanted.abs()
         if scale is not None:
-            sloppy = 1e-13 if cell.dtype == "float64" else 1e-7
+            sloppy = 1e-13 if case.dtype == "float64" else 1e-7
             bound = bound + sloppy * scale.to(torch.float64).reshape(-1)
         close = (got - wanted).abs() <= bound + 1e-40
         return bool((close | (got == wanted) | (got.isnan() & wanted.isnan())).all())
@@ -387,7 +387,7 @@ def time_in_turns(calls: dict[str, Any], nbytes: int, flush: Any) -> dict[str, A
                 torch.cuda.synchronize()
                 expected[name] = time.perf_counter() - start
             found[name] = []
-        except Exception as error:  # a library without this cell says so in its own way
+        except Exception as error:  # a library without this case says so in its own way
             found[name] = f"{type(error).__name__}: {str(error)[:120]}"
     for turn in range(SAMPLES_OF_SHORT if nbytes < SHORT else SAMPLES):
         for name, samples in found.items():
@@ -405,24 +405,24 @@ def time_in_turns(calls: dict[str, Any], nbytes: int, flush: Any) -> dict[str, A
     return found
 
 
-def measure_cell(cell: Cell, flush: Any) -> dict[str, Any]:
+def measure_case(case: Case, flush: Any) -> dict[str, Any]:
     import torch
 
-    array, mask = arrays_of(cell)
-    calls = our_calls(cell, array, mask)
+    array, mask = arrays_of(case)
+    calls = our_calls(case, array, mask)
     right: bool | str
     try:
-        right = all(is_right(cell, call(), array, mask) for call in calls.values())
+        right = all(is_right(case, call(), array, mask) for call in calls.values())
     except Exception as error:
         right = f"{type(error).__name__}: {str(error)[:200]}"
     variant, grid = gr.last_run().variant, gr.last_run().grid_size
     torch.cuda.empty_cache()
-    peers = {"cupy": cupy_call(cell, array, mask), "torch": torch_call(cell, array, mask)}
+    peers = {"cupy": cupy_call(case, array, mask), "torch": torch_call(case, array, mask)}
     calls.update({name: call for name, call in peers.items() if call is not None})
-    times = time_in_turns(calls, cell.bytes, flush)
+    times = time_in_turns(calls, case.bytes, flush)
     return {
-        **asdict(cell),
-        "bytes": cell.bytes,
+        **asdict(case),
+        "bytes": case.bytes,
         "right": right,
         "variant": variant,
         "grid": grid,
@@ -445,13 +445,13 @@ def read_ceiling() -> float:
     return CEILING_BYTES / (1e-6 * min(statistics.median(each) for each in times.values()))
 
 
-def warm_cache(cells: list[Cell], jobs: int) -> None:
-    """Compile the cells' programs in `jobs` processes at a time, for the disk cache."""
+def warm_cache(cases: list[Case], jobs: int) -> None:
+    """Compile the cases' programs in `jobs` processes at a time, for the disk cache."""
     import torch
 
     if jobs == 0:
         return
-    text = json.dumps([asdict(cell) for cell in cells])
+    text = json.dumps([asdict(case) for case in cases])
     command = [sys.executable, __file__, "--compile"]
     workers = []
     for rank in range(jobs):
@@ -467,7 +467,7 @@ def warm_cache(cells: list[Cell], jobs: int) -> None:
 
 
 def compile_share(share: str) -> None:
-    """The process of `warm_cache`: makes our calls of its share of the cells that it is given."""
+    """The process of `warm_cache`: makes our calls of its share of the cases that it is given."""
     import torch
 
     rank, jobs = map(int, share.split("/"))
@@ -475,8 +475,8 @@ def compile_share(share: str) -> None:
         row |= {name: tuple(row[name]) for name in ("shape", "strides")}
         if isinstance(row["axis"], list):
             row["axis"] = tuple(row["axis"])
-        cell = Cell(**row)
-        for call in our_calls(cell, *arrays_of(cell, filled=False)).values():
+        case = Case(**row)
+        for call in our_calls(case, *arrays_of(case, filled=False)).values():
             call()
         torch.cuda.empty_cache()
 
@@ -507,7 +507,7 @@ def print_summary(result: dict[str, Any]) -> None:
     wrong = [row for row in rows if row["right"] is not True]
     print(
         f"{result['environment']['device']['name']}, {result['size']}, seed {result['seed']}: "
-        f"{len(rows)} cells, {len(wrong)} not right; of {len(ratios)} with a peer >= 1: "
+        f"{len(rows)} cases, {len(wrong)} not right; of {len(ratios)} with a peer >= 1: "
         f"{(ratios >= 1).mean():.3f}, >= 0.95: {(ratios >= 0.95).mean():.3f}, geometric mean "
         f"{np.exp(np.log(ratios).mean()):.2f}; ceiling {result['ceiling'] / 1e9:.0f} GB/s"
     )
@@ -525,7 +525,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("sizes", nargs="*", choices=[*SIZES, []], help="default: both")
-    parser.add_argument("--cells", type=int, default=300, help="of each size")
+    parser.add_argument("--cases", type=int, default=300, help="of each size")
     parser.add_argument("--seconds", type=float, default=math.inf, help="for each size, at most")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--jobs", type=int, default=0, help="processes that compile beforehand")
@@ -542,14 +542,14 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     ceiling = read_ceiling()
     for size in options.sizes or SIZES:
-        cells = draw_cells(options.seed, size, options.cells)
-        warm_cache(cells, options.jobs)
+        cases = draw_cases(options.seed, size, options.cases)
+        warm_cache(cases, options.jobs)
         rows: list[dict[str, Any]] = []
         start = time.perf_counter()
-        for cell in cells:
+        for case in cases:
             if time.perf_counter() - start > options.seconds:
                 break
-            rows.append(measure_cell(cell, flush))
+            rows.append(measure_case(case, flush))
             torch.cuda.empty_cache()
         result = {
             "part": f"sweep_{size}",

@@ -1,4 +1,4 @@
-"""The random cells of benchmarks/sweep.py are what they promise, and its tables list every loss."""
+"""The random cases of benchmarks/sweep.py are what they promise, and its tables list every loss."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ COUNT = 400
 
 
 @pytest.mark.parametrize("size", sweep.SIZES)
-def test_cells_lie_within_their_memory_and_repeat_by_seed(size: str) -> None:
-    cells = sweep.draw_cells(SEED, size, COUNT)
-    assert cells == sweep.draw_cells(SEED, size, COUNT)
-    assert cells != sweep.draw_cells(SEED + 1, size, COUNT)
-    for cell in cells:
-        last = sum((e - 1) * s for e, s in zip(cell.shape, cell.strides, strict=True))
-        assert 0 <= last < cell.span, f"seed {SEED}: {cell}"
-        read = cell.bytes - (cell.elements if cell.masked else 0)
-        assert 0 < read <= cell.span * sweep.ITEMSIZE[cell.dtype], f"seed {SEED}: {cell}"
-        assert cell.elements * sweep.ITEMSIZE[cell.dtype] <= sweep.MOST_BYTES
+def test_cases_lie_within_their_memory_and_repeat_by_seed(size: str) -> None:
+    cases = sweep.draw_cases(SEED, size, COUNT)
+    assert cases == sweep.draw_cases(SEED, size, COUNT)
+    assert cases != sweep.draw_cases(SEED + 1, size, COUNT)
+    for case in cases:
+        last = sum((e - 1) * s for e, s in zip(case.shape, case.strides, strict=True))
+        assert 0 <= last < case.span, f"seed {SEED}: {case}"
+        read = case.bytes - (case.elements if case.masked else 0)
+        assert 0 < read <= case.span * sweep.ITEMSIZE[case.dtype], f"seed {SEED}: {case}"
+        assert case.elements * sweep.ITEMSIZE[case.dtype] <= sweep.MOST_BYTES
 
 
-def test_cells_have_every_layout_and_number_of_axes() -> None:
-    cells = [cell for size in sweep.SIZES for cell in sweep.draw_cells(SEED, size, 10 * COUNT)]
-    layouts = {cell.layout.split()[0] for cell in cells}
+def test_cases_have_every_layout_and_number_of_axes() -> None:
+    cases = [case for size in sweep.SIZES for case in sweep.draw_cases(SEED, size, 10 * COUNT)]
+    layouts = {case.layout.split()[0] for case in cases}
     wanted = {"C", "transposed", "step", "padded", "zero", "overlapping"}
     assert layouts == wanted, f"seed {SEED}"
-    assert {len(cell.shape) for cell in cells} == {1, 2, 3, 5}, f"seed {SEED}"
-    assert {cell.dtype for cell in cells} == set(sweep.DTYPES), f"seed {SEED}"
-    assert {True, False} == {cell.masked for cell in cells} == {cell.keepdims for cell in cells}
+    assert {len(case.shape) for case in cases} == {1, 2, 3, 5}, f"seed {SEED}"
+    assert {case.dtype for case in cases} == set(sweep.DTYPES), f"seed {SEED}"
+    assert {True, False} == {case.masked for case in cases} == {case.keepdims for case in cases}
     kept_few = [
-        cell
-        for cell in cells
-        if isinstance(cell.axis, tuple) and len(cell.axis) == len(cell.shape) - 1
+        case
+        for case in cases
+        if isinstance(case.axis, tuple) and len(case.axis) == len(case.shape) - 1
     ]
-    assert any(1 <= cell.elements // math.prod(cell.shape[i] for i in cell.axis) <= 64
-               for cell in kept_few), f"seed {SEED}"  # fmt: skip
+    assert any(1 <= case.elements // math.prod(case.shape[i] for i in case.axis) <= 64
+               for case in kept_few), f"seed {SEED}"  # fmt: skip
 
 
 def row(ours: float, peer: float, nbytes: int, **others: object) -> dict[str, object]:
@@ -57,7 +57,7 @@ def row(ours: float, peer: float, nbytes: int, **others: object) -> dict[str, ob
     }  # fmt: skip
 
 
-def test_every_cell_in_which_a_peer_is_faster_is_listed_with_a_reason() -> None:
+def test_every_case_in_which_a_peer_is_faster_is_listed_with_a_reason() -> None:
     rows = [
         row(100.0, 200.0, 1 << 20),
         row(6.0, 4.0, 1 << 10),

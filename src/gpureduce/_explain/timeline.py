@@ -132,24 +132,24 @@ def _last_columns(launch: Launch) -> list[int]:
     return last
 
 
-def _cells(map_: BlockMap, last: list[int], i: int) -> list[tuple[int, int]]:
+def _thread_kinds(map_: BlockMap, last: list[int], i: int) -> list[tuple[int, int]]:
     """Kind and ways of each thread in column `i`."""
-    cells = []
+    kinds = []
     for first in range(0, map_.threads, WARP_LANES):
         did, ways = (rows[i][first : first + WARP_LANES] for rows in (map_.did, map_.ways))
         idle = DIVERGED if any(did) else WAITING if i <= last[first // WARP_LANES] else GONE
         for one, degree in zip(did, ways, strict=True):
             kind = _kind(one, degree) if one else idle
-            cells.append((kind, degree if kind == CONFLICT else 0))
-    return cells
+            kinds.append((kind, degree if kind == CONFLICT else 0))
+    return kinds
 
 
-def _runs(cells: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
+def _runs(kinds: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
     runs = []
     start = 0
-    for i in range(1, len(cells) + 1):
-        if i == len(cells) or cells[i] != cells[start]:
-            runs.append(Run(start, i - 1, *cells[start]))
+    for i in range(1, len(kinds) + 1):
+        if i == len(kinds) or kinds[i] != kinds[start]:
+            runs.append(Run(start, i - 1, *kinds[start]))
             start = i
     return tuple(runs)
 
@@ -188,10 +188,10 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
     """
     map_ = launch.map
     last = _last_columns(launch)
-    rows = [_cells(map_, last, i) for i in range(len(map_.did))]
+    rows = [_thread_kinds(map_, last, i) for i in range(len(map_.did))]
     shorts = []
-    for cells in rows:
-        active = [kind for kind, _ in cells if kind not in (GONE, WAITING, DIVERGED)]
+    for kinds in rows:
+        active = [kind for kind, _ in kinds if kind not in (GONE, WAITING, DIVERGED)]
         shorts.append(KINDS[max(set(active), key=active.count) if active else WAITING].short)
     labels = [
         f"{short} {shorts[: i + 1].count(short)}" if shorts.count(short) > 1 else short
