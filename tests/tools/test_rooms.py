@@ -52,6 +52,10 @@ def test_every_c_file_stands_in_a_room() -> None:
             "folders include each other: csrc/cpu, csrc/lib/run",
         ),
         (
+            {"csrc/emu/other.h": '#include "lib/driver/cache.h"\n', "csrc/lib/driver/cache.h": ""},
+            "csrc/emu/other.h uses csrc/lib/driver/cache.h",
+        ),
+        (
             {"csrc/cpu/twin.h": "", "csrc/lib/base/twin.h": ""},
             "one name for several files: csrc/cpu/twin.h, csrc/lib/base/twin.h",
         ),
@@ -76,6 +80,11 @@ def test_calls_in_a_circle_and_against_the_direction_are_found(tmp_path: Path) -
             "csrc/cpu/three.c": "int one(void); int three(void) { return one(); }",
             "csrc/lib/base/low.c": "int one(void); int low(void) { return one(); }",
             "csrc/lib/base/lower.c": "int low(void); int lower(void) { return low(); }",
+            "csrc/include/gpureduce.h": "int gpr_public(void);",
+            "csrc/cpu/all.c": "int own(void) { return 0; } int gpr_public(void) { return 0; }",
+            "csrc/python/glue.c": "int gpr_public(void); int own(void);"
+            " int glue(void) { return gpr_public() + own(); }",
+            "csrc/python/calls.c": "int gpr_public(void); int call(void) { return gpr_public(); }",
         },
     )
     for source in sorted(tmp_path.rglob("*.c")):
@@ -84,12 +93,13 @@ def test_calls_in_a_circle_and_against_the_direction_are_found(tmp_path: Path) -
         subprocess.run([compiler, "-c", str(source), "-o", str(made)], check=True)
     assert list(check_rooms.findings(tmp_path, tmp_path / "objects")) == [
         "csrc/lib/base/low.c uses csrc/cpu/one.c, whose folder does not stand before its own",
+        "csrc/python/glue.c uses csrc/cpu/all.c, whose folder does not stand before its own",
         "files call each other: csrc/cpu/one.c, csrc/cpu/three.c, csrc/cpu/two.c",
     ]
 
 
 def test_a_file_without_an_object_is_found(tmp_path: Path) -> None:
-    write(tmp_path, {"csrc/cpu/new.c": ""})
+    write(tmp_path, {"csrc/cpu/new.c": "", "csrc/include/gpureduce.h": ""})
     (tmp_path / "objects").mkdir()
     (finding,) = check_rooms.findings(tmp_path, tmp_path / "objects")
     assert finding.startswith("csrc/cpu/new.c has no object")
