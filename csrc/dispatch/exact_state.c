@@ -202,30 +202,27 @@ gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other)
     return add_to(sum, &part);
 }
 
-gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value)
+/* The result of `op`, which is sum or mean. */
+static gpr_status finish(const gpr_exact *sum, gpr_operator op, gpr_dtype result, void *value)
 {
     const gpr_exact_part part = part_of(sum);
     gpr_status status;
 
-    if (result == GPR_DTYPE_DEFAULT)
-        result = gpr_result_dtype(GPR_OP_SUM, part.dtype, GPR_DTYPE_DEFAULT);
+    if (result == GPR_DTYPE_DEFAULT) result = gpr_result_dtype(op, part.dtype, GPR_DTYPE_DEFAULT);
     GPR_TRY(check_dtype(result));
-    status = gpr_exact_round(&part, result, 0, value);
+    status = gpr_exact_round(&part, result, op == GPR_OP_MEAN, value);
 done:
     return status;
 }
 
+gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value)
+{
+    return finish(sum, GPR_OP_SUM, result, value);
+}
+
 gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value)
 {
-    const gpr_exact_part part = part_of(sum);
-    gpr_status status;
-
-    if (result == GPR_DTYPE_DEFAULT)
-        result = gpr_result_dtype(GPR_OP_MEAN, part.dtype, GPR_DTYPE_DEFAULT);
-    GPR_TRY(check_dtype(result));
-    status = gpr_exact_round(&part, result, 1, value);
-done:
-    return status;
+    return finish(sum, GPR_OP_MEAN, result, value);
 }
 
 /* ---------------------------------------------------------------- bytes ---------------------- */
