@@ -119,7 +119,7 @@ def largest_and_least(rng: np.random.Generator, name: str, n: int) -> tuple[np.n
     return (largest | signs).view(DTYPES[name]), least.view(DTYPES[name])
 
 
-def check_all_digits(dot: Any, x: np.ndarray, y: np.ndarray, context: str) -> None:
+def check_all_bits(dot: Any, x: np.ndarray, y: np.ndarray, context: str) -> None:
     """Compare dot products, take them away, and compare what is left."""
     name = name_of(x.dtype)
     for step in range(3):
@@ -147,7 +147,7 @@ def check_dot(task: dict[str, Any]) -> None:
             pairs = pairs_of(rng, name, max(n, 3))
             x, y = (values[:n] for values in pairs[rng.integers(len(pairs))])
         where = f"{name} case {number} {n=} {block=} {grid=} {offsets} GPR_TEST_SEED={task['seed']}"
-        check_all_digits(lambda a, b: dot_there(a, b, offsets, block, grid), x, y, where)  # noqa: B023
+        check_all_bits(lambda a, b: dot_there(a, b, offsets, block, grid), x, y, where)  # noqa: B023
         got = gr.dot(x, y, device="cuda", block_size=block, grid_size=grid or None)
         assert_result(got, expected_dot([(x, y)], name), f"host arrays, {where}")
 

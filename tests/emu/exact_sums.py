@@ -1,7 +1,7 @@
 """The kernel `exact` beside Python's integers, with the same bits on emulator, GPU and CPU.
 
 What rounding hides is found too: the rounded sum is taken away from the elements and the rest is
-summed again, until nothing is left. All digits of the number have been seen then.
+summed again, until nothing is left. All bits of the number have been seen then.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def draw(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     return np.ascontiguousarray(rng.permutation(values)[:n])
 
 
-def check_all_digits(reduce: Any, values: np.ndarray, where: str) -> None:
+def check_all_bits(reduce: Any, values: np.ndarray, where: str) -> None:
     """Compare sums until nothing is left of the number."""
     name = next(name for name in FLOATS if DTYPES[name] == values.dtype)
     for step in range(3):
@@ -118,7 +118,7 @@ def check_exact(task: dict[str, Any]) -> None:
             f"GPR_TEST_SEED={task['seed']}"
         )
         values = one_sided(rng, name, n) if fills else draw(rng, name, n)
-        check_all_digits(
+        check_all_bits(
             lambda x: sum_on_device(x, "sum", offset, block, grid, on_device),  # noqa: B023
             values,
             where,
@@ -158,7 +158,7 @@ def check_runs(task: dict[str, Any]) -> None:
             f"on_device={on_device} GPR_TEST_SEED={task['seed']}"
         )
         values = draw(rng, name, n)
-        check_all_digits(
+        check_all_bits(
             lambda x: sum_on_device(x, "sum", offset, block, grid, on_device),  # noqa: B023
             values,
             where,
@@ -188,7 +188,7 @@ def check_outliers(task: dict[str, Any]) -> None:
         if rng.random() < 0.5:
             values[rng.integers(values.size)] *= 2.0**60 if name != "float16" else 2.0**10
         values = values.astype(DTYPES[name])
-        check_all_digits(
+        check_all_bits(
             lambda x: sum_on_device(x, "sum", 0, block, grid, on_device),  # noqa: B023
             values,
             where,
@@ -219,7 +219,7 @@ def check_outliers(task: dict[str, Any]) -> None:
 
 def outlier_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.ndarray:
     """Rows of ``n`` elements of which one or two are unlike the others, larger or smaller: so that
-    all digits of both are seen, or that they only tell which way to round. Often the one, or all of
+    all bits of both are seen, or that they only decide which way to round. Often the one, or all of
     the others, are about a midpoint.
     """
     fraction, exponent = FORMATS[name]
@@ -360,7 +360,7 @@ def check_spills(task: dict[str, Any]) -> None:
         def summed(x: np.ndarray, op: str = "sum", skip_nan: bool = False) -> Any:
             return sum_on_device(x, op, offset, block, grid, on_device, skip_nan)  # noqa: B023
 
-        check_all_digits(summed, values, where)
+        check_all_bits(summed, values, where)
         assert_result(
             dtype.type(summed(values, "mean")), expected(values, name, n), f"mean of {where}"
         )
@@ -395,7 +395,7 @@ def check_spills_to_the_end(task: dict[str, Any]) -> None:
         assert_result(values.dtype.type(mean), expected(values, name, n), f"mean of {where}")
         half = values.copy()
         half[1::2] *= -1
-        check_all_digits(lambda x: sum_on_device(x, "sum", 0, block, grid, False), half, where)  # noqa: B023
+        check_all_bits(lambda x: sum_on_device(x, "sum", 0, block, grid, False), half, where)  # noqa: B023
 
 
 def check_double_double(task: dict[str, Any]) -> None:

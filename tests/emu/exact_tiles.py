@@ -1,6 +1,6 @@
-"""Exact sums of rows of one tile for each warp, beside Python's integers, emulated or on a GPU.
+"""Exact sums of rows of one tile per warp, beside Python's integers, emulated or on a GPU.
 
-A tile's bins lie where its largest number says. So rows are made tile by tile: with last digits at
+A tile's bins lie where its largest number says. So rows are made tile by tile: with last bits at
 the last bin's last place and beside it, with as many of the largest numbers as there is room for,
 with warps that lie apart, that have zeros only, or what no such bin holds. What rounding hides of a
 sum is found by taking the sum away, as in exact_sums.py.

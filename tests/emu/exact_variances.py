@@ -1,7 +1,7 @@
 """Exact variances of device arrays of any layout beside Python's integers and the CPU.
 
 Arrays are those of layouts.py and exact_layouts.py: any axes, gaps, steps backwards, repeats, masks
-that are laid out otherwise. Rounding hides most digits of a variance. They are seen where it lies
+that are laid out otherwise. Rounding hides most bits of a variance. They are seen where it lies
 on a midpoint, from which an element that is smaller by so many binary orders moves it, and where
 elements are so nearly equal that nearly all cancels.
 """

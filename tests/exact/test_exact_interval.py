@@ -111,7 +111,7 @@ def any_limbs(rng: random.Random, radix: int, limit: int) -> list[int]:
 
 
 @pytest.mark.parametrize("form", ["limbs", "words"])
-def test_numbers_lie_in_the_intervals_of_their_first_bits(
+def test_numbers_lie_in_the_intervals_of_their_leading_bits(
     intervals: ctypes.CDLL, form: str
 ) -> None:
     rng = random.Random(f"{SEED} {form}")
@@ -121,7 +121,7 @@ def test_numbers_lie_in_the_intervals_of_their_first_bits(
     taken = 0
     for _ in range(EXAMPLES):
         limbs, found = any_limbs(rng, radix, limit), Found()
-        if not getattr(intervals, f"first_bits_of_{form}")(
+        if not getattr(intervals, f"leading_bits_of_{form}")(
             (kind * COUNT)(*limbs), COUNT, ctypes.byref(found)
         ):
             continue
@@ -191,7 +191,7 @@ def draw_sums(
 
 @pytest.mark.parametrize("op", ["var", "std"])
 @pytest.mark.parametrize("name", FLOATS)
-def test_variances_that_first_bits_tell_are_rounded_once(
+def test_variances_that_leading_bits_determine_are_rounded_once(
     intervals: ctypes.CDLL, name: str, op: str
 ) -> None:
     rng = random.Random(f"{SEED} {name} {op}")

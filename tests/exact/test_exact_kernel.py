@@ -18,7 +18,7 @@ pytest.importorskip("ml_dtypes")
 import emu
 from emu import exact_layouts, exact_states
 from emu.exact_sums import (
-    check_all_digits,
+    check_all_bits,
     check_nothing,
     check_outliers_among,
     draw,
@@ -49,7 +49,7 @@ def both_bins(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
+def test_the_kernels_source_gives_every_bit_on_the_emulator() -> None:
     """An ordinary run draws one block size for each dtype, and few dtypes for what takes long."""
     count, blocks = 60 if EVERYTHING else 6, (32, 64, 256)
     wide = [name for name in FLOATS if name != "float16"]  # one bin holds all of that
@@ -103,7 +103,7 @@ def test_the_kernels_source_gives_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
-def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
+def test_short_rows_have_every_bit_on_the_emulator() -> None:
     tasks = [
         {
             "do": "exact_sums.check_double_double",
@@ -122,7 +122,7 @@ def test_rows_of_a_few_give_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
-def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
+def test_bins_that_are_full_give_every_bit_on_the_emulator() -> None:
     blocks = (32, 64, 96)
     tasks = [
         {
@@ -152,7 +152,7 @@ def test_bins_that_are_full_give_every_digit_on_the_emulator() -> None:
 
 
 @pytest.mark.long
-def test_a_tile_for_each_warp_gives_every_digit_on_the_emulator() -> None:
+def test_a_tile_per_warp_gives_every_bit_on_the_emulator() -> None:
     """An ordinary run draws a block size and a grid for each dtype."""
     grids = [(32, (1, 2, 40)), (64, (1, 3, 40)), (96, (1, 2, 5)), (256, (1, 1, 2))]
     drawn = np.random.default_rng(SEED).permutation(len(grids)).tolist()
@@ -262,7 +262,7 @@ def test_sums_and_means_of_hard_arrays_are_rounded_once(
         for n in (3, 500, 20_000):
             values = make(rng, name, n)
             context = f"{make} {n} {isa} {SEED}"
-            check_all_digits(exactly, values, context)
+            check_all_bits(exactly, values, context)
             mean = gr.mean(values, kernel="exact", device="cpu")
             assert_result(mean, expected(values, name, values.size), context)
 
@@ -391,14 +391,14 @@ def test_the_number_of_threads_does_not_change_a_bit(rng: np.random.Generator) -
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [32, 96, 256, 1024])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_gpu_gives_every_digit(name: str, block: int, rng: np.random.Generator) -> None:
+def test_a_gpu_gives_every_bit(name: str, block: int, rng: np.random.Generator) -> None:
     for n in (1, 33, 2_047, 100_003, 3_000_017):
         for make in GENERATORS if n < 10**5 else GENERATORS[:: max(1, len(GENERATORS) // 4)]:
             values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
             offset, grid = int(rng.integers(8)), int(rng.choice([0, 1, 7]))
             context = f"{make} n={n} block={block} grid={grid} offset={offset} {SEED}"
             for on_device in (False, True):
-                check_all_digits(
+                check_all_bits(
                     lambda x, o=offset, g=grid, d=on_device: sum_on_device(
                         x, "sum", o, block, g, d
                     ),
@@ -451,7 +451,7 @@ def test_more_rows_than_scratch_has_room_for_are_summed() -> None:
 @pytest.mark.parametrize(
     "name", [*FLOATS, "complex64", "complex128", "bool", "int8", "int64", "uint32"]
 )
-def test_a_gpu_gives_every_digit_of_every_layout(name: str) -> None:
+def test_a_gpu_gives_every_bit_of_every_layout(name: str) -> None:
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 64, 96, 512)[number % 4]

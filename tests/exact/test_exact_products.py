@@ -29,7 +29,7 @@ import emu.exact_layouts
 import emu.exact_products
 import emu.exact_variances
 import emu.layouts
-from emu.exact_products import DDOFS, check_all_digits, dot_there, pairs_of, vary_there
+from emu.exact_products import DDOFS, check_all_bits, dot_there, pairs_of, vary_there
 from emu.exact_sums import draw
 from exact_reference import (
     FLOATS,
@@ -115,7 +115,7 @@ def test_sums_of_products_of_hard_arrays_are_rounded_once(
 ) -> None:
     for number, (x, y) in enumerate(pairs_of(rng, name, n)):
         context = f"pair {number} n={n} {isa} GPR_TEST_SEED={SEED}"
-        check_all_digits(dot_here, x, y, context)
+        check_all_bits(dot_here, x, y, context)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -142,7 +142,7 @@ def test_products_at_every_exponent_are_exact(
             )
             for field in picked
         )
-        check_all_digits(dot_here, x, y, f"fields {picked} {isa} {SEED}")
+        check_all_bits(dot_here, x, y, f"fields {picked} {isa} {SEED}")
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -760,7 +760,7 @@ def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
 
 
 @pytest.mark.long
-def test_the_kernels_sources_give_every_digit_on_the_emulator() -> None:
+def test_the_kernels_sources_give_every_bit_on_the_emulator() -> None:
     """A sample of dtypes in an ordinary run, drawn anew: kinds compile several programs each."""
     rng = np.random.default_rng(SEED)
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
@@ -827,7 +827,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
 
 
 @pytest.mark.long
-def test_first_bits_tell_ordinary_variances_and_all_digits_tell_any(tmp_path: Path) -> None:
+def test_leading_bits_determine_ordinary_variances_and_all_limbs_any(tmp_path: Path) -> None:
     """Each of the two ways is broken in turn: the other one gives what it should."""
     sources = _core.sources()
     intervals, digits = "exact_interval.cuh", "exact_variance.cuh"
@@ -874,7 +874,7 @@ def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> N
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [32, 96, 256, 1024])
 @pytest.mark.parametrize("name", FLOATS)
-def test_a_gpu_gives_every_digit_of_dots_and_variances(
+def test_a_gpu_gives_every_bit_of_dots_and_variances(
     name: str, block: int, rng: np.random.Generator
 ) -> None:
     for n in (1, 33, 2_047, 100_003, 2_000_017):
@@ -884,7 +884,7 @@ def test_a_gpu_gives_every_digit_of_dots_and_variances(
             offsets, grid = (int(rng.integers(3)), int(rng.integers(3))), int(rng.choice([0, 1, 7]))
             ddof, op = float(rng.choice(DDOFS)), str(rng.choice(["var", "std"]))
             context = f"n={n} block={block} grid={grid} {offsets} {op} {ddof} GPR_TEST_SEED={SEED}"
-            check_all_digits(
+            check_all_bits(
                 lambda a, b, o=offsets, g=grid: dot_there(a, b, o, block, g), x, y, context
             )
             got = vary_there(x, op, offsets[0], block, grid, ddof)
@@ -905,7 +905,7 @@ def test_a_gpu_and_the_cpu_agree_to_the_bit_on_products(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
-def test_a_gpu_gives_every_digit_of_variances_of_every_layout(name: str) -> None:
+def test_a_gpu_gives_every_bit_of_variances_of_every_layout(name: str) -> None:
     for number in range(60 if EVERYTHING else 20):
         rng = np.random.default_rng([SEED, number, *name.encode()])
         block = (0, 32, 96, 512, 1024)[number % 5]
@@ -924,7 +924,7 @@ def test_a_gpu_gives_the_last_digits_of_variances(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
-def test_a_gpu_asks_first_bits_of_variances_and_all_digits_where_those_do_not_tell(
+def test_a_gpu_reads_all_limbs_of_variances_where_leading_bits_do_not_determine_them(
     name: str,
 ) -> None:
     emu.exact_variances.check_intervals({"dtype": name, "seed": SEED}, emulated=False)

@@ -420,7 +420,7 @@ def columns_to_try() -> Iterator[Trial]:
 
 def exact_sums_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact sums of data at the edges of bins, and beyond, if their kernel comes to the place: rows
-    of a tile for each warp first, which are quick.
+    of a tile per warp first, which are quick.
     """
     if "exact" in kernels:
         for dtype, block, blocks in TILES:
