@@ -32,8 +32,9 @@ from gpureduce import _core
 from gpureduce._bench import baselines, charts, correctness, profile, session
 from gpureduce._bench.contenders import BreakEven, Contender, find_break_even
 from gpureduce._bench.correctness import check, reference
-from gpureduce._bench.sampling import Spread
+from gpureduce._bench.sampling import Spread, ratio_interval
 from gpureduce._display.figures import save_figure
+from gpureduce._display.tables import lay_out, show_speedup
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
@@ -174,16 +175,14 @@ def test_a_wrong_result_is_shown_and_not_timed(monkeypatch: pytest.MonkeyPatch) 
 
     def broken(self: session.BenchmarkSession, op: str, options: dict[str, Any]) -> Any:
         call = reduction(self, op, options)
-        return (
-            call if options["kernel"] != "sequential" else lambda array: call(array) + np.float64(1)
-        )
+        return call if options["kernel"] != "fast" else lambda array: call(array) + np.float64(1)
 
     monkeypatch.setattr(session.BenchmarkSession, "reduction", broken)
-    found = gr.compare(np.ones(1000), ["auto", "sequential"], device="cpu", **PAIR)
-    assert (found["auto"].right, found["sequential"].right) == (True, False)
-    assert found["sequential"].host is None
+    found = gr.compare(np.ones(1000), ["auto", "fast"], device="cpu", **PAIR)
+    assert (found["auto"].right, found["fast"].right) == (True, False)
+    assert found["fast"].host is None
     ulp = float(np.spacing(np.float64(1000)))
-    assert found["sequential"].ulps == 1 / ulp
+    assert found["fast"].ulps == 1 / ulp
     for text in (str(found), found.to_markdown(), found._repr_html_()):
         assert "WRONG" in text
     assert "it was not timed" in str(found)
@@ -230,9 +229,9 @@ def test_the_table_keeps_the_columns_apart(comparison: gr.Comparison) -> None:
 
 def test_a_loss_by_the_copy_is_noted(comparison: gr.Comparison) -> None:
     said = "\n".join(comparison.notes())
-    assert "the GPU loses to numpy at this size" in said
-    assert "auto (512), takes 6.000 ms, and numpy 3.000 ms" in said
-    assert "its kernels alone take 1.000 ms: what loses is the copy over PCIe" in said
+    assert "the GPU is slower than numpy at this size" in said
+    assert "auto (512), takes 6.000 ms, numpy 3.000 ms (numpy is 2.00 times faster)" in said
+    assert "its kernels alone take 1.000 ms: the copy over PCIe takes the rest" in said
     assert "missing: it needs another GPU" in said
     assert "broken (64): WRONG, off by 12,345 ulps" in said
 
@@ -249,53 +248,155 @@ def test_where_the_kernels_lose_the_copy_is_not_blamed() -> None:
         row("auto", host=spread(0.5), on_device=spread(0.1), **right),
         row("numpy", host=spread(1.0)),
     )
-    assert "loses" not in "\n".join(fast.notes())
+    assert "slower" not in "\n".join(fast.notes())
     on_cpu = made(
         row("auto", host=spread(2.0), right=True, ran_on="cpu"), row("numpy", host=spread(1.0))
     )
-    assert "loses" not in "\n".join(on_cpu.notes())
+    assert "slower" not in "\n".join(on_cpu.notes())
+
+
+def test_a_difference_within_the_spread_is_no_loss() -> None:
+    right = {"right": True, "ran_on": "cuda:0"}
+    noisy = Spread(tuple(np.linspace(1.0, 3.0, 12)))  # a median of 2, quartiles of 1.5 and 2.5
+    level = made(row("auto", host=noisy, **right), row("numpy", host=spread(1.8)))
+    assert "slower" not in "\n".join(level.notes())
+    assert level.speedup_interval(level["auto"], "numpy", "host") == pytest.approx(
+        (1.8 / 2.5, 1.8 / 1.5)
+    )
+    assert level.show_speedup(level["auto"], "numpy", "host") == "0.90 ± 0.24"
+    assert "0.90 ± 0.24" in str(level)
+    slower = made(row("auto", host=noisy, **right), row("numpy", host=spread(1.2)))
+    assert "(numpy is 1.67 ± 0.42 times faster)" in "\n".join(slower.notes())
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "shown"),
+    [
+        (1.4683, (1.05, 1.89), "1.47 ± 0.42"),
+        (4.0, (4.0, 4.0), "4.00"),
+        (1.00213, (1.0018, 1.0024), "1.0021 ± 0.0003"),
+        (1.0, (0.9999999, 1.0), "1.00"),
+        (805.4, (700.0, 900.0), "805 ± 100"),
+        (0.00123, (0.0011, 0.0014), "0.0012 ± 0.0001"),
+        (12345.6, (12000.0, 13000.0), "12,346 ± 500"),
+    ],
+)
+def test_a_speedup_is_shown_as_precisely_as_its_spread_lets(
+    value: float, interval: tuple[float, float], shown: str
+) -> None:
+    assert show_speedup(value, interval) == shown
+
+
+def test_the_ceiling_is_not_below_a_figure_that_is_shown() -> None:
+    a = np.arange(100.0)
+    for found in (
+        gr.compare(a, device="cpu", baselines=["numpy"], break_even=False, seconds=0.01),
+    ):
+        rates = [each.host_bandwidth for each in found if each.host_bandwidth]
+        assert found.ceiling >= max(rates)
+    timing = gr.benchmark("auto", a, device="cpu", seconds=0.01)
+    assert timing.of_ceiling <= 1
 
 
 # ---------------------------------------------------------------- break-even
+
+
+def sharp(ratios: list[float]) -> list[tuple[float, float]]:
+    """Intervals of times that do not spread."""
+    return [(ratio, ratio) for ratio in ratios]
 
 
 def test_the_break_even_is_where_the_lines_cross() -> None:
     sizes = [10**k for k in range(2, 9)]
     ours = [1e-5 + 1e-10 * n for n in sizes]
     theirs = [1e-6 + 1e-9 * n for n in sizes]
-    meeting, wins = find_break_even(sizes, [b / a for a, b in zip(ours, theirs, strict=True)])
-    assert wins
-    assert meeting == pytest.approx(1e4, rel=0.5)  # interpolated over a decade
-    meeting, wins = find_break_even(sizes, [a / b for a, b in zip(ours, theirs, strict=True)])
-    assert not wins
-    assert meeting == pytest.approx(1e4, rel=0.5)
+    for first, second, wins in ((ours, theirs, True), (theirs, ours, False)):
+        ratios = [b / a for a, b in zip(first, second, strict=True)]
+        meeting, between, first_wins = find_break_even(sizes, ratios, sharp(ratios))
+        assert first_wins == wins
+        assert meeting == pytest.approx(1e4, rel=0.5)  # interpolated over a decade
+        assert between == (meeting, meeting)
 
 
 def test_exactly_equal_at_a_measured_size_is_that_size() -> None:
-    assert find_break_even([100, 1000, 10000], [0.5, 1.0, 2.0]) == (pytest.approx(1000), True)
-    assert find_break_even([100, 10000], [0.1, 10.0]) == (pytest.approx(1000), True)
+    for sizes, ratios in (([100, 1000, 10000], [0.5, 1.0, 2.0]), ([100, 10000], [0.1, 10.0])):
+        meeting, _, wins = find_break_even(sizes, ratios, sharp(ratios))
+        assert (meeting, wins) == (pytest.approx(1000), True)
 
 
 def test_of_several_crossings_the_last_one_counts() -> None:
-    meeting, wins = find_break_even([10, 100, 1000, 10000], [2.0, 0.5, 0.5, 2.0])
+    ratios = [2.0, 0.5, 0.5, 2.0]
+    meeting, _, wins = find_break_even([10, 100, 1000, 10000], ratios, sharp(ratios))
     assert 1000 < meeting < 10000
     assert wins
 
 
 def test_without_a_crossing_there_is_none() -> None:
-    assert find_break_even([10, 100], [2.0, 3.0]) == (None, True)
-    assert find_break_even([10, 100], [0.2, 0.3]) == (None, False)
-    assert find_break_even([10], [0.2]) == (None, False)
+    for ratios in ([2.0, 3.0], [0.2, 0.3], [0.2]):
+        assert find_break_even([10, 100][: len(ratios)], ratios, sharp(ratios)) is None
+
+
+def test_the_break_even_is_known_as_well_as_the_times_on_both_sides() -> None:
+    sizes, ratios = [10, 100, 1000, 10_000], [0.5, 0.7, 1.4, 2.0]
+    wide = [(ratio / 1.2, ratio * 1.2) for ratio in ratios]
+    meeting, (least, most), _ = find_break_even(sizes, ratios, wide)
+    assert 100 < least < meeting < most < 1000
+    wider = [(ratio / 1.5, ratio * 1.5) for ratio in ratios]  # 0.7 and 1.4 are level with NumPy
+    meeting, (least, most), _ = find_break_even(sizes, ratios, wider)
+    assert 10 < least < meeting < most < 10_000
+    assert most / least > 10
+
+
+def test_noise_makes_no_break_even() -> None:
+    sizes = (312, 2500, 20_000, 160_000, 9_800_000, 78_000_000)
+    ratios = (1.82, 1.73, 1.64, 1.47, 0.80, 1.00)
+    noise = (0.05, 0.05, 0.06, 0.1, 0.3, 0.4)
+    intervals = tuple((r - d, r + d) for r, d in zip(ratios, noise, strict=True))
+    assert find_break_even(sizes, ratios, intervals) is None
+    said = str(BreakEven("auto", "cpu", None, None, None, None, sizes, ratios, intervals))
+    assert said == (
+        "from host memory to a result, auto on cpu is faster than numpy from 312 to 160,000 "
+        "elements, level with numpy from 9,800,000 to 78,000,000 elements: there is no break-even"
+    )
+
+
+def test_random_noise_around_level_times_makes_hardly_ever_a_break_even() -> None:
+    rng = np.random.default_rng(SEED)
+    found = 0
+    for _ in range(200):
+        pairs = [tuple(Spread(tuple(rng.normal(1.0, 0.1, 20))) for _ in range(2)) for _ in range(6)]
+        ratios = [a.median / b.median for a, b in pairs]
+        intervals = [ratio_interval(a, b) for a, b in pairs]
+        found += find_break_even([10**k for k in range(1, 7)], ratios, intervals) is not None
+    assert found < 10
 
 
 def test_the_break_even_prints_as_a_sentence() -> None:
-    shared = {"sizes": (256, 2048), "ratios": (0.5, 2.0)}
-    assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, True, **shared)) == (
+    shared = ((256, 2048), (0.5, 2.0), ((0.5, 0.5), (2.0, 2.0)))
+    between = (98_765, 151_234)
+    assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, between, True, *shared)) == (
         "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 "
-        "elements (482.2 KiB), faster above"
+        "elements (482.2 KiB; between 99,000 and 150,000), faster above"
     )
-    assert "faster than numpy below" in str(BreakEven("auto", "cuda:0", 5, 20, False, **shared))
-    never = str(BreakEven("auto", "cuda:0", None, None, False, **shared))
+    falling = ((256, 2048, 9000), (2.0, 0.5, 1.1), ((2.0, 2.0), (0.5, 0.5), (0.9, 1.3)))
+    assert str(BreakEven("auto", "cuda:0", 500, 2000, (400, 600), False, *falling)) == (
+        "from host memory to a result, auto on cuda:0 is faster than numpy below about 500 "
+        "elements (1.953 KiB; between 400 and 600), slower above up to 2,048, and level with it "
+        "at 9,000 elements"
+    )
+    never = str(
+        BreakEven(
+            "auto",
+            "cuda:0",
+            None,
+            None,
+            None,
+            None,
+            (256, 2048),
+            (0.5, 0.6),
+            ((0.5, 0.5), (0.6, 0.6)),
+        )
+    )
     assert (
         "slower than numpy at every size from 256 to 2,048 elements: there is no break-even"
         in never
@@ -322,9 +423,18 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
         assert [row.name for row in c] == ["auto", "numpy", "cub", "cupy", "torch"]
         assert c["auto"].ran_on == "cpu" and c["auto"].on_device is None and c.peak is None
         assert all("no GPU" in c[name].absent for name in ("cub", "cupy", "torch"))
-        c = gr.compare(np.ones(1000), ["reduce0", "auto"], seconds=0.01, ceiling=False,
-                       break_even=False)
-        assert any("the CPU backend answered for every kernel" in each for each in c.warnings)
+        for kernels, timed in ((["reduce0", "auto"], "auto"), (["reduce0"], "auto"),
+                               (["reduce0", "exact", "reduce1"], "exact")):
+            c = gr.compare(np.ones(1000), kernels, block_size=[64, 128], sizes=[10, 1000],
+                           baselines=["numpy"], seconds=0.01, ceiling=False, break_even=False)
+            rows = [(row.label, row.elements) for row in c if not row.absent]
+            label = f"{timed} (CPU backend)"
+            assert rows == [(label, 10), ("numpy", 10), (label, 1000), ("numpy", 1000)], rows
+            absent = {row.name: row.absent for row in c if row.absent}
+            named = ["interleaved_modulo", "interleaved_strided"]
+            assert list(absent) == named[: sum("reduce" in each for each in kernels)]
+            assert all("it runs on GPUs only" in why for why in absent.values())
+            assert "interleaved_modulo: it runs on GPUs only" in str(c)
         """,
         tmp_path,
         GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so",
@@ -661,8 +771,13 @@ def test_json_holds_samples_speedups_and_environment(comparison: gr.Comparison) 
     assert again["environment"] == comparison.environment
     infinite = made(row("auto", right=False, ulps=math.inf))
     assert json.loads(infinite.to_json())["rows"][0]["ulps"] == "inf"
-    even = BreakEven("auto", "cuda:0", 5, 20, True, (1, 9), (0.5, 2.0))
-    assert json.loads(made(break_even=even).to_json())["break_even"]["sizes"] == [1, 9]
+    assert auto["host_speedup_intervals"]["numpy"] == pytest.approx([0.5, 0.5])
+    even = BreakEven(
+        "auto", "cuda:0", 5, 20, (4, 6), True, (1, 9), (0.5, 2.0), ((0.4, 0.6), (1.9, 2.1))
+    )
+    exported = json.loads(made(break_even=even).to_json())["break_even"]
+    assert exported["sizes"] == [1, 9]
+    assert exported["outcomes"] == ["slower", "faster"]
 
 
 def test_csv_has_a_row_a_contender_with_the_environment(
@@ -693,6 +808,43 @@ def test_a_dataframe_without_pandas_raises_with_what_to_install(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         comparison.to_dataframe()
+
+
+def test_a_result_shows_itself_in_one_line_and_prints_as_tables(comparison: gr.Comparison) -> None:
+    """As an interpreter, and IPython in a terminal, show it."""
+    timing = gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01, ceiling=False)
+    for result in (comparison, timing):
+        assert repr(result).startswith(f"<{type(result).__name__}: ")
+        assert len(repr(result)) < 150
+        assert "\n" not in repr(result)
+        shown: list[str] = []
+        result._repr_pretty_(SimpleNamespace(text=shown.append), False)
+        assert shown == [str(result)]
+
+
+def test_a_wide_table_is_continued_below_its_first_column() -> None:
+    headings = ["", "device ms", "x first", "from host ms", "x numpy"]
+    rows = [["interleaved_modulo", "1.00", "2.00", "3.00", "4.00"], ["auto", "5", "6", "7", "8"]]
+    whole = lay_out(headings, rows, left=1)
+    assert lay_out(headings, rows, left=1, width=200) == whole
+    parts = lay_out(headings, rows, left=1, width=40).split("\n\n")
+    assert len(parts) == 2
+    for part in parts:
+        lines = part.splitlines()
+        assert all(len(line) <= 40 for line in lines)
+        assert [line.split()[0] for line in lines[-2:]] == ["interleaved_modulo", "auto"]
+    assert " ".join(parts).split().count("7") == 1
+    narrow = lay_out(headings, rows, left=1, width=5)  # a column is never cut
+    assert sorted(set(narrow.split()) - set(whole.split())) == []
+
+
+def test_text_in_the_last_column_wraps() -> None:
+    rows = [["auto", "the fastest way to reduce an array on this GPU"], ["exact", "rounded once"]]
+    lines = lay_out(["kernel", "what it is"], rows, left=2, width=40).splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    assert " ".join(" ".join(lines[2:]).split()) == (
+        "auto the fastest way to reduce an array on this GPU exact rounded once"
+    )
 
 
 def test_rows_are_found_by_number_name_and_label(comparison: gr.Comparison) -> None:

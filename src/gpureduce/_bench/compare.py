@@ -20,7 +20,7 @@ from .correctness import Verdict, check, loosened, reference
 from .environment import environment
 from .profile import check_possible, profile_kernel
 from .roofline import ceiling_or_why
-from .sampling import NOISY, Turn, progress_bar, take_turns
+from .sampling import NOISY, Turn, progress_bar, ratio_interval, take_turns
 from .session import REFUSED, BenchmarkSession, check_operator, ignoring_array
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ BREAK_EVEN_FIRST, BREAK_EVEN_FACTOR = 256, 8
 next one is."""
 BREAK_EVEN_SECONDS = 0.05
 _MOST_NAMES = 6
+ONLY_ON_GPUS = "it runs on GPUs only; gpureduce.explain shows on any machine what it does"
 
 
 @dataclass(slots=True)
@@ -151,7 +152,9 @@ def compare(
     present, missing = available(wanted)
     lengths = _lengths(whole, sizes, axis)
     with progress_bar(f"compare {op}", progress) as bar:
-        names = _kernel_names(kernels, BenchmarkSession(whole, axis, device, cache))
+        where = BenchmarkSession(whole, axis, device, cache)
+        names, only_on_gpus = _kernel_names(kernels, where)
+        blocks = blocks if where.place != "cpu" else [None]
         share = 0.8 if break_even else 1.0
         rows: list[Contender] = []
         warnings: list[str] = []
@@ -163,6 +166,10 @@ def compare(
                 entries = _enter(
                     op, part, session, names, blocks, wanted, present, missing, profile
                 )
+                entries += [
+                    _Entry(Contender(name, True, part.elements, 0, absent=ONLY_ON_GPUS))
+                    for name in only_on_gpus
+                ]
                 edges = (share * i / len(lengths), share * (i + 1) / len(lengths))
                 for kind, first in (("device", 0.0), ("host", 0.5)):
                     turns = [
@@ -176,7 +183,7 @@ def compare(
                 warnings += _warnings(
                     session, entries, precision, part.elements if len(lengths) > 1 else 0
                 )
-                info, place = session.info, session.place
+                info = session.info
         even = (
             _look_for_break_even(rows, whole, op, device, present, bar)
             if break_even and axis is None
@@ -186,13 +193,9 @@ def compare(
         rate, trouble = (None, "")
         if ceiling:
             rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
-    named = [
-        row.name
-        for row in rows
-        if row.is_kernel and row.ran_on == "cpu" and row.name not in _core.KERNELS_ON_CPU
-    ]
-    if named and place == "cpu":
-        warnings.append("the CPU backend answered for every kernel: the times are not the kernels'")
+            kind = "device_bandwidth" if on_gpu else "host_bandwidth"
+            reached = [getattr(row, kind) or 0.0 for row in rows]
+            rate = None if rate is None else max(rate, *reached)
     setting = environment(info.ordinal if info is not None else 0)
     return Comparison(
         op=op,
@@ -226,11 +229,23 @@ def _first(whole: BenchmarkArray, n: int) -> Any:
     return whole.array if whole.pointer is not None else whole.array.reshape(-1)[:n]
 
 
-def _kernel_names(kernels: Iterable[str] | str | None, session: BenchmarkSession) -> list[str]:
+def _kernel_names(
+    kernels: Iterable[str] | str | None, session: BenchmarkSession
+) -> tuple[list[str], list[str]]:
+    """Kernels that run there, and those that were named and only run on GPUs.
+
+    On the CPU one loop stands in for all kernels of GPUs: its time would be under each of their
+    names.
+    """
+    on_cpu = session.place == "cpu"
     if kernels is None:
-        return [info.name for info in catalogue()] if session.place.startswith("cuda") else ["auto"]
-    asked = [kernels] if isinstance(kernels, str) else list(kernels)
-    return list(dict.fromkeys(_core.find_kernel(name) for name in asked))
+        return (["auto"] if on_cpu else [info.name for info in catalogue()]), []
+    named = [kernels] if isinstance(kernels, str) else list(kernels)
+    found = list(dict.fromkeys(_core.find_kernel(name) for name in named))
+    if not on_cpu:
+        return found, []
+    here = [name for name in found if name in _core.KERNELS_ON_CPU]
+    return here or ["auto"], [name for name in found if name not in _core.KERNELS_ON_CPU]
 
 
 def _enter(
@@ -416,7 +431,7 @@ def _look_for_break_even(
     sizes = [largest]
     while sizes[0] // BREAK_EVEN_FACTOR >= BREAK_EVEN_FIRST:
         sizes.insert(0, sizes[0] // BREAK_EVEN_FACTOR)
-    ratios = []
+    ratios, intervals = [], []
     for i, n in enumerate(sizes):
         part = replace(whole, array=_first(whole, n), shape=(n,))
         with BenchmarkSession(part, None, device, "hot", with_device=False) as session:
@@ -426,7 +441,12 @@ def _look_for_break_even(
             edges = (0.8 + 0.2 * i / len(sizes), 0.8 + 0.2 * (i + 1) / len(sizes))
             take_turns([ours, theirs], BREAK_EVEN_SECONDS, PRECISION, bar.part(*edges))
         ratios.append(theirs.spread.median / ours.spread.median)
-    meeting, wins = find_break_even(sizes, ratios)
-    n_meeting = None if meeting is None else round(meeting)
-    nbytes = None if n_meeting is None else n_meeting * whole.dtype.itemsize
-    return BreakEven(row.name, row.ran_on, n_meeting, nbytes, wins, tuple(sizes), tuple(ratios))
+        intervals.append(ratio_interval(theirs.spread, ours.spread))
+    found = find_break_even(sizes, ratios, intervals)
+    measured = (tuple(sizes), tuple(ratios), tuple(intervals))
+    if found is None:
+        return BreakEven(row.name, row.ran_on, None, None, None, None, *measured)
+    meeting, (least, most), wins = found
+    elements, between = round(meeting), (round(least), round(most))
+    nbytes = elements * whole.dtype.itemsize
+    return BreakEven(row.name, row.ran_on, elements, nbytes, between, wins, *measured)

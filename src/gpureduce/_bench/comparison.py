@@ -7,7 +7,7 @@ speedup divides times of one kind.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._display.exported import Exported, make_public
@@ -17,12 +17,13 @@ from .._display.tables import (
     markdown,
     show_bandwidth,
     show_count,
-    show_ratio,
+    show_speedup,
     show_time,
+    terminal_width,
     time_unit,
 )
 from .charts import plot_comparison
-from .contenders import BEST_PEER, FIRST, NUMPY, ComparisonRecord, Contender
+from .contenders import BEST_PEER, FIRST, NUMPY, ComparisonRecord, Contender, outcome
 from .environment import flat_environment
 from .profile import counter_table
 from .sampling import Spread
@@ -47,7 +48,7 @@ _BARE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison(ComparisonRecord, Exported):
     """Kernels and libraries on the same array; :func:`compare` makes it.
 
@@ -67,8 +68,8 @@ class Comparison(ComparisonRecord, Exported):
     break_even
         :class:`BreakEven` of the fastest kernel and NumPy; ``None`` if it was not measured.
     peak, ceiling
-        Bandwidth that the memory's clock and bus come to, and that was measured here; ``None`` if
-        unknown.
+        Bandwidth that the memory's clock and bus come to; and the most that was measured here, by a
+        contender or over a long array, so that no figure exceeds it. ``None`` if unknown.
     device_name
         Name of the GPU, or of the processor.
     warnings
@@ -76,6 +77,9 @@ class Comparison(ComparisonRecord, Exported):
     environment
         Device, driver, versions, date.
     """
+
+    def _summary(self) -> str:
+        return f"{self.title}, {len(self.rows)} rows"
 
     # ------------------------------------------------------------ tables
 
@@ -96,7 +100,10 @@ class Comparison(ComparisonRecord, Exported):
         ]
         headings, columns = (
             ["", "block"],
-            [[row.name for row in here], [str(row.block_size or "") for row in here]],
+            [
+                [row.name if row.block_size else row.label for row in here],
+                [str(row.block_size or "") for row in here],
+            ],
         )
         for kind in kinds:
             words = "device" if kind == "on_device" else "from host"
@@ -121,13 +128,31 @@ class Comparison(ComparisonRecord, Exported):
                             ["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates]
                         )
             for over in (FIRST, NUMPY, BEST_PEER):
-                ratios = [self.speedup(row, over, kind) for row in here]
-                if any(ratio is not None for ratio in ratios):
+                ratios = [self.show_speedup(row, over, kind) for row in here]
+                if any(ratios):
                     headings.append(f"x {over}")
-                    columns.append(["" if ratio is None else show_ratio(ratio) for ratio in ratios])
+                    columns.append(ratios)
         headings.append("error, ulps")
         columns.append([_show_error(row) for row in here])
         return headings, [list(line) for line in zip(*columns, strict=True)]
+
+    def show_speedup(self, row: Contender, over: str, column: str) -> str:
+        """A speedup in words, with half the width of its interval, as ``"1.47 ± 0.42"``.
+
+        Parameters
+        ----------
+        row, over, column
+            As :meth:`speedup` takes them.
+
+        Returns
+        -------
+        str
+            Empty where there is no speedup.
+        """
+        value, interval = self.speedup(row, over, column), None
+        if value is not None:
+            interval = self.speedup_interval(row, over, column)
+        return "" if value is None or interval is None else show_speedup(value, interval)
 
     def notes(self) -> list[str]:
         """What there is to say beside the tables, in words.
@@ -141,7 +166,8 @@ class Comparison(ComparisonRecord, Exported):
             said.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
         if self.ceiling is not None:
             said.append(
-                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that was read here"
+                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that a contender, or a "
+                "read of a long array, reached here"
             )
         said += self._losses()
         if self.break_even is not None:
@@ -162,7 +188,7 @@ class Comparison(ComparisonRecord, Exported):
         return said
 
     def _losses(self) -> list[str]:
-        """Where the copy makes the GPU lose to NumPy, that it does."""
+        """Whether the GPU is slower than NumPy beyond the spread of both, and by what."""
         size = self.sizes[-1] if self.rows else 0
         numpy = next((row for row in self.rows if row.name == NUMPY and row.elements == size), None)
         if numpy is None or numpy.host is None:
@@ -176,18 +202,19 @@ class Comparison(ComparisonRecord, Exported):
         if not timed:
             return []
         best, row = min(timed, key=lambda pair: pair[0])
-        if best <= numpy.host.median:
+        interval = self.speedup_interval(row, NUMPY, "host")
+        if interval is None or outcome(interval) != "slower":
             return []
+        ratio = show_speedup(best / numpy.host.median, (1 / interval[1], 1 / interval[0]))
         said = (
-            "the GPU loses to numpy at this size: from host memory the fastest kernel, "
-            f"{row.label}, takes {show_time(best)}, and numpy {show_time(numpy.host.median)}"
+            f"the GPU is slower than numpy at this size: from host memory the fastest kernel, "
+            f"{row.label}, takes {show_time(best)}, numpy {show_time(numpy.host.median)} (numpy is "
+            f"{ratio} times faster)"
         )
         if row.on_device is not None:
-            spent = show_time(row.on_device.median)
-            is_copy = row.on_device.median < numpy.host.median
-            said += f"; its kernels alone take {spent}" + (
-                ": what loses is the copy over PCIe" if is_copy else ""
-            )
+            said += f"; its kernels alone take {show_time(row.on_device.median)}"
+            if row.on_device.median < numpy.host.median:
+                said += ": the copy over PCIe takes the rest"
         return [said]
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -206,10 +233,10 @@ class Comparison(ComparisonRecord, Exported):
         parts = [self.title]
         for heading, headings, rows in self._tables():
             parts += [heading] if heading else []
-            parts.append(lay_out(headings, rows, left=1))
+            parts.append(lay_out(headings, rows, left=1, width=terminal_width()))
         counters = self._counter_table()
         if counters is not None:
-            parts.append(lay_out(*counters, left=1))
+            parts.append(lay_out(*counters, left=1, width=terminal_width()))
         said = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
         return "\n\n".join([*parts, *(["\n".join(said)] if said else [])]) + "\n"
 
@@ -272,7 +299,10 @@ class Comparison(ComparisonRecord, Exported):
                 )
                 one |= {f"{kind}_{name}": figures.get(name) for name in wanted}
                 for over in (FIRST, NUMPY, BEST_PEER):
-                    one[f"{kind}_times_{over.replace(' ', '_')}"] = self.speedup(row, over, kind)
+                    name = f"{kind}_times_{over.replace(' ', '_')}"
+                    one[name] = self.speedup(row, over, kind)
+                    interval = self.speedup_interval(row, over, kind) or (None, None)
+                    one |= {f"{name}_low": interval[0], f"{name}_high": interval[1]}
             one |= {"host_bandwidth": row.host_bandwidth, "device_bandwidth": row.device_bandwidth}
             one |= {"peak": self.peak, "ceiling": self.ceiling, "absent": row.absent}
             one |= {"why_no_host": row.why_no_host, "why_no_device": row.why_no_device}
@@ -300,6 +330,12 @@ class Comparison(ComparisonRecord, Exported):
                     for over in (FIRST, NUMPY, BEST_PEER)
                 }
                 one[f"{kind}_speedups"] = {over: flat[name] for over, name in names.items()}
+                one[f"{kind}_speedup_intervals"] = {
+                    over: None
+                    if flat[name] is None
+                    else [flat[f"{name}_low"], flat[f"{name}_high"]]
+                    for over, name in names.items()
+                }
             one |= {
                 "host_bandwidth": row.host_bandwidth,
                 "counters": [dict(each) for each in row.counters],
@@ -308,10 +344,7 @@ class Comparison(ComparisonRecord, Exported):
                 one["ulps"] = str(one["ulps"])
             rows.append(one)
         even = self.break_even
-        of_even = ("kernel", "device", "elements", "bytes", "first_wins", "sizes", "ratios")
-        meeting = None if even is None else {name: getattr(even, name) for name in of_even}
-        if meeting is not None:
-            meeting |= {"sizes": list(meeting["sizes"]), "ratios": list(meeting["ratios"])}
+        meeting = None if even is None else asdict(even) | {"outcomes": even.outcomes}
         return {
             "op": self.op,
             "dtype": self.dtype,

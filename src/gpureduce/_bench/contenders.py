@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from .._display.exported import make_public
 from .._display.tables import show_bytes
-from .sampling import Spread
+from .sampling import Spread, ratio_interval
 
 __all__ = [
     "BEST_PEER",
@@ -74,7 +75,9 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """Its name, and the block size of a kernel."""
+        """Its name, and the block size of a kernel, or that the CPU backend ran."""
+        if self.is_kernel and self.ran_on == "cpu":
+            return f"{self.name} (CPU backend)"
         return f"{self.name} ({self.block_size})" if self.block_size else self.name
 
     @property
@@ -92,42 +95,74 @@ class Contender:
 class BreakEven:
     """The size from which a kernel is faster than ``numpy``, both from host memory to a result.
 
+    At a measured size one of the two is faster if their quartiles do not overlap; otherwise they
+    are level there.
+
     Attributes
     ----------
     kernel, device
         The kernel that was compared with NumPy, and the device that it ran on.
     elements
         Elements at which both take the same time, interpolated on logarithmic axes between two
-        measured sizes; ``None`` if one is faster at all sizes.
+        measured sizes; ``None`` if no size where one is faster follows one where the other is.
     bytes
         Bytes of these elements.
+    between
+        Least and most elements that `elements` may be, by the quartiles; ``None`` without it.
     first_wins
-        Whether the kernel is faster above that size; without a break-even, at all sizes.
-    sizes, ratios
-        Elements of the arrays that were measured, and NumPy's time over the kernel's.
+        Whether the kernel is faster above `elements`; ``None`` without it.
+    sizes, ratios, intervals
+        Elements of the arrays that were measured; NumPy's median time over the kernel's; and the
+        lowest and highest ratio of their quartiles.
     """
 
     kernel: str
     device: str
     elements: int | None
     bytes: int | None
-    first_wins: bool
+    between: tuple[int, int] | None
+    first_wins: bool | None
     sizes: tuple[int, ...]
     ratios: tuple[float, ...]
+    intervals: tuple[tuple[float, float], ...]
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """For each size, whether the kernel is ``"faster"``, ``"slower"`` or ``"level"``."""
+        return tuple(map(outcome, self.intervals))
 
     def __str__(self) -> str:
         what = f"from host memory to a result, {self.kernel} on {self.device}"
-        if self.elements is None or self.bytes is None:
-            always = "faster" if self.first_wins else "slower"
-            sizes = f"{self.sizes[0]:,} to {self.sizes[-1]:,} elements"
-            return (
-                f"{what} is {always} than numpy at every size from {sizes}: there is no break-even"
-            )
+        if self.elements is None or self.bytes is None or self.between is None:
+            return f"{what} is {self._runs()}: there is no break-even"
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
-        return (
+        said = (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
-            f"({show_bytes(self.bytes)}), {order[1]} above"
+            f"({show_bytes(self.bytes)}; between {_round(self.between[0]):,} and "
+            f"{_round(self.between[1]):,}), {order[1]} above"
         )
+        outcomes = self.outcomes
+        last = max(i for i, each in enumerate(outcomes) if each != "level")
+        if last + 1 < len(outcomes):
+            said += f" up to {self.sizes[last]:,}, and level with it {self._span(last + 1, -1)}"
+        return said
+
+    def _span(self, first: int, last: int) -> str:
+        low, high = self.sizes[first], self.sizes[last]
+        return f"at {low:,} elements" if low == high else f"from {low:,} to {high:,} elements"
+
+    def _runs(self) -> str:
+        """In words, who is faster at which sizes."""
+        words = {"faster": "faster than numpy", "slower": "slower than numpy"}
+        outcomes, runs, first = self.outcomes, [], 0
+        for i in range(1, len(outcomes) + 1):
+            if i == len(outcomes) or outcomes[i] != outcomes[first]:
+                name = words.get(outcomes[first], "level with numpy")
+                runs.append(f"{name} {self._span(first, i - 1)}")
+                first = i
+        if len(runs) == 1 and len(outcomes) > 1:
+            return runs[0].replace(" from ", " at every size from ")
+        return ", ".join(runs)
 
 
 def _round(n: int) -> int:
@@ -135,27 +170,59 @@ def _round(n: int) -> int:
     return round(n, 2 - len(str(n)))
 
 
-def find_break_even(sizes: Sequence[int], ratios: Sequence[float]) -> tuple[float | None, bool]:
-    """Where the ratio crosses 1 for the last time, and whether it is above 1 from there on.
+def outcome(interval: tuple[float, float]) -> str:
+    """Whether an interval of ratios is above 1, below 1, or holds it."""
+    low, high = interval
+    return "faster" if low > 1 else "slower" if high < 1 else "level"
+
+
+def find_break_even(
+    sizes: Sequence[int], ratios: Sequence[float], intervals: Sequence[tuple[float, float]]
+) -> tuple[float, tuple[float, float], bool] | None:
+    """Where the ratio crosses 1 for the last time, so that the spread cannot explain it.
 
     Parameters
     ----------
     sizes : sequence of int
         Rising.
-    ratios : sequence of float
-        For each size; above 1 is a win.
+    ratios, intervals : sequence
+        For each size; above 1 is a win. A crossing is between a size whose whole interval is on one
+        side of 1, and a later one whose whole interval is on the other.
+
+    Returns
+    -------
+    tuple or None
+        The size, the least and the most it may be, and whether later sizes win.
     """
+    decided = [i for i, each in enumerate(intervals) if outcome(each) != "level"]
+    changes = [
+        (a, b) for a, b in pairwise(decided) if outcome(intervals[a]) != outcome(intervals[b])
+    ]
+    if not changes:
+        return None
+    first, last = changes[-1]
+    wins = outcome(intervals[last]) == "faster"
+    here = slice(first, last + 1)
+    curves = (
+        ratios[here],
+        [low for low, _ in intervals[here]],
+        [high for _, high in intervals[here]],
+    )
+    middle, one, other = (_crossing(sizes[here], curve) for curve in curves)
+    return middle, (min(one, other), max(one, other)), wins
+
+
+def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> float:
+    """The last size at which a curve, whose ends are on both sides of 1, is 1."""
     logs = [math.log(ratio) for ratio in ratios]
     for i in range(len(logs) - 1, 0, -1):
         if (logs[i] > 0) != (logs[i - 1] > 0):
             share = logs[i - 1] / (logs[i - 1] - logs[i])
-            return math.exp(
-                (1 - share) * math.log(sizes[i - 1]) + share * math.log(sizes[i])
-            ), logs[i] > 0
-    return None, logs[-1] > 0
+            return math.exp((1 - share) * math.log(sizes[i - 1]) + share * math.log(sizes[i]))
+    raise AssertionError("the ends are on both sides of 1")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ComparisonRecord:
     """Contenders that were measured on one array: the input of tables and charts.
 
@@ -208,7 +275,7 @@ class ComparisonRecord:
         return f"{self.op} of {shape} {self.dtype}{axis}, {self.cache} cache, {self.device_name}"
 
     def speedup(self, row: Contender, over: str, column: str) -> float | None:
-        """How many times faster than another a row is.
+        """How many times faster than another a row is, by the medians.
 
         Parameters
         ----------
@@ -224,6 +291,28 @@ class ComparisonRecord:
         float or None
             ``None`` if one of the two has no time of this kind.
         """
+        mine, theirs = self._pair(row, over, column)
+        return None if mine is None or theirs is None else theirs.median / mine.median
+
+    def speedup_interval(
+        self, row: Contender, over: str, column: str
+    ) -> tuple[float, float] | None:
+        """The lowest and the highest speedup that the quartiles of both times give.
+
+        Parameters
+        ----------
+        row, over, column
+            As :meth:`speedup` takes them.
+
+        Returns
+        -------
+        tuple of float or None
+        """
+        mine, theirs = self._pair(row, over, column)
+        return None if mine is None or theirs is None else ratio_interval(theirs, mine)
+
+    def _pair(self, row: Contender, over: str, column: str) -> tuple[Spread | None, Spread | None]:
+        """Times of a row and of what it is compared with."""
         if column not in ("host", "on_device"):
             raise ValueError(f"column must be 'host' or 'on_device', not {column!r}")
         others = [each for each in self.rows if each.elements == row.elements]
@@ -235,9 +324,8 @@ class ComparisonRecord:
             others = [each for each in others if not each.is_kernel and each.name != NUMPY]
         else:
             raise ValueError(f"over must be 'first', 'numpy' or 'best peer', not {over!r}")
-        mine: Spread | None = getattr(row, column)
-        theirs = [spread.median for each in others if (spread := getattr(each, column)) is not None]
-        return None if mine is None or not theirs else min(theirs) / mine.median
+        theirs = [spread for each in others if (spread := getattr(each, column)) is not None]
+        return getattr(row, column), min(theirs, key=lambda each: each.median, default=None)
 
 
 make_public(BreakEven, Contender)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Spread", "Turn", "calls_for", "progress_bar", "take_turns"]
+__all__ = ["Spread", "Turn", "calls_for", "progress_bar", "ratio_interval", "take_turns"]
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 10_000
 """Least samples for a median, and most samples that are taken."""
@@ -143,6 +143,11 @@ class Spread:
             )
             found.append(f"{what}: the {len(self.samples)} samples that there was time for{known}")
         return found
+
+
+def ratio_interval(over: Spread, under: Spread) -> tuple[float, float]:
+    """The lowest and the highest ratio of the quartiles of two times."""
+    return over.quartiles[0] / under.quartiles[1], over.quartiles[1] / under.quartiles[0]
 
 
 def summary(samples: Sequence[float]) -> dict[str, Any]:

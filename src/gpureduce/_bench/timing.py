@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
-from .._display.tables import lay_out, markdown, show_bandwidth, show_bytes, show_time
+from .._display.tables import (
+    lay_out,
+    markdown,
+    show_bandwidth,
+    show_bytes,
+    show_time,
+    terminal_width,
+)
 from .charts import plot_stages
 from .environment import flat_environment
 from .profile import counter_table
@@ -47,7 +54,7 @@ _BARE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Timing(Exported):
     """Times of a reduction, in seconds, and rates, in bytes per second; :func:`benchmark` returns
     it.
@@ -84,8 +91,8 @@ class Timing(Exported):
     peak
         Bandwidth of the memory by its clock and bus width; ``None`` on the CPU.
     ceiling
-        Read bandwidth that was measured, with ``fast`` over a long array, once per process;
-        ``None`` if it was not.
+        Read bandwidth that was measured, with ``fast`` over a long array, once per process, or that
+        of this call if it is higher; ``None`` if it was not measured.
     warnings
         Reasons to doubt the times, in words.
     counters
@@ -142,7 +149,7 @@ class Timing(Exported):
     @property
     def title(self) -> str:
         """One line that says what was timed."""
-        what = self.kernel or self.function
+        what = "CPU backend" if self.device == "cpu" else self.kernel or self.function
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
         of = f"{self.op} of {shape} {self.dtype}" if self.op else f"{shape} {self.dtype}"
         where = f" on {self.device}" if self.device else ""
@@ -150,6 +157,9 @@ class Timing(Exported):
             f", blocks of {self.block_size:,}" if self.block_size and self.device != "cpu" else ""
         )
         return f"{what}: {of}{where}{block}, {self.cache} cache"
+
+    def _summary(self) -> str:
+        return f"{self.title}, {show_time(self.host.median)} from host to result"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         headings = [
@@ -194,8 +204,8 @@ class Timing(Exported):
                 )
             if self.ceiling is not None:
                 facts.append(
-                    f"{rate / self.ceiling:.1%} of the {show_bandwidth(self.ceiling)} GB/s read "
-                    "here at most"
+                    f"{rate / self.ceiling:.1%} of the {show_bandwidth(self.ceiling)} GB/s that "
+                    "this call or a long array reached here at most"
                 )
         elif self.why_no_device:
             facts.append(f"no device time: {self.why_no_device}")
@@ -217,11 +227,12 @@ class Timing(Exported):
         )
 
     def __str__(self) -> str:
-        parts = [self.title, lay_out(*self._table(), left=1), "\n".join(self._facts())]
+        width = terminal_width()
+        parts = [self.title, lay_out(*self._table(), left=1, width=width), "\n".join(self._facts())]
         if self.stages:
             parts.append(f"stages of a call from host memory\n{self._stage_lines()}")
         if self.counters:
-            parts.append(lay_out(*counter_table(self.counters), left=1))
+            parts.append(lay_out(*counter_table(self.counters), left=1, width=width))
         if self.warnings:
             parts.append("\n".join(f"warning: {each}" for each in self.warnings))
         return "\n\n".join(parts) + "\n"

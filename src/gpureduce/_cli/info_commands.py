@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -57,7 +56,7 @@ def run_info(options: argparse.Namespace) -> int:
         peak_bytes_per_second,
         show_cuda_version,
     )
-    from .._display.tables import lay_out, show_bandwidth, show_bytes
+    from .._display.tables import lay_out, show_bandwidth, show_bytes, terminal_width
     from .._records import cache_info, cuda_versions, devices, limits
 
     _core.why_no_cuda()
@@ -105,7 +104,8 @@ def run_info(options: argparse.Namespace) -> int:
     )
     lines.append(("cache", _cache_words(cache)))
     lines += [(f"no {name}", how) for name, how in missing.items()]
-    print("\n".join(lay_out(["", ""], [list(line) for line in lines], left=2).splitlines()[2:]))
+    table = lay_out(["", ""], [list(line) for line in lines], left=2, width=terminal_width())
+    print("\n".join(table.splitlines()[2:]))
     return 0
 
 
@@ -118,7 +118,7 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
 
 
 def run_kernels(options: argparse.Namespace) -> int:
-    from .._display.tables import lay_out
+    from .._display.tables import lay_out, terminal_width
     from .._records import kernel_source, kernels
 
     if options.source is not None:
@@ -147,15 +147,8 @@ def run_kernels(options: argparse.Namespace) -> int:
         for info in found
     ]
     headings = ["kernel", "aliases", "block", "same bits", "what it is"]
-    print("\n".join(line[: _width()] for line in lay_out(headings, rows, left=5).splitlines()))
+    print(lay_out(headings, rows, left=5, width=terminal_width()))
     return 0
-
-
-def _width() -> int | None:
-    """Columns of the terminal; ``None`` in a pipe, where lines are not cut."""
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _describe(info: Any) -> str:

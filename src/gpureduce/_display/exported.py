@@ -1,4 +1,4 @@
-"""The base of measurements and explanations: export as JSON and CSV, a class's public name."""
+"""The base of measurements and explanations: how they are exported and shown, and a public name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,22 @@ __all__ = ["Exported", "make_public"]
 
 
 class Exported(ABC):
-    """A result that exports its dictionary as JSON and its rows as CSV."""
+    """A result that exports its dictionary as JSON and its rows as CSV.
+
+    Its ``repr`` is one short line; IPython shows the tables that ``print`` prints.
+    """
 
     __slots__ = ()
+
+    @abstractmethod
+    def _summary(self) -> str:
+        """What the result is of, in one line."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._summary()}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self) if cycle else str(self))
 
     @abstractmethod
     def to_dict(self) -> Any:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -14,40 +17,80 @@ __all__ = [
     "show_bytes",
     "show_count",
     "show_ratio",
+    "show_speedup",
     "show_time",
+    "terminal_width",
 ]
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
+GAP, LEAST_TEXT = 2, 20
+"""Spaces between columns, and columns of a terminal that a wrapped text has at least."""
 LEAST_FIXED_RATIO = 0.1
+MOST_DECIMALS = 4
+"""Decimals of a ratio's spread."""
 
 # ---------------------------------------------------------------- tables
 
 
-def lay_out(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
+def terminal_width() -> int | None:
+    """Columns of the terminal that is printed to; ``None`` in a pipe or a notebook."""
+    out = sys.stdout
+    return shutil.get_terminal_size().columns if out is not None and out.isatty() else None
+
+
+def lay_out(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], left: int, width: int | None = None
+) -> str:
     """Make a table for a terminal.
 
-    The first `left` columns are flush left; headings wrap at spaces.
+    The first `left` columns are flush left; headings of the others wrap at spaces. Columns for
+    which a line of `width` has no room are continued below, beside the first column again; in a
+    table of nothing but text, the last column wraps instead.
     """
-    wrapped = [heading.split(" ") for heading in headings]
-    for i in range(left):
-        wrapped[i] = [headings[i]]
-    height = max(map(len, wrapped))
-    cells = [[""] * (height - len(words)) + words for words in wrapped]
-    lines = [[column[i] for column in cells] for i in range(height)]
-    widths = [max(len(line[i]) for line in [*lines, *rows]) for i in range(len(headings))]
+    if width is not None and left == len(headings):
+        rows = _wrap_last(headings, rows, width)
+    heads = [[heading] if i < left else heading.split(" ") for i, heading in enumerate(headings)]
+    height = max(map(len, heads))
+    columns = []
+    for i, head in enumerate(heads):
+        cells = [*[""] * (height - len(head)), *head, *(row[i] for row in rows)]
+        wide = max(map(len, cells))
+        cells.insert(height, "-" * wide)
+        columns.append([cell.ljust(wide) if i < left else cell.rjust(wide) for cell in cells])
+    parts = _parts([len(column[0]) for column in columns], left, width)
+    return "\n\n".join(
+        "\n".join("  ".join(line).rstrip() for line in zip(*part, strict=True))
+        for part in ([columns[i] for i in part] for part in parts)
+    )
 
-    def one(line: Sequence[str]) -> str:
-        parts = [
-            cell.ljust(w) if i < left else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        return "  ".join(parts).rstrip()
 
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([*(one(line) for line in lines), rule, *(one(row) for row in rows)])
+def _parts(widths: Sequence[int], left: int, width: int | None) -> list[list[int]]:
+    """The columns that go side by side, part by part."""
+    parts, used = [[0]], widths[0]
+    for i in range(1, len(widths)):
+        used += GAP + widths[i]
+        if width is not None and used > width and i >= left and len(parts[-1]) > 1:
+            parts.append([0])
+            used = widths[0] + GAP + widths[i]
+        parts[-1].append(i)
+    return parts
+
+
+def _wrap_last(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> list[list[str]]:
+    """Break the last column's cells into lines that fit, each a row of its own."""
+    others = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings) - 1)]
+    room = max(width - sum(others) - GAP * len(others), LEAST_TEXT)
+    wrapped = []
+    for *cells, text in rows:
+        first, *more = textwrap.wrap(text, room) or [""]
+        wrapped.append([*cells, first])
+        wrapped += [[*[""] * len(cells), line] for line in more]
+    return wrapped
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -94,6 +137,17 @@ def show_ratio(value: float) -> str:
     if value >= LEAST_FIXED_RATIO:
         return f"{value:,.2f}"
     return f"{value:.{1 - math.floor(math.log10(value))}f}".rstrip("0") if value > 0 else "0"
+
+
+def show_speedup(value: float, interval: tuple[float, float]) -> str:
+    """A ratio, and half the width of its interval, to one digit of the latter at least."""
+    half = (interval[1] - interval[0]) / 2
+    least = 2 if value < 10 else 1 if value < 100 else 0
+    most = least if value >= LEAST_FIXED_RATIO else 1 - math.floor(math.log10(value))
+    decimals = max(most, min(-math.floor(math.log10(half)), MOST_DECIMALS)) if half > 0 else most
+    if round(half, decimals) == 0:
+        return show_ratio(value)
+    return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
 
 
 def show_time(seconds: float) -> str:

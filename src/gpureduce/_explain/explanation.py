@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from .._display.exported import Exported, make_public
-from .._display.tables import lay_out
+from .._display.tables import lay_out, terminal_width
 from . import page, picture
 from .figure_tables import column_table, comparison_table, shorten, totals_table
 from .launches import RATIOS, Figures, KernelRun
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Explanations"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation(KernelRun, Exported):
     """What a kernel did with an array, launch by launch; :func:`explain` returns it.
 
@@ -40,10 +40,13 @@ class Explanation(KernelRun, Exported):
         The :class:`Launch` records, in order.
     """
 
+    def _summary(self) -> str:
+        return self.title
+
     def __str__(self) -> str:
         headings, rows = column_table(self.main, self.file)
-        course = lay_out(headings, shorten(rows), left=2)
-        totals = lay_out(*totals_table(self), left=2)
+        course = lay_out(headings, shorten(rows), left=2, width=terminal_width())
+        totals = lay_out(*totals_table(self), left=2, width=terminal_width())
         number = self.launches.index(self.main) + 1
         return f"{self.title}\n\nlaunch {number}, its course\n\n{course}\n\nlaunches\n\n{totals}\n"
 
@@ -156,11 +159,11 @@ class Explanations(Exported, Sequence[Explanation]):
     def __hash__(self) -> int:
         return hash(tuple(each.title for each in self._all))
 
-    def __repr__(self) -> str:
-        return f"Explanations({list(self._all)!r})"
+    def _summary(self) -> str:
+        return ", ".join(each.kernel for each in self._all)
 
     def __str__(self) -> str:
-        return lay_out(*comparison_table(self), left=1) + "\n"
+        return lay_out(*comparison_table(self), left=1, width=terminal_width()) + "\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation as a dictionary.

@@ -312,7 +312,7 @@ class Launch:
     figures: Figures
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KernelRun:
     """A reduction by one kernel, launch by launch: the input of tables and pictures.
 
