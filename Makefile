@@ -15,6 +15,7 @@ PYTEST_FLAGS ?= -q
 # Processes that share the tests of `make test`
 PYTEST_WORKERS ?= $(JOBS)
 BENCH_FLAGS ?=
+LAB_FLAGS ?=
 # The way of compiling (below) whose objects the C tests and the library are made of. The loops take
 # long: who also builds the package and lints compiles them once, not three times, by
 # C_VARIANT=package.
@@ -84,7 +85,7 @@ EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
 	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1: \2/p' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) BENCH_FLAGS=$(BENCH_FLAGS) LAB_FLAGS=$(LAB_FLAGS)"
 
 # ---------------------------------------------------------------- Python
 
@@ -141,7 +142,7 @@ $(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
 
 build: $(STAMPS)/build ## install the package into .venv, in place
 
-demo: $(STAMPS)/build $(STAMPS)/demo ## the main job: 100 million numbers, several kernels, beside numpy.sum
+demo: $(STAMPS)/build $(STAMPS)/demo ## the main job: 100 million numbers beside numpy.sum, several kernels or the emulator's view of them
 	@$(PY) examples/demo.py
 
 bench: $(STAMPS)/build $(STAMPS)/bench ## measure kernels beside NumPy by pytest-benchmark: a minute, anywhere
@@ -158,10 +159,11 @@ $(STAMPS)/notebook: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,notebook)
 
 .PHONY: notebooks lab
-lab: $(STAMPS)/build $(STAMPS)/notebook ## open the notebooks in JupyterLab
-	$(VENV)/bin/jupyter lab notebooks
+# The server's root is the tree: notebooks link to pages of docs/.
+lab: $(STAMPS)/build $(STAMPS)/notebook ## open the notebooks in JupyterLab; LAB_FLAGS=--allow-root as root
+	$(VENV)/bin/jupyter lab --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url=/lab/tree/notebooks $(LAB_FLAGS)
 
-notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks, in place, and store what they show: on a GPU if there is one
+notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks and store their output: in place with a GPU, else in build/notebooks
 	$(PY) tools/run_notebooks.py
 
 test: ctest pytest ## all tests; those that need a GPU skip where there is none

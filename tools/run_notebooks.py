@@ -1,7 +1,10 @@
 """Run notebooks from top to bottom, each in a kernel of its own, and store what they show.
 
-    python tools/run_notebooks.py                              # all of notebooks/, in place
+    python tools/run_notebooks.py                              # all of notebooks/
     python tools/run_notebooks.py --to build/notebooks notebooks/3-accuracy.ipynb
+
+With a GPU they are stored in place. Without one they go to build/notebooks, and the outputs of the
+GPU that notebooks/ contains stay.
 
 What is stored can be published: cells' run times and the interpreter's version are left out, and an
 output that names this machine, its user or a folder of it is an error, as is one on stderr.
@@ -25,8 +28,11 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+import gpureduce as gr
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
+WITHOUT_GPU = ROOT / "build" / "notebooks"
 CELL_SECONDS = 300
 KERNEL_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -107,9 +113,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path, help="all of notebooks/ by default")
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="where they are stored; in place by default"
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help="where they are stored (default: in place with a GPU, else build/notebooks)",
     )
     options = parser.parse_args()
+    to = options.to or (None if gr.devices() else WITHOUT_GPU)
     failed = False
     for path in options.notebooks or sorted(FOLDER.glob("*.ipynb")):
         start = time.monotonic()
@@ -124,10 +134,12 @@ def main() -> int:
             print(f"{path.name}: {each}", file=sys.stderr)
         failed = failed or bool(wrong)
         if not wrong:
-            place = options.to or path.parent
+            place = to or path.parent
             place.mkdir(parents=True, exist_ok=True)
             nbformat.write(notebook, place / path.name)
-            print(f"{path.name}: {time.monotonic() - start:.1f} s")
+            print(f"{place / path.name}: {time.monotonic() - start:.1f} s")
+    if to is WITHOUT_GPU:
+        print("there is no GPU: notebooks/ keeps its outputs of one")
     return int(failed)
 
 

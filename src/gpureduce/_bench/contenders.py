@@ -309,7 +309,9 @@ class ComparisonRecord:
         tuple of float or None
         """
         mine, theirs = self._pair(row, over, column)
-        return None if mine is None or theirs is None else ratio_interval(theirs, mine)
+        if mine is None or theirs is None:
+            return None
+        return (1.0, 1.0) if mine is theirs else ratio_interval(theirs, mine)
 
     def _pair(self, row: Contender, over: str, column: str) -> tuple[Spread | None, Spread | None]:
         """Times of a row and of what it is compared with."""
