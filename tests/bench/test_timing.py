@@ -161,13 +161,13 @@ def test_contenders_alternate_and_their_order_changes() -> None:
         return Turn(take)
 
     turns = [contender(name) for name in "abc"]
-    shares: list[float] = []
-    take_turns(turns, seconds=1e9, precision=10.0, progress=shares.append)
+    left: list[float] = []
+    take_turns(turns, seconds=1e9, precision=10.0, progress=left.append)
     rounds = [taken[i : i + 3] for i in range(0, len(taken), 3)]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
     assert len({tuple(each) for each in rounds}) > 1
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
+    assert left[-1] == 0.0
+    assert min(left[:-1]) > 0.0
 
 
 def test_short_calls_are_timed_several_at_once() -> None:
@@ -190,11 +190,54 @@ def test_a_pipe_gets_no_bar_and_a_terminal_gets_one(monkeypatch: pytest.MonkeyPa
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stream)
     with sampling.progress_bar("measuring") as bar:
-        bar.part(0.5, 1.0)(0.5)
+        bar(0.75)
         assert bar._bar.n == 0.75
     assert "measuring" in stream.getvalue()
     with sampling.progress_bar("x", False) as bar:
         assert bar._bar is None
+
+
+def test_a_bar_moves_with_time_whatever_the_phases_were_thought_to_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Phases whose times are ten times off from what was expected, by a clock of the test's own."""
+    clock = [0.0]
+    monkeypatch.setattr(sampling.time, "perf_counter", lambda: clock[0])
+    drawn: list[tuple[float, float]] = []
+    phases = sampling.Phases(
+        lambda share: drawn.append((clock[0], share)), {"a": (3, 1.0), "b": (1, 1.0)}
+    )
+    for kind, steps in (("a", 100), ("a", 100), ("a", 100), ("b", 10)):
+        with phases.phase(kind) as moving:
+            for i in range(1, steps + 1):
+                clock[0] += 0.1
+                moving((steps - i) / 10)
+    whole = clock[0]
+    assert drawn[-1] == (whole, 1.0)
+    for at, share in drawn[100:]:  # from when the first phase was seen
+        assert share == pytest.approx(at / whole, abs=0.02)
+
+
+def test_the_time_left_of_a_turn_follows_from_its_uncertainty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(SEED)
+    turn = sampling.Turn(lambda count: list(rng.normal(1.0, 0.1, count)), batch=5)
+    assert turn.seconds_left(9.0, 0.01) == 9.0
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 0.5
+        return clock[0]
+
+    monkeypatch.setattr(sampling.time, "perf_counter", tick)
+    for _ in range(8):
+        turn.run()
+    per_sample = turn.spent / len(turn.samples)
+    wanted = len(turn.samples) * (turn.spread.uncertainty / 0.01) ** 2
+    assert turn.seconds_left(1e9, 0.01) == pytest.approx((wanted - 40) * per_sample)
+    assert turn.seconds_left(turn.spent + 0.25, 0.01) == pytest.approx(0.25)
+    assert turn.seconds_left(1e9, 0.9) == 0.0
 
 
 def test_a_bar_is_drawn_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

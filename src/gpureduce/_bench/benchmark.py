@@ -15,8 +15,9 @@ from .benchmark_array import BenchmarkArray, as_benchmark_array
 from .clocks import moved
 from .environment import environment
 from .profile import check_possible, profile_kernel
+from .roofline import SECONDS as CEILING_SECONDS
 from .roofline import ceiling_or_why
-from .sampling import NOISY, progress_bar, take_turns
+from .sampling import NOISY, Phases, progress_bar, take_turns
 from .session import REFUSED, BenchmarkSession, check_operator
 from .timing import STAGES, Timing
 
@@ -174,7 +175,8 @@ def _time_callable(
     result = function(it.array)
     first = time.perf_counter() - start
     turn = session.host_turn(function)
-    take_turns([turn], seconds, precision, bar)
+    with Phases(bar, {"host": (1, seconds)}).phase("host") as progress:
+        take_turns([turn], seconds, precision, progress)
     spread = turn.spread
     warnings = [
         *session.cache_troubles(),
@@ -240,10 +242,11 @@ def _time_kernel(
         why = f"the call ran on the {run.device.upper()}"
     host_turn = session.host_turn(call)
     turns = [turn for turn in (device_turn, host_turn) if turn is not None]
-    for i, turn in enumerate(
-        turns
-    ):  # one after the other, since a call reads the array through the cache
-        take_turns([turn], *until, bar.part(i / len(turns), (i + 1) / len(turns)))
+    parts = {"turn": (len(turns), until[0]), "ceiling": (int(with_ceiling), CEILING_SECONDS)}
+    phases = Phases(bar, parts)
+    for turn in turns:  # one after the other, since a call reads the array through the cache
+        with phases.phase("turn") as progress:
+            take_turns([turn], *until, progress)
     noting_stages(it.array)
     if staged:
         stages["stage"] = _median_stage(noting_stages, it.array, staged)
@@ -256,11 +259,11 @@ def _time_kernel(
         rest = _median_of(lambda: session.reduce_there(op, options)) - on_device.median
         if rest > 0:  # otherwise it is below the noise of the kernels
             stages["return"] = rest
-    rate, trouble = (
-        ceiling_or_why(session.info if on_gpu else None, limits().cpu_threads)
-        if with_ceiling
-        else (None, "")
-    )
+    rate, trouble = None, ""
+    if with_ceiling:
+        with phases.phase("ceiling"):
+            where = session.info if on_gpu else None
+            rate, trouble = ceiling_or_why(where, limits().cpu_threads)
     moved_bytes = it.nbytes + np.asarray(result).nbytes
     if rate is not None:  # a figure that is shown is not above the most that was reached
         fastest = on_device if on_gpu else host_turn.spread

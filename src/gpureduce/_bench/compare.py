@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ from .contenders import BreakEven, Contender, find_break_even
 from .correctness import Verdict, check, loosened, reference
 from .environment import environment
 from .profile import check_possible, profile_kernel
+from .roofline import SECONDS as CEILING_SECONDS
 from .roofline import ceiling_or_why
-from .sampling import NOISY, Turn, progress_bar, ratio_interval, take_turns
+from .sampling import NOISY, Phases, Turn, progress_bar, ratio_interval, take_turns
 from .session import REFUSED, BenchmarkSession, check_operator, ignoring_array
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ BREAK_EVEN_FIRST, BREAK_EVEN_FACTOR = 256, 8
 """Elements of the smallest array on which the break-even is looked for, and how much longer each
 next one is."""
 BREAK_EVEN_SECONDS = 0.05
+TYPICAL_SECONDS = 0.05
+"""About what it takes to check a contender, and to sample it: most are known well before their time
+is used up."""
 _MOST_NAMES = 6
 ONLY_ON_GPUS = "it runs on GPUs only; gpureduce.explain shows on any machine what it does"
 
@@ -155,44 +160,53 @@ def compare(
         where = BenchmarkSession(whole, axis, device, cache)
         names, only_on_gpus = _kernel_names(kernels, where)
         blocks = blocks if where.place != "cpu" else [None]
-        share = 0.8 if break_even else 1.0
+        counted = len(names) * len(blocks) + len(present)
+        phases = Phases(
+            bar,
+            {
+                "start": (len(lengths), TYPICAL_SECONDS * counted),
+                "device": (len(lengths) * (not where.why_no_device), TYPICAL_SECONDS * counted),
+                "host": (len(lengths), TYPICAL_SECONDS * counted),
+                "break-even": (int(break_even and axis is None), BREAK_EVEN_SECONDS),
+                "ceiling": (int(ceiling), CEILING_SECONDS),
+            },
+        )
         rows: list[Contender] = []
         warnings: list[str] = []
-        for i, n in enumerate(lengths):
+        for n in lengths:
             part = whole if n is None else replace(whole, array=_first(whole, n), shape=(n,))
             with BenchmarkSession(part, axis, device, cache) as session:
                 if profile:
                     check_possible(session.why_no_device)
-                entries = _enter(
-                    op, part, session, names, blocks, wanted, present, missing, profile
-                )
+                with phases.phase("start"):
+                    entries = _enter(
+                        op, part, session, names, blocks, wanted, present, missing, profile
+                    )
                 entries += [
                     _Entry(Contender(name, True, part.elements, 0, absent=ONLY_ON_GPUS))
                     for name in only_on_gpus
                 ]
-                edges = (share * i / len(lengths), share * (i + 1) / len(lengths))
-                for kind, first in (("device", 0.0), ("host", 0.5)):
+                for kind in ("device", "host"):
                     turns = [
                         turn for entry in entries if (turn := getattr(entry, kind)) is not None
                     ]
-                    low = edges[0] + first * (edges[1] - edges[0])
-                    take_turns(
-                        turns, seconds, precision, bar.part(low, low + (edges[1] - edges[0]) / 2)
-                    )
+                    if turns:
+                        with phases.phase(kind) as moving:
+                            take_turns(turns, seconds, precision, moving)
                 rows += [entry.finish() for entry in entries]
                 warnings += _warnings(
                     session, entries, precision, part.elements if len(lengths) > 1 else 0
                 )
                 info = session.info
-        even = (
-            _look_for_break_even(rows, whole, op, device, present, bar)
-            if break_even and axis is None
-            else None
-        )
+        even = None
+        if break_even and axis is None:
+            with phases.phase("break-even") as moving:
+                even = _look_for_break_even(rows, whole, op, device, present, moving)
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
         rate, trouble = (None, "")
         if ceiling:
-            rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
+            with phases.phase("ceiling"):
+                rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
             kind = "device_bandwidth" if on_gpu else "host_bandwidth"
             reached = [getattr(row, kind) or 0.0 for row in rows]
             rate = None if rate is None else max(rate, *reached)
@@ -412,7 +426,7 @@ def _look_for_break_even(
     op: str,
     device: str | None,
     present: dict[str, Any],
-    bar: progress_bar,
+    progress: Callable[[float], None],
 ) -> BreakEven | None:
     """Time the fastest kernel and NumPy over sizes, in turns.
 
@@ -432,14 +446,16 @@ def _look_for_break_even(
     while sizes[0] // BREAK_EVEN_FACTOR >= BREAK_EVEN_FIRST:
         sizes.insert(0, sizes[0] // BREAK_EVEN_FACTOR)
     ratios, intervals = [], []
+    start = time.perf_counter()
     for i, n in enumerate(sizes):
         part = replace(whole, array=_first(whole, n), shape=(n,))
         with BenchmarkSession(part, None, device, "hot", with_device=False) as session:
             ours = session.host_turn(session.reduction(op, options))
             call = present[NumPy.name].host_call(op, part.array, None)
             theirs = session.host_turn(ignoring_array(call))
-            edges = (0.8 + 0.2 * i / len(sizes), 0.8 + 0.2 * (i + 1) / len(sizes))
-            take_turns([ours, theirs], BREAK_EVEN_SECONDS, PRECISION, bar.part(*edges))
+            take_turns([ours, theirs], BREAK_EVEN_SECONDS, PRECISION)
+        took = time.perf_counter() - start
+        progress(took / (i + 1) * (len(sizes) - i - 1))
         ratios.append(theirs.spread.median / ours.spread.median)
         intervals.append(ratio_interval(theirs.spread, ours.spread))
     found = find_break_even(sizes, ratios, intervals)

@@ -14,7 +14,7 @@ import time
 from .. import _core
 from .._functions import reduce
 from .._records import DeviceInfo
-from .benchmark_array import random_values
+from .benchmark_array import random_values, repeat
 from .environment import last_level_cache_bytes
 
 __all__ = ["host_read_ceiling", "read_ceiling"]
@@ -22,6 +22,8 @@ __all__ = ["host_read_ceiling", "read_ceiling"]
 MOST_BYTES = 1 << 30
 """Size of the array that is read; at most an eighth of the device's memory."""
 PIECE_BYTES = 64 << 20
+SECONDS = 0.6
+"""About what either takes in a process's first call."""
 REPEATS = 20
 HOST_BYTES, HOST_CACHES, HOST_MOST_BYTES = 256 << 20, 4, 1 << 30
 """Least size of the array that is read on the host, its size in last-level caches, and its most."""
@@ -67,7 +69,8 @@ def host_read_ceiling(threads: int) -> float:
     nbytes = min(max(HOST_BYTES, HOST_CACHES * last_level_cache_bytes()), HOST_MOST_BYTES)
     best = float("inf")
     for op, dtype in _READERS:
-        values = random_values(dtype, nbytes // _WORD)
+        # Making up all of them would take longer than the reads.
+        values = repeat(random_values(dtype, PIECE_BYTES // _WORD), nbytes // _WORD)
         for _ in range(HOST_REPEATS):
             start = time.perf_counter()
             reduce(values, op, device="cpu")

@@ -7,17 +7,18 @@ is sampled until its median is known to the wanted precision, or its time is use
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Spread", "Turn", "calls_for", "progress_bar", "ratio_interval", "take_turns"]
+__all__ = ["Phases", "Spread", "Turn", "calls_for", "progress_bar", "ratio_interval", "take_turns"]
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 10_000
 """Least samples for a median, and most samples that are taken."""
@@ -203,15 +204,23 @@ class Turn:
             return True
         return n >= LEAST_SAMPLES and (n >= MOST_SAMPLES or self.spread.uncertainty <= precision)
 
-    def share_done(self, seconds: float, precision: float) -> float:
-        """Share of the sampling that is done, from 0 to 1, for a progress bar."""
-        return (
-            1.0
-            if self.is_done(seconds, precision)
-            else min(self.spent / seconds, 1.0)
-            if seconds
-            else 0.0
-        )
+    def seconds_left(self, seconds: float, precision: float) -> float:
+        """About how long it takes from here until it is done.
+
+        The uncertainty of a median falls with the root of the number of samples.
+        """
+        n = len(self.samples)
+        if self.is_done(seconds, precision):
+            return 0.0
+        if not n:
+            return seconds
+        uncertainty = self.spread.uncertainty
+        wanted = float(LEAST_SAMPLES)
+        if precision > 0 and math.isfinite(uncertainty):
+            wanted = max(wanted, n * (uncertainty / precision) ** 2)
+        elif n >= LEAST_SAMPLES:
+            wanted = math.inf
+        return max(min(seconds - self.spent, (wanted - n) * self.spent / n), 0.0)
 
 
 def take_turns(
@@ -231,14 +240,14 @@ def take_turns(
     precision : float
         Uncertainty of the median at which a turn is done.
     progress : callable, optional
-        Called after each round with the share that is done.
+        Called after each round with about the seconds that are left.
     """
     order = np.random.default_rng(0)
     while waiting := [turn for turn in turns if not turn.is_done(seconds, precision)]:
         for i in order.permutation(len(waiting)):
             waiting[i].run()
         if progress is not None:
-            progress(sum(turn.share_done(seconds, precision) for turn in turns) / len(turns))
+            progress(sum(turn.seconds_left(seconds, precision) for turn in turns))
 
 
 def calls_for(seconds_per_call: float) -> int:
@@ -306,9 +315,39 @@ class progress_bar:  # noqa: N801  used as a function
         if self._bar is not None:
             self._bar.update(min(max(share - self._bar.n, 0.0), 1.0 - self._bar.n))
 
-    def part(self, first: float, last: float) -> Callable[[float], None]:
-        """Progress of a part of the work, which moves the bar from `first` to `last`."""
-        return lambda share: self(first + share * (last - first))
+
+class Phases:
+    """Progress of work in phases, by the time that each takes.
+
+    Parameters
+    ----------
+    bar : progress_bar
+    expected : mapping
+        For each kind of phase, how many there are and about how many seconds one takes; once one
+        has been seen, the next ones are expected to take as long.
+    """
+
+    def __init__(self, bar: Callable[[float], object], expected: dict[str, tuple[int, float]]):
+        self._bar, self._spent = bar, 0.0
+        self._to_come = {kind: count for kind, (count, _) in expected.items()}
+        self._seconds = {kind: seconds for kind, (_, seconds) in expected.items()}
+
+    @contextlib.contextmanager
+    def phase(self, kind: str) -> Iterator[Callable[[float], None]]:
+        """One phase; its value moves the bar, given the seconds that are left of the phase."""
+        self._to_come[kind] -= 1
+        start = time.perf_counter()
+
+        def progress(left: float) -> None:
+            spent = self._spent + time.perf_counter() - start
+            later = sum(n * self._seconds[each] for each, n in self._to_come.items())
+            self._bar(spent / (spent + left + later) if spent else 0.0)
+
+        yield progress
+        self._seconds[kind] = time.perf_counter() - start
+        self._spent += self._seconds[kind]
+        start = time.perf_counter()
+        progress(0.0)
 
 
 def host_samples(
