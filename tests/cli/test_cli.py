@@ -612,7 +612,11 @@ def test_a_wrong_kernel_is_status_3(
         (("bench", "-n", "10", "--cache", "warm"), 2, "cache must be one of"),
         (("compare", "-n", "10", "--baselines", "jax"), 2, "unknown baseline 'jax'"),
         (("compare", "-n", "10", "--sizes", "11"), 2, "sizes must be from 1"),
-        (("cache", "burn"), 2, "invalid choice"),
+        (("cache", "cler"), 2, "unknown action 'cler'; did you mean 'clear'?"),
+        (("smu", "a.npy"), 2, "unknown command 'smu'; did you mean 'sum'"),
+        (("bench", "reduce7"), 2, "did you mean 'reduce6'"),
+        (("bench", "fastest_of_all"), 2, "'gpureduce kernels'"),
+        (("bench", "-n", "1.5"), 2, "invalid count value: '1.5'"),
         (("sum",), 2, "FILE.npy"),
     ],
 )
@@ -647,6 +651,11 @@ def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, me
 def test_the_completion_script_completes(
     words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert complete(words, capsys) == expected
+
+
+def complete(words: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """What bash offers for the last of these words."""
     script = succeed("completion", capsys=capsys)
     typed = " ".join(f"'{word}'" for word in words)
     tail = (
@@ -654,8 +663,82 @@ def test_the_completion_script_completes(
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(["bash", "-c", script + tail], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == expected
     assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (["bench", "--dtype", "float"], "float"),
+        (["bench", "--cache", "c"], "cold"),
+        (["compare", "--kind", ""], "bars"),
+        (["compare", "--baselines", ""], "numpy"),
+        (["bench", "block_"], "block_atomic"),
+    ],
+)
+def test_an_option_completes_with_its_own_values(
+    words: list[str], start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = complete(["gpureduce", *words], capsys)
+    assert any(each.startswith(start) for each in found)
+    kernels = {info.name for info in gr.kernels()} - {"cub"}  # which is a library, too
+    assert not found & kernels or words[-1] == "block_"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("option", ["--csv", "--file", "--plot", "-n", "--block-size"])
+def test_files_and_numbers_do_not_complete_with_kernels(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complete(["gpureduce", "bench", option, "block_"], capsys) == set()
+
+
+@pytest.mark.parametrize("text", ["2000", "2e3", "2_000"])
+def test_numbers_of_elements_are_read_as_people_write_them(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = command._parser().parse_args(["compare", "-n", text, "--sizes", text, "1e2"])
+    assert (asked.n, asked.sizes) == (2000, [2000, 100])
+    assert command._parser().parse_args(["explain", "reduce0", "-n", text]).n == 2000
+
+
+def test_a_reduction_takes_its_functions_own_arguments(
+    saved: tuple[str, np.ndarray[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, values = saved
+    there = ("--device", "cpu", "--json")
+    for words, expected in (
+        (("std", path, "--ddof", "1"), values.std(ddof=1)),
+        (("sum", path, "--initial", "7"), values.sum(initial=7)),
+        (("max", path, "--axis", "0", "--keepdims"), values.max(axis=0, keepdims=True)),
+    ):
+        found = json.loads(succeed(*words, *there, capsys=capsys))["result"]
+        assert np.shape(found) == np.shape(expected)
+        assert np.allclose(found, expected, rtol=1e-12)
+    done = run_command("max", path, "--ddof", "1")
+    assert done.returncode == 2
+    assert "--ddof" in done.stderr
+
+
+def test_bare_words_print_the_help() -> None:
+    done = run_command()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run_command("--help").stdout
+    assert "examples:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("bench", "-n", "1000", *QUICK), ("compare", "-n", "1000", *QUICK)]
+)
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_csv_has_no_two_columns_of_one_name(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    succeed(*words, "--csv", str(tmp_path / "out.csv"), capsys=capsys)
+    head = (tmp_path / "out.csv").read_text().splitlines()[0].split(",")
+    assert len(set(head)) == len(head)
 
 
 def test_help_lists_every_subcommand() -> None:

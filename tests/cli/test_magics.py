@@ -42,6 +42,24 @@ def test_bench_times_an_expression(magics: dict[str, Any]) -> None:
     assert magics["gr_bench"](f"{{'x': a}}['x'] reduce0 {QUICK}").kernel == "interleaved_modulo"
 
 
+def test_a_kernel_comes_before_the_array_or_after_it(magics: dict[str, Any]) -> None:
+    for line in ("reduce2 a", "a reduce2", "sequential a[:100]", "reduce2 'a[: 100]' --op max"):
+        timing = magics["gr_bench"](f"{line} {QUICK}")
+        assert timing.kernel == "sequential"
+        assert timing.shape in ((1000,), (100,))
+
+
+@pytest.mark.parametrize(("name", "word"), [("gr_bench", "--grid-size"), ("gr_compare", "--sizes"),
+                                            ("gr_explain", "--rows")])  # fmt: skip
+def test_a_magic_prints_its_help(
+    name: str, word: str, magics: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert word in magics[name].__doc__
+    for line in ("--help", "-h", *(["a --help"] if name != "gr_explain" else [])):
+        assert magics[name](line) is None
+        assert word in capsys.readouterr().out
+
+
 def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
     found = magics["gr_compare"](f"a auto --baselines numpy --no-break-even {QUICK}")
     assert isinstance(found, gr.Comparison)
@@ -59,7 +77,7 @@ def test_explain_explains(magics: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("gr_bench", "", "%gr_bench takes an array first"),
+        ("gr_bench", "", "%gr_bench takes an array: see %gr_bench --help"),
         ("gr_bench", "a -n 3", "takes an array, not --file, -n or --dtype"),
         ("gr_bench", "a --csv t.csv", "%gr_bench has no --csv"),
         ("gr_bench", "a --json", "%gr_bench has no --json"),

@@ -184,7 +184,7 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
     """examples/sum_file.c built as its comment says, against the installed library."""
     program = tmp_path_factory.mktemp("sum_file") / "sum_file"
     library = installed / "lib"
-    flags = [f"-I{installed / 'include'}", f"-L{library}", "-lgpureduce"]
+    flags = [f"-I{installed / 'include'}", f"-L{library}", f"-Wl,-rpath,{library}", "-lgpureduce"]
     if shutil.which("pkg-config") is not None:
         environment = os.environ | {"PKG_CONFIG_PATH": str(library / "pkgconfig")}
         asked = run("pkg-config", "--cflags", "--libs", "gpureduce", env=environment)
@@ -192,7 +192,7 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
         flags = asked.stdout.split()
     source = ROOT / "examples" / "sum_file.c"
     strict = ("-Wall", "-Wextra", "-Werror")
-    done = run("cc", *strict, source, *flags, f"-Wl,-rpath,{library}", "-o", program)
+    done = run("cc", *strict, source, *flags, "-o", program)
     assert done.returncode == 0, done.stderr
     return program
 

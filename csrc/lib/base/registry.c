@@ -2,6 +2,7 @@
 #include "lib/base/registry.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/status.h"
@@ -97,7 +98,16 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
-/* Number of insertions, deletions and replacements that turn `a` into the first `b_length`
+/* What it costs to write one character for another: digits are as far apart as their numbers, so
+ * that reduce6 is nearest to reduce7. */
+static size_t replacement(char a, char b)
+{
+    const int is_number = a >= '0' && a <= '9' && b >= '0' && b <= '9';
+
+    return is_number ? (size_t)abs(a - b) : a != b;
+}
+
+/* Cost of the insertions, deletions and replacements that turn `a` into the first `b_length`
  * characters of b; SIZE_MAX for names too long to be near anything. */
 static size_t edit_distance(const char *a, const char *b, size_t b_length)
 {
@@ -110,7 +120,7 @@ static size_t edit_distance(const char *a, const char *b, size_t b_length)
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
-            const size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+            const size_t replace = diagonal + replacement(a[i - 1], b[j - 1]);
             const size_t shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = replace < shift ? replace : shift;
@@ -119,16 +129,24 @@ static size_t edit_distance(const char *a, const char *b, size_t b_length)
     return row[b_length];
 }
 
-/* How far `name` is from a row's name or nearest alias; a row whose name contains it is near. */
-static size_t distance_to(const gpr_kernel_row *row, const char *name)
+/* How far `name` is from a row's name or nearest alias, which is *nearest, of *length characters; a
+ * row whose name contains it is near. */
+static size_t distance_to(const gpr_kernel_row *row, const char *name, const char **nearest,
+                          size_t *length)
 {
-    size_t best = edit_distance(name, row->name, strlen(row->name));
+    *nearest = row->name;
+    *length = strlen(row->name);
+    size_t best = edit_distance(name, row->name, *length);
 
     if (strlen(name) >= 3 && strstr(row->name, name) != NULL && best > 2) best = 2;
     for (const char *at = row->aliases; *at != '\0';) {
         const size_t size = strcspn(at, " ");
         const size_t distance = edit_distance(name, at, size);
-        if (distance < best) best = distance;
+        if (distance < best) {
+            best = distance;
+            *nearest = at;
+            *length = size;
+        }
         at += size;
         at += strspn(at, " ");
     }
@@ -144,9 +162,11 @@ static gpr_status fail_unknown_kernel(const char *name)
 
     for (size_t distance = 0; distance <= farthest && found < NEAR_MATCHES; distance++) {
         for (int i = 0; i < GPR_KERNEL_COUNT && found < NEAR_MATCHES; i++) {
-            if (distance_to(&gpr_kernel_rows[i], name) != distance) continue;
-            length += (size_t)snprintf(near + length, sizeof near - length, "%s'%s'",
-                                       found > 0 ? ", " : "", gpr_kernel_rows[i].name);
+            const char *word = NULL;
+            size_t size = 0;
+            if (distance_to(&gpr_kernel_rows[i], name, &word, &size) != distance) continue;
+            length += (size_t)snprintf(near + length, sizeof near - length, "%s'%.*s'",
+                                       found > 0 ? ", " : "", (int)size, word);
             found++;
         }
     }
@@ -154,9 +174,11 @@ static gpr_status fail_unknown_kernel(const char *name)
         return gpr_fail(GPR_ERROR_VALUE, "unknown kernel '%.*s'; did you mean %s?", NAME_ROOM, name,
                         near);
     }
-    return gpr_fail(GPR_ERROR_VALUE,
-                    "unknown kernel '%.*s'; kernels() lists them, \"auto\" is the fastest",
-                    NAME_ROOM, name);
+    return gpr_fail(
+        GPR_ERROR_VALUE,
+        "unknown kernel '%.*s'; gpureduce.kernels() and the command 'gpureduce kernels' "
+        "list all names",
+        NAME_ROOM, name);
 }
 
 gpr_status gpr_find_kernel(const char *name, int *index)

@@ -118,6 +118,8 @@ def flat_environment(setting: dict[str, Any]) -> dict[str, Any]:
     for name, value in setting.items():
         if isinstance(value, dict):
             flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+        elif name == "device":  # without a GPU: the place of a run is a column of this name
+            flat[f"{name}.name"] = value
         else:
             flat[name] = value
     return flat

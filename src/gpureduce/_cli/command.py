@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from .. import _core
 from .._core import __version__
@@ -18,11 +21,12 @@ from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableEr
 from .explain_command import add_explain, run_explain
 from .info_commands import add_cache, add_kernels, run_cache, run_info, run_kernels
 from .measure_commands import add_bench, add_compare, run_bench, run_compare
-from .options import FAILED, INTERRUPTED, WRONG_USAGE, Parser, add_json, print_json
+from .options import FAILED, INTERRUPTED, WRONG_USAGE, Parser, add_json, examples, print_json
 from .reduce_command import add_reduction, reductions, run_reduction
 
 __all__ = ["SUBCOMMANDS", "main"]
 
+HELP_WIDTH = 78
 
 _COMPLETION = """\
 # bash: source <(gpureduce completion)    zsh: autoload -U bashcompinit && bashcompinit first
@@ -31,11 +35,8 @@ _gpureduce() {{
   if [ "$COMP_CWORD" -eq 1 ]; then
     words="{subcommands}"
   else
-    case "${{COMP_WORDS[COMP_CWORD - 1]}}" in
-      --kernel | --source) words="{kernels}" ;;
-      --op) words="{operators}" ;;
-      --device) words="cpu cuda auto" ;;
-      --cache) words="hot cold rotated" ;;
+    case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD - 1]}}" in
+{values}
       *) case "${{COMP_WORDS[1]}}" in
 {cases}
       esac ;;
@@ -45,30 +46,47 @@ _gpureduce() {{
 }}
 complete -o default -F _gpureduce gpureduce
 """
-_NAMING_KERNELS = ("bench", "compare", "explain", "kernels")
+
+
+def _words_of(action: argparse.Action) -> list[str]:
+    """What may follow an option, or stand for a positional argument; nothing for file names."""
+    from .._bench.baselines import BASELINES
+    from .._bench.charts import KINDS
+    from .._bench.session import CACHES, operators
+
+    if action.choices is not None:
+        return list(action.choices)
+    is_file = "FILE" in str(action.metavar)
+    kernels = [each["name"] for each in _core.kernels()]
+    by_name: dict[str, list[str]] = {
+        "kernel": kernels,
+        "source": kernels,
+        "name": kernels,
+        "op": operators(),
+        "dtype": list(_core.DTYPES),
+        "device": ["cpu", "cuda", "auto"],
+        "cache": list(CACHES),
+        "kind": list(KINDS),
+        "baselines": list(BASELINES),
+    }
+    return [] if is_file else by_name.get(action.dest, [])
 
 
 def _completion(options: argparse.Namespace) -> int:
     """Print a completion script for the shell, generated from the parser."""
-    from .._bench.session import operators
-
-    names = [each["name"] for each in _core.kernels()]
-    cases = []
+    values, cases = [], []
     for name, parser in _subparsers(_parser()).items():
-        flags = [
-            flag
-            for action in parser._actions
-            for flag in action.option_strings
-            if flag.startswith("--")
-        ]
-        more = names if name in _NAMING_KERNELS else []
-        more = [*more, "show", "clear"] if name == "cache" else more
-        cases.append(f'        {name}) words="{" ".join([*flags, *more])}" ;;')
+        flags, words = [], []
+        for action in parser._actions:
+            flags += [flag for flag in action.option_strings if flag.startswith("--")]
+            if not action.option_strings:
+                words += _words_of(action)
+            elif action.nargs != 0:
+                spelled = " | ".join(f'"{name} {flag}"' for flag in action.option_strings)
+                values.append(f'      {spelled}) words="{" ".join(_words_of(action))}" ;;')
+        cases.append(f'        {name}) words="{" ".join([*flags, *words])}" ;;')
     script = _COMPLETION.format(
-        subcommands=" ".join(SUBCOMMANDS),
-        kernels=" ".join(names),
-        operators=" ".join(operators()),
-        cases="\n".join(cases),
+        subcommands=" ".join(SUBCOMMANDS), values="\n".join(values), cases="\n".join(cases)
     )
     if options.json:
         print_json({"script": script})
@@ -79,43 +97,90 @@ def _completion(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One subcommand: its line of help, its options, and the function that runs it."""
+    """One subcommand: its line of help, its options, the function that runs it, and examples."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    examples: tuple[str, ...] = ()
 
 
 SUBCOMMANDS = {
     "info": Subcommand(
         "devices, versions, and what is missing and how to get it", add_json, run_info
     ),
-    "kernels": Subcommand("the catalogue of kernels, and their source", add_kernels, run_kernels),
+    "kernels": Subcommand(
+        "the catalogue of kernels, and their source",
+        add_kernels,
+        run_kernels,
+        (
+            "gpureduce kernels",
+            "gpureduce kernels reduce3",
+            "gpureduce kernels --source shfl_atomic",
+        ),
+    ),
     **{
-        name: Subcommand(f"{name} of a .npy file", add_reduction, run_reduction)
+        name: Subcommand(
+            f"{name} of a .npy file",
+            partial(add_reduction, name),
+            run_reduction,
+            (f"gpureduce {name} big.npy", f"gpureduce {name} big.npy --axis 0 --output rows.npy"),
+        )
         for name in reductions()
     },
-    "bench": Subcommand("time one kernel: the call, its kernels, its stages", add_bench, run_bench),
-    "compare": Subcommand(
-        "time kernels and libraries on one array, results checked", add_compare, run_compare
+    "bench": Subcommand(
+        "time one kernel: the call, its kernels, its stages",
+        add_bench,
+        run_bench,
+        ("gpureduce bench", "gpureduce bench shfl_atomic -n 1e8 --cache cold"),
     ),
-    "explain": Subcommand("see what a kernel does, on an emulated GPU", add_explain, run_explain),
+    "compare": Subcommand(
+        "time kernels and libraries on one array, results checked",
+        add_compare,
+        run_compare,
+        (
+            "gpureduce compare",
+            "gpureduce compare reduce0 reduce6 auto -n 1e8 --block-size 128 256",
+            "gpureduce compare auto --sizes 1e4 1e6 1e8 -n 1e8 --plot sizes.png",
+        ),
+    ),
+    "explain": Subcommand(
+        "see what a kernel does, on an emulated GPU",
+        add_explain,
+        run_explain,
+        ("gpureduce explain reduce0 reduce1 reduce2", "gpureduce explain shfl_atomic --source"),
+    ),
     "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
     "completion": Subcommand(
-        "print a script that completes words in bash and zsh", add_json, _completion
+        "print a script that completes words in bash and zsh",
+        add_json,
+        _completion,
+        ("source <(gpureduce completion)",),
     ),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
+    listed = textwrap.fill(
+        " ".join(reductions()), HELP_WIDTH, initial_indent="  ", subsequent_indent="  "
+    )
     parser = Parser(
         prog="gpureduce",
         description="Reduce arrays on NVIDIA GPUs by named kernels, and measure it.",
+        epilog=f"reductions, each a command over a .npy file:\n{listed}\n\n"
+        + examples("gpureduce info", "gpureduce sum big.npy --axis 0", "gpureduce compare -n 1e7"),
     )
     parser.add_argument("--version", action="version", version=f"gpureduce {__version__}")
-    several = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    several = parser.add_subparsers(
+        dest="subcommand", title="commands", metavar="COMMAND", required=True
+    )
     for name, each in SUBCOMMANDS.items():
-        each.add_arguments(several.add_parser(name, help=each.summary, description=each.summary))
+        # Without a line of help it is not listed: the reductions have a list of their own.
+        line: dict[str, Any] = {} if name in reductions() else {"help": each.summary}
+        epilog = examples(*each.examples) if each.examples else None
+        each.add_arguments(
+            several.add_parser(name, description=each.summary, epilog=epilog, **line)
+        )
     return parser
 
 
@@ -141,7 +206,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit status.
     """
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _parser()
+    if not given:
+        parser.print_help()
+        return 0
+    options = parser.parse_args(given)
     status = FAILED
     try:
         if sys.stdout is None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .options import expect_to_write
+from .options import count, expect_to_write
 
 if TYPE_CHECKING:
     from .._explain.explanation import Explanations
@@ -18,7 +18,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kernel", nargs="+", metavar="KERNEL", help="name or alias; several are compared"
     )
-    parser.add_argument("-n", type=int, help="elements of a row (default: four full blocks)")
+    parser.add_argument("-n", type=count, help="elements of a row (default: four full blocks)")
     parser.add_argument(
         "--block-size", type=int, metavar="B", help="threads per block (default: the kernel's own)"
     )

@@ -2,12 +2,13 @@
 notebook.
 
     %load_ext gpureduce
-    %gr_bench a shfl_atomic --cache cold
+    %gr_bench shfl_atomic a --cache cold
     %gr_compare a[:10**6] reduce0 auto --op max
     %gr_explain interleaved_strided sequential --block-size 128
 
-The array is an expression, in quotes if a part of it from the beginning is an expression, too; the
-command's options follow. A magic returns the function's result, which a notebook shows, and prints
+The array is an expression, in quotes if a part of it from the beginning is an expression, too. A
+kernel's name may come before it or after it; the command's options follow, and ``--help`` prints
+them. A magic returns the function's result, which a notebook shows, and prints
 nothing: ``t = %gr_bench a``, and then ``t.plot()``, ``t.to_csv("t.csv")``.
 """
 
@@ -19,26 +20,33 @@ import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .. import _core
 from .command import SUBCOMMANDS
 from .explain_command import explained
 from .measure_commands import bench, contest
+from .options import Parser
 
 __all__ = ["register"]
 
 
-class _Parser(argparse.ArgumentParser):
+class _HelpPrinted(Exception):  # noqa: N818  no error
+    """``--help`` was given: there is nothing to run."""
+
+
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"%{self.prog}: {message}")
+        name = self.prog.split()[0]
+        raise ValueError(f"{name}: {message} (see {name} --help)")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise ValueError(
-            message or f"%{self.prog} takes the words of the command: gpureduce --help"
-        )
+        raise _HelpPrinted
 
 
-def _parser(name: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> _Parser:
-    parser = _Parser(prog=name, add_help=False)
-    add_arguments(parser)
+def _parser(name: str, before: str) -> _Parser:
+    """The parser of the command that a magic is named after; `before` its words come others."""
+    command = SUBCOMMANDS[name.removeprefix("gr_")]
+    parser = _Parser(prog=f"%{name}{before}", description=command.summary)
+    command.add_arguments(parser)
     return parser
 
 
@@ -70,38 +78,58 @@ def _refuse_files(name: str, options: argparse.Namespace) -> None:
             )
 
 
+def _is_kernel(word: str) -> bool:
+    try:
+        _core.find_kernel(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _over_array(
-    shell: Any,
-    name: str,
-    add_arguments: Callable[[argparse.ArgumentParser], None],
-    measure: Callable[[Any, argparse.Namespace], Any],
+    shell: Any, name: str, measure: Callable[[Any, argparse.Namespace], Any]
 ) -> Callable[[str], Any]:
+    parser = _parser(name, " ARRAY")
+
     def magic(line: str) -> Any:
+        if line.strip() in ("-h", "--help"):
+            parser.print_help()
+            return None
         expression, words = _split(line)
+        second, rest = _split(words)
+        if _is_kernel(expression) and second and second[0] != "-" and not _is_kernel(second):
+            expression, words = second, f"{expression} {rest}"
         if not expression:
-            raise ValueError(f"%{name} takes an array first")
-        options = _parser(name, add_arguments).parse_args(shlex.split(words))
+            raise ValueError(f"%{name} takes an array: see %{name} --help")
+        try:
+            options = parser.parse_args(shlex.split(words))
+        except _HelpPrinted:
+            return None
         if options.file is not None or options.n is not None or options.dtype is not None:
             raise ValueError(f"%{name} takes an array, not --file, -n or --dtype")
         _refuse_files(name, options)
         return measure(shell.ev(expression), options)
 
+    magic.__doc__ = parser.format_help()
     return magic
 
 
 def register(shell: Any) -> None:
     """Register the magics with a shell."""
+    parser = _parser("gr_explain", "")
 
     def on_explain(line: str) -> Any:
-        options = _parser("gr_explain", SUBCOMMANDS["explain"].add_arguments).parse_args(
-            shlex.split(line)
-        )
+        try:
+            options = parser.parse_args(shlex.split(line))
+        except _HelpPrinted:
+            return None
         _refuse_files("gr_explain", options)
         found = explained(options)
         return found if len(found) > 1 else found[0]
 
-    on_bench = _over_array(shell, "gr_bench", SUBCOMMANDS["bench"].add_arguments, bench)
-    on_compare = _over_array(shell, "gr_compare", SUBCOMMANDS["compare"].add_arguments, contest)
+    on_explain.__doc__ = parser.format_help()
+    on_bench = _over_array(shell, "gr_bench", bench)
+    on_compare = _over_array(shell, "gr_compare", contest)
     for name, magic in (
         ("gr_bench", on_bench),
         ("gr_compare", on_compare),

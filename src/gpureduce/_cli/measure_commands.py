@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .npy_files import load, named_dtype
-from .options import WRONG_ANSWER, add_bar, add_json, add_where, axes, expect_to_write
+from .options import WRONG_ANSWER, add_bar, add_json, add_where, axes, count, expect_to_write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
         "--file", metavar="FILE.npy", help="array to reduce (default: random elements)"
     )
     parser.add_argument(
-        "-n", type=int, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
+        "-n", type=count, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
     )
     parser.add_argument("--dtype", help="of the random elements (default: float32)")
     parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
@@ -127,7 +127,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sizes",
-        type=int,
+        type=count,
         nargs="+",
         metavar="N",
         help="compare on the first N elements, for each",

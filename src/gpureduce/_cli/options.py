@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import json
 import os
@@ -12,7 +13,23 @@ FAILED, WRONG_USAGE, WRONG_ANSWER, INTERRUPTED = 1, 2, 3, 130
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and name what is near a wrong word."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*arguments, **options)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = list(action.choices or ())
+        if not choices or value in choices:
+            return
+        near = difflib.get_close_matches(str(value), map(str, choices))
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see --help"
+        what = (action.metavar or action.dest or "choice") if not action.option_strings else "value"
+        raise argparse.ArgumentError(
+            action if action.option_strings else None,
+            f"unknown {str(what).lower()} {value!r}; {hint}",
+        )
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -35,6 +52,22 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", help="cpu, cuda, cuda:N or auto (default: a GPU if there is one)"
     )
+
+
+def count(text: str) -> int:
+    """Read a number of elements: ``1000000``, ``1_000_000`` or ``1e6``."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def examples(*lines: str) -> str:
+    """The end of a help text: commands to try."""
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
 
 
 def axes(text: str) -> int | tuple[int, ...]:

@@ -27,10 +27,36 @@ def reductions() -> list[str]:
     return [name for name in _functions.__all__ if name not in ("reduce", "amin", "amax")]
 
 
-def add_reduction(parser: argparse.ArgumentParser) -> None:
+def _number(text: str) -> int | float | complex:
+    """Read a number, as an integer if it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return complex(text)
+
+
+# Arguments of single functions: a subcommand has those that its function takes.
+_OWN: dict[str, dict[str, Any]] = {
+    "ddof": {"type": float, "metavar": "N", "help": "degrees of freedom that are subtracted"},
+    "initial": {"type": _number, "metavar": "X", "help": "number that the reduction begins with"},
+    "keepdims": {"action": "store_true", "default": None, "help": "keep reduced axes, of length 1"},
+}
+
+
+def _own_arguments(name: str) -> list[str]:
+    return [
+        each for each in _OWN if each in inspect.signature(getattr(_functions, name)).parameters
+    ]
+
+
+def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.npy", help="memory-mapped; - for standard input")
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
-    parser.add_argument("--dtype", help="that elements are converted to first, and of the result")
+    parser.add_argument("--dtype", help="dtype of the accumulator and the result")
+    for own in _own_arguments(name):
+        parser.add_argument(f"--{own}", **_OWN[own])
     parser.add_argument("--kernel", default="auto", help="name or alias (default: %(default)s)")
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
@@ -87,6 +113,9 @@ def run_reduction(options: argparse.Namespace) -> int:
         "grid_size": options.grid_size,
         "axis": options.axis,
     }
+    for own in _own_arguments(options.subcommand):
+        if (given := getattr(options, own)) is not None:
+            asked[own] = given
     if options.dtype is not None:
         if "dtype" not in inspect.signature(function).parameters:
             raise ValueError(
