@@ -8,6 +8,7 @@ whole array.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -150,10 +151,18 @@ def has_initial(call: Call) -> bool:
 
 
 def start_of(call: Call, ufunc: np.ufunc) -> Any:
-    """``initial`` as an element of the result's type; NumPy's error if it does not convert."""
-    return ufunc.reduce(
+    """``initial`` as an element of the result's type; NumPy's error if it does not convert.
+
+    It passes through ``out``: NumPy stores it there before it reduces.
+    """
+    start = ufunc.reduce(
         np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial
     )
+    if isinstance(call.out, np.ndarray) and call.out.dtype != start.dtype:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # NumPy warns of elements
+            start = start.astype(call.out.dtype).astype(start.dtype)
+    return start
 
 
 def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
@@ -239,8 +248,8 @@ def type_of_fold_into(
     return ufunc.resolve_dtypes((out, elements, None), casting="unsafe", reduction=True)[0]
 
 
-def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
-    """Type that a mean of floats into a wider ``out`` is rounded to.
+def type_of_moment_into(out: str, elements: str) -> np.dtype[Any] | None:
+    """Type that a mean, variance or deviation of floats into a wider ``out`` is rounded to.
 
     None where it is the elements' own.
     """
@@ -251,6 +260,24 @@ def type_of_mean_into(out: str, elements: str) -> np.dtype[Any] | None:
     if source.kind == "f":
         wider = np.empty(0, wider).real.dtype
     return None if wider.name == elements else wider
+
+
+def convert_for(call: Call, ufunc: np.ufunc, out: Array) -> Call:
+    """Convert the elements to the type that NumPy reduces in for an ``out`` of another dtype.
+
+    Only where the result depends on that type: for times of another unit, for extremes and bits
+    with a start, or of rows that may have no elements and get the identity.
+    """
+    array = call.array
+    is_time = array.dtype.kind == "m" and out.dtype.kind == "m" and call.op in ("sum", "mean")
+    is_number = call.op in ("min", "max", "minmax") or call.op.startswith("bitwise")
+    has_more = has_initial(call) or call.where is not True or array.size == 0
+    if out.dtype == array.dtype or not (is_time or (is_number and has_more)):
+        return call
+    with np.errstate(all="ignore"):
+        return call._replace(
+            array=array.astype(type_of_fold_into(ufunc, out.dtype, array.dtype), copy=False)
+        )
 
 
 def check_shape(out: tuple[int, ...], result: tuple[int, ...], name: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ._calls import Array, Call, run_core
+from ._calls import Array, Call, NoValue, run_core
 
-_NAT = np.iinfo(np.int64).min
+_NAT, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 _AS_INTEGERS = ("any", "all", "count_nonzero", "logical_xor", "argmin")
 """Operators without a rule for NaT: NaT is not zero, and the first NaT is the first smallest
@@ -22,14 +22,14 @@ number."""
 def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
     """Run a call on datetime64 or timedelta64, as ``run_core`` does on numbers."""
     dtype = call.array.dtype
+    if op == "sum" and dtype.kind == "m":
+        return _sum(call, mask)
     skip_nat = call.skip_nan
-    call = call._replace(array=call.array.view(dtype.str[0] + "i8"), dtype=None, skip_nan=False)
+    call = call._replace(array=_numbers(call.array), dtype=None, skip_nan=False)
     if op in _AS_INTEGERS:
         return run_core(call, op, mask)
     if op == "argmax":
         return _argmax(call)
-    if op == "sum" and dtype.kind == "m":
-        return _as(dtype, _sum(call, mask))
     if op == "min":
         return _as(dtype, (_min_but_nat if skip_nat else run_core)(call, "min", mask))
     if op == "max":
@@ -41,6 +41,11 @@ def run_dates(call: Call, op: str, mask: Array | None = None) -> Any:
         f"{op} is not defined for dtype {dtype}; of numbers bool, integers, ..., float32, float64 "
         "are taken"
     )
+
+
+def _numbers(dates: Array) -> Array:
+    """Dates as integers of their byte order."""
+    return dates.view(dates.dtype.str[0] + "i8")
 
 
 def _as(dtype: np.dtype[Any], numbers: Any) -> Any:
@@ -82,7 +87,30 @@ def _argmax(call: Call) -> Any:
 
 
 def _sum(call: Call, mask: Array | None) -> Any:
-    total = run_core(call, "sum", mask)
-    if call.array.size == 0:
-        return total
-    return np.where(run_core(call, "min", mask) == _NAT, _NAT, total)
+    """Sum of timedelta64, from ``initial`` on.
+
+    Where a partial sum may be beyond 64 bits, NumPy adds: what it makes of that depends on the
+    order of additions, and newer versions raise OverflowError.
+    """
+    array, start = call.array, np.timedelta64(0)
+    if call.initial is not NoValue and call.initial is not None:
+        start = np.add.reduce(np.empty(0, array.dtype), initial=call.initial)
+    numbers = call._replace(array=_numbers(array), dtype=None, skip_nan=False)
+    total = np.asarray(run_core(numbers, "sum", mask))
+    if array.size > 0:
+        low, high = run_core(numbers, "minmax", mask)
+        is_nat = np.equal(low, _NAT)
+        if np.any(is_nat):
+            dates = np.not_equal(numbers.array, _NAT, out=np.empty(array.shape, np.bool_))
+            low = run_core(numbers, "min", dates if mask is None else dates & mask)
+        farthest = max(0, int(np.max(high)), -int(np.min(low))) * (array.size // total.size)
+        if farthest + abs(int(start.astype(np.int64))) > _LARGEST:
+            return np.add.reduce(
+                array,
+                call.axis,
+                keepdims=call.keepdims,
+                initial=call.initial,
+                where=True if mask is None else mask,
+            )
+        total = np.where(is_nat, _NAT, total)
+    return np.add(_as(array.dtype, total), start)

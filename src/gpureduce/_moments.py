@@ -15,16 +15,17 @@ from ._arguments import (
     check_out,
     check_takes_mean,
     check_variance_dtype,
+    convert_for,
     count_kept,
     real_part,
     run,
     set_nan,
     store,
     type_of_fold_into,
-    type_of_mean_into,
+    type_of_moment_into,
     warn_of_imaginary_parts,
 )
-from ._calls import Array, Call, NoValue, warn
+from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
 from ._interop.libraries import is_on_device
 
 # ---------------------------------------------------------------- means
@@ -51,7 +52,7 @@ def mean(call: Call) -> Any:
     if call.out is not None:
         _check_out(call.out, call.array, call.dtype or _type_of_mean(call))
         call = call._replace(
-            dtype=call.dtype or type_of_mean_into(call.out.dtype.name, call.array.dtype.name)
+            dtype=call.dtype or type_of_moment_into(call.out.dtype.name, call.array.dtype.name)
         )
     result = run(call, mask=mask)
     if leaves_out:
@@ -129,6 +130,7 @@ def _mean_of_times(call: Call, mask: Array | None) -> Any:
     np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)
     if call.out is not None:
         _check_out(call.out, call.array, call.dtype)
+        call = convert_for(call, np.add, call.out)
     total = run(call, "sum", mask)
     if call.out is not None:
         return _divide_into(call, total, mask)
@@ -161,10 +163,9 @@ def variance(call: Call) -> Any:
                 f"cannot take the square root into out of dtype {call.out.dtype}: it must be "
                 "inexact"
             )
-    # Taken in the type of out.
-    is_root = call.op == "std" and call.out is not None and not call.rounds_once
-    if is_root:
-        call = call._replace(op="var")
+        call = call._replace(
+            dtype=call.dtype or type_of_moment_into(call.out.dtype.name, call.array.dtype.name)
+        )
     if (
         call.skip_nan
         and cast is not None
@@ -177,11 +178,7 @@ def variance(call: Call) -> Any:
         result = tell_freedom(call, mask, result)
     if cast is not None:
         result = result.astype(cast)
-    if call.out is None:
-        return result
-    out = store(call.out, result, np.add.__name__)
-    with np.errstate(all="ignore"):
-        return np.sqrt(out, out=out) if is_root else out
+    return result if call.out is None else store(call.out, result, np.add.__name__)
 
 
 def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
@@ -245,8 +242,12 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
     counts = np.asarray(count_kept(wide, mask))
     with np.errstate(all="ignore"):
         apart = means - center
+        squares = spreads + (apart * np.conjugate(apart)).real
+        bad = np.isnan(squares)
+        if np.any(bad):
+            np.copyto(squares, np.inf, where=bad & _is_infinite(wide, mask, center))
         share = counts / np.maximum(counts - call.ddof, 0)
-        result = (spreads + (apart * np.conjugate(apart)).real) * share
+        result = squares * share
         if call.op == "std":
             result = np.sqrt(result)
         dtype = _result_of(call)
@@ -259,6 +260,19 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
             dtype = _real_of(np.result_type(array.dtype, call.center if weak else center))
         result = result.astype(dtype)
     return result if call.keepdims else np.squeeze(result, _axes_of(array, call.axis))[()]
+
+
+def _is_infinite(call: Call, mask: Array | None, center: Array) -> Any:
+    """Whether no distance from the given mean is NaN, per row.
+
+    Infinite elements have infinite distances from a number, and none from their own mean.
+    """
+    bad = np.isnan(np.subtract(call.array, center))
+    if call.skip_nan:
+        bad &= call.array == call.array
+    return np.logical_not(
+        run_core(call._replace(array=bad, dtype=None, skip_nan=False, options=ON_CPU), "any", mask)
+    )
 
 
 def _axes_of(array: Array, axis: Any) -> Any:

@@ -22,6 +22,7 @@ from ._arguments import (
     check_shape,
     check_takes_positions,
     check_where,
+    convert_for,
     count_kept,
     count_reduced,
     fold_in,
@@ -30,6 +31,7 @@ from ._arguments import (
     real_part,
     run,
     set_nan,
+    start_of,
     store,
     type_of_fold_into,
     wrap,
@@ -98,6 +100,8 @@ def _fold(call: Call) -> Any:
         check_out(out, ufunc, array, np.bool_ if call.op in ("any", "all") else call.dtype)
         if call.dtype is None and call.op in ("sum", "prod") and array.dtype.kind not in "mM":
             call = call._replace(dtype=type_of_fold_into(ufunc, out.dtype, array.dtype))
+        call = convert_for(call, ufunc, out)
+        array = call.array
     if array.size == 0 and has_initial(call) and ufunc.identity is None:
         result = only_start(call, ufunc)
     else:
@@ -113,7 +117,29 @@ def _fold(call: Call) -> Any:
 
 
 def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
-    return fold_in(call, UFUNCS[call.name], result)
+    ufunc = UFUNCS[call.name]
+    if call.array.dtype.kind == "m" and call.op == "sum":
+        return result  # begins with the start
+    if call.op == "prod" and has_initial(call):
+        result = _product_after(call, mask, start_of(call, ufunc), result)
+    return fold_in(call, ufunc, result)
+
+
+def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
+    """Product of the elements, to be multiplied by `start`.
+
+    NumPy multiplies by the start first: a zero or an infinity stays one where the product of the
+    elements overflows or underflows. Therefore 1 or -1 stands for each other number then.
+    """
+    if start.dtype.kind not in "fcV" or (np.isfinite(start) and start != 0):
+        return result
+    if np.all(np.isfinite(result) & (result != 0)):
+        return result
+    array = call.array
+    one = np.ones((), array.dtype)
+    sign = one if array.dtype.kind in "cbu" else np.where(array < 0, -one, one)
+    kept = np.equal(array, 0) | ~np.isfinite(array)
+    return run(call._replace(array=np.where(kept, array, sign)), mask=mask)
 
 
 def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
@@ -207,12 +233,22 @@ def _minmax(call: Call) -> tuple[Any, Any]:
         check_where(call, ufunc, mask)
         if out is not None:
             check_out(out, ufunc, call.array)
+    calls = [
+        call if out is None else convert_for(call._replace(out=out), ufunc, out)
+        for ufunc, out in zip(ufuncs, outs, strict=True)
+    ]
     if call.array.size == 0 and has_initial(call):
-        results = [only_start(call, ufunc) for ufunc in ufuncs]
+        results = [only_start(one, ufunc) for ufunc, one in zip(ufuncs, calls, strict=True)]
     else:
         check_identity(call, np.minimum)
-        both = run(call, "minmax", mask)
-        results = [fold_in(call, ufunc, one) for ufunc, one in zip(ufuncs, both, strict=True)]
+        if all(one is call for one in calls):
+            both = run(call, "minmax", mask)
+        else:
+            both = [run(one, name, mask) for name, one in zip(("min", "max"), calls, strict=True)]
+        results = [
+            fold_in(one, ufunc, extreme)
+            for ufunc, one, extreme in zip(ufuncs, calls, both, strict=True)
+        ]
     for ufunc, out, one in zip(ufuncs, outs, results, strict=True):  # before either is written
         if out is not None:
             check_shape(out.shape, np.shape(one), ufunc.__name__)

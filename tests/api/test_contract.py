@@ -495,6 +495,146 @@ def test_means_are_as_precise_as_a_wider_out(
         np.testing.assert_allclose(out, array.astype(wider).mean(1), rtol=0, atol=2e-15)
 
 
+def squares_about(row: Any, center: Fraction | None) -> Fraction:
+    """The mean squared distance of a row from a number, or from its own mean."""
+    numbers = [Fraction(float(x)) for x in row]
+    center = sum(numbers) / len(numbers) if center is None else center
+    return sum((x - center) ** 2 for x in numbers) / len(numbers)
+
+
+@on_devices
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_variances_are_as_precise_as_a_wider_out(
+    dtype: str, name: str, device: str | None, rng: np.random.Generator
+) -> None:
+    array = rng.normal(size=(20, 5)).astype(np.dtype(dtype))
+    for given, wider, kernel in itertools.product(
+        [{}, {"mean": 0.25}], ["float64", "complex128"], ["auto", "exact", "shfl_two_pass"]
+    ):
+        if given and kernel == "exact":
+            continue
+        center = Fraction(1, 4) if given else None
+        exact = np.array([float(squares_about(row, center)) for row in array])
+        out = np.zeros(20, wider)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            warnings.simplefilter("ignore", gr.NoDeviceWarning)
+            options = {"kernel": kernel, "device": device}
+            assert getattr(gr, name)(array, axis=1, out=out, **given, **options) is out
+        exact = np.sqrt(exact) if "std" in name else exact
+        np.testing.assert_allclose(out, exact, rtol=2e-15, atol=0)
+
+
+def test_variances_of_complex_numbers_are_as_precise_as_a_wider_out(
+    rng: np.random.Generator,
+) -> None:
+    array = (rng.normal(size=30) + 1j * rng.normal(size=30)).astype(np.complex64)
+    exact = squares_about(array.real, None) + squares_about(array.imag, None)
+    np.testing.assert_allclose(gr.var(array, out=np.zeros(())), float(exact), rtol=2e-15)
+    np.testing.assert_allclose(gr.std(array, out=np.zeros(())) ** 2, float(exact), rtol=4e-15)
+
+
+@on_devices
+def test_infinities_are_infinitely_far_from_a_given_mean(device: str | None) -> None:
+    inf, nan = np.inf, np.nan
+    rows = np.array([[inf, 1], [inf, -inf], [inf, nan], [-inf, -inf], [1, 2], [nan, 1]])
+    for array in (rows, rows.astype(np.float16), rows + 2j, rows.T.copy().T):
+        for name in ("var", "std", "nanvar", "nanstd"):
+            for mean in (0.0, 3, inf, -inf, nan, rows[:, 1:]):
+                for more in ({}, {"ddof": 2}, {"where": rows != 1, "keepdims": True}):
+                    keywords = {"axis": 1, "mean": mean, **more}
+                    with warnings.catch_warnings(), np.errstate(all="ignore"):
+                        warnings.simplefilter("ignore")
+                        expected = getattr(np, name)(array, **keywords)
+                        got = getattr(gr, name)(array, **keywords, device=device)
+                    np.testing.assert_array_equal(got, expected, f"{name} of {array}, {keywords}")
+
+
+@on_devices
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+def test_products_begin_at_initial(dtype: str, device: str | None) -> None:
+    inf, big = np.inf, float(np.finfo(dtype).max)
+    starts = [0.0] if dtype == "complex128" else [0.0, -0.0, inf, -inf]
+    tiny = 1 / big
+    rows = [[big, big, -3], [tiny, -tiny, tiny], [big, big, big], [2, 1, 5], [-1, 0, 2]]
+    rows += [] if dtype == "complex128" else [[inf, 2, big], [np.nan, 1, 1]]
+    array = np.array(rows).astype(dtype)
+    for name, start in itertools.product(("prod", "nanprod"), starts):
+        for more in ({}, {"where": np.array([True, True, False])}):
+            with np.errstate(all="ignore"):
+                expected = getattr(np, name)(array, axis=1, initial=start, **more)
+            got = getattr(gr, name)(array, axis=1, initial=start, **more, device=device)
+            np.testing.assert_array_equal(got, expected)
+            if dtype != "complex128":
+                np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+
+
+def outcome_of(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[Any, ...]:
+    try:
+        result = np.asarray(function(*args, **keywords))
+    except OverflowError as error:
+        return (OverflowError, str(error))
+    return result.dtype, result.view(np.int64).tolist()
+
+
+def test_times_overflow_as_those_of_the_numpy_that_is_installed(rng: np.random.Generator) -> None:
+    big, nat = 2**62, np.iinfo(np.int64).min
+    numbers = [big, -big, 2**63 - 1, 1 - 2**63, 1, -1, nat]
+    for _ in range(60):
+        array = rng.choice(numbers, (3, 4), p=[0.2, 0.2, 0.05, 0.05, 0.2, 0.2, 0.1]).view("m8[s]")
+        start = np.timedelta64(int(rng.choice(numbers)), "s")
+        for keywords in (
+            {},
+            {"axis": 0},
+            {"axis": -1, "keepdims": True},
+            {"initial": start},
+            {"where": rng.random(4) < 0.7},
+            {"out": np.zeros((), "m8[s]")},
+            {"axis": 0, "initial": start, "where": rng.random((3, 4)) < 0.7},
+        ):
+            for name in ("sum", "mean", "nansum"):
+                if name == "mean" and "initial" in keywords:
+                    continue
+                for kept in (array, array.T, array[:, :0]):
+                    if "where" in keywords and kept is not array:
+                        continue
+                    with warnings.catch_warnings(), np.errstate(all="ignore"):
+                        warnings.simplefilter("ignore")
+                        theirs = outcome_of(getattr(np, name), kept, **keywords)
+                        ours = outcome_of(getattr(gr, name), kept, **keywords)
+                    assert ours == theirs, f"{name} of {kept.view(np.int64)}, {keywords}"
+
+
+@on_devices
+def test_a_start_passes_through_out_as_in_numpy(device: str | None) -> None:
+    for dtype, out in itertools.product(["i2", "u1", "f4", "f8", "?"], ["i8", "f8", "f2", "i4"]):
+        array = np.array([5, 7.5, 1.25]).astype(dtype)
+        for start, where in itertools.product([2.5, 3, 1000, -7], [True, False]):
+            for name in ("min", "max", "nanmax", "sum", "prod", "minmax"):
+                keywords = {"initial": start, "where": np.full(3, where)}
+                ours, theirs = (np.zeros(2, out) for _ in range(2))
+                if name == "minmax":
+                    np.min(array, out=theirs[:1].reshape(()), **keywords)
+                    np.max(array, out=theirs[1:].reshape(()), **keywords)
+                    gr.minmax(array, out=(ours[:1].reshape(()), ours[1:].reshape(())), **keywords)
+                else:
+                    getattr(np, name)(array, out=theirs[:1].reshape(()), **keywords)
+                    given = {"out": ours[:1].reshape(()), "device": device}
+                    getattr(gr, name)(array, **given, **keywords)
+                np.testing.assert_array_equal(ours, theirs, f"{name} {dtype} {out} {keywords}")
+
+
+def test_bits_of_no_elements_have_the_identity_of_out() -> None:
+    for name, dtype, out in itertools.product(
+        ["bitwise_and", "bitwise_or", "bitwise_xor"], ["i1", "u1", "i4", "?"], ["i8", "u2", "i2"]
+    ):
+        array = np.array([5, 7, 4]).astype(dtype)
+        for keywords in ({}, {"initial": 100}, {"initial": 1}, {"where": np.zeros(3, bool)}):
+            theirs = getattr(np, name).reduce(array, out=np.zeros((), out), **keywords)
+            assert getattr(gr, name)(array, out=np.zeros((), out), **keywords) == theirs
+
+
 def test_means_into_another_sixteen_bit_float_are_rounded_there() -> None:
     halves = np.array([-1.6201171875, -0.131103515625, -0.27099609375], np.float16)
     short, half = ml_dtypes.bfloat16, np.float16

@@ -490,6 +490,17 @@ def test_out_receives_the_result_and_is_returned(tmp_path: Path) -> None:
             assert make(thirds, axis=1, out=wider) is wider
             exact = (ROWS / np.float32(3)).astype(np.float64).mean(axis=1)
             assert np.allclose(wider.held.read(), exact, rtol=1e-15, atol=0)
+        for name in ("var", "std", "nanvar", "nanstd"):
+            for about in {}, {"mean": lend(np.ones((20, 1), np.float32))}:
+                exact = ROWS / np.float32(3)
+                exact = getattr(np, name)(exact.astype("f8"), axis=1,
+                                          **({"mean": np.ones((20, 1))} if about else {}))
+                for kernel in ("auto", "last_block", "exact")[:2 if about else 3]:
+                    for held in wider, np.zeros(20):
+                        found = getattr(gr, name)(thirds, axis=1, out=held, kernel=kernel, **about)
+                        assert found is held
+                        found = found if isinstance(found, np.ndarray) else found.held.read()
+                        assert np.allclose(found, exact, rtol=1e-14, atol=0)
             # 1, 1, 2
             brief = Producer(np.array([[0x3F80, 0x3F80, 0x4000]], np.uint16), dtype="bfloat16")
             assert make(brief, axis=1, out=np.zeros(1))[0] == 4 / 3
@@ -735,6 +746,24 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
         gr.var(brief, axis=0, mean=Shown(np.zeros(2, "f2")))
     mean_of_brief = Producer(np.zeros(2, np.uint16), dtype="bfloat16")
     assert gr.var(Shown(np.ones((2, 2), "f4")), axis=0, mean=mean_of_brief).dtype == "float32"
+    """,
+        tmp_path,
+    )
+
+
+def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
+    run(
+        """
+    for lend in (Producer, Shown):
+        five = np.array([5], np.int8)
+        assert gr.min(lend(five), initial=2.5, out=np.zeros(())) == 2  # device-start
+        assert np.min(five, initial=2.5, out=np.zeros(())) == 2.5
+        big = np.full(2, 1e200)
+        assert np.isnan(value(gr.prod(lend(big), initial=0.0)))
+        assert gr.prod(big, initial=0.0) == 0
+        far = np.array([np.inf, 1])
+        assert np.isnan(value(gr.var(lend(far), mean=0.0)))  # device-mean-of-infinities
+        assert gr.var(far, mean=0.0) == np.inf
     """,
         tmp_path,
     )

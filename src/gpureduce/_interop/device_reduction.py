@@ -23,7 +23,7 @@ from .._arguments import (
     check_takes_positions,
     check_variance_dtype,
     type_of_fold_into,
-    type_of_mean_into,
+    type_of_moment_into,
 )
 from .._calls import Call, NoValue, Options, warn
 from .._core import DeviceArray
@@ -41,6 +41,9 @@ from .libraries import (
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
 NUMBERS = _core.OPERATORS
+_MOMENTS = ("mean", "var", "std")
+_ROUNDED = ("sum", "prod", *_MOMENTS)
+"""Operators whose results are rounded, to a type that `out` has a part in."""
 
 Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
 """Makes room for a result of a shape and a dtype: what to return, and its memory."""
@@ -61,7 +64,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         return _minmax(library, call)
     source = library.read(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
-    if op in ("mean", "var", "std"):
+    if op in _MOMENTS:
         _, most = _core.result_axes(NUMBERS[op], source, axis, False, skip_nan)
         keeps_nothing = isinstance(where, bool | np.bool_) and not where
         _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
@@ -70,7 +73,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
         if op in ("var", "std"):
             check_variance_dtype(call.name, source.dtype, dtype_name)
-        if skip_nan and op in ("mean", "var", "std"):
+        if skip_nan and op in _MOMENTS:
             check_inexact("dtype", dtype_name)
     usual = initial is NoValue and where is True and center is None and options[-1] is None
     if (
@@ -317,7 +320,7 @@ class _Reduction(Work):
         target = None if out is None else _Out(self, ufunc.__name__, out)
         if target is not None:
             target.check_dtype(self.op, self.skip_nan)
-        if target is not None and dtype is None and self.op in ("sum", "prod", "mean"):
+        if target is not None and dtype is None and self.op in _ROUNDED:
             dtype = target.resolve(ufunc)
         room: Room = self.empty if target is None else target.room
         self.join(self.home)
@@ -446,14 +449,14 @@ class _Out:
         name = str(self.memory.dtype)
         if op in ("argmin", "argmax"):
             check_takes_positions(name)
-        if skip_nan and op in ("mean", "var", "std"):
+        if skip_nan and op in _MOMENTS:
             check_inexact("out", name)
 
     def resolve(self, ufunc: np.ufunc) -> Any:
-        """The type of a sum into `out`, by NumPy's rule, to which a mean into it is rounded."""
+        """The type of a sum into `out`, by NumPy's rule; means and variances are rounded to it."""
         own, source = str(self.memory.dtype), self.call.source.dtype
-        if self.call.op == "mean":
-            return type_of_mean_into(own, source)
+        if self.call.op in _MOMENTS:
+            return type_of_moment_into(own, source)
         if "bfloat16" in (own, source):
             return None
         return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
