@@ -2,13 +2,21 @@
  * and of devices. */
 #include "python/device_reduce.h"
 
+/* Whether the core takes `where` as it is. */
+static int is_mask_of(PyObject *where, PyArrayObject *array)
+{
+    return PyArray_CheckExact(where) && PyArray_TYPE((PyArrayObject *)where) == NPY_BOOL &&
+           PyArray_SAMESHAPE((PyArrayObject *)where, array);
+}
+
 /* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream,
- * skip_nan, ddof) -> what reduce returns for an exact ndarray; for a device array one of its
+ * skip_nan, ddof, where) -> what reduce returns for an exact ndarray; for a device array one of its
  * library, or `out`, of minmax a pair.
  *
  * NotImplemented where NumPy's fine print says more: for other objects, for no or too few
- * elements, for an ndarray with an out, for complex elements and a dtype, and instead of a
- * TypeError, which is not the last word on dates. */
+ * elements, for an ndarray with an out, for complex elements and a dtype, for a `where` that is
+ * neither True nor an ndarray of bool of the array's shape, and instead of a TypeError, which is not
+ * the last word on dates. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
@@ -21,19 +29,24 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
         OPTIONS,
         SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
         DDOF,
+        WHERE,
         ARGUMENT_COUNT
     };
     glue_state *state = glue_state_of(module);
 
     if (count != ARGUMENT_COUNT) {
         PyErr_SetString(PyExc_TypeError,
-                        "reduce_plain takes an operator's number and twelve more arguments");
+                        "reduce_plain takes an operator's number and thirteen more arguments");
         return NULL;
     }
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], Py_None,
+    const int is_host = PyArray_CheckExact(from[ARRAY]), is_masked = from[WHERE] != Py_True;
+    PyObject *mask = is_masked ? from[WHERE] : Py_None;
+
+    if (is_masked && !(is_host && is_mask_of(from[WHERE], (PyArrayObject *)from[ARRAY])))
+        Py_RETURN_NOTIMPLEMENTED;
+    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], mask,
                                   from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
-    if (!PyArray_CheckExact(from[ARRAY]))
-        return glue_reduce_plain_device(state, from[ARRAY], &given, from[OUT]);
+    if (!is_host) return glue_reduce_plain_device(state, from[ARRAY], &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return glue_reduce_plain_ndarray(state, (PyArrayObject *)from[ARRAY], &given);
 }
@@ -41,6 +54,6 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
 PyMethodDef glue_reduce_plain_methods[] = {
     {"reduce_plain", (PyCFunction)(void (*)(void))reduce_plain, METH_FASTCALL,
      PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, "
-               "grid_size, stream, skip_nan, ddof, /)")},
+               "grid_size, stream, skip_nan, ddof, where, /)")},
     {NULL, NULL, 0, NULL},
 };

@@ -7,6 +7,8 @@ whole array.
 
 from __future__ import annotations
 
+import cmath
+import functools
 import math
 import warnings
 from typing import Any
@@ -165,6 +167,12 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
     return start
 
 
+@functools.lru_cache(maxsize=64, typed=True)
+def plain_start(ufunc: np.ufunc, dtype: np.dtype[Any], initial: float, sign: float) -> Any:
+    """:func:`start_of` for a number, which is often the same; `sign` tells -0 from 0."""
+    return ufunc.reduce(np.empty(0, dtype), axis=0, initial=initial)
+
+
 def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
     """Combine a result with ``initial``."""
     if not has_initial(call):
@@ -300,6 +308,13 @@ def store(out: Array, result: Any, name: str) -> Array:
     with np.errstate(all="ignore"):
         np.copyto(out, result, casting="unsafe")
     return out
+
+
+def are_finite(result: Any) -> bool:
+    """Whether results are neither infinite nor NaN."""
+    if isinstance(result, np.ndarray):
+        return bool(np.isfinite(result).all())
+    return cmath.isfinite(result)
 
 
 def set_nan(result: Any, bad: Any) -> Any:

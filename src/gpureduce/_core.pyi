@@ -43,6 +43,7 @@ def reduce_plain(
     stream: Any,
     skip_nan: bool,
     ddof: Any,
+    where: Any,
     /,
 ) -> Any: ...
 

@@ -1,9 +1,8 @@
 """The reductions: NumPy's names and arguments, and arguments for where and how the work is done.
 
-One maker makes all functions with the same arguments, so that each signature has one body. With
-default ``initial`` and ``where`` a function calls the C core directly, which keeps small calls
-cheap. If the core returns ``NotImplemented``, and for other arguments, :mod:`gpureduce._rules` runs
-the call.
+One maker makes all functions with the same arguments, so that each signature has one body. A
+function first calls the C core directly, which keeps small calls cheap. If the core returns
+``NotImplemented``, and for other arguments, :mod:`gpureduce._rules` runs the call.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from . import _core
+from ._arguments import are_finite
 from ._calls import Call, NoValue
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
-from ._rules import check_found, finish_extreme, reduce_any
+from ._rules import check_found, finish_plain_extreme, reduce_any
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -72,6 +72,9 @@ __all__ = [
 
 _ask = _core.reduce_plain
 
+_PLAIN_STARTS = (int, float)
+"""Types of ``initial`` that NumPy converts to the dtype of any numbers."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _functions: dict[str, Callable[..., Any]] = {}
@@ -113,7 +116,7 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if initial is NoValue and where is True:
+        if initial is NoValue:
             result = _ask(
                 code,
                 a,
@@ -128,6 +131,7 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
                 stream,
                 skip_nan,
                 0.0,
+                where,
             )
             if result is not NotImplemented:
                 return result
@@ -157,7 +161,9 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         stream: Any = None,
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
-        if initial is NoValue and where is True:
+        # A mask needs a start, because it may leave out every element.
+        starts = type(initial) in _PLAIN_STARTS and type(a) is np.ndarray
+        if starts or (initial is NoValue and where is True):
             result = _ask(
                 code,
                 a,
@@ -172,12 +178,13 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
                 stream,
                 skip_nan,
                 0.0,
+                where,
             )
             if result is not NotImplemented:
-                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
-                    result = finish_extreme(
-                        Call(op, a, options, axis, keepdims=keepdims, skip_nan=True), None, result
-                    )
+                skips = skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu"
+                if starts or (skips and not are_finite(result)):
+                    call = Call(op, a, options, axis, None, None, keepdims, initial, where, skips)
+                    result = finish_plain_extreme(call, result)
                 return result
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
 
@@ -200,24 +207,24 @@ def _make_truth(op: str) -> Truth:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if where is True:
-            result = _ask(
-                code,
-                a,
-                axis,
-                None,
-                keepdims,
-                out,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                False,
-                0.0,
-            )
-            if result is not NotImplemented:
-                return result
+        result = _ask(
+            code,
+            a,
+            axis,
+            None,
+            keepdims,
+            out,
+            kernel,
+            device,
+            block_size,
+            grid_size,
+            stream,
+            False,
+            0.0,
+            where,
+        )
+        if result is not NotImplemented:
+            return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, NoValue, where))
 
@@ -242,7 +249,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         stream: Any = None,
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
-        if where is True and (dtype is None or not skip_nan):
+        if dtype is None or (where is True and not skip_nan):
             result = _ask(
                 code,
                 a,
@@ -257,12 +264,18 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 stream,
                 skip_nan,
                 0.0,
+                where,
             )
             if result is not NotImplemented:
-                if skip_nan and type(a) is np.ndarray:
+                # A mean of nothing is NaN, of which NumPy warns.
+                if where is True and not (skip_nan and type(a) is np.ndarray):
+                    return result
+                if are_finite(result):
+                    return result
+                if where is True:
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
                     warn_if_nothing_is_left(call, None, result)
-                return result
+                    return result
         return reduce_any(
             Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan)
         )
@@ -295,7 +308,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
         options = kernel, device, block_size, grid_size, stream
-        if dtype is None and where is True and mean is NoValue:
+        if dtype is None and mean is NoValue:
             result = _ask(
                 code,
                 a,
@@ -310,9 +323,16 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 stream,
                 skip_nan,
                 ddof,
+                where,
             )
-            if result is not NotImplemented:
-                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
+            # Of too few elements a masked variance is infinite or NaN, of which NumPy warns.
+            if result is not NotImplemented and (where is True or are_finite(result)):
+                if (
+                    where is True
+                    and skip_nan
+                    and type(a) is np.ndarray
+                    and a.dtype.kind not in "biu"
+                ):
                     call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
                     result = tell_freedom(call, None, result)
                 return result
@@ -353,9 +373,10 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
                 stream,
                 skip_nan,
                 0.0,
+                True,
             )
             if result is not NotImplemented:
-                if skip_nan and type(a) is np.ndarray:
+                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
                     check_found(result)
                 return result
         options = kernel, device, block_size, grid_size, stream
@@ -393,6 +414,7 @@ def _make_span() -> Span:
             stream,
             False,
             0.0,
+            True,
         )
         if result is not NotImplemented:
             return result
@@ -430,6 +452,7 @@ def _make_count() -> Count:
             stream,
             False,
             0.0,
+            True,
         )
         if result is not NotImplemented:
             return result
@@ -471,6 +494,7 @@ def _make_pair() -> Pair:
                 stream,
                 False,
                 0.0,
+                True,
             )
             if result is not NotImplemented:
                 return MinMax(*result)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._arguments import (
+    are_finite,
     as_ddof,
     as_mask,
     check_inexact,
@@ -186,7 +187,7 @@ def tell_freedom(call: Call, mask: Array | None, result: Any) -> Any:
 
     Return the result with NaN for them.
     """
-    if np.all(np.isfinite(result)):
+    if are_finite(result):
         return result
     bad = np.less_equal(count_kept(call, mask), call.ddof)
     if np.any(bad):

@@ -8,6 +8,7 @@ stores into ``out`` by NumPy's casting rule.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from . import _moments
 from ._arguments import (
+    are_finite,
     as_mask,
     check_identity,
     check_out,
@@ -28,6 +30,7 @@ from ._arguments import (
     fold_in,
     has_initial,
     only_start,
+    plain_start,
     real_part,
     run,
     set_nan,
@@ -163,6 +166,26 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
     return result
 
 
+def finish_plain_extreme(call: Call, found: Any) -> Any:
+    """``nanmin`` and ``nanmax``, and extremes with a start, of an exact ndarray, as the core found
+    them.
+
+    NumPy's rules change finite numbers by ``initial`` alone.
+    """
+    if call.skip_nan and not are_finite(found):
+        return finish_extreme(call, None if call.where is True else call.where, found)
+    if not has_initial(call):
+        return found
+    ufunc = UFUNCS[call.name]
+    if isinstance(found, np.ndarray) or call.op not in ("min", "max"):
+        return fold_in(call, ufunc, found)
+    # NumPy takes several times as long for two scalars.
+    start = plain_start(ufunc, call.array.dtype, call.initial, math.copysign(1, call.initial))
+    if found.dtype.kind == "c" or found != found or start != start:
+        return fold_in(call, ufunc, found)
+    return found if (found >= start if call.op == "max" else found <= start) else start
+
+
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
     """Store NaN for rows of NaN alone: the core returns the identity for them, an infinity."""
     if call.array.dtype.kind not in "fcV" or call.array.size == 0 or not np.any(np.isinf(result)):
@@ -204,7 +227,8 @@ def _position(call: Call) -> Any:
 
 def check_found(positions: Any) -> None:
     """Refuse rows in which ``nanargmin`` or ``nanargmax`` found only NaN."""
-    if np.any(positions < 0):
+    is_many = isinstance(positions, np.ndarray)
+    if (positions < 0).any() if is_many else positions < 0:
         raise ValueError("All-NaN slice encountered")
 
 

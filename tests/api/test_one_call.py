@@ -21,9 +21,20 @@ def test_a_plain_call_is_one_call_of_the_core() -> None:
     assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
 
 
-def test_a_masked_mean_reduces_its_elements_and_its_mask_once() -> None:
+def test_a_masked_call_is_one_call_of_the_core() -> None:
     a = np.ones((10, 100), np.float32)
     mask = a.astype(bool)
+    for function in (gr.sum, gr.any, gr.mean, gr.var, gr.nansum, gr.nanmean, gr.nanstd):
+        calls = core_calls(lambda f=function: f(a, axis=1, keepdims=True, where=mask))
+        assert calls == ["reduce_plain"]
+    for extreme in (gr.max, gr.nanmin):
+        calls = core_calls(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
+        assert calls == ["reduce_plain"]
+
+
+def test_a_masked_mean_of_other_masks_reduces_its_elements_and_its_mask_once() -> None:
+    a = np.ones((10, 100), np.float32)
+    mask = np.ones(100, bool)
     calls = core_calls(lambda: gr.mean(a, axis=1, keepdims=True, where=mask))
     assert calls.count("reduce") == 2
     assert len(calls) == len(set(calls)) + 1
