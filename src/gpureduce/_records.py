@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from . import _core
 
@@ -221,16 +221,16 @@ def kernels() -> list[KernelInfo]:
     return [_kernel_info(row) for row in _core.kernels()]
 
 
-def kernel_source(name: str, helpers: bool = False) -> str:
+def kernel_source(name: str, helpers: bool | Literal["used"] = False) -> str:
     """CUDA source of a kernel, as NVRTC compiles it.
 
     Parameters
     ----------
     name : str
         Name or alias of a kernel.
-    helpers : bool, optional
-        Whether to put the files that kernels share (types, operators, warp and block helpers)
-        in front.
+    helpers : bool or "used", optional
+        What to put in front: the functions that this kernel calls, and those that they call
+        (``"used"``); or all files that kernels share (``True``).
 
     Returns
     -------
@@ -239,19 +239,30 @@ def kernel_source(name: str, helpers: bool = False) -> str:
     Raises
     ------
     ValueError
-        There is no kernel of this name; the message lists similar names.
+        There is no kernel of this name; the message lists similar names. Or `helpers` is neither a
+        bool nor ``"used"``.
 
     Examples
     --------
     >>> import gpureduce as gr
     >>> "__global__" in gr.kernel_source("sequential")
     True
+    >>> "__shfl_down_sync" in gr.kernel_source("shfl_atomic", helpers="used")
+    True
     """
-    file = _core.KERNEL_FILES[_core.find_kernel(name)]
+    name = _core.find_kernel(name)
+    file = _core.KERNEL_FILES[name]
     sources = _core.sources()
+    if not isinstance(helpers, bool) and helpers != "used":
+        raise ValueError(f"helpers must be True, False or 'used', not {helpers!r}")
     if not helpers:
         return sources[file]
     kernel_files = set(_core.KERNEL_FILES.values())
+    if helpers == "used":
+        from ._kernel_sources import used_helpers
+
+        found = used_helpers(name, file, sources, kernel_files)
+        return f"{found}\n// ==== {file}\n{sources[file]}" if found else sources[file]
     shared = [other for other in sources if other not in kernel_files]
     return "\n".join(f"// ==== {part}\n{sources[part]}" for part in (*shared, file))
 

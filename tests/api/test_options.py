@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import warnings
@@ -173,6 +174,51 @@ def test_kernel_source_is_what_is_in_the_tree() -> None:
     assert gr.kernel_source("reduce2") == gr.kernel_source("sequential")
     with pytest.raises(ValueError, match="unknown kernel"):
         gr.kernel_source("reduce99")
+
+
+def test_the_helpers_that_a_kernel_calls_are_shown_with_it() -> None:
+    """What a lesson is about: the shuffles of shfl_atomic, the steps of the tree of unrolled."""
+    for name, functions in (
+        ("shfl_atomic", ("shuffle_down", "warp_reduce", "fold_elements")),
+        ("shfl_atomic_vec", ("warp_reduce", "fold_vectors", "load_vector")),
+        ("unrolled", ("halve", "last_warp_tree")),
+        ("redux_last_warp", ("redux",)),
+    ):
+        text = gr.kernel_source(name, helpers="used")
+        for function in functions:
+            assert re.search(rf"GPR_DEVICE[^;{{}}]*\b{function}\(", text), (name, function)
+        assert text.endswith(gr.kernel_source(name))
+        assert len(text) < len(gr.kernel_source(name, helpers=True)) / 4
+    assert "__shfl_down_sync" in gr.kernel_source("shfl_atomic", helpers="used")
+    assert "load_vector" not in gr.kernel_source("shfl_atomic", helpers="used")
+    with pytest.raises(ValueError, match="helpers must be True, False or 'used'"):
+        gr.kernel_source("sequential", helpers="all")  # type: ignore[arg-type]
+
+
+def test_no_function_that_a_kernel_calls_is_left_out() -> None:
+    """Each name that is called and defined in a shared file is among the helpers."""
+    sources = _core.sources()
+    defined = {
+        name
+        for file, text in sources.items()
+        if file not in _core.KERNEL_FILES.values()
+        for name in re.findall(r"^GPR_DEVICE [\w: ]+?\b(\w+)\(", text, re.MULTILINE)
+    }
+    assert {"load_vector", "row_of"} <= defined
+    for kernel in gr.kernels():
+        text = re.sub(r"//.*", "", gr.kernel_source(kernel.name, helpers="used"))
+        called = set(re.findall(r"(?<![\w.:>])(\w+)\(", text)) & defined
+        shown = set(re.findall(r"GPR_DEVICE [\w: ]+?\b(\w+)\(", text))
+        others = {  # of kernels that are in the same file
+            name for name in called - shown if name not in _calls_of(kernel.name, text)
+        }
+        assert called - shown == others
+
+
+def _calls_of(name: str, text: str) -> set[str]:
+    """Names that are called in a kernel's own function."""
+    body = re.search(rf"^{name}\(.*?^\}}", text, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"(?<![\w.:>])(\w+)\(", body[0])) if body is not None else set()
 
 
 def test_limits_can_be_set_and_bad_ones_change_nothing() -> None:

@@ -114,6 +114,9 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", metavar="NAME", help="print the CUDA source of a kernel instead"
     )
+    parser.add_argument(
+        "--with-helpers", action="store_true", help="and the functions that the kernel calls"
+    )
     add_json(parser)
 
 
@@ -122,7 +125,7 @@ def run_kernels(options: argparse.Namespace) -> int:
     from .._records import kernel_source, kernels
 
     if options.source is not None:
-        text = kernel_source(options.source)
+        text = kernel_source(options.source, helpers="used" if options.with_helpers else False)
         if options.json:
             print_json({"kernel": _core.find_kernel(options.source), "source": text})
         else:
