@@ -11,7 +11,7 @@ from gpureduce._explain.picture import save
 IMAGES = pathlib.Path(__file__).parents[1] / "docs" / "images"
 PICTURES = {
     "explain-trees.png": ("interleaved_modulo", "interleaved_strided", "sequential"),
-    "explain-shuffles.png": ("unrolled_last_warp", "shfl_two_pass", "shfl_atomic"),
+    "explain-shuffles.png": ("unrolled_last_warp", "shfl_atomic"),
 }
 BLOCK_SIZE = 128  # four warps: enough to see a pattern, few enough to see a thread
 

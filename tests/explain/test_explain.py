@@ -35,6 +35,7 @@ from gpureduce._explain import (
     figure_tables,
     launches,
     page,
+    picture,
     report,
     timeline,
 )
@@ -291,7 +292,7 @@ def test_json_and_csv_hold_the_same_figures(trees: gr.Explanations, tmp_path: Pa
 @needs_compiler
 def test_several_print_with_a_kernel_a_column_and_are_a_sequence(trees: gr.Explanations) -> None:
     lines = str(trees).splitlines()
-    assert lines[0].split() == list(TREES)
+    assert lines[0].split() == ["all", "launches", *TREES]
     row = next(line for line in lines if line.startswith("bank conflicts"))
     assert row.split()[2:] == [f"{each.figures.bank_conflicts:,}" for each in trees]
     assert [each.kernel for each in trees] == list(TREES)
@@ -323,6 +324,7 @@ def test_html_of_several_and_as_a_page(trees: gr.Explanations) -> None:
 def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations) -> None:
     for each in trees:
         launch = each.main
+        # Trees have no shuffle, before which a column would be cut.
         for strip, did, ways in zip(
             timeline.strips(launch), launch.map.did, launch.map.ways, strict=True
         ):
@@ -338,6 +340,55 @@ def test_the_picture_shows_each_thread_as_the_map_has_it(trees: gr.Explanations)
                     if any(did[warp : warp + 32])
                     else {timeline.WAITING, timeline.GONE}
                 )
+
+
+@needs_compiler
+def test_a_warps_five_shuffles_are_five_columns() -> None:
+    """The first one is drawn beside the loads that come before it, not in their column."""
+    launch = gr.explain("shfl_atomic", block_size=64).main
+    drawn = timeline.strips(launch)
+    assert [strip.label for strip in drawn] == [
+        "load", *(f"shuffle {i}" for i in range(1, 6)), "atomic"
+    ]  # fmt: skip
+    assert [strip.column for strip in drawn] == [0, 0, 1, 2, 3, 4, 5]
+    assert [strip.ends for strip in drawn] == ["", *["shuffle"] * 5, "exit"]
+    assert [strip.threads for strip in drawn] == [*[64] * 6, 2]
+    two = timeline.strips(gr.explain("shfl_two_pass", block_size=64).main)
+    assert [strip.label.split()[0] for strip in two].count("shuffle") == 10
+
+
+@needs_compiler
+def test_every_kind_that_is_drawn_is_in_the_legend(
+    strided: gr.Explanation, trees: gr.Explanations, tmp_path: Path
+) -> None:
+    assert "its warp has exited" in strided._repr_html_()
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    picture.save(list(trees), tmp_path / "trees.svg")
+    text = (tmp_path / "trees.svg").read_text()
+    for words in ("its warp has exited", "idle, as its whole warp is"):
+        assert f"<!-- {words} -->" in text or words in text
+
+
+@needs_compiler
+def test_a_thread_of_a_large_block_is_high_enough_to_be_seen() -> None:
+    shown = gr.explain("interleaved_modulo", block_size=256)._repr_html_()
+    height = float(re.search(r'<svg [^>]*height="(\d+)"', shown)[1])
+    assert height >= 3 * 256
+
+
+@needs_compiler
+def test_titles_say_which_launch_they_count_and_tables_that_they_count_all(
+    trees: gr.Explanations,
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    axes = trees.plot()
+    assert len(trees[1].launches) > 1
+    assert any(
+        "\nlaunch 1 of " in text.get_text() and "bank conflicts" in text.get_text()
+        for text in axes[1].texts
+    )
+    assert str(trees).splitlines()[0].startswith("all launches")
 
 
 @needs_compiler
@@ -618,9 +669,8 @@ def test_the_command_compares_several_kernels(
     ("arguments", "status", "message"),
     [
         (("explain",), 2, "KERNEL"),
-        ((), 2, "COMMAND"),
         (("explain", "sequentia"), 2, "did you mean 'sequential'"),
-        (("explain", "sequential", "-n", "many"), 2, "invalid int value"),
+        (("explain", "sequential", "-n", "many"), 2, "invalid count value"),
         (("explain", "sequential", "-n", "-3"), 2, "n must be 1 or more"),
         (("explain", "sequential", "--dtype", "float33"), 2, "float33"),
         (("explain", "cub"), 1, "cannot be explained"),

@@ -132,7 +132,7 @@ def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[st
     names = shown_names([name for name, _ in FIGURE_WORDS], many)
     words = dict(FIGURE_WORDS)
     rows = [[words[name], *(show_figure(figures, name) for figures in many)] for name in names]
-    return ["", *(each.kernel for each in runs)], rows
+    return ["all launches", *(each.kernel for each in runs)], rows
 
 
 def shorten(rows: list[list[str]]) -> list[list[str]]:

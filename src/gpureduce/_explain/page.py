@@ -13,7 +13,9 @@ from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, wit
 __all__ = ["fragment", "page"]
 
 COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
-"""Sizes of the picture, in pixels."""
+"""Sizes of the picture, in pixels; it is higher where a thread needs more."""
+LEAST_OF_THREAD = 3
+"""Pixels of a thread: stripes of one pixel would look like one grey."""
 MOST_COLUMNS = 2 * MOST_ROWS
 """Columns of the picture; later columns of a longer launch are not drawn."""
 
@@ -98,15 +100,17 @@ def _fill(kind: int) -> str:
 
 
 def _legend(explanations: Sequence[KernelRun]) -> str:
-    seen = {
-        run.kind for each in explanations for strip in strips(each.main) for run in strip.runs
-    } - {GONE}
-    greys = {WAITING: "rgba(136,136,136,.16)", DIVERGED: "rgba(136,136,136,.6)"}
+    seen = {run.kind for each in explanations for strip in strips(each.main) for run in strip.runs}
+    idle = {
+        DIVERGED: "background:rgba(136,136,136,.6)",
+        WAITING: "background:rgba(136,136,136,.16)",
+        GONE: "box-shadow:inset 0 0 0 1px rgba(136,136,136,.6)",
+    }
+    order = [*sorted(seen - set(idle)), *(kind for kind in idle if kind in seen)]
     keys = [
-        f'<span class="gpr-key"><i style="background:{greys.get(kind, KINDS[kind].colour)}"></i>'
-        f"{escape(KINDS[kind].words)}</span>"
-        for kind in sorted(seen - {WAITING, DIVERGED})
-        + sorted(seen & {WAITING, DIVERGED}, reverse=True)
+        f'<span class="gpr-key"><i style="{idle.get(kind, f"background:{KINDS[kind].colour}")}">'
+        f"</i>{escape(KINDS[kind].words)}</span>"
+        for kind in order
     ]
     return f"<p>{''.join(keys)}</p>"
 
@@ -115,7 +119,8 @@ def _picture(explanation: KernelRun) -> str:
     launch = explanation.main
     threads = launch.map.threads
     columns = strips(launch)[:MOST_COLUMNS]
-    width, scale = COLUMN_WIDTH * len(columns), HEIGHT / threads
+    high = max(HEIGHT, LEAST_OF_THREAD * threads)
+    width, scale = COLUMN_WIDTH * len(columns), high / threads
     paths: dict[int, list[str]] = {}
     texts, lines = [], []
     for x, strip in enumerate(columns):
@@ -124,7 +129,7 @@ def _picture(explanation: KernelRun) -> str:
             paths.setdefault(run.kind, []).append(_path(run, height, left, scale))
         foot = [strip.label.split(" ")[0], str(strip.threads), str(strip.warps)]
         texts += [
-            f'<text x="{middle:g}" y="{TOP + HEIGHT + 14 * (row + 1)}" '
+            f'<text x="{middle:g}" y="{TOP + high + 14 * (row + 1)}" '
             f'text-anchor="middle">{escape(word)}</text>'
             for row, word in enumerate(foot)
         ]
@@ -135,10 +140,10 @@ def _picture(explanation: KernelRun) -> str:
                 f'<text x="{middle:g}" y="{y:.1f}" text-anchor="middle" '
                 f'font-weight="bold">{strip.ways}-way</text>'
             )
-        if launch.columns[x].figures.barriers:
+        if strip.ends == "barrier":
             right = left + COLUMN_WIDTH
             lines.append(
-                f'<path d="M{right} {TOP}v{HEIGHT}" stroke="currentColor" stroke-width="1.5"/>'
+                f'<path d="M{right} {TOP}v{high}" stroke="currentColor" stroke-width="1.5"/>'
             )
     warps = threads // WARP_LANES
     for warp in range(warps):
@@ -154,17 +159,17 @@ def _picture(explanation: KernelRun) -> str:
             )
     for row, word in enumerate(("threads", "warps"), 2):
         texts.append(
-            f'<text x="{LEFT - 4}" y="{TOP + HEIGHT + 14 * row}" text-anchor="end">{word}</text>'
+            f'<text x="{LEFT - 4}" y="{TOP + high + 14 * row}" text-anchor="end">{word}</text>'
         )
     cells = [
         f'<path {_fill(kind)} d="{"".join(paths[kind])}"/>'
         for kind in sorted(paths)
         if kind != GONE
     ]
-    size = f'width="{LEFT + width + 2}" height="{TOP + HEIGHT + BOTTOM}"'
-    view = f'viewBox="0 0 {LEFT + width + 2} {TOP + HEIGHT + BOTTOM}"'
+    size = f'width="{LEFT + width + 2}" height="{TOP + high + BOTTOM}"'
+    view = f'viewBox="0 0 {LEFT + width + 2} {TOP + high + BOTTOM}"'
     label = f'role="img" aria-label="{escape(explanation.title)}"'
-    more = len(launch.columns) - len(columns)
+    more = len(launch.columns) - 1 - columns[-1].column
     note = f"<p>and {more:,} more columns</p>" if more else ""
     return (
         f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4>'

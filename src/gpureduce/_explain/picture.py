@@ -31,13 +31,14 @@ MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
 """Inches: the margins, the gap between two kernels, a column, a legend's entry; bounds of one
 kernel's picture."""
+_EDGES = {CONFLICT: "#7a4f00", GONE: "#a9a9a9"}
 MOST_LABELS, MOST_WAYS = 24, 60
 """Most columns that are labelled, and most columns in which the ways of bank conflicts are
 written."""
 
 
 def _width(explanation: KernelRun) -> float:
-    return min(max(COLUMN_WIDTH * len(explanation.main.map.did), LEAST_WIDTH), MOST_WIDTH)
+    return min(max(COLUMN_WIDTH * len(strips(explanation.main)), LEAST_WIDTH), MOST_WIDTH)
 
 
 def _layout(figure: Figure, explanations: Sequence[KernelRun]) -> list[Axes]:
@@ -131,7 +132,7 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
     for y in range(WARP_LANES, launch.map.threads, WARP_LANES):
         ax.axhline(y, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
     for x in range(1, len(columns)):
-        is_barrier = launch.columns[x - 1].figures.barriers > 0
+        is_barrier = columns[x - 1].ends == "barrier"
         ax.axvline(x, color="white", linewidth=3.5 if is_barrier else 1.2)
         if is_barrier:
             ax.axvline(x, color=INK, linewidth=1.5)
@@ -209,8 +210,11 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
         facts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
     if figures.atomics:
         facts.append(f"{show_figure(figures, 'atomics')} atomics")
+    count = len(explanation.launches)
+    nth = explanation.launches.index(launch) + 1
+    which = f"\nlaunch {nth} of {count}" if count > 1 else ""
     ax.set_title(
-        f"{explanation.kernel}\n",
+        f"{explanation.kernel}\n\n" if which else f"{explanation.kernel}\n",
         fontsize=TITLE_SIZE,
         fontweight="bold",
         color=INK,
@@ -220,7 +224,7 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     ax.text(
         0,
         1.015,
-        ", ".join(facts),
+        ", ".join(facts) + which,
         transform=ax.transAxes,
         fontsize=TEXT_SIZE,
         color=INK,
@@ -233,18 +237,16 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
     from matplotlib.patches import Patch
 
     columns = [strip for each in explanations for strip in strips(each.main)]
-    seen = {run.kind for strip in columns for run in strip.runs} - {GONE}
-    order = [
-        *sorted(seen - {DIVERGED, WAITING}),
-        *(kind for kind in (DIVERGED, WAITING) if kind in seen),
-    ]
+    seen = {run.kind for strip in columns for run in strip.runs}
+    idle = (DIVERGED, WAITING, GONE)
+    order = [*sorted(seen - set(idle)), *(kind for kind in idle if kind in seen)]
     handles: list[Any] = [
         Patch(
             facecolor=KINDS[kind].colour,
             label=KINDS[kind].words,
             hatch="////" if kind == CONFLICT else None,
-            edgecolor="#7a4f00" if kind == CONFLICT else "none",
-            linewidth=0,
+            edgecolor=_EDGES.get(kind, "none"),
+            linewidth=0.8 if kind == GONE else 0,
         )
         for kind in order
     ]

@@ -19,7 +19,6 @@ from .launches import (
     STORE_GLOBAL,
     STORE_SHARED,
     WARP_LANES,
-    BlockMap,
     Launch,
 )
 
@@ -51,7 +50,7 @@ class Kind:
 
 
 KINDS = (
-    Kind("its warp has exited", "", "none"),
+    Kind("its warp has exited", "", "white"),
     Kind("idle, as its whole warp is", "wait", "#e8e8e8"),
     Kind("idle in an active warp: divergence", "", "#a9a9a9"),
     Kind("loads from global memory", "load", "#56b4e9"),
@@ -76,7 +75,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One column of the timeline.
+    """One column of the timeline, or the part of one before its shuffle.
 
     Attributes
     ----------
@@ -90,7 +89,9 @@ class Strip:
     ways
         The worst bank conflict; 1 is none, 0 no shared memory.
     ends
-        As :attr:`Column.ends`.
+        As :attr:`Column.ends`; ``""`` for the part of a column before its shuffle.
+    column
+        Its column of the launch.
     """
 
     runs: tuple[Run, ...]
@@ -99,6 +100,7 @@ class Strip:
     warps: int
     ways: int
     ends: str
+    column: int
 
 
 def _kind(did: int, ways: int) -> int:
@@ -132,11 +134,29 @@ def _last_columns(launch: Launch) -> list[int]:
     return last
 
 
-def _thread_kinds(map_: BlockMap, last: list[int], i: int) -> list[tuple[int, int]]:
-    """Kind and ways of each thread in column `i`."""
+def _parts(ends: str, did: Sequence[int]) -> list[tuple[str, Sequence[int]]]:
+    """A column as it is drawn: what comes before a shuffle has a strip of its own, beside it.
+
+    Otherwise the first of five shuffles would be hidden in the column of the loads before it.
+    """
+    if not any(each & EXCHANGE and each & ~EXCHANGE for each in did):
+        return [(ends, did)]
+    return [("", [each & ~EXCHANGE for each in did]), (ends, [each & EXCHANGE for each in did])]
+
+
+def _plain_ways(ways: Sequence[int], did: Sequence[int]) -> int:
+    """1 if one of these threads uses shared memory, without a conflict; else 0."""
+    shared = LOAD_SHARED | STORE_SHARED
+    return int(any(w and each & shared for w, each in zip(ways, did, strict=True)))
+
+
+def _thread_kinds(
+    done: Sequence[int], degrees: Sequence[int], last: list[int], i: int
+) -> list[tuple[int, int]]:
+    """Kind and ways of each thread in a strip of column `i`."""
     kinds = []
-    for first in range(0, map_.threads, WARP_LANES):
-        did, ways = (rows[i][first : first + WARP_LANES] for rows in (map_.did, map_.ways))
+    for first in range(0, len(done), WARP_LANES):
+        did, ways = (each[first : first + WARP_LANES] for each in (done, degrees))
         idle = DIVERGED if any(did) else WAITING if i <= last[first // WARP_LANES] else GONE
         for one, degree in zip(did, ways, strict=True):
             kind = _kind(one, degree) if one else idle
@@ -176,7 +196,7 @@ def with_heights(runs: Sequence[Run], threads: int) -> list[tuple[Run, float]]:
 
 
 def strips(launch: Launch) -> tuple[Strip, ...]:
-    """Columns of the timeline of a launch's first block.
+    """Strips of the timeline of a launch's first block.
 
     Parameters
     ----------
@@ -188,7 +208,12 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
     """
     map_ = launch.map
     last = _last_columns(launch)
-    rows = [_thread_kinds(map_, last, i) for i in range(len(map_.did))]
+    parts = [
+        (i, ends, did)
+        for i, whole in enumerate(map_.did)
+        for ends, did in _parts(launch.columns[i].ends, whole)
+    ]
+    rows = [_thread_kinds(did, map_.ways[i], last, i) for i, _, did in parts]
     shorts = []
     for kinds in rows:
         active = [kind for kind, _ in kinds if kind not in (GONE, WAITING, DIVERGED)]
@@ -199,14 +224,13 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
     ]
     return tuple(
         Strip(
-            runs=_runs(rows[i]),
-            label=labels[i],
-            threads=sum(map(bool, map_.did[i])),
-            warps=sum(
-                any(map_.did[i][t : t + WARP_LANES]) for t in range(0, map_.threads, WARP_LANES)
-            ),
-            ways=max(map_.ways[i]),
-            ends=launch.columns[i].ends,
+            runs=_runs(row),
+            label=label,
+            threads=sum(map(bool, did)),
+            warps=sum(any(did[t : t + WARP_LANES]) for t in range(0, map_.threads, WARP_LANES)),
+            ways=max((ways for _, ways in row), default=0) or _plain_ways(map_.ways[i], did),
+            ends=ends,
+            column=i,
         )
-        for i in range(len(rows))
+        for row, label, (i, ends, did) in zip(rows, labels, parts, strict=True)
     )
