@@ -109,6 +109,21 @@ def test_files_that_pages_name_exist(page: str) -> None:
     assert {name for name in named if not is_there(name)} == set()
 
 
+def test_files_that_sources_name_exist() -> None:
+    """In comments and docstrings: includes are the compiler's to check."""
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for folder in ("csrc", "src", "tools", "examples", "benchmarks", "tests/emu", "tests/c")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".c", ".h", ".cuh", ".cpp", ".def", ".py") and "vendor" not in path.parts
+        for line in path.read_text().splitlines()
+        if not re.match(r"\s*#\s*include", line)
+        for name in files_named_in(line)
+        if name != "array_api_tests/test_statistical_functions.py"  # of the standard's own suite
+    }
+    assert not [f"{path}: {name}" for path, name in sorted(named) if not is_there(name)]
+
+
 def test_links_are_those_outside_of_code() -> None:
     assert list(markdown_pages.links(SAMPLE)) == [(3, "a.md"), (3, "b/c.png")]
 
