@@ -4,16 +4,16 @@
     python benchmarks/cpu_sweep.py --seconds 120 --seed 7 --largest 1e7
     python benchmarks/cpu_sweep.py --threads 1 --functions var,std --dtypes float32
 
-A *cell* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask. Cells
+A *case* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask. Cases
 are drawn until the time is used up, or until there are enough; the seed repeats their order. Every
 library that has the function (NumPy always; PyTorch on the CPU, Bottleneck and numexpr where they
 can be imported) is measured in turns with gpureduce, so that a drift of the machine's clocks meets
-all. A sample is the mean of as many calls as fill 100 microseconds; a cell's figure is the median
+all. A sample is the mean of as many calls as fill 100 microseconds; a case's figure is the median
 of NumPy's time over ours, sample by sample. Where the quartiles of these ratios enclose 1, more
 samples are taken.
 
 Every answer is compared with NumPy's, sums with NumPy's of wider numbers. The file has the
-environment, the raw samples in microseconds, and the worst cells; `report.py` makes tables of it.
+environment, the raw samples in microseconds, and the worst cases; `report.py` makes tables of it.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ POOL_ELEMENTS = 1 << 20
 
 SHORTEST_SAMPLE = 100e-6  # seconds
 ROUNDS, MOST_ROUNDS, FEWEST_ROUNDS = 7, 21, 3
-CELL_SECONDS = 1.5  # after which a cell has as many samples as it gets
+CASE_SECONDS = 1.5  # after which a case has as many samples as it gets
 WORST = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Case:
     """A function's call: what is reduced, how, and by which kernel."""
 
     function: str
@@ -79,7 +79,7 @@ class Cell:
     kernel: str
 
     @property
-    def across(self) -> str:
+    def reduced(self) -> str:
         """Where the reduced axes are."""
         last = len(self.shape) - 1
         if self.axis is None or last == 0:
@@ -97,7 +97,7 @@ class Contender:
     samples: list[float] = field(default_factory=list)
 
 
-# ------------------------------------------------------------------ drawing cells
+# ------------------------------------------------------------------ drawing cases
 
 
 def draw_shape(draw: random.Random, most: float) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def draw_shape(draw: random.Random, most: float) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def draw_cell(draw: random.Random, functions: list[str], dtypes: list[str], most: float) -> Cell:
+def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most: float) -> Case:
     while True:
         function, dtype = draw.choice(functions), draw.choice(dtypes)
         kind = dtype[0]
@@ -140,7 +140,7 @@ def draw_cell(draw: random.Random, functions: list[str], dtypes: list[str], most
         masked = function not in WITHOUT_MASK and draw.random() < 0.12
         sums_floats = function in SUMS and floats and kind != "c"
         kernel = draw.choice(["exact", "fast"]) if sums_floats else "fast"
-        return Cell(function, dtype, shape, axis, layout, data, masked, kernel)
+        return Case(function, dtype, shape, axis, layout, data, masked, kernel)
 
 
 @functools.cache
@@ -165,27 +165,27 @@ def pool(dtype: str, data: str, near_one: bool) -> np.ndarray:
     return values.astype(numpy_dtype(dtype))
 
 
-def make_array(cell: Cell, draw: random.Random) -> tuple[np.ndarray, np.ndarray | None]:
-    """The array of a cell in its layout, and its mask."""
-    shape = list(cell.shape)
+def make_array(case: Case, draw: random.Random) -> tuple[np.ndarray, np.ndarray | None]:
+    """The array of a case in its layout, and its mask."""
+    shape = list(case.shape)
     order = list(range(len(shape)))
     at = draw.randrange(len(shape))
-    if cell.layout == "F":
+    if case.layout == "F":
         order.reverse()
-    elif cell.layout == "permuted":
+    elif case.layout == "permuted":
         draw.shuffle(order)
-    elif cell.layout == "strided":
+    elif case.layout == "strided":
         shape[at] *= 2
     memory_shape = [shape[i] for i in order]
-    source = pool(cell.dtype, cell.data, "prod" in cell.function)
+    source = pool(case.dtype, case.data, "prod" in case.function)
     start = draw.randrange(POOL_ELEMENTS)
     values = np.resize(np.roll(source, start), math.prod(memory_shape)).reshape(memory_shape)
     array = values.transpose(np.argsort(order))
-    if cell.layout in ("strided", "reversed"):
-        step = 2 if cell.layout == "strided" else -1
+    if case.layout in ("strided", "reversed"):
+        step = 2 if case.layout == "strided" else -1
         array = array[tuple(slice(None, None, step if i == at else 1) for i in range(len(shape)))]
     mask = None
-    if cell.masked:
+    if case.masked:
         mask = np.resize(np.roll(pool("bool", "mixed", False), start), array.size)
         mask = mask.reshape(array.shape)
     return array, mask
@@ -194,28 +194,28 @@ def make_array(cell: Cell, draw: random.Random) -> tuple[np.ndarray, np.ndarray 
 # ------------------------------------------------------------------ libraries
 
 
-def options_of(cell: Cell, mask: np.ndarray | None) -> dict[str, Any]:
+def options_of(case: Case, mask: np.ndarray | None) -> dict[str, Any]:
     """Arguments that NumPy and gpureduce share."""
-    options: dict[str, Any] = {"axis": cell.axis}
+    options: dict[str, Any] = {"axis": case.axis}
     if mask is not None:
         options["where"] = mask
-        if cell.function in ("max", "min", "nanmax", "nanmin"):
+        if case.function in ("max", "min", "nanmax", "nanmin"):
             options["initial"] = 3
     return options
 
 
 def torch_call(
-    torch: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+    torch: Any, case: Case, array: np.ndarray, mask: np.ndarray | None
 ) -> Callable[[], Any] | None:
     names = {"max": "amax", "min": "amin", "var": "var", "std": "std"}
     supported = ("sum", "mean", "prod", "argmax", "argmin", "any", "all", "count_nonzero", "nansum")
-    name = names.get(cell.function, cell.function if cell.function in supported else None)
+    name = names.get(case.function, case.function if case.function in supported else None)
     if name is None or mask is not None or array.dtype.kind == "V" or min(array.strides) < 0:
         return None
     values = torch.from_numpy(array)
     every = tuple(range(array.ndim))
-    axis = every if cell.axis is None and name not in ("argmax", "argmin", "prod") else cell.axis
-    if cell.function in ("var", "std"):
+    axis = every if case.axis is None and name not in ("argmax", "argmin", "prod") else case.axis
+    if case.function in ("var", "std"):
         return lambda: getattr(torch, name)(values, dim=axis, correction=0)
     if axis is None:
         return lambda: getattr(torch, name)(values)
@@ -223,25 +223,25 @@ def torch_call(
 
 
 def bottleneck_call(
-    bottleneck: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+    bottleneck: Any, case: Case, array: np.ndarray, mask: np.ndarray | None
 ) -> Callable[[], Any] | None:
-    function = getattr(bottleneck, cell.function, None)
+    function = getattr(bottleneck, case.function, None)
     fast = array.dtype.isnative and array.dtype.name in ("float32", "float64", "int32", "int64")
-    if function is None or mask is not None or isinstance(cell.axis, tuple) or not fast:
+    if function is None or mask is not None or isinstance(case.axis, tuple) or not fast:
         return None
-    return lambda: function(array, axis=cell.axis)
+    return lambda: function(array, axis=case.axis)
 
 
 def numexpr_call(
-    numexpr: Any, cell: Cell, array: np.ndarray, mask: np.ndarray | None
+    numexpr: Any, case: Case, array: np.ndarray, mask: np.ndarray | None
 ) -> Callable[[], Any] | None:
     known = array.dtype.name in ("float32", "float64", "int32", "int64", "complex128")
-    if cell.function not in ("sum", "prod", "min", "max") or mask is not None or not known:
+    if case.function not in ("sum", "prod", "min", "max") or mask is not None or not known:
         return None
-    if isinstance(cell.axis, tuple):
+    if isinstance(case.axis, tuple):
         return None
-    axis = "" if cell.axis is None else f", axis={cell.axis}"
-    text = f"{cell.function}(a{axis})"
+    axis = "" if case.axis is None else f", axis={case.axis}"
+    text = f"{case.function}(a{axis})"
     return lambda: numexpr.evaluate(text, local_dict={"a": array})
 
 
@@ -275,39 +275,39 @@ def limit_threads(threads: int, modules: dict[str, Any]) -> None:
 
 
 def is_right(
-    cell: Cell, array: np.ndarray, mask: np.ndarray | None, ours: Any, theirs: Any
+    case: Case, array: np.ndarray, mask: np.ndarray | None, ours: Any, theirs: Any
 ) -> bool:
     """Whether our answer is NumPy's: exactly, or within the rounding of what has to be rounded."""
-    if cell.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
-        theirs = getattr(np, cell.function)(array.astype(np.float32), **options_of(cell, mask))
+    if case.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
+        theirs = getattr(np, case.function)(array.astype(np.float32), **options_of(case, mask))
     got, wanted = np.asarray(ours), np.asarray(theirs)
     if got.shape != wanted.shape:
         return False
     inexact = got.dtype.kind not in "biu"
-    if cell.function not in ROUNDED or not inexact:
+    if case.function not in ROUNDED or not inexact:
         equal = got == wanted
         if inexact:
             equal |= (got != got) & (wanted != wanted)
         return bool(np.all(equal))
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
-    options = options_of(cell, mask)
+    options = options_of(case, mask)
     # Numbers as NumPy reads them, computed with in double precision.
     values = array.astype(wide)
-    reference = np.asarray(getattr(np, cell.function)(values, **options))
+    reference = np.asarray(getattr(np, case.function)(values, **options))
     with np.errstate(all="ignore"):
         size = np.asarray(np.nanmax(np.abs(values), initial=0))
         bits = 8 if got.dtype.name == "bfloat16" else 11 if got.dtype.itemsize == 2 else 24
         steps = 2.0 ** (4 - (bits if got.dtype.itemsize < 8 else 24))
         count = array.size / max(1, got.size)
-        if cell.function in ("sum", "nansum"):
+        if case.function in ("sum", "nansum"):
             size = size * count * 2.0**-20
-        elif cell.function in ("mean", "nanmean"):
+        elif case.function in ("mean", "nanmean"):
             size = size * 2.0**-20
-        elif cell.function in ("prod", "nanprod"):
+        elif case.function in ("prod", "nanprod"):
             size = 0
             steps *= math.sqrt(count) if count < 1e8 else math.inf
         else:
-            size = (size * size if "var" in cell.function else size) * 2.0**-20
+            size = (size * size if "var" in case.function else size) * 2.0**-20
         got, reference = got.astype(wide), reference.astype(wide)
         near = np.abs(got - reference) <= steps * np.abs(reference) + size
         largest = 65504 if bits == 11 else np.finfo(np.float32).max
@@ -342,7 +342,7 @@ def measure(contenders: dict[str, Contender]) -> None:
         for contender in contenders.values():
             contender.samples.append(time_of(contender.call, calls))
         done += 1
-        if done >= FEWEST_ROUNDS and time.perf_counter() - began > CELL_SECONDS:
+        if done >= FEWEST_ROUNDS and time.perf_counter() - began > CASE_SECONDS:
             break
         if done == wanted and wanted < MOST_ROUNDS:
             over = ratios(contenders["numpy"].samples, contenders["gpureduce"].samples)
@@ -351,23 +351,23 @@ def measure(contenders: dict[str, Contender]) -> None:
                 wanted = MOST_ROUNDS
 
 
-def run_cell(cell: Cell, draw: random.Random, modules: dict[str, Any]) -> dict[str, Any] | None:
-    """The cell's row; None where NumPy does not have the call."""
-    array, mask = make_array(cell, draw)
-    options = options_of(cell, mask)
+def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[str, Any] | None:
+    """The case's row; None where NumPy does not have the call."""
+    array, mask = make_array(case, draw)
+    options = options_of(case, mask)
     ours = functools.partial(
-        getattr(gr, cell.function), array, device="cpu", kernel=cell.kernel, **options
+        getattr(gr, case.function), array, device="cpu", kernel=case.kernel, **options
     )
-    theirs = functools.partial(getattr(np, cell.function), array, **options)
+    theirs = functools.partial(getattr(np, case.function), array, **options)
     try:
         wanted = theirs()
     except (TypeError, ValueError):
         return None  # a dtype that NumPy's function does not take, or a row of nothing but NaN
-    right = is_right(cell, array, mask, ours(), wanted)
+    right = is_right(case, array, mask, ours(), wanted)
     contenders = {"gpureduce": Contender(ours), "numpy": Contender(theirs)}
     for name, module in modules.items():
         try:
-            call = PEERS[name](module, cell, array, mask)
+            call = PEERS[name](module, case, array, mask)
             if call is not None:
                 call()
         except Exception:  # whatever a library raises for what it lacks
@@ -378,9 +378,9 @@ def run_cell(cell: Cell, draw: random.Random, modules: dict[str, Any]) -> dict[s
     samples = {name: contender.samples for name, contender in contenders.items()}
     over = ratios(samples["numpy"], samples["gpureduce"])
     return {
-        "function": cell.function, "kernel": cell.kernel, "dtype": cell.dtype,
-        "shape": list(cell.shape), "axis": cell.axis, "across": cell.across,
-        "layout": cell.layout, "data": cell.data, "masked": cell.masked, "bytes": array.nbytes,
+        "function": case.function, "kernel": case.kernel, "dtype": case.dtype,
+        "shape": list(case.shape), "axis": case.axis, "reduced": case.reduced,
+        "layout": case.layout, "data": case.data, "masked": case.masked, "bytes": array.nbytes,
         "right": right,
         "times_numpy": round(float(np.median(over)), 3),
         "quartiles": [round(float(x), 3) for x in np.percentile(over, [25, 75])],
@@ -404,23 +404,23 @@ def sweep(options: argparse.Namespace, modules: dict[str, Any]) -> list[dict[str
     draw = random.Random(options.seed)
     rows: list[dict[str, Any]] = []
     end = time.monotonic() + options.seconds
-    while time.monotonic() < end and len(rows) < options.cells:
-        cell = draw_cell(draw, options.functions, options.dtypes, options.largest)
+    while time.monotonic() < end and len(rows) < options.cases:
+        case = draw_case(draw, options.functions, options.dtypes, options.largest)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            # of its own: however many numbers a cell draws, the next cell is the same
-            row = run_cell(cell, random.Random(draw.random()), modules)
+            # of its own: however many numbers a case draws, the next case is the same
+            row = run_case(case, random.Random(draw.random()), modules)
         if row is not None:
             rows.append(row)
     return rows
 
 
 def write(path: pathlib.Path, result: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """One line per cell: thousands of lists of samples would be a long file otherwise."""
+    """One line per case: thousands of lists of samples would be a long file otherwise."""
     head = json.dumps(result, indent=1)[:-2]
-    cells = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    cases = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{head},\n "cells": [\n  {cells}\n ]\n}}\n', encoding="utf-8")
+    path.write_text(f'{head},\n "cases": [\n  {cases}\n ]\n}}\n', encoding="utf-8")
 
 
 def main() -> None:
@@ -428,11 +428,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     names = functools.partial(str.split, sep=",")
-    parser.add_argument("--seconds", type=float, default=600, help="time to draw cells in")
-    parser.add_argument("--cells", type=int, default=4000, help="most cells")
-    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the cells")
+    parser.add_argument("--seconds", type=float, default=600, help="time to draw cases in")
+    parser.add_argument("--cases", type=int, default=4000, help="most cases")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the cases")
     parser.add_argument("--threads", type=int, default=gr.limits().cpu_threads)
-    parser.add_argument("--largest", type=float, default=1e8, help="most elements of a cell")
+    parser.add_argument("--largest", type=float, default=1e8, help="most elements of a case")
     parser.add_argument("--functions", type=names, default=list(FUNCTIONS), help="of these alone")
     parser.add_argument("--dtypes", type=names, default=list(DTYPES), help="of these alone")
     parser.add_argument("--output", type=pathlib.Path, help="the file; default: in results/")
@@ -442,7 +442,7 @@ def main() -> None:
     began = time.perf_counter()
     rows = sweep(options, modules)
     if not rows:
-        sys.exit("no cell was measured: more --seconds")
+        sys.exit("no case was measured: more --seconds")
     over = np.array([row["times_numpy"] for row in rows])
     worst = sorted(rows, key=lambda row: row["times_numpy"])[:WORST]
     result = {
@@ -465,7 +465,7 @@ def main() -> None:
     for row in [*worst, *(row for row in rows if not row["right"])]:
         print(describe(row))
     print(
-        f"{len(rows)} cells, seed {options.seed}, {options.threads} threads, {_core.cpu_isa()}: "
+        f"{len(rows)} cases, seed {options.seed}, {options.threads} threads, {_core.cpu_isa()}: "
         f"geometric mean {result['geometric_mean']:.2f}, not slower {result['not_slower']:.3f}, "
         f"least {result['least']:.2f}, wrong {result['wrong']}\n"
         f"{path} ({time.perf_counter() - began:.0f} s)"

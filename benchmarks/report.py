@@ -510,21 +510,21 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     )
 
 
-def cpu_sweep_row(name: str, cells: list[dict[str, Any]], peers: Collection[str]) -> list[str]:
-    """How some cells of a sweep fare beside NumPy, and beside the fastest library of each."""
+def cpu_sweep_row(name: str, cases: list[dict[str, Any]], peers: Collection[str]) -> list[str]:
+    """How some cases of a sweep fare beside NumPy, and beside the fastest library of each."""
 
-    def median(cell: dict[str, Any], library: str) -> float:
-        return statistics.median(cell["microseconds"][library])
+    def median(case: dict[str, Any], library: str) -> float:
+        return statistics.median(case["microseconds"][library])
 
-    over = [cell["times_numpy"] for cell in cells]
+    over = [case["times_numpy"] for case in cases]
     best = [
-        min(median(cell, x) for x in ("numpy", *peers) if x in cell["microseconds"])
-        / median(cell, "gpureduce")
-        for cell in cells
+        min(median(case, x) for x in ("numpy", *peers) if x in case["microseconds"])
+        / median(case, "gpureduce")
+        for case in cases
     ]
     return [
         name,
-        f"{len(cells):,}",
+        f"{len(cases):,}",
         f"{statistics.geometric_mean(over):.2f}",
         f"{100 * sum(x >= 1 for x in over) / len(over):.1f}",
         f"{min(over):.2f}",
@@ -532,46 +532,46 @@ def cpu_sweep_row(name: str, cells: list[dict[str, Any]], peers: Collection[str]
     ]
 
 
-def cpu_sweep_size(cell: dict[str, Any]) -> str:
+def cpu_sweep_size(case: dict[str, Any]) -> str:
     """How many elements, in powers of a hundred."""
-    elements = max(1, math.prod(cell["shape"]))
+    elements = max(1, math.prod(case["shape"]))
     step = min(3, int(math.log10(elements)) // 2)
     return ("below 100", "100 to 10,000", "10,000 to a million", "a million and more")[step]
 
 
 def cpu_sweep_table(result: dict[str, Any]) -> str:
-    """Random cells by what they have in common, and all that are slower than NumPy."""
-    cells, peers = result["cells"], result["peers"]
+    """Random cases by what they have in common, and all that are slower than NumPy."""
+    cases, peers = result["cases"], result["peers"]
     parts: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        ("function", lambda cell: cell["function"] + (" `exact`" * (cell["kernel"] == "exact"))),
-        ("dtype", lambda cell: str(cell["dtype"])),
-        ("axes", lambda cell: str(cell["across"])),
-        ("layout", lambda cell: "where=" if cell["masked"] else str(cell["layout"])),
+        ("function", lambda case: case["function"] + (" `exact`" * (case["kernel"] == "exact"))),
+        ("dtype", lambda case: str(case["dtype"])),
+        ("axes", lambda case: str(case["reduced"])),
+        ("layout", lambda case: "where=" if case["masked"] else str(case["layout"])),
         ("elements", cpu_sweep_size),
     ]
-    rows = [cpu_sweep_row("all cells", cells, peers)]
+    rows = [cpu_sweep_row("all cases", cases, peers)]
     for part, name_of in parts:
-        for name in sorted({name_of(cell) for cell in cells}):
+        for name in sorted({name_of(case) for case in cases}):
             rows.append(
-                cpu_sweep_row(f"{part}: {name}", [c for c in cells if name_of(c) == name], peers)
+                cpu_sweep_row(f"{part}: {name}", [c for c in cases if name_of(c) == name], peers)
             )
-    head = ["cells", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
+    head = ["cases", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
     slower = [
         [
-            f"{cell['function']}{' `exact`' * (cell['kernel'] == 'exact')} {cell['dtype']}",
-            f"{tuple(cell['shape'])}, {cell['axis']}",
-            ", ".join([cell["layout"], cell["data"], *["where="] * cell["masked"]]),
-            *(f"{statistics.median(cell['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
-            f"{cell['times_numpy']:.2f}",
-            " to ".join(f"{x:.2f}" for x in cell["quartiles"]),
+            f"{case['function']}{' `exact`' * (case['kernel'] == 'exact')} {case['dtype']}",
+            f"{tuple(case['shape'])}, {case['axis']}",
+            ", ".join([case["layout"], case["data"], *["where="] * case["masked"]]),
+            *(f"{statistics.median(case['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
+            f"{case['times_numpy']:.2f}",
+            " to ".join(f"{x:.2f}" for x in case["quartiles"]),
         ]
-        for cell in sorted(cells, key=lambda cell: cell["times_numpy"])
-        if cell["times_numpy"] < 1
+        for case in sorted(cases, key=lambda case: case["times_numpy"])
+        if case["times_numpy"] < 1
     ]
-    slower_head = ["cell", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles"]
+    slower_head = ["case", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles"]
     libraries = ", ".join(f"{name} {version}" for name, version in peers.items())
     note = (
-        f"Speed over NumPy's of {len(cells):,} random calls, seed {result['seed']}, "
+        f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}, "
         f"{result['threads']} threads, {result['isa']}; the best of NumPy"
         f"{f', {libraries}' if libraries else ''}."
     )
