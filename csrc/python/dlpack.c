@@ -36,7 +36,7 @@ static const DLDataType dlpack_dtypes[GPR_DTYPE_COUNT] = {
  * have for them. */
 static int refuse_dtype(DLDataType dtype)
 {
-    enum { HAS_OWN_BITS = kDLFloat8_e3m4 }; /* names of the codes before say nothing of bits */
+    enum { HAS_OWN_BITS = kDLFloat8_e3m4 }; /* names of the codes before leave out the bits */
     static const char *const names[] = {
         [kDLInt] = "int",
         [kDLUInt] = "uint",

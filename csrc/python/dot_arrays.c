@@ -68,7 +68,7 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
     if (glue_dot_unlocked(&request) != GPR_OK) {
         glue_raise(state);
     } else if (glue_warn_if_none(state, &call) == 0) {
-        /* of kernels that have no dot it would say something wrong */
+        /* of kernels that have no dot it would be wrong */
         result = PyArray_Scalar(&scalar, dtype != NULL ? dtype : factor, NULL);
     }
 done:

@@ -60,7 +60,7 @@ static int is_ours(PyFrameObject *frame)
     return ours;
 }
 
-/* The stack level at which the caller of the package stands, so that a warning points at the
+/* The stack level of the caller of the package, so that a warning points at the
  * caller's line. */
 static Py_ssize_t caller_level(void)
 {

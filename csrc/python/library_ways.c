@@ -181,7 +181,7 @@ done:
     return array;
 }
 
-/* A tensor that is what lies in memory. */
+/* A tensor whose elements are those in memory. */
 static glue_device_array *read_plain_tensor(const glue_state *state, const glue_library *library,
                                             PyObject *tensor)
 {
@@ -203,7 +203,7 @@ static int check_gradients(const glue_state *state, const glue_library *library,
     return -1;
 }
 
-/* Whether the tensor is a conjugate of what lies in memory; -1 with an exception. An exception
+/* Whether the tensor is a conjugate of the elements in memory; -1 with an exception. An exception
  * that is set stays set if it is none. */
 static int is_conjugate(const glue_state *state, PyObject *tensor)
 {
@@ -596,7 +596,7 @@ PyObject *glue_split_interface(const glue_state *state, const glue_library *libr
 
 /* ---------------------------------------------------------------- converting ----------------- */
 
-/* Releases a result that says nothing. */
+/* Releases a result that means nothing. */
 static int take_done(PyObject *result)
 {
     Py_XDECREF(result);
@@ -643,7 +643,7 @@ int glue_assign_items(const glue_state *state, const glue_library *library, PyOb
 
 /* ---------------------------------------------------------------- errors --------------------- */
 
-/* Whether an attribute is true; what has none, or cannot say, is false. */
+/* Whether an attribute is true; an object without it, or whose attribute raises, is false. */
 static int is_true(PyObject *object, PyObject *name)
 {
     const int truth = take_truth(PyObject_GetAttr(object, name));

@@ -1,6 +1,6 @@
 /* Memory that the device may still read though the caller is done with it.
  *
- * A producer that cannot be told to wait for our stream gets its memory back only when the device
+ * A producer that cannot make its stream wait for ours gets its memory back only when the device
  * has passed a mark on that stream. Every new loan looks which earlier ones have ended, and the end
  * of the process waits for the rest.
  *
@@ -32,7 +32,7 @@ static void end_loan(glue_loan *loan)
     free(loan);
 }
 
-/* Ends the loans whose mark the device has passed. A mark that cannot be asked about keeps its
+/* Ends the loans whose mark the device has passed. A mark that cannot be queried keeps its
  * loan. */
 static gpr_status end_passed_loans(glue_state *state)
 {

@@ -1,4 +1,4 @@
-/* The order of work on streams, for Python: making a stream wait for another, and marks that tell
+/* The order of work on streams, for Python: making a stream wait for another, and marks that show
  * how far the device has come. src/gpureduce/_interop/device_reduction.py (Work) decides who waits
  * for whom. */
 #include "python/device_buffer.h"

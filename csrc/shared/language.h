@@ -1,6 +1,6 @@
 /* What C11 and CUDA C++ spell differently. The files of this folder are both: the library includes
  * them, and every program carries them as text. So a struct, a constant or a format that host and
- * kernels both know is written once, and its size is asserted on both sides.
+ * kernels both use is written once, and its size is asserted on both sides.
  *
  * NVRTC has no headers of the C library: nothing is included that a kernel would see. */
 #ifndef GPR_SHARED_LANGUAGE_H

@@ -5,7 +5,7 @@
  *   kernels for layouts  then gpr_layout_params and its axes, what finalizing depends on, and
  *                        gpr_second_params where there are two arrays
  *
- * What depends on the number of axes comes last in its parameter, so that all before it lies at one
+ * What depends on the number of axes comes last in its parameter, so that all before it is at one
  * place in every program. */
 #ifndef GPR_SHARED_LAUNCH_PARAMS_H
 #define GPR_SHARED_LAUNCH_PARAMS_H
@@ -40,7 +40,7 @@ typedef struct gpr_axis {
     };
 } gpr_axis;
 
-/* A layout: where rows begin, where their elements lie, and where results go. The kept axes come
+/* A layout: where rows begin, where their elements are, and where results go. The kept axes come
  * behind it, then the reduced ones, at least one of each; the last one of each varies fastest. */
 typedef struct gpr_layout_params {
     GPR_DEVICE_POINTER(const unsigned char) mask; /* a byte per element, 0: leave it out */

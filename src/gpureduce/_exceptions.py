@@ -42,7 +42,7 @@ class CudaError(RuntimeError):
 
 
 class DeviceUnavailableError(RuntimeError):
-    """A CUDA device was asked for and there is none to use; the message says why and what to do."""
+    """A CUDA device was requested and there is none to use; the message has reason and remedy."""
 
 
 class KernelUnavailableError(RuntimeError):

@@ -26,7 +26,7 @@ def locate() -> None:
     """Pass the places of NVRTC and the CCCL headers to the C library, if ``cuda-pathfinder`` finds
     them.
 
-    What is not found is left to the library's own search, whose error says what to install.
+    What is not found is left to the library's own search, whose error names what to install.
     """
     try:
         from cuda import pathfinder

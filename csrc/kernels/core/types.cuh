@@ -47,7 +47,7 @@ template <class A> constexpr bool same<A, A> = true;
 template <bool CONDITION, class Then, class Else> struct Select { using type = Then; };
 template <class Then, class Else> struct Select<false, Then, Else> { using type = Else; };
 
-// What the registry says of a dtype. `fraction` and `exponent` are a float's stored bits of the
+// A dtype's row of the registry. `fraction` and `exponent` are a float's stored bits of the
 // significand, and bits of the exponent.
 template <class T> struct Format { static constexpr int kind = -1, fraction = 0, exponent = 0; };
 #define GPR_DTYPE(ID, name, bytes, of_kind, c_type, fraction_bits, exponent_bits) \

@@ -1,4 +1,4 @@
-/* What the environment asks of the library. */
+/* Settings of the library in environment variables. */
 #ifndef GPR_LIB_ENVIRONMENT_H
 #define GPR_LIB_ENVIRONMENT_H
 

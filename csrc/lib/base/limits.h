@@ -4,7 +4,7 @@
 
 #include "gpureduce.h"
 
-/* Changes whenever gpr_set_limits does, so that buffers made for older limits can be told. */
+/* Changes whenever gpr_set_limits does, so that buffers made for older limits are recognized. */
 unsigned gpr_limits_generation(void);
 
 #endif

@@ -119,8 +119,8 @@ static int is_ours_alone(const struct stat *about)
     return about->st_uid == geteuid() && (about->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Makes the folders of a path, but none in another user's folder, and says whether it might: there
- * it could be put elsewhere, and what root makes in a user's home locks the user out. */
+/* Makes the folders of a path, but none in another user's folder, and returns whether it might:
+ * there it could be put elsewhere, and what root makes in a user's home locks the user out. */
 static int make_directories(const char *path)
 {
     enum { WAY = O_PATH | O_DIRECTORY | O_CLOEXEC }; /* folders that this user may not list, too */
@@ -147,7 +147,7 @@ static int make_directories(const char *path)
     return allowed;
 }
 
-/* Opens the cache directory, making it if asked. -1 with a reason if there is none that is this
+/* Opens the cache directory, and makes it if `make`. -1 with a reason if there is none that is this
  * user's alone: a directory that others can write to could hand us their machine code. */
 static int open_directory(int make, const char **reason)
 {
@@ -287,7 +287,7 @@ static outcome read_entry(int file, const char *key, gpr_object *object)
     struct stat about;
     outcome result = DAMAGED;
 
-    /* What was put here while others could write here is not ours, whatever it says. */
+    /* What was put here while others could write here is not ours, whatever it contains. */
     if (fstat(file, &about) != 0) return UNKNOWN;
     if (!S_ISREG(about.st_mode) || !is_ours_alone(&about)) return DAMAGED;
     if (!read_all(file, &header, sizeof header)) return DAMAGED;
@@ -324,7 +324,7 @@ int gpr_cache_read(const char *key, gpr_object *object)
         const outcome result = read_entry(file, key, object);
         found = result == GOOD;
         if (found) {
-            /* recently used; without the right to say so it is just older */
+            /* recently used; where the time cannot be set, it just counts as older */
             (void)futimens(file, NULL);
         } else {
             atomic_fetch_add(&faults, 1);
@@ -389,7 +389,7 @@ static int write_all(int file, const char *data, size_t bytes)
     return 1;
 }
 
-/* Visits the entries and, if asked, the temporary files of the directory. */
+/* Visits the entries and, if `temporaries`, the temporary files of the directory. */
 static void for_each_file(int directory, int temporaries,
                           void (*visit)(int, const char *, const struct stat *, void *),
                           void *context)

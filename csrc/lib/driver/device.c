@@ -57,7 +57,7 @@ static void release_resources(gpr_device *device)
     if (device->copy != NULL) (void)gpr_cuda.cuStreamDestroy(device->copy);
 }
 
-/* A lock that tells a second call of the thread that holds it. */
+/* A lock that reports a second call of the thread that holds it. */
 static void init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attributes;

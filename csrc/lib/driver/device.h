@@ -21,7 +21,7 @@ enum {
     GPR_MAX_DEVICES = 64
 };
 
-/* Device memory that grows when asked for more. */
+/* Device memory that grows when more is needed. */
 typedef struct gpr_buffer {
     CUdeviceptr address;
     uint64_t bytes;

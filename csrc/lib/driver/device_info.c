@@ -1,4 +1,4 @@
-/* Facts of devices: what plans are made for, and what users are told. No device is opened for
+/* Facts of devices: what plans are made for, and what users see. No device is opened for
  * them. */
 #include "lib/driver/device.h"
 

@@ -111,7 +111,7 @@ close:
     return UNUSABLE;
 }
 
-/* Noted here, so that no call has to ask whose process it is. A child that was forked while another
+/* Noted here, so that no call has to look up its process. A child that was forked while another
  * thread was opening the driver has half a driver and a lock that nobody will release. */
 static void after_fork_in_child(void)
 {
@@ -198,7 +198,7 @@ int gpr_begin_relaxed(void)
 {
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    /* Where it fails, the calls that follow say what is wrong. */
+    /* Where it fails, the calls that follow report what is wrong. */
     return gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : NOT_RELAXED;
 }
 

@@ -1,5 +1,5 @@
 /* libcuda, opened at run time: the boundary between this library and the GPU, and the only file
- * that knows its ABI.
+ * that depends on its ABI.
  *
  * Declared here by hand because the build must need no CUDA toolkit. Names, argument types and
  * numbers are libcuda's own (CUDA 12 and 13); the types are reduced to what this library passes. */

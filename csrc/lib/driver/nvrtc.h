@@ -65,7 +65,7 @@ int gpr_nvrtc_usable(void);
 int gpr_nvrtc_version(void);
 
 /* The target to compile for so that a GPU of compute capability `cc` can run the result: "sm_90",
- * or "compute_90" where this NVRTC does not know the GPU yet and the driver must finish the job.
+ * or "compute_90" where this NVRTC is older than the GPU and the driver must finish the job.
  * GPR_ERROR_DEVICE: the GPU is older than NVRTC compiles for. */
 gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM]);
 

@@ -38,7 +38,7 @@ typedef struct gpr_entries {
 gpr_entries gpr_program_entries(const gpr_kernel_traits *traits);
 
 /* The object of a traits for compute capability `cc`: from the disk cache, else compiled (and
- * stored) if `use_cache`; always compiled otherwise. *compiled says which. GPR_ERROR_KERNEL: CUB's
+ * stored) if `use_cache`; always compiled otherwise. *compiled is which. GPR_ERROR_KERNEL: CUB's
  * headers are needed and not there; GPR_ERROR_DEVICE, GPR_ERROR_COMPILE. */
 gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache,
                            gpr_object *object, int *compiled);

@@ -125,7 +125,7 @@ gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_sl
 
         status = ring_make(ring, &room);
         if (status != GPR_ERROR_MEMORY) break;
-        /* What other users need goes first, then what this one asked for shrinks. */
+        /* What other users need goes first, then the request itself shrinks. */
         if (held.staged == 0 && held.elements == 0 && held.results == 0) bytes = half_parts(&bytes);
         held = (gpr_slot_bytes){0};
         if (bytes.elements < least || bytes.results < LEAST_RESULTS) break;

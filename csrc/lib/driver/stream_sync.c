@@ -1,4 +1,4 @@
-/* Order between streams: which stream waits for which, and marks that tell how far a stream has
+/* Order between streams: which stream waits for which, and marks that show how far a stream has
  * come. Who waits for whom, where arrays of other libraries are reduced, is decided in
  * src/gpureduce/_interop/device_reduction.py (Work). Nothing here waits on the host unless its name
  * says so. */
@@ -24,7 +24,7 @@ gpr_status gpr_device_stream(int ordinal, void **stream)
 
 /* ---------------------------------------------------------------- order ---------------------- */
 
-/* The driver notes what an event stands for when a stream is made to wait for it, so one event
+/* The driver notes which work an event marks when a stream is made to wait for it, so one event
  * serves every pair. */
 static gpr_status order_streams(gpr_device *device, CUstream first, CUstream then)
 {

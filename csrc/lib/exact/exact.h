@@ -22,7 +22,7 @@ enum {
     GPR_EXACT_MOST_PARTS = GPR_EXACT_PARTS + 1 /* with the sum of squares */
 };
 
-/* How numbers lie on the superaccumulator's layout: each is a multiple of 2^lowest below
+/* Where the bits of numbers are in a superaccumulator: each number is a multiple of 2^lowest below
  * 2^highest. */
 typedef struct gpr_exact_layout {
     int lowest, highest;

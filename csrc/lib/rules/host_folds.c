@@ -53,7 +53,7 @@ static int is_greater(double _Complex x, double _Complex y)
 static double _Complex fold_complex(gpr_fold fold, double _Complex x, double _Complex y)
 {
     switch (fold) {
-    /* By hand: C's own product asks for infinities first, NumPy's does not. */
+    /* By hand: C's own product tests for infinities first, NumPy's does not. */
     case GPR_FOLD_prod:
         return gpr_complex(creal(x) * creal(y) - cimag(x) * cimag(y),
                            creal(x) * cimag(y) + cimag(x) * creal(y));

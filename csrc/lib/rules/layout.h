@@ -1,4 +1,4 @@
-/* A layout: what a plan must know of an array's axes. Pure. */
+/* A layout: the facts about an array's axes that a plan depends on. Pure. */
 #ifndef GPR_LIB_LAYOUT_H
 #define GPR_LIB_LAYOUT_H
 

@@ -1,4 +1,4 @@
-/* Reducing arrays that lie on a device. */
+/* Reducing arrays in the memory of a device. */
 #ifndef GPR_LIB_DEVICE_PATH_H
 #define GPR_LIB_DEVICE_PATH_H
 

@@ -1,4 +1,4 @@
-/* Waiting for a few results that a kernel writes to pinned memory. The driver says that a kernel
+/* Waiting for a few results that a kernel writes to pinned memory. The driver reports that a kernel
  * has ended a while after its last store has arrived here; looking at the memory itself is
  * sooner. */
 #ifndef GPR_LIB_POLL_RESULTS_H

@@ -2,8 +2,8 @@
  * for each other.
  *
  * A call that returns before its kernels have run cannot share scratch with whatever comes next,
- * except on the same stream, where work is done in order. So scratch belongs to a stream, told by
- * the number that the driver never gives twice (a handle may come again while work of its last
+ * except on the same stream, where work is done in order. So scratch belongs to a stream, identified
+ * by the number that the driver never gives twice (a handle may come again while work of its last
  * owner is under way). A stream that is being captured has scratch that belongs to the graph: a
  * replay may run beside anything else. It comes back when the graph, and all that was made of it,
  * is gone. */
@@ -15,7 +15,7 @@
 typedef struct gpr_scratch gpr_scratch;
 
 /* Takes scratch for the plan on work->stream, and notes its parts in *work; `accumulators`: also
- * plan->rows accumulators. Nothing is allocated where scratch that is large enough lies idle. NULL
+ * plan->rows accumulators. Nothing is allocated where scratch that is large enough is idle. NULL
  * in *scratch: the plan needs none. */
 gpr_status gpr_scratch_acquire(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
                                int accumulators, gpr_work *work, gpr_scratch **scratch);

@@ -54,7 +54,7 @@ template <class Call> cudaError_t with_scratch(Call call, const Measurement &m)
     return error;
 }
 
-// Out is the accumulator NumPy's result type asks for: int64 for a sum of int32.
+// Out is the accumulator of NumPy's result type: int64 for a sum of int32.
 template <class T, class Out>
 cudaError_t reduce(const char *op, const void *data, std::uint64_t n, void *result, const Measurement &m)
 {

@@ -50,7 +50,7 @@ def cpu_name() -> str:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the CPU's largest cache; 0 if the system does not tell."""
+    """Size of the CPU's largest cache; 0 if the system does not report it."""
     sizes = [0]
     for index in _CACHES.glob("index*"):
         try:

@@ -18,7 +18,7 @@ TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
 
 
 def matplotlib_or_why() -> Any:
-    """The module, or an error that tells how to install it."""
+    """The module, or an error that names what to install."""
     try:
         import matplotlib
     except ImportError:
