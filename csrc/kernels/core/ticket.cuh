@@ -10,21 +10,39 @@
 //
 // The first fence orders a block's stores before its ticket; the second one orders the last block's
 // loads behind the last ticket. Without either a block may read partials from before they were
-// written.
+// written. On a GPU the atomic itself releases and acquires: two fences for all memory would take
+// longer than a small array's whole reduction.
 #pragma once
 
 #include "rows.cuh"
 
 namespace gpr {
 
+// Adds 1 to a counter and returns what it was before. Whoever sees the sum also sees what the block
+// stored; the caller sees what all blocks had stored that added before it.
+GPR_DEVICE unsigned count_arrival(unsigned *counter)
+{
+#if defined(__CUDA_ARCH__)
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+#else
+    __threadfence(); // whoever sees the ticket taken also sees what the block stored
+    const unsigned before = atomicAdd(counter, 1u);
+    __threadfence(); // whoever took the last ticket sees what all blocks stored
+    return before;
+#endif
+}
+
 // Takes a ticket of the row, and returns whether it was the last one. One thread per block calls,
 // after its own stores, or after a block barrier that follows all threads' stores. The last block's
 // caller may then load what every block stored, and the counter is zero again for the next launch.
 GPR_DEVICE bool take_ticket(unsigned *ticket, unsigned blocks)
 {
-    __threadfence(); // whoever sees the ticket taken also sees what the block stored
-    const bool is_last = atomicAdd(ticket, 1u) == blocks - 1;
-    __threadfence(); // whoever took the last ticket sees what all blocks stored
+    const bool is_last = count_arrival(ticket) == blocks - 1;
     if (is_last) *ticket = 0; // no other block of the row reads it again
     return is_last;
 }
