@@ -26,16 +26,21 @@ enum { GPR_RESIDENT_THREADS = 1024, GPR_EXACT_RESIDENT_THREADS = 768 };
  * that a load takes). Twice as many cost registers that the compiler does not find. */
 enum { GPR_STREAM_VECTORS = 4, GPR_STREAM_BYTES = GPR_STREAM_VECTORS * GPR_VECTOR_BYTES };
 
-/* Items of GPR_VECTOR_BYTES that a thread has under way where rows are no runs of memory; of
- * smaller items it has twice as many. */
-enum { GPR_ITEMS_UNDER_WAY = 4 };
+/* Items that a thread has under way where rows are no runs of memory: 64 bytes, but no more items
+ * than registers hold beside their addresses. */
+enum { GPR_ITEMS_UNDER_WAY = 4, GPR_MOST_UNDER_WAY = 16 };
+GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes)
+{
+    return item_bytes >= GPR_VECTOR_BYTES ? (unsigned)GPR_ITEMS_UNDER_WAY
+           : item_bytes >= 4              ? 2 * (unsigned)GPR_ITEMS_UNDER_WAY
+                                          : (unsigned)GPR_MOST_UNDER_WAY;
+}
 
 /* Bytes of a block's accumulators in shared memory, and of a thread's, there and in registers: with
  * these a multiprocessor holds as many blocks as without. */
 enum { GPR_BLOCK_ACC_BYTES = 32 << 10, GPR_THREAD_ACC_BYTES = 64 };
 
-/* Elements of a short row that a lane reads at least, so that few lanes idle. Where a block's rows
- * come through shared memory, it has room for so many per lane and row. */
+/* Elements of a short row that a lane reads at least, so that few lanes idle. */
 enum { GPR_LEAST_LANE_ELEMENTS = 4 };
 
 /* Bytes of a block's short rows together: enough to be under way at once, and as many as shared

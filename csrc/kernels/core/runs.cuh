@@ -53,23 +53,27 @@ template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In
 // of them. The rest is dealt out one vector per thread, so that no thread loads more than one
 // vector more than another.
 //
+// WHOLE: the run begins at a multiple of 16 bytes and ends there.
+//
 // The elements' size must divide a vector's; add_run below has no such condition.
-template <class Traits, unsigned VECTORS, unsigned WIDTH>
+template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE = false>
 GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
                                   const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
     const unsigned past =
         static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
-    const unsigned to_aligned = past == 0 ? 0 : vector_elements<In> - past;
+    const unsigned to_aligned = WHOLE || past == 0 ? 0 : vector_elements<In> - past;
     const uint64 head = to_aligned < n ? to_aligned : n;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
     uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded
     const uint64 tail = head + left * vector_elements<In>;
 
-    for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
-    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
-        accumulator.add(in[i], i);
+    if constexpr (!WHOLE) {
+        for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
+        for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
+            accumulator.add(in[i], i);
+    }
 
     const uint64 round = VECTORS * group.size;
     const uint64 place =
@@ -100,7 +104,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
 // add_whole_vectors for any elements. Accumulators of an earlier pass may have a size that does not
 // divide a vector's, and elements of 16 bytes may not be aligned to vectors: those are added one by
 // one.
-template <class Traits, unsigned VECTORS, unsigned WIDTH>
+template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE = false>
 GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
                         uint64 n, ThreadGroup group)
 {
@@ -112,16 +116,16 @@ GPR_DEVICE void add_run(ThreadAccumulator<Traits> &accumulator, const typename T
     if constexpr (sizeof(Vector) % bytes != 0) add_elements();
     else if (bytes == sizeof(Vector) && reinterpret_cast<uint64>(in) % sizeof(Vector) != 0)
         add_elements();
-    else add_whole_vectors<Traits, VECTORS, WIDTH>(accumulator, in, n, group);
+    else add_whole_vectors<Traits, VECTORS, WIDTH, WHOLE>(accumulator, in, n, group);
 }
 
 // Folds this thread's share. Each thread holds its own partial.
-template <class Traits, unsigned VECTORS, unsigned WIDTH>
+template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE = false>
 GPR_DEVICE typename Traits::Acc fold_vectors(const typename Traits::In *in, uint64 n,
                                              ThreadGroup group)
 {
     ThreadAccumulator<Traits> accumulator;
-    add_run<Traits, VECTORS, WIDTH>(accumulator, in, n, group);
+    add_run<Traits, VECTORS, WIDTH, WHOLE>(accumulator, in, n, group);
     return accumulator.finalize();
 }
 

@@ -1,8 +1,8 @@
 // fast_stream, fast_rows: the kernels of `fast` for rows that are contiguous in memory.
 //
 // The layout (layout.cuh) gives where rows begin and where results go. Rows that are not contiguous
-// are read by fast_columns, fast_narrow and fast_strided, which this file includes, and so are very
-// short rows, by fast_counted.
+// are read by fast_columns, fast_few, fast_narrow and fast_strided, which this file includes, and so
+// are very short rows, by fast_counted.
 //
 // Both kernels combine what the course's steps showed: 16-byte loads with several in flight per
 // thread, folds of whole tiles by the fastest instructions for the types (tile.cuh), a reduction by
@@ -29,15 +29,17 @@
 //
 //   Launch: rows.blocks is 0, and virtual block v serves rows v * R to v * R + R - 1, where R =
 //   BLOCK * per_thread / lanes. Few lanes with several loads each are faster than many lanes with
-//   one. Where the lanes of a row would load less than 32 bytes together and rows follow each other
-//   in memory, the block copies its rows through shared memory by 16-byte loads; per_thread makes
-//   that copy long enough.
+//   one. Where row_elements is not 0, rows follow each other in memory and have no more elements
+//   than that: the block copies its rows through shared memory by 16-byte loads; per_thread makes
+//   that copy long enough. Where item is a whole vector, all rows begin at multiples of 16 bytes and
+//   end there; with more than one row per lane they have no more vectors than lanes then.
 //
 // Still paid: one atomic on a counter per block where several blocks share a row.
 #pragma once
 
 #include "fast_columns.cuh"
 #include "fast_counted.cuh"
+#include "fast_few.cuh"
 #include "fast_narrow.cuh"
 #include "fast_strided.cuh"
 #include "block.cuh"
@@ -112,15 +114,6 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 
 // Vectors in flight per lane where lanes read their rows directly.
 constexpr unsigned row_vectors = 4;
-// Bytes of shared memory for a block's rows: GPR_LEAST_LANE_ELEMENTS per row and lane, at most
-// GPR_BLOCK_ROWS_BYTES.
-template <class In, unsigned BLOCK>
-constexpr unsigned lane_rows_bytes = BLOCK * per_thread * GPR_LEAST_LANE_ELEMENTS * sizeof(In);
-template <class In, unsigned BLOCK>
-constexpr unsigned staged_bytes = lane_rows_bytes<In, BLOCK> < GPR_BLOCK_ROWS_BYTES
-                                      ? lane_rows_bytes<In, BLOCK>
-                                      : GPR_BLOCK_ROWS_BYTES;
-
 // Copies in[0 .. n) to shared memory and returns its address there: as far from a multiple of 16
 // bytes as in global memory, so that whole vectors are copied. All threads must call; a block
 // barrier is passed. `staged` has room for n elements and 16 bytes.
@@ -149,6 +142,29 @@ GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
     return elements + past;
 }
 
+// Folds this lane's share of a row of n elements in shared memory. Rows of an even number of words
+// begin at few of the banks, so lanes of different rows begin at different elements.
+template <class Traits>
+GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsigned n,
+                                            unsigned lane, unsigned group)
+{
+    constexpr unsigned banks = 32;
+    const unsigned steps = (n + lanes - 1) / lanes;
+    // Of `banks` rows, so many begin at one bank.
+    const unsigned words = n * sizeof(typename Traits::In) / 4;
+    const unsigned alike = words == 0 ? 1 : words & (0u - words);
+    constexpr unsigned in_word = sizeof(typename Traits::In) < 4 ? 4 / sizeof(typename Traits::In) : 1;
+    unsigned i = alike == 1 ? 0 : group * (alike < banks ? alike : banks) / banks * in_word % steps;
+    ThreadAccumulator<Traits> accumulator;
+
+    for (unsigned k = 0; k < steps; k++) {
+        const unsigned e = i * lanes + lane;
+        if (e < n) accumulator.add(row[e], e);
+        i = i + 1 < steps ? i + 1 : 0;
+    }
+    return accumulator.finalize();
+}
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
@@ -158,7 +174,9 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     constexpr unsigned groups = BLOCK / lanes;
-    constexpr bool narrow = lanes * sizeof(In) < GPR_SECTOR_BYTES;
+    constexpr bool is_staged = row_elements != 0 && kept_axes == 1;
+    constexpr bool is_whole = item * sizeof(In) == sizeof(Vector) && item > 1;
+    constexpr bool is_single = is_whole && per_thread > 1;
     const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
     const uint64 left = rows.count - first;
     const unsigned count =
@@ -168,14 +186,21 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const In *staged_in = nullptr;
     RowOffsets start[per_thread];
     Acc value[per_thread];
+    Vector loaded[is_single ? per_thread : 1];
 
-    if constexpr (narrow && kept_axes == 1) {
-        __shared__ Vector staged[staged_bytes<In, BLOCK> / sizeof(Vector) + 1];
-        const bool is_run = layout.kept[0].in == static_cast<long long>(rows.n);
-        if (is_run && count * rows.n <= staged_bytes<In, BLOCK> / sizeof(In)) {
-            staged_in =
-                stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
+    if constexpr (is_single) {
+#pragma unroll
+        for (unsigned k = 0; k < per_thread; k++) { // all loads first
+            const unsigned r = k * groups + group;
+            start[k] = layout.row_offsets_after(base, first, r < count ? r : 0);
+            if (lane * vector_elements<In> < rows.n)
+                loaded[k] = load_vector(reinterpret_cast<const Vector *>(in + start[k].in) + lane);
         }
+    }
+    if constexpr (is_staged) {
+        constexpr unsigned bytes = groups * per_thread * row_elements * sizeof(In);
+        __shared__ Vector staged[bytes / sizeof(Vector) + 2]; // the first one may begin before
+        staged_in = stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
     }
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
@@ -183,14 +208,18 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         value[k] = Traits::identity();
         start[k] = layout.row_offsets_after(base, first, r < count ? r : 0);
         if (r >= count) continue;
-        if (staged_in != nullptr) {
+        if constexpr (is_staged) {
             const unsigned n = static_cast<unsigned>(rows.n);
-            const In *row_in = staged_in + r * n;
-            for (unsigned i = lane; i < n; i += lanes)
-                value[k] = Traits::combine(value[k], Traits::lift(row_in[i], i));
+            value[k] = fold_staged<Traits>(staged_in + r * n, n, lane, group);
+        } else if constexpr (is_single) {
+            ThreadAccumulator<Traits> accumulator;
+            const Vector tile[1] = {loaded[k]};
+            if (lane * vector_elements<In> < rows.n)
+                accumulator.add_tile(tile, in + start[k].in, lane * vector_elements<In>, 0);
+            value[k] = accumulator.finalize();
         } else {
-            value[k] = fold_vectors<Traits, row_vectors, lanes>(in + start[k].in, rows.n,
-                                                                ThreadGroup{lane, lanes});
+            value[k] = fold_vectors<Traits, row_vectors, lanes, is_whole>(
+                in + start[k].in, rows.n, ThreadGroup{lane, lanes});
         }
     }
     warp_reduce_all<Traits, lanes>(value); // every lane takes part, with or without a row

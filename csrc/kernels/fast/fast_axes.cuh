@@ -21,9 +21,8 @@
 namespace gpr {
 
 // Items in flight per thread: with 1024 threads per multiprocessor these are 64 KiB, as in
-// fast_stream, or half of that where items have less than 8 bytes.
-template <class In> constexpr unsigned items_under_way =
-    item * sizeof(In) == GPR_VECTOR_BYTES ? GPR_ITEMS_UNDER_WAY : 2 * GPR_ITEMS_UNDER_WAY;
+// fast_stream, and less where items have less than 8 bytes.
+template <class In> constexpr unsigned items_under_way = gpr_items_under_way(item * sizeof(In));
 
 // A thread's place in its block's rectangle. Threads outside the rectangle have y == height and
 // only pass barriers.
@@ -178,7 +177,9 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item,
                   "an item is of one row or of as many as it has elements");
-    constexpr unsigned under_way = items_under_way<In>;
+    // Positions take two registers each.
+    constexpr unsigned most = Traits::positional ? GPR_MOST_UNDER_WAY / 2 : GPR_MOST_UNDER_WAY;
+    constexpr unsigned under_way = items_under_way<In> < most ? items_under_way<In> : most;
     const uint64 step = static_cast<uint64>(row.blocks) * r.height;
     const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
     uint64 left = steps_of(row.n, begin, step);

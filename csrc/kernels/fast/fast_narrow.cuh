@@ -185,11 +185,21 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const unsigned count = BLOCK * item / columns * columns;
     const uint64 all = static_cast<uint64>(row.blocks) * columns;
     partials = scratch.partials() + row.index * all;
-    for (unsigned s = threadIdx.x; s < count; s += BLOCK) {
-        Acc value = Traits::identity();
-#pragma unroll 4
-        for (uint64 i = s; i < all; i += count) value = Traits::combine(value, partials[i]);
-        slots[s] = value;
+    Acc value[item];
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) value[j] = Traits::identity();
+#pragma unroll(item < 4 ? 4 : 1)
+    for (uint64 first = threadIdx.x; first < all; first += count) {
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) { // independent loads
+            const unsigned further = j * BLOCK;
+            if (further + threadIdx.x < count && first + further < all)
+                value[j] = Traits::combine(value[j], partials[first + further]);
+        }
+    }
+#pragma unroll
+    for (unsigned j = 0; j < item; j++) {
+        if (j * BLOCK + threadIdx.x < count) slots[j * BLOCK + threadIdx.x] = value[j];
     }
     fold_slots<Traits, BLOCK>(slots, count, columns);
     for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {

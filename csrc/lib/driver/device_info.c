@@ -40,6 +40,19 @@ static int is_float64_slow(int ratio)
     return ratio >= SLOW_RATIO;
 }
 
+/* Of data that move on both edges of the memory's clock. */
+static gpr_status read_bandwidth(CUdevice handle, double *bytes_per_ns)
+{
+    int khz = 0, bits = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &khz));
+    GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &bits));
+    *bytes_per_ns = 2.0 * khz * 1e-6 * bits / 8;
+done:
+    return status;
+}
+
 gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
 {
     int value = 0;
@@ -53,6 +66,7 @@ gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
     GPR_TRY(
         read_attribute(handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
     facts->slow_float64 = is_float64_slow(value);
+    GPR_TRY(read_bandwidth(handle, &facts->memory_bytes_per_ns));
 done:
     return status;
 }

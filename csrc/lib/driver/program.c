@@ -334,7 +334,7 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
         {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
         {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
         {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
-        {"fast_strided", 1, 1, 0, 16, 32, 0}};
+        {"fast_strided", 1, 1, 0, 16, 32, 0}, {"fast_few", 2, 1, 0, 16, 32, 0}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
         {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},

@@ -11,7 +11,8 @@ typedef struct gpr_device_facts {
     int cc; /* compute capability, 10 * major + minor */
     uint32_t multiprocessors;
     uint32_t threads_per_multiprocessor;
-    int slow_float64; /* few units add float64: exact sums add integers */
+    int slow_float64;           /* few units add float64: exact sums add integers */
+    double memory_bytes_per_ns; /* by clock and width; 0: the driver does not tell */
 } gpr_device_facts;
 
 /* One launch, or several where the grid would be too large: the first over elements, later ones

@@ -1,58 +1,62 @@
-/* Plans of the kernels of fast: one per way that an array can lie in memory. */
+/* Plans of the kernels of fast. An array can be read in several ways: by one of the kernels, by
+ * blocks of several sizes, side by side or below each other, one or several of them per row. Each
+ * way that may be the fastest for some array is priced (plan_costs.h), and the cheapest is taken.
+ *
+ * A way's promises to its kernel are in the kernel's preface; fill_in() keeps them. */
+#include <math.h>
+
+#include "lib/rules/plan_costs.h"
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
 
-/* Where rows are many, longer ones than GPR_SHORT_ROW_BYTES are read by a warp or part of one, most
- * of all of moments, which are dear to combine. */
-enum { MANY_ROWS_BYTES = 4096, MANY_MOMENTS_BYTES = 8192 };
-/* Bytes of a row per thread of a block that make up for the block's end, where there are rows
- * enough for the GPU. */
-enum { ROW_BYTES_PER_THREAD = 256 };
-enum { DEFAULT_BLOCK = 256 }; /* threads, where none are asked for */
-/* How many times over a thread has items under way for its share of a row. */
-enum { ROUNDS = 2 };
-/* The most rows that a lane takes so that a block has GPR_BLOCK_ROWS_BYTES of them. */
+enum { DEFAULT_BLOCK = 256 }; /* threads, where none are asked for and nothing speaks for others */
+/* Rows up to this many elements are worth a program of their own (fast_counted, fast_few). */
+enum { COUNTED_ELEMENTS = 8 };
+/* The most rows that a lane of fast_rows takes. */
 enum { MOST_ROWS_PER_LANE = 4 };
-/* Rows up to this many elements are worth a program of their own (fast_counted). */
-enum { COUNTED_ROW_ELEMENTS = 8 };
-/* Elements that make a block of fast_columns or fast_narrow worth while where its columns do not
- * fill a warp. */
-enum { BLOCK_ELEMENTS = 8192 };
+/* Longest rows of fast_rows that come through shared memory, and longest rows at all. */
+enum { MOST_STAGED_BYTES = 256, MOST_LANE_ROW_BYTES = 16384 };
+/* Narrowest strips of columns, and of threads that take neighbouring rows of fast_strided. */
+enum { LEAST_STRIP_BYTES = 32 };
+/* And to load and fold an item, beside waiting for it. */
+static const double ITEM_NS = 15;
+/* Kernels without a loop over blocks' shares take few registers: so many times as many blocks are
+ * under way as are promised. */
+static const double LIGHT = 1.6;
+/* Nanoseconds that an instruction waits for the one before it. */
+static const double DEPENDENT_NS = 2.5;
 
-static uint64_t round_up(uint64_t a, uint64_t b)
+typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
+
+static const char *const variant_names[] = {[STREAM] = "fast_stream",   [ROWS] = "fast_rows",
+                                            [COUNTED] = "fast_counted", [COLUMNS] = "fast_columns",
+                                            [FEW] = "fast_few",         [NARROW] = "fast_narrow",
+                                            [STRIDED] = "fast_strided"};
+
+/* One way to read the array. */
+typedef struct way {
+    variant variant;
+    uint32_t block, item, lanes, per_thread, row_elements;
+    uint64_t width; /* threads side by side */
+    uint64_t strips;
+    uint64_t groups; /* that blocks are counted for */
+    uint64_t blocks; /* per group; 0: a block serves several rows */
+    double ns;
+} way;
+
+/* The array and the GPU, and the best way so far. */
+typedef struct search {
+    const gpr_plan_task *t;
+    gpr_gpu_costs costs;
+    gpr_fold_costs fold;
+    double elements, bytes; /* that memory moves */
+    int column;             /* the kept axis of neighbours, or -1 */
+    way best;
+} search;
+
+static void consider(search *s, const way *w)
 {
-    return gpr_divide_up(a, b) * b;
-}
-
-static uint64_t greatest_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Lanes that serve a short row: the longer it is, the more loads each of them has under way, as a
- * step of shuffles costs as much as one; and four elements at least, so that few idle. Where rows
- * are too few to fill the GPU so, more lanes. */
-static uint32_t row_lanes(const gpr_plan_task *t)
-{
-    enum { SHORT = 128, LONG = 1024, LONGEST = 2048 };
-    const uint64_t bytes = t->layout->n * t->element_bytes;
-    const uint64_t loads = bytes <= SHORT ? 2 : bytes < LONG ? 4 : bytes <= LONGEST ? 8 : 32;
-    const uint64_t threads = gpr_fast_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES;
-    uint64_t each = loads * GPR_VECTOR_BYTES;
-    uint32_t lanes = 1;
-
-    if (each < GPR_LEAST_LANE_ELEMENTS * t->element_bytes)
-        each = GPR_LEAST_LANE_ELEMENTS * t->element_bytes;
-    while (lanes < GPR_WARP_LANES && lanes * each < bytes) lanes *= 2;
-    while (lanes < GPR_WARP_LANES && lanes * t->layout->rows < threads &&
-           2 * lanes * GPR_VECTOR_BYTES < bytes)
-        lanes *= 2;
-    return lanes;
+    if (w->ns < s->best.ns) s->best = *w;
 }
 
 /* Takes axis `i` out of the plan's kept axes; at least one is left. */
@@ -84,6 +88,484 @@ static int find_column(const gpr_layout *layout)
     return -1;
 }
 
+/* ---------------------------------------------------------------- blocks --------------------- */
+
+/* How many blocks may share a group: one, what fills the GPU once to four times, and fractions of
+ * that, as partials want to be read. No more than `most`. */
+static int list_blocks(const search *s, double slots, uint64_t groups, uint64_t most,
+                       uint64_t list[])
+{
+    static const double waves[] = {1.0 / 16, 1.0 / 4, 1, 2, 3, 4};
+    enum { FULL = 2 };
+    int count = 0;
+
+    if (s->t->grid != 0) {
+        list[0] = s->t->grid;
+        return 1;
+    }
+    list[count++] = 1;
+    for (int i = 0; i < (int)(sizeof waves / sizeof *waves); i++) {
+        const double each = waves[i] * slots / (double)groups;
+        const uint64_t blocks = gpr_smaller((uint64_t)each, most);
+        if (i > FULL && (double)groups * 6 < slots) break; /* once is full enough */
+        if (blocks > list[count - 1]) list[count++] = blocks;
+    }
+    return count;
+}
+enum { MOST_LISTED = 7 };
+
+/* Block sizes to try: the asked for one, or some up to the largest. Small blocks are for arrays that
+ * would not fill the GPU by others. */
+static int list_sizes(const search *s, uint32_t list[])
+{
+    enum { SMALL = 64, LARGE = 256 };
+    const gpr_plan_task *t = s->t;
+    const double filled =
+        (double)gpr_fast_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES * GPR_STREAM_BYTES;
+    int count = 0;
+
+    if (t->block != 0) {
+        list[0] = t->block;
+        return 1;
+    }
+    for (uint32_t block = s->bytes < filled ? SMALL : LARGE; block <= GPR_MOST_BLOCK; block *= 2)
+        list[count++] = block;
+    return count;
+}
+enum { MOST_SIZES = 5 };
+
+/* The time of equal blocks, `instructions` of each thread beside those of elements. */
+static double blocks_ns(const search *s, const way *w, double blocks, double bytes,
+                        double instructions, double block_ns)
+{
+    enum { START = 60 }; /* instructions of every thread */
+    const gpr_load load = {.bytes = bytes,
+                           .instructions = s->elements * s->fold.element +
+                                           blocks * w->block * (START + instructions),
+                           .blocks = blocks,
+                           .slots = (double)gpr_fast_residents(s->t, w->block) *
+                                    (w->blocks == 0 || w->variant == FEW ? LIGHT : 1),
+                           .sms = s->t->facts->multiprocessors,
+                           .block_ns = s->costs.block_ns + block_ns};
+
+    return gpr_time_of(&s->costs, &load);
+}
+
+/* Reading `partials` per thread, `outputs` of each. */
+static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
+{
+    enum { TOGETHER = 4 }; /* loads */
+
+    return s->costs.merge_ns + (double)gpr_divide_up(partials, TOGETHER) * s->costs.partial_ns +
+           (double)partials * outputs * s->fold.combine * DEPENDENT_NS;
+}
+
+/* ---------------------------------------------------------------- rectangles ----------------- */
+
+/* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`. `bytes`:
+ * of a run of memory that neighbours of a block read, 0 where that is all the same. */
+static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
+{
+    const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
+    const uint32_t under_way = gpr_items_under_way(item_bytes);
+    const uint64_t height = w->block / w->width;
+    const double slots = (double)gpr_fast_residents(s->t, w->block);
+    const double steps = gpr_tree_steps(height);
+    const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
+    /* The ends of runs are read twice, if not by one block. */
+    const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / 2 / run_bytes : 1);
+    uint64_t list[MOST_LISTED];
+    const int count = list_blocks(s, slots, w->groups, gpr_divide_up(n, height), list);
+
+    for (int i = 0; i < count; i++) {
+        const uint64_t each = gpr_divide_up(n, list[i] * height);
+        const double rounds = (double)gpr_divide_up(each, under_way);
+        w->blocks = list[i];
+        w->ns = blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
+                          (double)each * 6 + steps * (10 + outputs * s->fold.combine),
+                          rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
+        if (list[i] > 1) w->ns += merging_ns(s, gpr_divide_up(list[i], height), outputs) + tree;
+        consider(s, w);
+    }
+}
+
+/* Elements of an item of columns whose accumulators fit `room` bytes. */
+static uint32_t fit_outputs(const gpr_plan_task *t, uint32_t item, uint64_t room)
+{
+    while (item > 1 && item * t->acc_bytes > room) item /= 2;
+    return item;
+}
+
+static void consider_columns(search *s)
+{
+    /* A thread's rows that leave it no time to want registers. */
+    enum { FEW_ROWS = GPR_ITEMS_UNDER_WAY };
+    const gpr_plan_task *t = s->t;
+    const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
+                   others = t->layout->rows / extent;
+    const uint32_t item =
+        fit_outputs(t, gpr_most_in_item(t, s->column),
+                    n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
+    const uint64_t items = extent / item, least = LEAST_STRIP_BYTES / (item * t->element_bytes);
+    uint32_t sizes[MOST_SIZES];
+    const int count = list_sizes(s, sizes);
+
+    for (int i = 0; i < count; i++) {
+        uint64_t width = gpr_smaller(items, sizes[i]);
+        if (t->block == 0 && sizes[i] * t->acc_bytes > GPR_BLOCK_ACC_BYTES) break;
+        if (width > items / 2 && width < items) /* strips of even width */
+            width = gpr_smaller(width, (gpr_divide_up(items, 2) + GPR_WARP_LANES - 1) /
+                                           GPR_WARP_LANES * GPR_WARP_LANES);
+        for (;; width = gpr_divide_up(width, 2)) {
+            const uint64_t strips = gpr_divide_up(items, width);
+            uint32_t block = sizes[i];
+            /* Threads that would have nothing to do. */
+            if (t->block == 0) {
+                const uint64_t used = gpr_smaller(block / width, n) * width;
+                block = (uint32_t)(gpr_divide_up(used, GPR_WARP_LANES) * GPR_WARP_LANES);
+            }
+            way w = {.variant = COLUMNS,
+                     .block = block,
+                     .item = item,
+                     .lanes = GPR_WARP_LANES,
+                     .per_thread = 1,
+                     .width = width,
+                     .strips = strips,
+                     .groups = others * strips};
+            consider_rectangle(s, &w, n, item,
+                               strips > 1 ? (double)(width * item * t->element_bytes) : 0);
+            if (width <= 1 || width / 2 < least ||
+                (double)w.groups > 4 * (double)gpr_fast_residents(t, block))
+                break;
+        }
+    }
+}
+
+/* Bytes of memory that neighbours of a block of fast_strided read in one load; 0 where neighbouring
+ * blocks read what is next to them at another time anyway. */
+static double run_bytes(const gpr_plan_task *t, int row_major, uint32_t item, uint64_t width,
+                        uint64_t height)
+{
+    const gpr_layout *layout = t->layout;
+    const gpr_axis *near =
+        &layout->axes[row_major ? layout->kept + layout->reduced - 1 : layout->kept - 1];
+    const uint64_t step = gpr_magnitude(near->in) * t->element_bytes,
+                   many = row_major ? height : width;
+
+    return step > GPR_SECTOR_BYTES ? 0 : (double)(many * item * step);
+}
+
+static void consider_strided(search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const gpr_layout *layout = t->layout;
+    gpr_plan trial = {.layout = *layout};
+    const uint64_t n = gpr_use_items(t, &trial), rows = layout->rows;
+    const int row_major = gpr_is_row_major(layout);
+    uint32_t sizes[MOST_SIZES];
+    const int count = list_sizes(s, sizes);
+
+    for (int i = 0; i < count; i++) {
+        const uint32_t block = sizes[i];
+        uint64_t last = 0;
+        if (t->block == 0 && block * t->acc_bytes > GPR_BLOCK_ACC_BYTES) break;
+        /* Neighbours in memory are neighbours in the block: at least a few of them. */
+        for (uint64_t height = row_major ? block : 1; height >= 1 && height <= block;
+             height = row_major ? height / 2 : height * 2) {
+            const uint64_t width = gpr_smaller(block / height, rows);
+            way w = {.variant = STRIDED,
+                     .block = block,
+                     .item = trial.item,
+                     .lanes = GPR_WARP_LANES,
+                     .per_thread = 1,
+                     .width = width,
+                     .strips = 1,
+                     .groups = gpr_divide_up(rows, width)};
+            if (width == last) continue;
+            last = width;
+            if (!row_major && height > 1 && width < 8) break;
+            if (row_major && height < 4 && n >= 8) break;
+            consider_rectangle(s, &w, n, 1, run_bytes(t, row_major, trial.item, w.width, height));
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- few and narrow ------------- */
+
+static void consider_few(search *s)
+{
+    enum { MOST_BYTES = 128, MOST_LOADS = 24, MOST_ITEMS = 8 };
+    const gpr_plan_task *t = s->t;
+    const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
+                   others = t->layout->rows / extent;
+    const uint32_t item = fit_outputs(t, gpr_most_in_item(t, s->column), 2 * GPR_THREAD_ACC_BYTES);
+
+    if (n > COUNTED_ELEMENTS || t->layout->reduced != 1 || t->layout->masked || t->grid != 0)
+        return;
+    for (uint32_t each = 1; each <= MOST_ITEMS; each *= 2) {
+        if (each > 1 && (each * n * item * t->element_bytes > MOST_BYTES || each * n > MOST_LOADS))
+            return;
+        const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
+        const uint64_t strips = gpr_divide_up(extent, (uint64_t)block * item * each);
+        way w = {.variant = FEW,
+                 .block = block,
+                 .item = item,
+                 .lanes = GPR_WARP_LANES,
+                 .per_thread = each,
+                 .row_elements = (uint32_t)n,
+                 .width = block,
+                 .strips = strips,
+                 .groups = others * strips,
+                 .blocks = 1};
+        w.ns =
+            blocks_ns(s, &w, (double)w.groups, s->bytes, (double)(each * n) * 4, s->costs.load_ns);
+        consider(s, &w);
+    }
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Threads of a block of `block` that work if each group is `group` threads. */
+static uint32_t working_threads(uint32_t block, uint64_t group)
+{
+    return (uint32_t)(block / group * group);
+}
+
+/* The block from `least` to `most` threads of which the largest share works. */
+static uint32_t fit_block(uint32_t least, uint32_t most, uint64_t group)
+{
+    uint32_t block = most;
+
+    for (uint32_t b = most; b >= least; b -= GPR_WARP_LANES) {
+        if ((uint64_t)working_threads(b, group) * block >
+            (uint64_t)working_threads(block, group) * b)
+            block = b;
+    }
+    return block;
+}
+
+static void consider_narrow(search *s)
+{
+    static const uint32_t most[] = {256, 512, GPR_MOST_BLOCK};
+    const gpr_plan_task *t = s->t;
+    const gpr_layout *layout = t->layout;
+    const uint64_t columns = layout->axes[s->column].extent, n = layout->n,
+                   others = layout->rows / columns;
+
+    if (layout->reduced != 1 || layout->masked || layout->axes[layout->kept].in != (int64_t)columns)
+        return;
+    for (int i = 0; i < 3; i++) {
+        const uint32_t limit = t->block != 0 ? t->block : most[i];
+        const uint32_t item =
+            fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes),
+                        gpr_smaller(GPR_THREAD_ACC_BYTES, GPR_BLOCK_ACC_BYTES / limit));
+        const uint64_t group = columns / greatest_divisor(columns, item);
+        if (limit < group || gpr_most_in_item(t, s->column) >= item) {
+            if (t->block != 0) return;
+            continue;
+        }
+        const uint32_t block = t->block != 0 ? t->block : fit_block(limit / 2, limit, group);
+        const uint64_t working = working_threads(block, group);
+        if (working == 0) continue;
+        const uint32_t under_way = gpr_items_under_way(item * (uint32_t)t->element_bytes);
+        const uint64_t items = gpr_divide_up(n * columns, item),
+                       count = block * item / columns; /* of partials side by side */
+        const double steps = gpr_tree_steps(working * item / columns),
+                     merge_steps = gpr_tree_steps(count);
+        const double step =
+            s->costs.step_ns + s->fold.combine * DEPENDENT_NS * ((double)item / 2 + 1);
+        way w = {.variant = NARROW,
+                 .block = block,
+                 .item = item,
+                 .lanes = GPR_WARP_LANES,
+                 .per_thread = 1,
+                 .width = working,
+                 .strips = 1,
+                 .groups = others};
+        uint64_t list[MOST_LISTED];
+        const int listed = list_blocks(s, (double)gpr_fast_residents(t, block), others,
+                                       gpr_divide_up(items, working), list);
+        for (int j = 0; j < listed; j++) {
+            const uint64_t each = gpr_divide_up(items, list[j] * working);
+            w.blocks = list[j];
+            w.ns = blocks_ns(s, &w, (double)(others * list[j]), s->bytes,
+                             (double)each * 6 + 40 + steps * 10,
+                             (double)gpr_divide_up(each, under_way) * s->costs.load_ns +
+                                 (double)each * ITEM_NS + steps * step);
+            if (list[j] > 1) {
+                const uint64_t rounds = gpr_divide_up(list[j], count);
+                w.ns += s->costs.merge_ns +
+                        (double)gpr_divide_up(rounds * item, item < 4 ? 4 : item) *
+                            s->costs.partial_ns +
+                        (double)(rounds * item) * s->fold.combine * DEPENDENT_NS +
+                        merge_steps * step;
+            }
+            consider(s, &w);
+        }
+        if (t->block != 0) return;
+    }
+}
+
+/* ---------------------------------------------------------------- rows that are runs --------- */
+
+static void consider_stream(search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const uint64_t rows = t->layout->rows,
+                   vectors = gpr_divide_up(t->layout->n * t->element_bytes, GPR_VECTOR_BYTES);
+    uint32_t sizes[MOST_SIZES];
+    const int count = list_sizes(s, sizes);
+
+    for (int i = 0; i < count; i++) {
+        const uint32_t block = sizes[i];
+        const double steps = 5 + gpr_tree_steps(block / GPR_WARP_LANES);
+        const double tree = s->costs.step_ns + steps * s->fold.combine * DEPENDENT_NS + steps * 10;
+        uint64_t list[MOST_LISTED];
+        way w = {.variant = STREAM,
+                 .block = block,
+                 .item = 1,
+                 .lanes = GPR_WARP_LANES,
+                 .per_thread = 1,
+                 .width = 1,
+                 .strips = 1,
+                 .groups = rows};
+        const int listed = list_blocks(s, (double)gpr_fast_residents(t, block), rows,
+                                       gpr_divide_up(vectors, block), list);
+        for (int j = 0; j < listed; j++) {
+            const uint64_t each = gpr_divide_up(vectors, list[j] * block);
+            w.blocks = list[j];
+            w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes,
+                             (double)each * 4 + steps * (4 + s->fold.combine),
+                             (double)gpr_divide_up(each, GPR_STREAM_VECTORS) * s->costs.load_ns +
+                                 (double)each * ITEM_NS + tree);
+            if (list[j] > 1) w.ns += merging_ns(s, gpr_divide_up(list[j], block), 1) + tree;
+            consider(s, &w);
+        }
+    }
+}
+
+/* Elements that a program has room for which copies rows of n through shared memory: not each n has
+ * a program of its own. */
+static uint32_t round_room(uint64_t n)
+{
+    uint32_t room = 4;
+
+    while (room < n) room += room / 2 / 4 * 4 == 0 ? 4 : room / 2 / 4 * 4;
+    return room;
+}
+
+/* fast_rows, where lanes read their rows themselves. */
+static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, double combining,
+                            double tree)
+{
+    const gpr_plan_task *t = s->t;
+    const uint64_t lane_vectors = gpr_divide_up(vectors, w->lanes);
+    const double rounds = (double)gpr_divide_up(lane_vectors, GPR_STREAM_VECTORS);
+    /* Where a row takes several rounds, sectors that lanes share only in part are loaded again. */
+    const double lanes = w->lanes, again = rounds > 1 ? 1.2 / (lanes * lanes) : 0.05;
+    /* Elements before and after whole vectors, which a warp's rows have at different places. */
+    const uint64_t together = gpr_most_in_item(t, t->layout->kept + t->layout->reduced - 1);
+    const double edge =
+        (double)gpr_smaller(2 * (GPR_VECTOR_BYTES / t->element_bytes - together), t->layout->n);
+    const double edges = is_whole ? 25 : 70 + edge / lanes * (9 + s->fold.element);
+
+    w->item = is_whole ? (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes) : 1;
+    w->ns = blocks_ns(s, w, ceil((double)t->layout->rows * lanes / w->block),
+                      s->bytes * (1 + again), edges + (double)lane_vectors * 4 + combining,
+                      (rounds + (is_whole ? 0 : 0.5)) * s->costs.load_ns + tree);
+    consider(s, w);
+}
+
+static void consider_rows(search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes,
+                   vectors = gpr_divide_up(row_bytes, GPR_VECTOR_BYTES);
+    const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
+    const int last = t->layout->kept + t->layout->reduced - 1;
+    const int is_whole = t->element_bytes < GPR_VECTOR_BYTES &&
+                         gpr_most_in_item(t, last) * t->element_bytes == GPR_VECTOR_BYTES;
+    const int can_stage = gpr_is_contiguous(t->layout) && t->layout->kept == 1 &&
+                          row_bytes <= MOST_STAGED_BYTES && t->layout->aligned >= t->element_bytes;
+
+    if (rows == 1 || t->grid != 0 || row_bytes > MOST_LANE_ROW_BYTES) return;
+    for (uint32_t lanes = 1; lanes <= GPR_WARP_LANES; lanes *= 2) {
+        const double steps = gpr_tree_steps(lanes);
+        for (uint32_t each = 1; each <= MOST_ROWS_PER_LANE; each *= 2) {
+            const uint64_t per_block = (uint64_t)(block / lanes) * each;
+            const double blocks = (double)gpr_divide_up(rows, per_block);
+            const double combining = each * steps * (4 + s->fold.combine);
+            const double tree = steps * (s->fold.combine * DEPENDENT_NS + 15);
+            const uint64_t lane_vectors = gpr_divide_up(vectors, lanes);
+            way w = {.variant = ROWS,
+                     .block = block,
+                     .lanes = lanes,
+                     .per_thread = each,
+                     .item = 1,
+                     .width = 1,
+                     .strips = 1,
+                     .groups = rows};
+            if (is_whole && lane_vectors == 1 && lanes / 2 < vectors) {
+                w.item = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
+                w.ns = blocks_ns(s, &w, blocks, s->bytes, each * 12 + combining,
+                                 s->costs.load_ns + tree);
+                consider(s, &w);
+            } else if (each == 1) {
+                consider_direct(s, &w, vectors, is_whole, combining, tree);
+            }
+            const uint32_t room = round_room(n);
+            if (can_stage && lanes <= n &&
+                per_block * room * t->element_bytes <= GPR_BLOCK_ROWS_BYTES) {
+                const double copies = (double)gpr_divide_up(per_block * row_bytes,
+                                                            (uint64_t)block * GPR_VECTOR_BYTES);
+                const double taken = each * (double)gpr_divide_up(n, lanes);
+                w.item = 1;
+                w.row_elements = room;
+                w.ns = blocks_ns(s, &w, blocks, s->bytes, copies * 8 + taken * 15 + combining,
+                                 gpr_divide_up((uint64_t)copies, 4) * s->costs.load_ns +
+                                     s->costs.step_ns + taken * 15 + tree);
+                consider(s, &w);
+            }
+        }
+    }
+}
+
+static void consider_counted(search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const uint64_t item = GPR_VECTOR_BYTES / t->element_bytes, n = t->layout->n;
+    const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
+
+    if (n > COUNTED_ELEMENTS || t->grid != 0 || t->layout->rows == 1 ||
+        !gpr_is_contiguous(t->layout) || t->layout->aligned != GPR_VECTOR_BYTES ||
+        item * t->acc_bytes > GPR_THREAD_ACC_BYTES ||
+        t->layout->rows / (item * block) < gpr_fast_residents(t, block))
+        return;
+    way w = {.variant = COUNTED,
+             .block = block,
+             .lanes = 1,
+             .per_thread = (uint32_t)item,
+             .item = (uint32_t)item,
+             .row_elements = (uint32_t)n,
+             .width = 1,
+             .strips = 1,
+             .groups = t->layout->rows};
+    /* Neighbours' vectors are n apart: each load of a warp touches n times as many lines. */
+    const double blocks = (double)gpr_divide_up(t->layout->rows, item * block);
+    w.ns = blocks_ns(s, &w, blocks, s->bytes, (double)(n * n) * 16 - 60, s->costs.load_ns);
+    consider(s, &w);
+}
+
+/* ---------------------------------------------------------------- the plan ------------------- */
+
 /* Whether results of `item` neighbours along an axis may be stored together. */
 static int are_results_packed(const gpr_plan_task *t, const gpr_layout *layout, gpr_axis axis,
                               uint32_t item)
@@ -98,234 +580,68 @@ static int are_results_packed(const gpr_plan_task *t, const gpr_layout *layout, 
     return 1;
 }
 
-/* ---------------------------------------------------------------- rows that are runs of memory */
-
-/* Whether rows are so short, so many and so placed that fast_counted reads them. */
-static int is_counted(const gpr_plan_task *t, uint32_t block)
+/* What the kernel of a way relies on. */
+static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
 {
-    const uint64_t item = GPR_VECTOR_BYTES / t->element_bytes;
+    const gpr_plan_task *t = s->t;
+    const gpr_layout *layout = t->layout, nothing_else = {.kept = 0};
+    uint64_t n = layout->n;
 
-    return t->layout->n <= COUNTED_ROW_ELEMENTS && gpr_is_contiguous(t->layout) &&
-           t->layout->aligned == GPR_VECTOR_BYTES && item * t->acc_bytes <= GPR_THREAD_ACC_BYTES &&
-           t->layout->rows / (item * block) >= gpr_fast_residents(t, block);
-}
-
-static gpr_status plan_counted(const gpr_plan_task *t, uint32_t block, gpr_plan *plan)
-{
-    const gpr_layout nothing_else = {.kept = 0};
-
-    plan->variant = "fast_counted";
-    plan->block = block;
-    plan->item = plan->per_thread = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
-    plan->lanes = 1;
-    plan->row_elements = (uint32_t)t->layout->n;
-    plan->column.out = t->layout->axes[0].out; /* from result to result */
-    plan->column_mean = t->layout->mean_steps[0];
-    plan->packed = (uint32_t)are_results_packed(t, &nothing_else, plan->column, plan->item);
-    return gpr_add_blocks(plan, t->layout->n, 0, 1);
-}
-
-static gpr_status plan_runs(const gpr_plan_task *t, gpr_plan *plan)
-{
-    const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes;
-    const int are_many = rows >= gpr_fast_residents(t, GPR_WARP_LANES);
-    const uint64_t many_bytes =
-        t->rule->acc_kind == GPR_ACC_MOMENTS ? MANY_MOMENTS_BYTES : MANY_ROWS_BYTES;
-
-    if (rows > 1 && t->grid == 0 && row_bytes <= (are_many ? many_bytes : GPR_SHORT_ROW_BYTES)) {
-        const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK, lanes = row_lanes(t);
-        const uint64_t groups = block / lanes;
-        if (is_counted(t, block)) return plan_counted(t, block, plan);
-        plan->variant = "fast_rows";
-        plan->block = block;
-        plan->lanes = lanes;
-        /* Not where fewer blocks would leave multiprocessors idle. */
-        while (plan->per_thread < MOST_ROWS_PER_LANE &&
-               2 * plan->per_thread * groups * row_bytes <= GPR_BLOCK_ROWS_BYTES &&
-               rows / (2 * plan->per_thread * groups) >= gpr_fast_residents(t, block)) {
-            plan->per_thread *= 2;
-        }
+    plan->variant = variant_names[w->variant];
+    plan->block = w->block;
+    plan->item = w->item;
+    plan->lanes = w->lanes;
+    plan->per_thread = w->per_thread;
+    plan->row_elements = w->row_elements;
+    switch (w->variant) {
+    case STREAM: return gpr_add_blocks(plan, n, w->blocks, 1);
+    case ROWS: return gpr_add_blocks(plan, n, 0, 1);
+    case COUNTED:
+        plan->column.out = layout->axes[0].out; /* from result to result */
+        plan->column_mean = layout->mean_steps[0];
+        plan->packed = (uint32_t)are_results_packed(t, &nothing_else, plan->column, plan->item);
         return gpr_add_blocks(plan, n, 0, 1);
-    }
-    plan->variant = "fast_stream";
-    if (t->block == 0) {
-        const uint64_t each =
-            rows >= gpr_fast_residents(t, plan->block) ? ROW_BYTES_PER_THREAD : GPR_STREAM_BYTES;
-        while (plan->block > 2 * GPR_WARP_LANES && plan->block * each > row_bytes) plan->block /= 2;
-    }
-    const uint64_t per_block = plan->block * (GPR_STREAM_BYTES / t->element_bytes);
-    const uint64_t blocks = gpr_smaller(gpr_divide_up(n, per_block),
-                                        gpr_divide_up(gpr_fast_residents(t, plan->block), rows));
-    return gpr_add_blocks(plan, n, t->grid != 0 ? t->grid : blocks, 1);
-}
-
-/* ---------------------------------------------------------------- columns -------------------- */
-
-/* Elements of an item of columns whose accumulators fit `room` bytes. */
-static uint32_t fit_outputs(const gpr_plan_task *t, uint32_t item, uint64_t room)
-{
-    while (item > 1 && item * t->acc_bytes > room) item /= 2;
-    return item;
-}
-
-/* Threads of a block of `block` that work if each group is `group` threads. */
-static uint32_t working_threads(uint32_t block, uint64_t group)
-{
-    return (uint32_t)(block / group * group);
-}
-
-/* fast_narrow, if the columns are one run and no better read by items of columns: 0 if not. */
-static int is_narrow(const gpr_plan_task *t, int column, uint32_t *item, uint32_t *block,
-                     uint64_t *group)
-{
-    enum { LEAST = 128, MOST = 512 };
-    const gpr_layout *layout = t->layout;
-    const gpr_axis *row = &layout->axes[layout->kept], *columns = &layout->axes[column];
-
-    if (layout->reduced != 1 || layout->masked || row->in != (int64_t)columns->extent) return 0;
-    if (columns->extent * layout->n < BLOCK_ELEMENTS) return 0;
-    *item = fit_outputs(
-        t, (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes),
-        gpr_smaller(GPR_THREAD_ACC_BYTES, GPR_BLOCK_ACC_BYTES / (t->block != 0 ? t->block : MOST)));
-    if (gpr_most_in_item(t, column) >= *item) return 0;
-    *group = columns->extent / greatest_divisor(columns->extent, *item);
-    *block = t->block;
-    if (*block == 0) {
-        *block = LEAST;
-        for (uint32_t b = LEAST; b <= MOST; b += GPR_WARP_LANES) {
-            if ((uint64_t)working_threads(b, *group) * *block >
-                (uint64_t)working_threads(*block, *group) * b)
-                *block = b;
-        }
-    }
-    return working_threads(*block, *group) > 0;
-}
-
-static gpr_status plan_narrow(const gpr_plan_task *t, int column, uint32_t item, uint32_t block,
-                              uint64_t group, gpr_plan *plan)
-{
-    const uint64_t columns = t->layout->axes[column].extent, n = t->layout->n;
-
-    plan->variant = "fast_narrow";
-    plan->block = block;
-    plan->item = item;
-    plan->width = working_threads(block, group);
-    take_column(plan, column);
-    plan->rows = t->layout->rows / columns;
-    const uint64_t share = (uint64_t)plan->width * item * GPR_ITEMS_UNDER_WAY * ROUNDS;
-    return gpr_add_blocks(plan, n,
-                          gpr_split_rows(t, gpr_fast_residents(t, block), plan->rows,
-                                         gpr_divide_up(n * columns, share)),
-                          columns);
-}
-
-/* Threads side by side in a block for `items` items: all of a strip, or strips of even width. */
-static uint64_t strip_width(uint64_t items, uint32_t block)
-{
-    return items > block
-               ? round_up(gpr_divide_up(items, gpr_divide_up(items, block)), GPR_WARP_LANES)
-               : items;
-}
-
-/* Blocks for each strip where rows are split among blocks of `block` threads, of which `height` lie
- * below each other. */
-static uint64_t split_strips(const gpr_plan_task *t, uint32_t block, uint64_t strips,
-                             uint64_t height)
-{
-    return gpr_split_rows(t, gpr_fast_residents(t, block), strips,
-                          gpr_divide_up(t->layout->n, height * GPR_ITEMS_UNDER_WAY * ROUNDS));
-}
-
-/* Threads side by side where a block could have `width` of them. Of narrower strips there are
- * more, each with fewer blocks, of which the last one has more threads below each other to read
- * their partials: where rows are short that takes longer than they do. With one partial a thread
- * narrower strips are no better, unless they need none. */
-static uint64_t narrow_strip(const gpr_plan_task *t, uint32_t block, uint64_t others,
-                             uint64_t items, uint32_t item, uint64_t width)
-{
-    /* of a strip; a partial takes as long as so many rows */
-    enum { LEAST_BYTES = 256, PARTIAL_ROWS = 32 };
-    uint64_t best = 0;
-
-    for (;; width = gpr_divide_up(width, 2)) {
-        const uint64_t height = block / width, strips = others * gpr_divide_up(items, width);
-        const uint64_t blocks = split_strips(t, block, strips, height),
-                       partials = gpr_divide_up(blocks, height);
-        const int is_long = PARTIAL_ROWS * blocks * partials * height <= t->layout->n;
-        if (blocks == 1) return width;
-        if (best == 0 && partials == 1) best = width;
-        if (is_long || width * item * t->element_bytes < 2 * LEAST_BYTES)
-            return best != 0 ? best : width;
+    case NARROW:
+        plan->width = (uint32_t)w->width;
+        take_column(plan, s->column);
+        plan->rows = w->groups;
+        return gpr_add_blocks(plan, n, w->blocks, plan->column.extent);
+    case COLUMNS:
+    case FEW:
+        plan->width = (uint32_t)w->width;
+        plan->strips = w->strips;
+        take_column(plan, s->column);
+        plan->rows = w->groups;
+        plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, plan->item);
+        return gpr_add_blocks(plan, n, w->blocks, w->width * w->item);
+    default:
+        n = gpr_use_items(t, plan);
+        plan->item_position = layout->axes[layout->kept + layout->reduced - 1].position;
+        plan->row_major = (uint32_t)gpr_is_row_major(layout);
+        plan->width = (uint32_t)w->width;
+        plan->rows = w->groups;
+        return gpr_add_blocks(plan, n, w->blocks, w->width);
     }
 }
 
-static gpr_status plan_columns(const gpr_plan_task *t, int column, gpr_plan *plan)
-{
-    /* Partials that a thread of the last block may have to read; and a thread's rows that leave
-     * it no time to want registers. */
-    enum { MOST_PARTIALS = 16, LARGE_BLOCK = GPR_MOST_BLOCK, FEW_ROWS = GPR_ITEMS_UNDER_WAY };
-    const gpr_axis columns = t->layout->axes[column];
-    const uint64_t n = t->layout->n, others = t->layout->rows / columns.extent;
-    uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
-    const uint32_t item =
-        fit_outputs(t, gpr_most_in_item(t, column),
-                    n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
-    const uint64_t items = columns.extent / item;
-    uint64_t width = strip_width(items, block);
-
-    while (t->block == 0 && block > 2 * GPR_WARP_LANES && block / 2 >= width &&
-           block / 2 / width >= n)
-        block /= 2;
-    if (t->block == 0 && block == DEFAULT_BLOCK &&
-        LARGE_BLOCK * t->acc_bytes <= GPR_BLOCK_ACC_BYTES) {
-        const uint64_t height = block / width, strips = others * gpr_divide_up(items, width);
-        if (split_strips(t, block, strips, height) > MOST_PARTIALS * height) block = LARGE_BLOCK;
-    }
-    if (t->grid == 0) width = narrow_strip(t, block, others, items, item, width);
-    plan->variant = "fast_columns";
-    plan->block = block;
-    plan->item = item;
-    plan->width = (uint32_t)width;
-    plan->strips = gpr_divide_up(items, width);
-    take_column(plan, column);
-    plan->rows = others * plan->strips;
-    plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, item);
-    return gpr_add_blocks(plan, n, split_strips(t, block, plan->rows, block / width), width * item);
-}
-
-/* ---------------------------------------------------------------- everything else ------------ */
-
-static gpr_status plan_strided(const gpr_plan_task *t, gpr_plan *plan)
+/* Bytes that memory delivers and takes: of elements, whole sectors where they lie apart; and of
+ * results. */
+static double moved_bytes(const gpr_plan_task *t)
 {
     const gpr_layout *layout = t->layout;
-    const int last = layout->kept + layout->reduced - 1;
-    const uint64_t rows = layout->rows;
-    const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
-    const uint64_t n = gpr_use_items(t, plan);
-    uint64_t width = 1, height = 1;
+    uint64_t step = UINT64_MAX;
 
-    plan->variant = "fast_strided";
-    plan->block = block;
-    plan->item_position = layout->axes[last].position;
-    plan->row_major = (uint32_t)gpr_is_row_major(layout);
-    if (plan->row_major) {
-        while (2 * height <= block && height * GPR_ITEMS_UNDER_WAY < n) height *= 2;
-        width = gpr_smaller(block / height, rows);
-    } else {
-        /* A warp of threads side by side is enough for neighbours to share sectors; more where
-         * rows are short or many. */
-        width = n < 2 * GPR_WARP_LANES || rows / block >= gpr_fast_residents(t, block)
-                    ? block
-                    : GPR_WARP_LANES;
-        width = gpr_smaller(width, rows);
+    for (int i = 0; i < layout->kept + layout->reduced; i++) {
+        const uint64_t apart = gpr_magnitude(layout->axes[i].in);
+        if (layout->axes[i].extent > 1 && apart != 0 && apart < step) step = apart;
     }
-    plan->width = (uint32_t)width;
-    plan->rows = gpr_divide_up(rows, width);
-    height = block / width;
-    return gpr_add_blocks(plan, n,
-                          gpr_split_rows(t, gpr_fast_residents(t, block), plan->rows,
-                                         gpr_divide_up(n, height * GPR_ITEMS_UNDER_WAY * ROUNDS)),
-                          width);
+    if (step == UINT64_MAX) step = 1;
+    const uint64_t sector =
+        t->element_bytes > GPR_SECTOR_BYTES ? t->element_bytes : GPR_SECTOR_BYTES;
+    const uint64_t bytes = step > sector / t->element_bytes ? sector : step * t->element_bytes;
+    return (double)layout->rows *
+           ((double)layout->n * (double)(bytes + (layout->masked ? 1 : 0)) +
+            (double)t->rule->outputs * (double)gpr_dtype_bytes(t->rule->result));
 }
 
 /* Whether positions ascend in memory order, and 32 bits hold them. */
@@ -341,13 +657,24 @@ static int ascends(const gpr_layout *layout)
     return layout->n <= UINT32_MAX;
 }
 
+/* Whether columns are so many and so aligned that fast_columns is better than fast_strided. */
+static int has_full_columns(const search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const double large =
+        (double)gpr_fast_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES * GPR_STREAM_BYTES * 4;
+
+    return s->column >= 0 && s->bytes > large &&
+           gpr_most_in_item(t, s->column) * t->element_bytes >= GPR_VECTOR_BYTES / 2 &&
+           t->layout->axes[s->column].extent * t->element_bytes >=
+               GPR_WARP_LANES * GPR_VECTOR_BYTES;
+}
+
 /* Chooses one of the planner's kernels and what goes with it. */
 gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
 {
     const gpr_layout *layout = t->layout;
-    const int column = find_column(layout);
-    uint32_t item = 1, block = 0;
-    uint64_t group = 1;
+    search s = {.t = t, .column = find_column(layout), .best = {.ns = HUGE_VAL}};
 
     plan->layout = *layout;
     plan->ascends = (uint32_t)ascends(layout);
@@ -357,14 +684,21 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
         plan->lanes = 1;
         return gpr_add_blocks(plan, 0, 0, 1);
     }
-    if (gpr_rows_are_runs(layout)) return plan_runs(t, plan);
-    if (column >= 0) {
-        const uint64_t extent = layout->axes[column].extent;
-        if (is_narrow(t, column, &item, &block, &group))
-            return plan_narrow(t, column, item, block, group, plan);
-        if (extent / gpr_most_in_item(t, column) >= GPR_WARP_LANES ||
-            extent * layout->n >= BLOCK_ELEMENTS)
-            return plan_columns(t, column, plan);
+    gpr_costs_of(t->facts, &s.costs);
+    s.fold = gpr_fold_costs_of(t->rule, t->acc_bytes);
+    s.elements = (double)layout->rows * (double)layout->n;
+    s.bytes = moved_bytes(t);
+    if (gpr_rows_are_runs(layout)) {
+        consider_stream(&s);
+        consider_rows(&s);
+        consider_counted(&s);
+    } else {
+        if (!has_full_columns(&s)) consider_strided(&s);
+        if (s.column >= 0) {
+            consider_columns(&s);
+            consider_few(&s);
+            consider_narrow(&s);
+        }
     }
-    return plan_strided(t, plan);
+    return fill_in(&s, &s.best, plan);
 }

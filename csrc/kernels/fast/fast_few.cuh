@@ -1,0 +1,76 @@
+// fast_few: a few rows of memory reduced to one, like axis 0 of an array (3, 100000000).
+//
+// Problem: a thread of fast_columns has one item per row under way, three in all here, and where
+// rows begin at odd addresses an item is a single element: memory is idle most of the time. So the
+// number of rows is a constant of the program, and a thread takes several items of each row, a
+// block's width apart: all their loads are under way before the first is folded.
+//
+//             columns of a block: BLOCK * item * per_thread
+//            | t0 t1 t2 t3 | t0 t1 t2 t3 |      BLOCK = 4, per_thread = 2
+//   row 0        x             x
+//   row 1        x             x                row_elements = 3: thread t1 has 6 items under way
+//   row 2        x             x
+//
+//   Launch: row v of `rows` is a strip of BLOCK * item * per_thread columns; one block serves it.
+//   rows.n is row_elements, rows.count is strips: layout.strips of them per combination of the other
+//   kept axes. Each item is aligned to its size; layout.column.extent is a multiple of item. One
+//   reduced axis, no mask.
+//
+// Still paid: strips at the edge that are not full.
+#pragma once
+
+#include "fast_axes.cuh"
+
+namespace gpr {
+
+template <class Traits, unsigned BLOCK>
+__global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
+fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+         Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
+         typename Traits::AllParams params)
+{
+    using In = typename Traits::In;
+    constexpr unsigned length =
+        row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this kernel
+    constexpr unsigned apart = BLOCK * item;  // columns between a thread's items
+    const uint64 index = rows.first + blockIdx.x;
+    const uint64 group = layout.strips == 1            ? index
+                         : layout.strips == rows.count ? 0
+                                                       : index / layout.strips;
+    const uint64 strip = layout.strips == 1 ? 0 : index - group * layout.strips;
+    const uint64 column = strip * (apart * per_thread) + threadIdx.x * item;
+    const RowOffsets start = layout.row_offsets(group);
+    const In *row_in = in + start.in + column;
+    Packed<item * sizeof(In)> loaded[per_thread][length];
+
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) { // all loads first
+        if (column + k * apart >= layout.column.extent) continue;
+#pragma unroll
+        for (unsigned p = 0; p < length; p++) {
+            loaded[k][p] =
+                load_packed<item * sizeof(In)>(row_in + k * apart + p * layout.reduced[0].in);
+        }
+    }
+#pragma unroll
+    for (unsigned k = 0; k < per_thread; k++) {
+        if (column + k * apart >= layout.column.extent) continue;
+        ThreadAccumulator<Traits> accumulator[item];
+        typename Traits::Acc value[item];
+#pragma unroll
+        for (unsigned p = 0; p < length; p++) {
+            const uint64 position =
+                layout.first_position + static_cast<uint64>(p * layout.reduced[0].position);
+#pragma unroll
+            for (unsigned j = 0; j < item; j++)
+                accumulator[j].add(piece<In>(loaded[k][p], j), position);
+        }
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
+        store_item<Traits>(out + start.out +
+                               static_cast<long long>(column + k * apart) * layout.column.out,
+                           value, layout, params, group, column + k * apart);
+    }
+}
+
+} // namespace gpr
