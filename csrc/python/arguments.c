@@ -318,13 +318,14 @@ static int fail_axis(const glue_state *state, int axis, int ndim)
     return -1;
 }
 
-static int read_axis(const glue_state *state, PyObject *object, int ndim, char *reduced)
+/* `shown` is the number of axes in the message. */
+static int read_axis(const glue_state *state, PyObject *object, int ndim, int shown, char *reduced)
 {
     const int axis = PyArray_PyIntAsInt(object); /* refuses bool, as NumPy does */
     const int index = axis < 0 ? axis + ndim : axis;
 
     if (axis == -1 && PyErr_Occurred() != NULL) return -1;
-    if (index < 0 || index >= ndim) return fail_axis(state, axis, ndim);
+    if (index < 0 || index >= ndim) return fail_axis(state, axis, shown);
     if (reduced[index]) {
         PyErr_SetString(PyExc_ValueError, "duplicate value in 'axis'");
         return -1;
@@ -333,19 +334,30 @@ static int read_axis(const glue_state *state, PyObject *object, int ndim, char *
     return 0;
 }
 
-/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length
- * itself: it counts what is left where elements may be NaN. */
-static int takes_scalar_axis(const gpr_request *request)
+/* Floats and complex numbers come last. */
+static int may_lack_elements(const gpr_request *request)
 {
-    const int may_be_nan = request->dtype >= GPR_FLOAT16; /* floats and complex numbers come last */
+    return request->skip_nan && request->dtype >= GPR_FLOAT16;
+}
 
-    if (request->skip_nan && may_be_nan) return 1;
+/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length
+ * itself: it counts what is left where elements may be NaN, or where there is a mask. */
+static int takes_scalar_axis(const gpr_request *request, int masked)
+{
+    if (may_lack_elements(request) || masked) return 1;
     return request->op != GPR_OP_MEAN && request->op != GPR_OP_VAR && request->op != GPR_OP_STD;
 }
 
 _Static_assert(GPR_FLOAT16 > GPR_UINT64, "integers come before floats");
 
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, glue_call *call)
+/* NumPy looks for positions in a 0-d array as in one of one axis. */
+static int axes_of_scalar(const gpr_request *request)
+{
+    return (request->op == GPR_OP_ARGMIN || request->op == GPR_OP_ARGMAX) &&
+           !may_lack_elements(request);
+}
+
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int masked, glue_call *call)
 {
     char *reduced = call->reduced;
 
@@ -353,15 +365,15 @@ int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, glue_call 
     if (axis == Py_None) return 0;
     if (PyTuple_Check(axis)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(axis); i++) {
-            if (read_axis(state, PyTuple_GET_ITEM(axis, i), ndim, reduced) < 0) return -1;
+            if (read_axis(state, PyTuple_GET_ITEM(axis, i), ndim, ndim, reduced) < 0) return -1;
         }
         return 0;
     }
-    if (ndim == 0 && takes_scalar_axis(&call->request)) {
+    if (ndim == 0 && takes_scalar_axis(&call->request, masked)) {
         char ignored = 0;
-        return read_axis(state, axis, 1, &ignored) < 0 ? -1 : 0;
+        return read_axis(state, axis, 1, axes_of_scalar(&call->request), &ignored) < 0 ? -1 : 0;
     }
-    return read_axis(state, axis, ndim, reduced);
+    return read_axis(state, axis, ndim, ndim, reduced);
 }
 
 /* ---------------------------------------------------------------- finding CUDA --------------- */

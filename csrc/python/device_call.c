@@ -129,7 +129,8 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
 
 static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides)
 {
-    glue_set_axes(call, source->ndim, glue_shape_of(source), glue_strides_of(source), mask_strides);
+    glue_set_axes(call, source->ndim, glue_shape_of(source), glue_strides_of(source), mask_strides,
+                  NULL);
     call->request.data = source->data;
     call->request.on_device = 1;
     call->request.device = source->device;
@@ -270,7 +271,8 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source,
     request->dtype = source->dtype;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
-    if (glue_read_axes(state, given->axis, source->ndim, call) < 0) return -1;
+    if (glue_read_axes(state, given->axis, source->ndim, given->mask != Py_None, call) < 0)
+        return -1;
     if (glue_read_keepdims(given->keepdims, call) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
     if (glue_check_device(request, source) < 0) return -1;

@@ -61,6 +61,7 @@ static int use_out(glue_state *state, const glue_library *library, const glue_ca
         where->target = Py_NewRef(out);
     } else {
         if (library->ways->read_only || glue_find_library(state, out) != library) return 0;
+        if (!glue_is_known(library) && glue_has_own_rules(state, out) != 0) return 0;
         glue_device_array *target = glue_read_array(state, library, out);
         where->target = (PyObject *)target;
         if (target == NULL || target->dtype != dtype || target->device != source->device ||
@@ -138,6 +139,7 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
 
     if (library == NULL && PyErr_Occurred() != NULL) return NULL;
     if (library == NULL || !is_plain(library, given, out)) Py_RETURN_NOTIMPLEMENTED;
+    if (!glue_is_known(library) && glue_has_own_rules(state, array) != 0) return leave_to_python();
     source = glue_read_array(state, library, array);
     if (source == NULL) return NULL;
     if (glue_read_device_call(state, source, given, &call) < 0 || wants_more(&call, out)) {
@@ -214,17 +216,17 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
     return run_into_made(state, &call, from[MAKE]);
 }
 
-/* result_axes(op, source, axis, keepdims, skip_nan) -> the shape of an output, and how many elements
+/* result_axes(op, source, axis, keepdims, skip_nan, masked) -> the shape of an output, and how many elements
  * make one of its results */
 static PyObject *result_axes(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum { OP, SOURCE, AXIS, KEEPDIMS, SKIP_NAN, ARGUMENT_COUNT };
+    enum { OP, SOURCE, AXIS, KEEPDIMS, SKIP_NAN, MASKED, ARGUMENT_COUNT };
     const glue_state *state = glue_state_of(module);
     glue_call call;
 
     if (count != ARGUMENT_COUNT || !glue_is_device_array(state, from[SOURCE])) {
         PyErr_SetString(PyExc_TypeError,
-                        "result_axes takes an operator's number, a DeviceArray and three more");
+                        "result_axes takes an operator's number, a DeviceArray and four more");
         return NULL;
     }
     glue_device_array *source = (glue_device_array *)from[SOURCE];
@@ -233,9 +235,11 @@ static PyObject *result_axes(PyObject *module, PyObject *const *from, Py_ssize_t
     call.request.skip_nan = PyObject_IsTrue(from[SKIP_NAN]);
     if (call.request.skip_nan < 0 || glue_read_operator(from[OP], &call.request.op) < 0)
         return NULL;
-    if (glue_read_axes(state, from[AXIS], source->ndim, &call) < 0) return NULL;
+    const int masked = PyObject_IsTrue(from[MASKED]);
+    if (masked < 0 || glue_read_axes(state, from[AXIS], source->ndim, masked, &call) < 0)
+        return NULL;
     if (glue_read_keepdims(from[KEEPDIMS], &call) < 0) return NULL;
-    glue_set_axes(&call, source->ndim, glue_shape_of(source), NULL, NULL);
+    glue_set_axes(&call, source->ndim, glue_shape_of(source), NULL, NULL, NULL);
     glue_set_result_shape(&call, 1);
     PyObject *const shape = glue_result_shape(&call);
     PyObject *const made = PyLong_FromDouble(glue_count_reduced(&call));
@@ -247,8 +251,9 @@ static PyObject *result_axes(PyObject *module, PyObject *const *from, Py_ssize_t
 
 PyMethodDef glue_device_reduce_methods[] = {
     {"result_axes", (PyCFunction)(void (*)(void))result_axes, METH_FASTCALL,
-     PyDoc_STR("result_axes(op, source, axis, keepdims, skip_nan, /) -> shape of an output, number "
-               "of elements per result")},
+     PyDoc_STR(
+         "result_axes(op, source, axis, keepdims, skip_nan, masked, /) -> shape of an output, "
+         "number of elements per result")},
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
                "block_size, grid_size, stream, skip_nan, ddof, make, mean=None) -> what "

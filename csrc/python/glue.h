@@ -23,13 +23,16 @@
 /* Attributes of other libraries' arrays and objects, which state->names[GLUE_NAME_...] has as
  * str. */
 #define GLUE_NAMES(NAME)            \
+    NAME(__array_function__)        \
     NAME(__array_namespace__)       \
+    NAME(__array_ufunc__)           \
     NAME(__cuda_array_interface__)  \
     NAME(__dlpack__)                \
     NAME(__dlpack_c_exchange_api__) \
     NAME(__dlpack_device__)         \
     NAME(__enter__)                 \
     NAME(__exit__)                  \
+    NAME(__gpureduce_wrap__)        \
     NAME(__module__)                \
     NAME(copy_)                     \
     NAME(cuda_stream)               \
@@ -95,6 +98,8 @@ typedef struct glue_call {
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], mask_strides[GPR_MAX_NDIM],
         mean_strides[GPR_MAX_NDIM];
     char reduced[GPR_MAX_NDIM]; /* whether an axis of the array is, in the array's order */
+    int axes[GPR_MAX_NDIM];     /* the array's axes in the request's order */
+    int order[GPR_MAX_NDIM];    /* the array's axes, the nearest in a result's memory first */
     int keepdims;
     int64_t result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
@@ -156,28 +161,40 @@ int glue_read_keepdims(PyObject *object, glue_call *call);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
 /* Marks the axes that are reduced in call->reduced. The request has its operator, its elements'
- * type and whether NaN are left out. */
-int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, glue_call *call);
+ * type and whether NaN are left out; `masked`: there is a mask. */
+int glue_read_axes(const glue_state *state, PyObject *axis, int ndim, int masked, glue_call *call);
 /* Finds NVRTC and CUB's headers once, if there is a driver or `always`. */
 int glue_locate(glue_state *state, int always);
 
 /* ---- call_axes.c ---- */
 
 /* Gives the request the axes of an array, reduced ones last; call->reduced has been filled in.
- * `strides` NULL: C order; `mask_strides` NULL: there is no mask, or it has its steps. */
+ * `strides` NULL: C order; `mask_strides` NULL: there is no mask, or it has its steps. Results lie
+ * in memory in `order`, from the nearest axis to the farthest, and so do the request's kept axes;
+ * NULL: in C order. */
 void glue_set_axes(glue_call *call, int ndim, const int64_t *shape, const int64_t *strides,
-                   const int64_t *mask_strides);
+                   const int64_t *mask_strides, const int *order);
 /* The shape of the result, which has an axis for the outputs if they are several. */
 void glue_set_result_shape(glue_call *call, int outputs);
 /* Resolves the request, which has all of its types, axes and options: the type of the result is in
  * call->resolution then, its shape in call->result_shape. */
 gpr_status glue_resolve(glue_call *call);
+/* Steps of a result that lies in memory in the call's order, without gaps; returns its bytes. */
+int64_t glue_get_result_strides(const glue_call *call, int64_t bytes, int64_t *strides);
 /* The request's steps of results, of kept axes, from those of all axes of a resolved call's result.
  * `steps` has room for an axis more than the array has. */
 void glue_set_result_strides(glue_call *call, const int64_t *strides, int64_t *steps);
 int glue_has_result_shape(const glue_call *call, const int64_t *shape, int ndim);
 /* How many elements make one result. */
 double glue_count_reduced(const glue_call *call);
+
+/* ---- memory_order.c ---- */
+
+/* Whether NumPy's result of a call lies in memory in another order than C's: `order` has the
+ * array's axes then, the nearest first. The request has its operator and its elements' type,
+ * call->reduced has been filled in. */
+int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const int64_t *steps,
+                    const int64_t *mask_steps, int *order);
 
 /* ---- run_call.c ---- */
 

@@ -7,9 +7,13 @@
 static void read_layout(glue_call *call, PyArrayObject *array, PyArrayObject *mask)
 {
     gpr_request *request = &call->request;
+    const int64_t *mask_strides = mask != NULL ? PyArray_STRIDES(mask) : NULL;
+    int order[GPR_MAX_NDIM];
+    const int has_order = glue_find_order(call, PyArray_NDIM(array), PyArray_DIMS(array),
+                                          PyArray_STRIDES(array), mask_strides, order);
 
     glue_set_axes(call, PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array),
-                  mask != NULL ? PyArray_STRIDES(mask) : NULL);
+                  mask_strides, has_order ? order : NULL);
     request->data = PyArray_DATA(array);
     request->byteswapped = PyArray_ISBYTESWAPPED(array);
     if (mask != NULL) request->mask = PyArray_DATA(mask);
@@ -44,7 +48,8 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
         return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
-    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), call) < 0) return -1;
+    if (glue_read_axes(state, given->axis, PyArray_NDIM(array), given->mask != Py_None, call) < 0)
+        return -1;
     if (glue_read_keepdims(given->keepdims, call) < 0) return -1;
     if (glue_read_options(state, given->options, call) < 0) return -1;
     if (read_mask(given->mask, array, &mask) < 0) return -1;

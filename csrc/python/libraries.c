@@ -276,6 +276,22 @@ static glue_library *find_by_package(glue_state *state, PyObject *array)
     return NULL;
 }
 
+int glue_is_known(const glue_library *library)
+{
+    return library->ways->packages != NULL;
+}
+
+int glue_has_own_rules(const glue_state *state, PyObject *array)
+{
+    static const glue_name overrides[] = {GLUE_NAME___array_ufunc__, GLUE_NAME___array_function__,
+                                          GLUE_NAME___gpureduce_wrap__};
+    int found = 0;
+
+    for (size_t i = 0; i < sizeof overrides / sizeof overrides[0] && found == 0; i++)
+        found = has((PyObject *)Py_TYPE(array), state->names[overrides[i]]);
+    return found;
+}
+
 static glue_library *find_by_protocol(glue_state *state, PyObject *array)
 {
     int found = has(array, state->names[GLUE_NAME___dlpack_device__]);
@@ -513,6 +529,12 @@ static PyObject *get_name(PyObject *self, void *closure)
     return PyUnicode_FromString(library_of(self)->ways->name);
 }
 
+static PyObject *get_is_known(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(glue_is_known(library_of(self)));
+}
+
 static PyObject *get_lends(PyObject *self, void *closure)
 {
     (void)closure;
@@ -563,6 +585,9 @@ static PyMethodDef library_methods[] = {
 
 static PyGetSetDef library_getters[] = {
     {"name", get_name, NULL, PyDoc_STR("in messages"), NULL},
+    {"is_known", get_is_known, NULL,
+     PyDoc_STR("whether it has a row of its own, and is not any library that has a protocol"),
+     NULL},
     {"lends", get_lends, NULL,
      PyDoc_STR("whether its arrays are kept until the device is done: it does not order their "
                "memory's reuse by the stream that we work on"),

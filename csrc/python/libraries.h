@@ -145,6 +145,11 @@ void glue_clear_libraries(glue_state *state);
 /* The library of an array in the memory of a CUDA device: borrowed. NULL without an exception:
  * it is anything else. */
 glue_library *glue_find_library(glue_state *state, PyObject *array);
+/* Whether it has a row of its own: its arrays have no rules but NumPy's. */
+int glue_is_known(const glue_library *library);
+/* Whether the type of an array that is no ndarray overrides NumPy's functions, or has
+ * __gpureduce_wrap__: Python decides what becomes of it. -1 with an exception. */
+int glue_has_own_rules(const glue_state *state, PyObject *array);
 /* The row's way to read, and a TypeError that names the dtype where it is one that is not
  * reduced. */
 glue_device_array *glue_read_array(const glue_state *state, const glue_library *library,

@@ -163,7 +163,7 @@ static int read_device_shape(glue_call *call, PyObject *object, int reduced)
     /* the library refuses bad numbers before it looks at the result */
     const int kept = reduced >= 0 && reduced <= shape.len ? shape.len - reduced : 0;
     for (int i = kept; i < shape.len; i++) call->reduced[i] = 1;
-    glue_set_axes(call, shape.len, shape.ptr, NULL, NULL);
+    glue_set_axes(call, shape.len, shape.ptr, NULL, NULL, NULL);
     call->request.reduced = reduced;
     PyDimMem_FREE(shape.ptr);
     return kept;

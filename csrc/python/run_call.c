@@ -95,15 +95,17 @@ PyObject *glue_run(glue_state *state, glue_call *call)
     PyArray_Descr *descr = call->result_descr;
     PyObject *array = NULL, *result = NULL;
     npy_complex128 scalar = 0; /* room for an element of any type */
+    int64_t strides[GPR_MAX_NDIM + 1];
 
     call->result_descr = NULL;
     if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (call->result_ndim == 0) {
         request->result = &scalar;
     } else {
+        const int64_t bytes = glue_get_result_strides(call, PyDataType_ELSIZE(descr), strides);
         Py_INCREF(descr);
         array = PyArray_NewFromDescr(&PyArray_Type, descr, call->result_ndim, call->result_shape,
-                                     NULL, NULL, 0, NULL);
+                                     bytes != 0 ? strides : NULL, NULL, 0, NULL);
         if (array == NULL) goto done;
         request->result = PyArray_DATA((PyArrayObject *)array);
     }

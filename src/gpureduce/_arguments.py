@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
+from ._calls import ON_CPU, Array, Call, NoValue, bools_like, run_core, warn
 from ._dates import run_dates
 
 
@@ -111,7 +111,7 @@ def real_part(call: Call) -> Call:
     if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for bfloat16
         warn_of_imaginary_parts()
     if call.skip_nan:  # NaN in either part leaves the element out
-        numbers = np.logical_not(np.isnan(call.array), out=np.empty(call.array.shape, np.bool_))
+        numbers = np.logical_not(np.isnan(call.array), out=bools_like(call.array))
         mask = as_mask(call.where, numbers.shape)
         call = call._replace(where=numbers if mask is None else numbers & mask)
     return call._replace(array=call.array.real)
@@ -188,8 +188,11 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
 
 def only_start(call: Call, ufunc: np.ufunc) -> Any:
     """The start in the result's shape, for no elements and an operator without identity."""
-    empty = call._replace(array=np.empty(call.array.shape, np.bool_), dtype=None, skip_nan=False)
-    return np.full(np.shape(run_core(empty, "any")), start_of(call, ufunc))[()]
+    is_time = call.array.dtype.kind in "mM"
+    array = call.array.view(np.int64) if is_time else call.array
+    bools = run_core(call._replace(array=array, dtype=None, skip_nan=False), "any")
+    start = np.asarray(start_of(call, ufunc))
+    return np.full_like(np.asarray(bools), start, start.dtype)[()]
 
 
 def check_where(call: Call, ufunc: np.ufunc, mask: Array | None) -> None:
@@ -326,6 +329,20 @@ def set_nan(result: Any, bad: Any) -> Any:
 
 
 def wrap(array: Array, result: Any) -> Any:
-    """Convert a result by the ``__array_wrap__`` of the array."""
+    """Convert a result by the ``__array_wrap__`` of the array, also by one of NumPy 1."""
     value = np.asarray(result)
-    return array.__array_wrap__(value, None, value.ndim == 0)
+    try:
+        return array.__array_wrap__(value, None, value.ndim == 0)
+    except TypeError as refused:
+        for arguments in ((value, None), (value,)):
+            try:
+                made = array.__array_wrap__(*arguments)
+            except TypeError:
+                continue
+            warn(
+                "__array_wrap__ must accept context and return_scalar arguments (positionally) in "
+                "the future. (Deprecated NumPy 2.0)",
+                DeprecationWarning,
+            )
+            return made
+        raise refused from None

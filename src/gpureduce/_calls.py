@@ -67,6 +67,11 @@ def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
     )
 
 
+def bools_like(array: Array) -> Array:
+    """Room for a bool per element, in the array's order of axes."""
+    return np.empty_like(array, np.bool_, subok=False)
+
+
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at the line that called the package."""
     level, frame = 2, sys._getframe(1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._calls import Array, Call, NoValue, run_core
+from ._calls import Array, Call, NoValue, bools_like, run_core
 
 _NAT, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -70,7 +70,7 @@ def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
     low = run_core(call, op, mask)
     if not np.any(low == _NAT):
         return low
-    dates = np.not_equal(call.array, _NAT, out=np.empty(call.array.shape, np.bool_))
+    dates = np.not_equal(call.array, _NAT, out=bools_like(call.array))
     if mask is not None:
         dates &= mask
     low = run_core(call, op, dates)
@@ -101,8 +101,10 @@ def _sum(call: Call, mask: Array | None) -> Any:
         low, high = run_core(numbers, "minmax", mask)
         is_nat = np.equal(low, _NAT)
         if np.any(is_nat):
-            dates = np.not_equal(numbers.array, _NAT, out=np.empty(array.shape, np.bool_))
-            low = run_core(numbers, "min", dates if mask is None else dates & mask)
+            dates = np.not_equal(numbers.array, _NAT, out=bools_like(array))
+            if mask is not None:
+                dates &= mask
+            low = run_core(numbers, "min", dates)
         farthest = max(0, int(np.max(high)), -int(np.min(low))) * (array.size // total.size)
         if farthest + abs(int(start.astype(np.int64))) > _LARGEST:
             return np.add.reduce(

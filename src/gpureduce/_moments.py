@@ -136,7 +136,8 @@ def _mean_of_times(call: Call, mask: Array | None) -> Any:
     if call.out is not None:
         return _divide_into(call, total, mask)
     with np.errstate(all="ignore"):
-        return np.true_divide(total, count_kept(call, mask), casting="unsafe")
+        target = total if isinstance(total, np.ndarray) else None  # keeps its order
+        return np.true_divide(total, count_kept(call, mask), out=target, casting="unsafe")
 
 
 # ---------------------------------------------------------------- variances
@@ -268,9 +269,10 @@ def _is_infinite(call: Call, mask: Array | None, center: Array) -> Any:
 
     Infinite elements have infinite distances from a number, and none from their own mean.
     """
-    bad = np.isnan(np.subtract(call.array, center))
+    array = np.asarray(call.array)
+    bad = np.asarray(np.isnan(np.subtract(array, center)))
     if call.skip_nan:
-        bad &= call.array == call.array
+        bad &= array == array
     return np.logical_not(
         run_core(call._replace(array=bad, dtype=None, skip_nan=False, options=ON_CPU), "any", mask)
     )

@@ -52,7 +52,7 @@ def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
     for axis in (None, 0, -1, (0, 2), (2, 0), (0, 1, 2), ()):
         for keepdims in (False, True):
             expected = cube.sum(axis=axis, keepdims=keepdims)
-            shape, count = _core.result_axes("sum", memory, axis, keepdims, False)
+            shape, count = _core.result_axes("sum", memory, axis, keepdims, False, False)
             assert shape == expected.shape
             assert count == cube.size / expected.size
             assert value(gr.sum(array, axis=axis, keepdims=keepdims)).shape == shape
@@ -63,12 +63,12 @@ def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
     assert core_calls(lambda: gr.sum(array, axis=1)) == ["reduce_plain"]
     for bad, kind in (((0, 0), ValueError), (3, np.exceptions.AxisError), (1.5, TypeError)):
         with raises(kind):
-            _core.result_axes("sum", memory, bad, False, False)
+            _core.result_axes("sum", memory, bad, False, False, False)
     for arguments in ((), ("sum", cube, None, False, False)):
         with raises(TypeError, "result_axes takes"):
             _core.result_axes(*arguments)
     with raises(ValueError, "no operator"):
-        _core.result_axes("none", memory, None, False, False)
+        _core.result_axes("none", memory, None, False, False, False)
     """,
         tmp_path,
         PYTHONPATH=str(Path(__file__).parents[1]),

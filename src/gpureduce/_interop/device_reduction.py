@@ -52,10 +52,6 @@ Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any
 def reduce_on_device(library: Library, call: Call) -> Any:
     """Carry out a call whose array ``device_library`` found `library` for."""
     op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan, ddof, center, _ = call
-    if keepdims is NoValue:
-        keepdims = False
-    if where is NoValue:
-        where = True
     if center is NoValue:
         center = None
     if center is not None:
@@ -65,7 +61,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
     source = library.read(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if op in _MOMENTS:
-        _, most = _core.result_axes(NUMBERS[op], source, axis, False, skip_nan)
+        _, most = _core.result_axes(NUMBERS[op], source, axis, False, skip_nan, where is not True)
         keeps_nothing = isinstance(where, bool | np.bool_) and not where
         _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
     if dtype is not None:
@@ -295,9 +291,13 @@ class _Reduction(Work):
         self.mean = memory
         return memory.dtype
 
-    def result_axes(self, axis: Any, keepdims: Any) -> tuple[tuple[int, ...], int]:
+    def result_axes(
+        self, axis: Any, keepdims: Any, masked: bool = False
+    ) -> tuple[tuple[int, ...], int]:
         """Find the shape of the result, and the number of elements that make one of it."""
-        return _core.result_axes(NUMBERS[self.op], self.source, axis, keepdims, self.skip_nan)
+        return _core.result_axes(
+            NUMBERS[self.op], self.source, axis, keepdims, self.skip_nan, masked
+        )
 
     # ---- the whole
 
@@ -311,7 +311,7 @@ class _Reduction(Work):
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a "
                 "where mask one has to specify 'initial'"
             )
-        kept, most = self.result_axes(axis, True)
+        kept, most = self.result_axes(axis, True, where is not True)
         is_of_nothing = most == 0
         if initial is None and is_of_nothing and math.prod(kept) > 0:
             raise ValueError(
