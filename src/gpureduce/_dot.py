@@ -9,7 +9,7 @@ import numpy as np
 from . import _core
 from ._calls import Options
 from ._interop.device_reduction import Work
-from ._interop.inputs import as_array
+from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import Library, device_library, numpy_dtype
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def dot(
     options = (kernel, device, block_size, grid_size, stream)
     library, other = device_library(a), device_library(b)
     if library is not None and other is not None:
+        check_plain(a, "a")
+        check_plain(b, "b")
         return _dot_on_device(library, other, a, b, dtype, options)
     if library is not None or other is not None:
         first, second = ("first", "second") if library is not None else ("second", "first")
@@ -161,7 +163,7 @@ def dot(
             f"the {first} array of dot is in GPU memory and the {second}, {name}, is not: copy one "
             "of them"
         )
-    x, y = as_array(a, "a.filled(0)"), as_array(b, "b.filled(0)")
+    x, y = as_array(a, "a.filled(0)"), as_array(b, "b.filled(0)", "b")
     if x.ndim == y.ndim == 0:
         x, y = x.reshape(1), y.reshape(1)
     _check_shapes(x.shape, y.shape)

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _core
 from ._dtypes import native_dtype
-from ._interop.inputs import as_array
+from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import device_library, numpy_dtype
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class ExactSum:
         np.float64(1.0)
         """
         library = device_library(a)
+        if library is not None:
+            check_plain(a, "a")
         array = as_array(a, "a.compressed()") if library is None else library.read(a)
         dtype = array.dtype if isinstance(array, np.ndarray) else numpy_dtype(array.dtype)
         if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):

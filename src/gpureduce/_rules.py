@@ -41,19 +41,96 @@ from ._arguments import (
 )
 from ._calls import Array, Call, NoValue, warn
 from ._interop.device_reduction import reduce_on_device
-from ._interop.inputs import as_array
-from ._interop.libraries import device_library
+from ._interop.inputs import as_array, check_plain, wrapper_of
+from ._interop.libraries import device_library, from_host
 from ._ufuncs import UFUNCS
+
+_PLAIN_ARRAYS = (np.ndarray, np.memmap)
+"""What ``nanmin`` and ``nanmax`` hand to a ufunc at once."""
 
 
 def reduce_any(call: Call) -> Any:
     """Reduce any array that NumPy takes, with every argument of NumPy."""
-    given = call.array
-    library = device_library(given)
+    call = call._replace(
+        keepdims=_as_keepdims(call),
+        where=True if call.where is NoValue else call.where,
+        center=NoValue if call.center is None else call.center,
+    )
+    if call.out is not None and _takes_outs(call):
+        return _reduce_into_outs(call)
+    return _reduce(call)
+
+
+def _as_keepdims(call: Call) -> bool:
+    """``keepdims`` as a bool: what NumPy takes the truth of, or a number."""
+    given = call.keepdims
+    if given is NoValue:
+        return False
+    if call.op in ("argmin", "argmax") or (
+        call.op == "count_nonzero" and call.axis is None and not given
+    ):
+        return bool(given)
+    return bool(operator.index(given))
+
+
+def _takes_outs(call: Call) -> bool:
+    """Whether NumPy hands ``out`` to a ufunc, which takes ``...`` and a tuple of one array."""
+    if call.op in ("min", "max"):
+        is_own = type(call.array) in _PLAIN_ARRAYS or device_library(call.array) is not None
+        return call.skip_nan and is_own
+    return call.op in ("bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor")
+
+
+def _reduce_into_outs(call: Call) -> Any:
+    """Reduce into the array of a tuple; by ``...`` to an array, also of no axes."""
+    out = call.out
+    if isinstance(out, tuple) and len(out) != 1:
+        raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+    if isinstance(out, tuple) and out[0] is not None and out[0] is not ...:
+        return _reduce(call._replace(out=out[0]))
+    if out is not ...:
+        return _reduce(call)
+    UFUNCS[call.name].reduce(np.zeros(1, np.bool_), out=...)  # a TypeError before NumPy 2.3
+    result = _reduce(call._replace(out=None))
+    return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+def _reduce(call: Call) -> Any:
+    for name, value in (("where", call.where), ("initial", call.initial), ("mean", call.center)):
+        check_plain(value, name)
+    for out in call.out if isinstance(call.out, tuple) else (call.out,):
+        check_plain(out, "out")
+    library, wrapper = device_library(call.array), wrapper_of(call.array)
     if library is not None:
-        return reduce_on_device(library, call)
+        if wrapper is None:
+            check_plain(call.array, "a")
+        result = reduce_on_device(library, call)
+    else:
+        given = call.array if wrapper is None else from_host(call.array)
+        result = _reduce_on_host(call, given)
+    if wrapper is None or call.out is not None:
+        return result
+    if call.op == "minmax":
+        return tuple(
+            _rewrap(call, wrapper, *one) for one in zip(result, ("min", "max"), strict=True)
+        )
+    return _rewrap(call, wrapper, result, call.name)
+
+
+def _rewrap(call: Call, wrapper: Callable[[Any, str], Any], result: Any, name: str) -> Any:
+    """Let the array's type make its own of a result."""
+    made = wrapper(result, name)
+    if made is NotImplemented:
+        raise TypeError(
+            f"a is a {type(call.array).__name__}, which takes no result of {name}: "
+            "pass numpy.asarray(a)"
+        )
+    return made
+
+
+def _reduce_on_host(call: Call, given: Any) -> Any:
     array = as_array(given, "a.data with where=~numpy.ma.getmaskarray(a)")
-    is_exact = type(given) in (np.ndarray, np.memmap)
+    is_exact = type(given) in _PLAIN_ARRAYS
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and call.axis is not None:
         call = call._replace(keepdims=True)
@@ -61,15 +138,13 @@ def reduce_any(call: Call) -> Any:
         array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max"))
     ):
         call = call._replace(skip_nan=False)  # NumPy leaves NaT out there only
-    call = call._replace(
-        array=array,
-        keepdims=False if call.keepdims is NoValue else bool(operator.index(call.keepdims)),
-        where=True if call.where is NoValue else call.where,
-        center=NoValue if call.center is None else call.center,
-        is_exact=is_exact,
-    )
+    call = call._replace(array=array, is_exact=is_exact)
     result = _RULES.get(call.op, _fold)(call)
-    if call.out is not None or type(array) is np.ndarray or (is_matrix and call.axis is None):
+    if (
+        call.out is not None
+        or type(array) is np.ndarray
+        or (is_matrix and call.axis is None and not call.keepdims)
+    ):
         return result
     if _is_plain(call, result):
         return result

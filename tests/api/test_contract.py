@@ -17,7 +17,16 @@ import pytest
 pytest.importorskip("hypothesis")
 
 import ml_dtypes
-from differential import LAYOUTS, NAMES, Sub, builtin_class, lay_out
+from differential import (
+    LAYOUTS,
+    NAMES,
+    Sub,
+    as_newest,
+    builtin_class,
+    lay_out,
+    order_of,
+    text_of_newest,
+)
 
 import gpureduce as gr
 
@@ -204,6 +213,18 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "prod of times": lambda m: m.prod(TIMES),
     "var of times": lambda m: m.var(TIMES),
     "nanstd of dates": lambda m: m.nanstd(DATES),
+    "sum out in a tuple": lambda m: m.sum(A, out=(np.zeros(()),)),
+    "nanmin of a list, out in a tuple": lambda m: m.nanmin(A.tolist(), out=(np.zeros(()),)),
+    "nanmax out None in a tuple": lambda m: m.nanmax(A, out=(None,)),
+    "nanmin out ... in a tuple": lambda m: m.nanmin(A, out=(...,)),
+    "bitwise_or out of two": lambda m: m.bitwise_or(A > 1, out=(np.zeros(()), np.zeros(()))),
+    "max out=...": lambda m: m.max(A, out=...),
+    "argmax out=...": lambda m: m.argmax(A, out=...),
+    "argmin keepdims of several": lambda m: m.argmin(A, keepdims=np.ones(2)),
+    "max keepdims of a float": lambda m: m.max(A, keepdims=0.5),
+    "count_nonzero keepdims None, axis": lambda m: m.count_nonzero(A, axis=0, keepdims=None),
+    "mean of a scalar, where True": lambda m: m.mean(np.array(2.5), axis=0, where=True),
+    "var of a scalar, where, axis past": lambda m: m.var(2.5, axis=1, where=np.array(True)),
     "sum of times to strings": lambda m: m.sum(TIMES, dtype="S4"),
 }
 A = np.arange(6.0).reshape(2, 3)
@@ -232,6 +253,22 @@ def test_bad_arguments_raise_what_numpy_raises(case: str, device: str | None) ->
         ARGUMENTS[case](Ours(device))
     assert issubclass(ours.type, builtin_class(theirs.type))
     assert str(ours.value)
+
+
+@on_devices
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "minmax"])
+def test_errors_of_axes_name_the_axes_that_numpy_names(name: str, device: str | None) -> None:
+    for a in (np.array(2.5), np.array(2), np.ones((2, 3), np.int8)):
+        if "bitwise" in name and a.dtype.kind == "f":
+            continue
+        for axis in (2, -3, *([0] if name in ("mean", "var") else [])):
+            messages = []
+            for module in (Theirs(), Ours(device)):
+                try:
+                    getattr(module, name)(a, axis=axis)
+                except np.exceptions.AxisError as error:
+                    messages.append(str(error))
+            assert messages[:1] == messages[1:]
 
 
 GOOD: dict[str, Callable[[Any], Any]] = {
@@ -294,6 +331,20 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "argmin of a scalar": lambda m: m.argmin(5, axis=0),
     "argmin of no rows": lambda m: m.argmin(np.zeros((0, 3)), axis=1),
     "argmax keepdims": lambda m: m.argmax(A, keepdims=True),
+    "argmin keepdims of NumPy": lambda m: m.argmin(A, axis=1, keepdims=np.True_),
+    "nanargmax keepdims of a float": lambda m: m.nanargmax(A, keepdims=0.5),
+    "argmax keepdims of nothing": lambda m: m.argmax(A, axis=0, keepdims=[]),
+    "count_nonzero keepdims None": lambda m: np.intp(m.count_nonzero(A, keepdims=None)),
+    "mean of a scalar, where": lambda m: m.mean(np.array(2.5), axis=0, where=np.array(True)),
+    "std of a scalar, where": lambda m: m.std(np.array(2), axis=-1, where=np.array(True)),
+    "nanvar of a scalar, where": lambda m: m.nanvar(np.array(3), axis=0, where=np.array(True)),
+    "nanmin out in a tuple": lambda m: m.nanmin(A, axis=0, out=(np.zeros(3),)),
+    "logical_xor out in a tuple": lambda m: m.logical_xor(A, axis=1, out=(np.zeros(2, bool),)),
+    "nanmin out=...": lambda m: m.nanmin(A, out=...),
+    "bitwise_or out=...": lambda m: m.bitwise_or(A.astype(int), axis=0, out=...),
+    "nanmax of a memmap, out in a tuple": lambda m: m.nanmax(
+        A.view(np.memmap), out=(np.zeros((), np.float32),)
+    ),
     "argmax of equals": lambda m: m.argmax(np.array([0.0, -0.0, 0.0])),
     "argmax of NaN": lambda m: m.argmax(NAN, axis=0),
     "argmax of complex NaN": lambda m: m.argmax(np.array([1, complex(0, np.nan), np.nan])),
@@ -412,7 +463,14 @@ class WithArray:
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ignore::RuntimeWarning")
 def test_unusual_arguments_give_what_numpy_gives(case: str, device: str | None) -> None:
-    expected, result = GOOD[case](Theirs()), GOOD[case](Ours(device))
+    try:
+        expected = as_newest(GOOD[case](Theirs()))
+    except TypeError:
+        assert case in SOMETIMES
+        with pytest.raises(TypeError):
+            GOOD[case](Ours(device))
+        return
+    result = GOOD[case](Ours(device))
     assert type(result) is type(expected)
     if isinstance(expected, str):
         assert result == expected
@@ -420,6 +478,31 @@ def test_unusual_arguments_give_what_numpy_gives(case: str, device: str | None) 
     assert result.dtype == expected.dtype
     assert result.shape == expected.shape
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "minmax"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_results_lie_in_memory_as_numpys_do(
+    name: str, layout: str, rng: np.random.Generator
+) -> None:
+    dtype = np.int16 if "bitwise" in name else rng.choice(["f4", "f8", "i2", "c8"])
+    a = lay_out(rng.integers(1, 3, (2, 4, 3)).astype(dtype), layout)
+    axes = [0, 1, 2] if "arg" in name else [0, 1, 2, (), (0,), (2, 0), (1, 2)]
+    for axis in axes:
+        for keywords in ({}, {"keepdims": True}):
+            result = getattr(gr, name)(a, axis=axis, device="cpu", **keywords)
+            expected = getattr(Theirs(), name)(a, axis=axis, **keywords)
+            assert order_of(result) == order_of(expected), (a.strides, a.dtype, axis, keywords)
+    if "arg" not in name and name not in ("ptp", "count_nonzero"):
+        begin = {"initial": 0} if name in ("min", "max", "nanmin", "nanmax") else {}
+        for where in (np.ones(a.shape, bool), np.ones(a.shape, bool, order="F")):
+            result = getattr(gr, name)(a, axis=1, where=where, device="cpu", **begin)
+            expected = getattr(Theirs(), name)(a, axis=1, where=where, **begin)
+            assert order_of(result) == order_of(expected), (a.strides, a.dtype, where.strides)
+
+
+SOMETIMES = ("mean of swapped float16 out", "nanmin out=...", "bitwise_or out=...")
+"""What NumPy refuses in some versions, or until it has made other calls."""
 
 
 WARNED: dict[str, Callable[[Any], Any]] = {
@@ -472,7 +555,7 @@ def test_warnings_are_numpys_and_point_to_the_callers_line(case: str, device: st
     result, ours = observe_here(Ours(device))
     assert theirs
     assert {(one.category, str(one.message)) for one in ours} == {
-        (one.category, str(one.message)) for one in theirs
+        (one.category, text_of_newest(str(one.message))) for one in theirs
     }
     assert {one.filename for one in ours} == {__file__}
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))

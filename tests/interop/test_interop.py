@@ -1482,6 +1482,41 @@ def test_pytorch_is_asked_by_the_exchange_api_where_it_has_it(tmp_path: Path) ->
     )
 
 
+def test_device_arrays_with_rules_of_their_own_are_refused_or_take_part(tmp_path: Path) -> None:
+    run(
+        """
+    def never(*arguments, **keywords):
+        raise AssertionError("a rule of the array was called")
+    for kind in (Shown, Producer):
+        for rule in (dict(__array_ufunc__=never), dict(__array_ufunc__=None),
+                     dict(__array_function__=never)):
+            ruled = type("Ruled", (kind,), rule)(ROWS)
+            name, = rule
+            for call in (lambda: gr.sum(ruled), lambda: gr.mean(ruled, axis=0, keepdims=True),
+                         lambda: gr.sum(kind(ROWS), initial=ruled),
+                         lambda: gr.sum(kind(ROWS), where=ruled),
+                         lambda: gr.var(kind(ROWS), mean=ruled),
+                         lambda: gr.sum(kind(ROWS), out=ruled),
+                         lambda: gr.minmax(kind(ROWS), out=(kind(ROWS), ruled)),
+                         lambda: gr.ExactSum("float32").update(ruled),
+                         lambda: gr.dot(kind(ROWS[0]), type(ruled)(ROWS[1]))):
+                with raises(TypeError, "Ruled", name, "plain array"):
+                    call()
+        def wrap(self, result, function):
+            return NotImplemented if function == "prod" else (function, value(result))
+        tagged = type("Tagged", (kind,), dict(__array_ufunc__=None, __gpureduce_wrap__=wrap))(ROWS)
+        assert gr.sum(tagged) == ("sum", ROWS.sum())
+        assert gr.nanmax(tagged, initial=-1) == ("nanmax", 599)
+        assert gr.minmax(tagged) == (("min", 0), ("max", 599))
+        host = np.zeros((), np.float32)
+        assert gr.max(tagged, out=host) is host and host == 599
+        with raises(TypeError, "Tagged", "takes no result of prod"):
+            gr.prod(tagged)
+    """,
+        tmp_path,
+    )
+
+
 CUPY = """
     import types
     state = types.SimpleNamespace(device=0, stream=0, entered=[])
@@ -1493,6 +1528,9 @@ CUPY = """
             self.dtype = self.held.numpy_dtype
         def __getitem__(self, index):
             return ndarray(np.asarray(self.held.read()[index]), self.data.device_id)
+        def __array_ufunc__(self, *arguments, **keywords):
+            raise AssertionError("a rule of the array was called")
+        __array_function__ = __array_ufunc__
     ndarray.__module__ = "cupy"
     class Device:
         def __init__(self, device):
