@@ -111,8 +111,11 @@ def round_to(value: Fraction, name: str) -> Any:
     return DTYPES[name].type(math.copysign(float(rounded), -1 if value < 0 else 1))
 
 
-def expected(values: np.ndarray, name: str, count: int = 1) -> Any:
-    """The sum of floats over `count`, as the type `name`."""
+def expected(values: np.ndarray, name: str, count: int = 1, *, starts_at_zero: bool = True) -> Any:
+    """The sum of floats over `count`, as the type `name`.
+
+    Reductions start at 0.0, as NumPy's do; a state does not, and is -0.0 of nothing but -0.0.
+    """
     flags = flags_of(values) if values.size else 0
     if flags & NAN or flags & (INF | MINUS_INF) == INF | MINUS_INF:
         return DTYPES[name].type(math.nan)
@@ -120,7 +123,8 @@ def expected(values: np.ndarray, name: str, count: int = 1) -> Any:
         return DTYPES[name].type(math.inf if flags & INF else -math.inf)
     total = exact_sum(values)
     if total == 0:
-        return DTYPES[name].type(-0.0 if values.size and not flags else 0.0)
+        is_negative = values.size and not flags and not starts_at_zero
+        return DTYPES[name].type(-0.0 if is_negative else 0.0)
     return round_to(Fraction(total) * Fraction(2) ** unit_of(name_of(values.dtype)) / count, name)
 
 

@@ -249,7 +249,7 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
-static void finish_row(const exact_job *work, uint64_t row, const gpr_exact_part *parts)
+static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *parts)
 {
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }

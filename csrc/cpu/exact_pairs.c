@@ -330,7 +330,7 @@ void gpr_cpu_finish_pairs(const exact_pairs *pairs, const gpr_rule *rule, uint64
         const double_double number = double_double_of(pairs->sums[i], pairs->rests[i]);
         const double rounded = narrow ? round_to_odd(number) : number.upper;
 
-        value[i] = pairs->rests[i] == 0 ? pairs->sums[i] : rounded; /* a zero keeps its sign */
+        value[i] = pairs->rests[i] == 0 ? pairs->sums[i] + 0.0 : rounded; /* a sum starts at +0 */
         hold[i / components] &= isfinite(number.upper) != 0;
     }
     for (uint64_t i = 0; rule->divide && i < lanes; i++) {

@@ -55,7 +55,7 @@ class ExactSum:
     of which there is one.
 
     A sum of -0.0 alone is -0.0, as in IEEE addition; every other zero, and the sum of no elements,
-    is 0.0. ``numpy.sum`` and ``math.fsum`` start from 0.0 and return 0.0 for both.
+    is 0.0. ``sum``, ``numpy.sum`` and ``math.fsum`` start at 0.0 and return 0.0 for both.
 
     Updates with host arrays run on all cores without the GIL, those with arrays in GPU memory on
     their GPU. Any thread may use any state at any time; an update or merge that fails changes

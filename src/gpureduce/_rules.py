@@ -39,7 +39,7 @@ from ._arguments import (
     type_of_fold_into,
     wrap,
 )
-from ._calls import Array, Call, NoValue, warn
+from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
 from ._interop.device_reduction import reduce_on_device
 from ._interop.inputs import as_array, check_plain, wrapper_of
 from ._interop.libraries import device_library, from_host
@@ -200,7 +200,46 @@ def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
         return result  # begins with the start
     if call.op == "prod" and has_initial(call):
         result = _product_after(call, mask, start_of(call, ufunc), result)
+    if call.op == "sum" and _has_no_plus_zero(call):
+        result = _sum_without_start(call, mask, result)
     return fold_in(call, ufunc, result)
+
+
+def _parts(array: Any) -> tuple[Array, ...]:
+    """The real numbers of an array: its elements, or their two parts."""
+    return (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+
+
+def _has_no_plus_zero(call: Call) -> bool:
+    """Whether the start of a sum is -0.0 in some part, or there is none."""
+    if call.initial is NoValue:
+        return False
+    if call.initial is None:
+        return True
+    start = np.asarray(start_of(call, np.add))
+    return start.dtype.kind in "fcV" and any(
+        bool(np.signbit(one)) and bool(one == 0) for one in _parts(start)
+    )
+
+
+def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
+    """The core's sum, which starts at 0.0, as one without a start: -0.0 of nothing but -0.0."""
+    found = np.array(result)
+    if found.dtype.kind not in "fcV" or not np.any([np.any(one == 0) for one in _parts(found)]):
+        return result
+    array = call.array
+    sources = _parts(array) if array.dtype.kind in "fcV" else (None,)
+    for part, source in zip(_parts(found), sources * 2, strict=False):
+        if source is None or array.size == 0:  # no integer is -0
+            is_negative = np.equal(count_kept(call, mask), 0)
+        else:  # -0.0 has the bits of the smallest integer
+            bits = np.dtype(f"i{source.itemsize}").newbyteorder(source.dtype.byteorder)
+            integers = call._replace(
+                array=source.view(bits), dtype=None, options=ON_CPU, skip_nan=False
+            )
+            is_negative = np.equal(run_core(integers, "max", mask), np.iinfo(bits).min)
+        np.negative(part, out=part, where=is_negative & (part == 0))
+    return found[()]
 
 
 def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:

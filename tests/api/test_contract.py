@@ -653,6 +653,47 @@ def test_products_begin_at_initial(dtype: str, device: str | None) -> None:
                 np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kernel", ["fast", "exact", "sequential"])
+def test_zeros_have_the_signs_of_numpys(kernel: str, device: str, rng: np.random.Generator) -> None:
+    """A sum starts at 0.0, unless its start is -0.0 or None."""
+    minus = complex(-0.0, -0.0)
+    shapes = [(0,), (1,), (64,), (700,), (3, 0), (2, 40), (40, 2)]
+    for dtype, shape in itertools.product(
+        ["f2", "f4", "f8", "c8", "c16", ml_dtypes.bfloat16, "i4"],
+        [shapes[i] for i in rng.choice(len(shapes), 3, replace=False)],
+    ):
+        array = np.full(shape, minus if np.dtype(dtype).kind == "c" else -0.0).astype(dtype)
+        one_plus, holed = array.copy(), array.copy()
+        one_plus[..., -1:] = 0
+        if array.dtype.kind != "i":
+            holed[..., :1] = np.nan
+        starts = [np._NoValue, None, -0.0, 0.0, 3.0] + ([minus] if array.dtype.kind == "c" else [])
+        for one, name, start, where, axis in itertools.product(
+            (array, one_plus, holed),
+            ("sum", "nansum", "mean", "nanmean"),
+            starts,
+            (True, np.zeros(shape, bool), np.arange(shape[-1]) % 2 == 0),
+            (None, -1),
+        ):
+            keywords = {"axis": axis} | ({} if where is True else {"where": where})
+            if "mean" not in name:
+                keywords["initial"] = start
+            elif start is not np._NoValue:
+                continue
+            if start is None and (where is not True or not one.size):
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                theirs = getattr(np, name)(one, **keywords)
+                ours = getattr(gr, name)(one, **keywords, kernel=kernel, device=device)
+            for part in (np.real, np.imag):
+                got, wanted = (np.asarray(part(x)).astype("f8") for x in (ours, theirs))
+                same = np.isnan(wanted) | (np.signbit(got) == np.signbit(wanted))
+                context = f"{name} of {one.dtype} {shape}, {keywords}: {ours} is not {theirs}"
+                assert np.all(same & ((got == wanted) | np.isnan(wanted))), context
+
+
 def outcome_of(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[Any, ...]:
     try:
         result = np.asarray(function(*args, **keywords))

@@ -198,6 +198,28 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
         compare(n, count, int(rng.integers(8)))
 
 
+def check_zeros(task: dict[str, Any]) -> None:
+    """Sums and means of nothing but -0.0 by ``kernel``: 0.0, as they start there; ``dtype``,
+    ``block``, ``seed``.
+    """
+    kernel, block, dtype = task["kernel"], task["block"], ALL_DTYPES[task["dtype"]]
+    for op in ("sum", "mean"):
+        for n, count in ((1, 0), (block, 0), (2 * block, 0), (5001, 0), (2 * block, 3), (32, 70)):
+            zeros = -np.zeros(n * max(count, 1), dtype)
+            shape = (count, n) if count else (n,)
+            found = [on_device(zeros, shape, 0, op, kernel, block)]
+            options = {"kernel": kernel, "block_size": block, "device": "cuda"}
+            found.append(gr.reduce(zeros.reshape(shape), op, axis=-1, **options))
+            for result in found:
+                parts = np.ascontiguousarray(result).view(f"u{part_bytes(dtype)}")
+                assert not parts.any(), f"{op} {task} {shape}: {result}"
+
+
+def part_bytes(dtype: np.dtype[Any]) -> int:
+    """Bytes of an element, or of a part of a complex one."""
+    return dtype.itemsize // (2 if dtype.kind == "c" else 1)
+
+
 def compose(functions: np.ndarray) -> int:
     """Composition, in order, of x -> a * x + b modulo 2**32, packed as a * 2**32 + b."""
     a, b = 1, 0

@@ -356,8 +356,8 @@ def test_empty_sums_infinities_and_overflow() -> None:
     assert exactly([1e308, 1e308, -1e308]) == 1e308
     assert exactly([1e308, 1e308]) == np.inf
     assert np.isnan(exactly([np.inf, -np.inf]))
-    assert str(exactly([-0.0, -0.0])) == "-0.0"
-    assert str(exactly([-0.0, 0.0])) == "0.0"
+    assert str(exactly([-0.0, -0.0])) == str(exactly([-0.0, 0.0])) == "0.0"
+    assert str(exactly([-0.0, -0.0], initial=-0.0)) == "-0.0"
 
 
 def test_what_the_kernel_does_not_do_is_refused_by_name() -> None:

@@ -59,6 +59,17 @@ def demand(tasks: list[dict[str, object]]) -> None:
     assert not wrong, f"{len(wrong)} of {len(tasks)} cases:\n" + "\n".join(wrong)
 
 
+def test_sums_of_nothing_but_minus_zero_are_zero_by_every_kernel() -> None:
+    floats = [name for name, dtype in ALL_DTYPES.items() if dtype.kind in "fcV"]
+    demand(
+        [
+            {**case(kernel, dtype, [], small_block(kernel)), "do": "cases.check_zeros"}
+            for kernel in KERNELS
+            for dtype in floats
+        ]
+    )
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: str) -> None:
     # Rows of each length are another program of fast's; a test of their own is below.

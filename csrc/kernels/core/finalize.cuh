@@ -60,6 +60,21 @@ struct finish_number {
     }
 };
 
+// A sum from a start of +0 on, as NumPy's: nothing but -0 comes to +0.
+template <class Number> GPR_DEVICE Number from_zero(Number sum)
+{
+    if constexpr (is_integer<Number>) return sum;
+    else return sum + element_of<Number>(0);
+}
+
+struct finish_sum {
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64, FinalizeParams)
+    {
+        *out = element_of<Out>(from_zero(acc));
+    }
+};
+
 GPR_DEVICE double over(double sum, double count) { return sum / count; }
 GPR_DEVICE dt_complex128 over(dt_complex128 sum, double count)
 {
@@ -80,13 +95,13 @@ struct finish_mean {
     static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, FinalizeParams)
     {
         *out = element_of<Out>(
-            over(as_computed<typename Traits::Compute>(acc), static_cast<double>(n)));
+            over(from_zero(as_computed<typename Traits::Compute>(acc)), static_cast<double>(n)));
     }
     template <class Traits, class T, class Out>
     static GPR_DEVICE void store(Out *out, SumCount<T> acc, uint64, FinalizeParams)
     {
-        *out = element_of<Out>(
-            over(as_computed<typename Traits::Compute>(acc.sum), static_cast<double>(acc.count)));
+        *out = element_of<Out>(over(from_zero(as_computed<typename Traits::Compute>(acc.sum)),
+                                    static_cast<double>(acc.count)));
     }
 };
 

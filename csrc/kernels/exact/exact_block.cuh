@@ -81,12 +81,14 @@ template <class Traits, class = void> constexpr bool rounds_limbs = false;
 template <class Traits>
 constexpr bool rounds_limbs<Traits, Void<decltype(Traits::is_rounded)>> = Traits::is_rounded;
 
-// Rounds a part from its limbs. All lanes of a warp must call, and get the result.
+// Rounds a part from its limbs, from a start of +0 on. All lanes of a warp must call, and get the
+// result.
 template <class Traits, class AnyLimbs>
 GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uint64 count,
                                                       uint64 flags)
 {
-    return finalize_limbs<PartType<typename Traits::Out>, false>(limbs, count, flags);
+    return finalize_limbs<PartType<typename Traits::Out>, false>(limbs, count,
+                                                                 flags | saw_not_minus_zero);
 }
 
 // Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory

@@ -47,7 +47,7 @@ struct Finished<
 
     static GPR_DEVICE void store(Out *out, ExactProducts<Number> &sum)
     {
-        store_parts<Result, false>(out, sum.part);
+        store_parts<Result, false, no_start>(out, sum.part);
     }
 };
 

@@ -53,7 +53,7 @@ public:
     // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest,
     // the second is NaN.
     GPR_DEVICE bool are_exact() const { return lost == 0 && magnitude(second) < infinity; }
-    // The sum rounded to Out. A zero has the sign of the first number.
+    // The sum rounded to Out. Without a +0 among the numbers, a sum of -0 is -0.
     template <class Out> GPR_DEVICE Out rounded() const
     {
         if constexpr (sizeof(Out) > sizeof(F))
@@ -127,7 +127,7 @@ GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits:
     const auto x = [&](unsigned i) {
         return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector)));
     };
-    DoubleDouble<F> sum(x(0), x(1));
+    DoubleDouble<F> sum(x(0) + F(0), x(1)); // a sum starts at +0
 
 #pragma unroll
     for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));

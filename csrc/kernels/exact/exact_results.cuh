@@ -9,24 +9,30 @@ namespace gpr {
 struct fold_exact {
 };
 
+// A result's start, as a flag of its sum. Sums and means start at +0, as NumPy's do; others have no
+// start, and nothing but -0 comes to -0.
+constexpr uint64 start_at_zero = saw_not_minus_zero, no_start = 0;
+
 // The same of a part that is in shared memory, and whose words are carried. All lanes of the warp
 // must call, and get the result.
-template <class Result, bool IS_MEAN, class T> GPR_DEVICE Result finalize_part(ExactPart<T> &part)
+template <class Result, bool IS_MEAN, uint64 START, class T>
+GPR_DEVICE Result finalize_part(ExactPart<T> &part)
 {
     const Limbs<T> limbs(part);
-    return finalize_limbs<Result, IS_MEAN>(limbs, part.count, part.flags);
+    return finalize_limbs<Result, IS_MEAN>(limbs, part.count, part.flags | START);
 }
 
 // Parts as a result. All lanes of the warp must call.
-template <class Result, bool IS_MEAN, class T, unsigned PARTS>
+template <class Result, bool IS_MEAN, uint64 START, class T, unsigned PARTS>
 GPR_DEVICE void store_parts(Result *out, ExactPart<T> (&part)[PARTS])
 {
     Result result;
     if constexpr (!is_complex<Result>) {
-        result = finalize_part<Result, IS_MEAN>(part[0]);
+        result = finalize_part<Result, IS_MEAN, START>(part[0]);
     } else {
-        result.re = finalize_part<Part<Result>, IS_MEAN>(part[0]);
-        if constexpr (PARTS > 1) result.im = finalize_part<Part<Result>, IS_MEAN>(part[1]);
+        result.re = finalize_part<Part<Result>, IS_MEAN, START>(part[0]);
+        if constexpr (PARTS > 1)
+            result.im = finalize_part<Part<Result>, IS_MEAN, START>(part[1]);
         else result.im = 0;
     }
     if (threadIdx.x % warp_lanes == 0) *out = result;
@@ -44,7 +50,7 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
 
     static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum)
     {
-        store_parts<Result, is_mean>(out, sum.part);
+        store_parts<Result, is_mean, start_at_zero>(out, sum.part);
     }
     // A sum of which round(p) gives part p, to all lanes.
     template <class Round> static GPR_DEVICE void store_rounded(Out *out, const Round &round)
@@ -65,11 +71,12 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     {
         Result result;
         if constexpr (!is_complex<Result>) {
-            result = finalize_short<Result, is_mean>(sum[0], count, flags[0]);
+            result = finalize_short<Result, is_mean>(sum[0], count, flags[0] | start_at_zero);
         } else {
-            result.re = finalize_short<Part<Result>, is_mean>(sum[0], count, flags[0]);
+            using T = Part<Result>;
+            result.re = finalize_short<T, is_mean>(sum[0], count, flags[0] | start_at_zero);
             if constexpr (is_complex<Number>)
-                result.im = finalize_short<Part<Result>, is_mean>(sum[1], count, flags[1]);
+                result.im = finalize_short<T, is_mean>(sum[1], count, flags[1] | start_at_zero);
             else result.im = 0;
         }
         *out = result;

@@ -40,6 +40,16 @@ static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed,
     if (acc_kind == GPR_ACC_RANGE) gpr_load_wide(acc, second, count, &block->second);
 }
 
+/* Adds sums to a start of +0, as NumPy's: nothing but -0 comes to +0. */
+static void start_at_zero(gpr_wide wide, uint64_t count, results_block *block)
+{
+    gpr_wide_block *sums = &block->first;
+
+    for (uint64_t i = 0; i < count && wide == GPR_WIDE_FLOAT; i++) sums->f64[i] += 0.0;
+    for (uint64_t i = 0; i < count && wide == GPR_WIDE_COMPLEX; i++)
+        sums->c128[i] = gpr_complex(creal(sums->c128[i]) + 0.0, cimag(sums->c128[i]) + 0.0);
+}
+
 /* Turns a block of sums of a mean into doubles, or complex numbers, divided by n each, or by their
  * counts. A sum of integers is first read as the type it was computed in: NumPy's would have
  * wrapped there, and its sign is not the accumulator's. */
@@ -101,10 +111,12 @@ static void vary_block(const gpr_rule *rule, uint64_t count, results_block *bloc
     }
 }
 
-void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result)
+void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result)
 {
     const int components = gpr_exact_parts(rule->host_acc);
 
+    if (rule->acc_kind == GPR_ACC_EXACT) /* which starts at +0 */
+        for (int p = 0; p < components; p++) parts[p].flags |= GPR_EXACT_NOT_MINUS_ZERO;
     if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS)
         gpr_exact_variance(parts, components, &parts[components], rule->ddof,
                            rule->op == GPR_OP_STD, rule->result, result);
@@ -151,10 +163,11 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         } else if (rule->acc_kind == GPR_ACC_MOMENTS) {
             vary_block(rule, step, &block);
             wide = GPR_WIDE_FLOAT;
+        } else if (rule->op == GPR_OP_SUM || rule->divide) {
+            start_at_zero(wide, step, &block);
+            if (rule->divide) wide = divide_block(rule, wide, step, n, &block);
         } else if (rule->op == GPR_OP_PTP) {
             subtract_block(wide, step, &block);
-        } else if (rule->divide) {
-            wide = divide_block(rule, wide, step, n, &block);
         }
         gpr_store_wide(wide, &block.first, step, rule->result, at);
         if (rule->outputs == 2)

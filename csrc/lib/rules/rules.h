@@ -71,8 +71,9 @@ gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
  * and given means: its variances are about the exact ones. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
-/* The result of an exact sum of the rule, from its parts. */
-void gpr_finish_exact(const gpr_rule *rule, const gpr_exact_part *parts, void *result);
+/* The result of an exact sum of the rule, from its parts, whose flags change: a sum or mean starts
+ * at +0, as NumPy's does, so that it is +0 of nothing but -0. */
+void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result);
 
 /* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it
  * counted itself. acc may be another than the rule's: integer sums may come as INT64 or UINT64 for

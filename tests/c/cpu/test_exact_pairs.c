@@ -56,6 +56,7 @@ static void reference(double sum, double rest, int divide, uint64_t n, gpr_dtype
     gpr_exact_clear(&part, GPR_FLOAT64);
     gpr_exact_add_elements(&part, GPR_FLOAT64, both, rest == 0 ? 1 : 2);
     part.count = n;
+    part.flags |= GPR_EXACT_NOT_MINUS_ZERO; /* a sum starts at +0 */
     CHECK(gpr_exact_round(&part, result, divide, value) == GPR_OK, "%s", gpr_dtype_name(result));
 }
 
