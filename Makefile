@@ -76,7 +76,7 @@ WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub("
 COMMA := ,
 FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -rl --include='test_*.c' 'fakes\.h' tests/c)))
 C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.h tests/fakes/*.[ch] $(shell find tests/c -name '*.c') \
-                       examples/*.c)
+                       examples/*.c tools/*.c)
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
@@ -186,6 +186,8 @@ mypy: $(STAMPS)/build $(STAMPS)/dev
 
 clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
+	@! grep -nE '^.{101}' $(C_STYLED) $(wildcard csrc/kernels/*/*.cuh csrc/registry/*.def tests/*/*.cpp) \
+	  || { echo 'comments end at 100 columns, too'; exit 1; }
 
 rooms: $(if $(IS_PACKAGE),build/package/objects.a,build/strict/all) # who includes and calls whom
 	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c

@@ -1,8 +1,9 @@
 /* NVRTC as it is, but every cubin that a caller fetches is written to a file too, and its PTX
  * beside it (tools/compare_programs.py).
  *
- * Built as a library that is linked to the real one: the loader finds all other functions there. REAL_NVRTC is the path of
- * the real library, as a string. One thread at a time, as the callers of the library that records do. */
+ * Built as a library that is linked to the real one: the loader finds all other functions there.
+ * REAL_NVRTC is the path of the real library, as a string. One thread at a time, as the callers of
+ * the library that records do. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@ typedef struct nvrtc_program *nvrtc_program;
 static char prefix[PATH_ROOM];
 static int count;
 
-/* Files are named `path`0.cubin, `path`1.cubin, ... from now on. Returns how many the earlier prefix got. */
+/* Files are named `path`0.cubin, `path`1.cubin, ... from now on. Returns how many the earlier
+ * prefix got. */
 int record_to(const char *path)
 {
     const int written = count;
@@ -26,8 +28,8 @@ int record_to(const char *path)
 }
 
 /* Writes what a pair of NVRTC's functions gives. */
-static int write_result(void *library, nvrtc_program program, const char *size_name, const char *name,
-                        const char *ending)
+static int write_result(void *library, nvrtc_program program, const char *size_name,
+                        const char *name, const char *ending)
 {
     char path[PATH_ROOM + 32];
     int (*get_size)(nvrtc_program, size_t *) = NULL;
@@ -64,7 +66,8 @@ int nvrtcGetCUBIN(nvrtc_program program, char *image)
     result = get(program, image);
     if (result != 0 || prefix[0] == '\0') return result;
     result = write_result(library, program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN", "cubin");
-    if (result == 0) result = write_result(library, program, "nvrtcGetPTXSize", "nvrtcGetPTX", "ptx");
+    if (result == 0)
+        result = write_result(library, program, "nvrtcGetPTXSize", "nvrtcGetPTX", "ptx");
     if (result == 0) count++;
     return result;
 }

@@ -310,8 +310,8 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
-/* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is for
- * STEP, and stands in for the numbers that are missing from the last step of all lanes. */
+/* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is
+ * for STEP, and stands in for the numbers that are missing from the last step of all lanes. */
 #define DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)                         \
     static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], \
                                      lanes_f64 *out)                                \

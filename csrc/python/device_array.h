@@ -103,7 +103,8 @@ glue_device_array *glue_import_interface(const glue_state *state, PyObject *inte
 
 /* Takes the tensor of a DLPack capsule over. The array has no stream yet. */
 glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsule);
-/* Whether the object's type has a DLPack C exchange API that we understand; -1 with an exception. */
+/* Whether the object's type has a DLPack C exchange API that we understand; -1 with an
+ * exception. */
 int glue_offers_exchange(const glue_state *state, PyObject *object);
 /* The object with its library's current stream, by the DLPack C exchange API of the object's
  * type. NULL without an exception: the type has no such API that we

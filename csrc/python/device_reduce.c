@@ -216,8 +216,8 @@ static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ss
     return run_into_made(state, &call, from[MAKE]);
 }
 
-/* result_axes(op, source, axis, keepdims, skip_nan, masked) -> the shape of an output, and how many elements
- * make one of its results */
+/* result_axes(op, source, axis, keepdims, skip_nan, masked) -> the shape of an output, and how many
+ * elements make one of its results */
 static PyObject *result_axes(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum { OP, SOURCE, AXIS, KEEPDIMS, SKIP_NAN, MASKED, ARGUMENT_COUNT };

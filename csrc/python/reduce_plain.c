@@ -15,8 +15,8 @@ static int is_mask_of(PyObject *where, PyArrayObject *array)
  *
  * NotImplemented where NumPy's fine print says more: for other objects, for no or too few
  * elements, for an ndarray with an out, for complex elements and a dtype, for a `where` that is
- * neither True nor an ndarray of bool of the array's shape, and instead of a TypeError, which is not
- * the last word on dates. */
+ * neither True nor an ndarray of bool of the array's shape, and instead of a TypeError, which is
+ * not the last word on dates. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {

@@ -35,8 +35,8 @@ GPR_CONSTANT_FUNCTION int gpr_product_is_float64(int fraction, int exponent)
            2 * gpr_float_highest(exponent) <= gpr_float_highest(GPR_FLOAT64_EXPONENT);
 }
 
-/* A product of two float64 is p + r: p the product rounded, r the rest. Where |p| is 2^-967 or more,
- * r is a float64: the product's first bit is 2^-968 or more, its last bit is at most
+/* A product of two float64 is p + r: p the product rounded, r the rest. Where |p| is 2^-967 or
+ * more, r is a float64: the product's first bit is 2^-968 or more, its last bit is at most
  * 2 * GPR_FLOAT64_FRACTION + 1 = 105 places lower, and float64 reaches down to 2^-1074. */
 enum { GPR_LEAST_SPLIT_PRODUCT = -967 };
 

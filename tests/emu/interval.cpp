@@ -1,5 +1,5 @@
-// What csrc/kernels/exact/exact_interval.cuh does in one thread, to be called from Python: it needs no
-// warp, and no emulator.
+// What csrc/kernels/exact/exact_interval.cuh does in one thread, to be called from Python: it needs
+// no warp, and no emulator.
 #include "cuda_on_cpu.h"
 
 namespace gpr

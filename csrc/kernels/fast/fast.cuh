@@ -31,8 +31,8 @@
 //   BLOCK * per_thread / lanes. Few lanes with several loads each are faster than many lanes with
 //   one. Where row_elements is not 0, rows follow each other in memory and have no more elements
 //   than that: the block copies its rows through shared memory by 16-byte loads; per_thread makes
-//   that copy long enough. Where item is a whole vector, all rows begin at multiples of 16 bytes and
-//   end there; with more than one row per lane they have no more vectors than lanes then.
+//   that copy long enough. Where item is a whole vector, all rows begin and end at multiples of 16
+//   bytes; with more than one row per lane they have no more vectors than lanes then.
 //
 // Still paid: one atomic on a counter per block where several blocks share a row.
 #pragma once
@@ -153,7 +153,7 @@ GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsi
     // Of `banks` rows, so many begin at one bank.
     const unsigned words = n * sizeof(typename Traits::In) / 4;
     const unsigned alike = words == 0 ? 1 : words & (0u - words);
-    constexpr unsigned in_word = sizeof(typename Traits::In) < 4 ? 4 / sizeof(typename Traits::In) : 1;
+    constexpr unsigned bytes = sizeof(typename Traits::In), in_word = bytes < 4 ? 4 / bytes : 1;
     unsigned i = alike == 1 ? 0 : group * (alike < banks ? alike : banks) / banks * in_word % steps;
     ThreadAccumulator<Traits> accumulator;
 

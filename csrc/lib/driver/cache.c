@@ -515,7 +515,7 @@ void gpr_cache_write(const char *key, const gpr_object *object)
                    atomic_fetch_add(&serial, 1));
     file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) goto done;
-    /* 0600 whatever the umask is: an entry that its owner cannot read would be compiled each time */
+    /* 0600 whatever the umask: an entry that its owner cannot read would be compiled each time */
     good = fchmod(file, 0600) == 0 && write_all(file, entry, bytes) && fsync(file) == 0;
     good = close(file) == 0 && good;
     good = good && renameat(directory, temporary, directory, name) == 0;

@@ -1,5 +1,5 @@
-/* The folds on the host: they merge the accumulators of chunks, pieces and rows. The expressions are
- * those of shared/folds.h, which kernels and the loops of the CPU backend share. */
+/* The folds on the host: they merge the accumulators of chunks, pieces and rows. The expressions
+ * are those of shared/folds.h, which kernels and the loops of the CPU backend share. */
 #include "lib/rules/accumulators.h"
 
 #include <complex.h>
