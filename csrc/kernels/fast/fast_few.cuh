@@ -13,8 +13,8 @@
 //
 //   Launch: row v of `rows` is a strip of BLOCK * item * per_thread columns; one block serves it.
 //   rows.n is row_elements, rows.count is strips: layout.strips of them per combination of the
-//   other kept axes. Each item is aligned to its size; layout.column.extent is a multiple of item. One
-//   reduced axis, no mask.
+//   other kept axes. Each item is aligned to its size; layout.column.extent is a multiple of item.
+//   One reduced axis, no mask.
 //
 // Still paid: strips at the edge that are not full.
 #pragma once
