@@ -114,8 +114,8 @@ static int list_blocks(const search *s, double slots, uint64_t groups, uint64_t 
 }
 enum { MOST_LISTED = 7 };
 
-/* Block sizes to try: the caller's, or some up to the largest. Small blocks are for arrays that would
- * not fill the GPU by others. */
+/* Block sizes to try: the caller's, or some up to the largest. Small blocks are for arrays that
+ * would not fill the GPU by others. */
 static int list_sizes(const search *s, uint32_t list[])
 {
     enum { SMALL = 64, LARGE = 256 };
