@@ -121,7 +121,8 @@ static int is_final(const recipe *how, const gpr_value *found)
     case GPR_FLOAT32: return isnan(found->f32);
     case GPR_FLOAT64: return isnan(found->f64);
     case GPR_COMPLEX128: return isnan(creal(found->c128)) || isnan(cimag(found->c128));
-    default: return how->loop_dtype == GPR_BOOL && (found->u32 != 0) == (how->fold == GPR_FOLD_max);
+    default:
+        return how->loop_dtype == GPR_BOOL && (found->bytes[0] != 0) == (how->fold == GPR_FOLD_max);
     }
 }
 
@@ -399,7 +400,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
         _Alignas(64) double squares[MOMENT_COLUMNS] = {0};
 
         gpr_cpu_locate(view, row, first, &tile);
-        how->loop.columns(tile.data, stride, rows, width, centers);
+        how->loop.columns(tile.data, stride, rows, width, 1, centers);
         for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
         gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers,
                                                     distances, squares);

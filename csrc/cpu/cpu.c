@@ -48,36 +48,28 @@ static void finish(const job *work, const char *accumulators, const char *high, 
                    uint64_t row)
 {
     const recipe *how = &work->how[0];
-    const size_t bytes = how->acc_bytes;
-    char ranges[2 * ROW_BATCH * MOST_NUMBER_BYTES];
+    char *results = work->result + row * work->result_bytes;
 
-    if (work->recipes == 1) {
-        gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n,
-                           work->result + row * work->result_bytes, work->output_stride);
-        return;
-    }
-    for (uint64_t done = 0; done < count;) {
-        const uint64_t step = least(count - done, ROW_BATCH);
-
-        for (uint64_t i = 0; i < step; i++) {
-            memcpy(ranges + 2 * i * bytes, accumulators + (done + i) * bytes, bytes);
-            memcpy(ranges + (2 * i + 1) * bytes, high + (done + i) * bytes, bytes);
-        }
-        gpr_finish_results(how->rule, how->acc, ranges, step, work->view->n,
-                           work->result + (row + done) * work->result_bytes, work->output_stride);
-        done += step;
-    }
+    if (work->recipes == 1)
+        gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
+                           work->output_stride);
+    else
+        gpr_finish_ranges(how->rule, how->acc, accumulators, high, count, results,
+                          work->output_stride);
 }
 
 static void fill(const recipe *how, char *accumulators, uint64_t count)
 {
-    for (uint64_t i = 0; i < count; i++)
-        memcpy(accumulators + i * how->acc_bytes, how->identity.bytes, how->acc_bytes);
+    const uint64_t bytes = count * how->acc_bytes;
+
+    memcpy(accumulators, how->identity.bytes, how->acc_bytes);
+    for (uint64_t done = how->acc_bytes; done < bytes; done *= 2)
+        memcpy(accumulators + done, accumulators, least(done, bytes - done));
 }
 
 static int is_decided(const recipe *how, gpr_value value)
 {
-    return how->fold == GPR_FOLD_any ? value.u32 != 0 : value.u32 == 0;
+    return (how->fold == GPR_FOLD_any) == (value.bytes[0] != 0);
 }
 
 /* ---------------------------------------------------------------- pieces of a row ------------ */
@@ -145,8 +137,8 @@ static void finish_pieces(job *work)
             const uint64_t first = ((uint64_t)k * work->view->rows + row) * work->pieces;
 
             if (work->decided != NULL)
-                values[k] = (gpr_value){
-                    .u32 = (uint32_t)((how->fold == GPR_FOLD_any) == work->decided[row])};
+                values[k] =
+                    (gpr_value){.bytes = {(how->fold == GPR_FOLD_any) == work->decided[row]}};
             else
                 values[k] = gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator,
                                               (gpr_value *)work->partials + first, work->pieces);
@@ -297,17 +289,18 @@ static uint64_t copies_for(uint64_t width, uint64_t n)
 /* Folds rows of `width` elements that the loop can read, into `copies` times `width`
  * accumulators. */
 static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
-                       uint64_t width, uint64_t copies, char *accumulators)
+                       uint64_t width, uint64_t copies, int fresh, char *accumulators)
 {
-    if (copies > 1 && stride == (int64_t)(width * how->loop_bytes)) {
+    if (copies > 1 && rows >= copies && stride == (int64_t)(width * how->loop_bytes)) {
         const uint64_t wide_rows = rows / copies;
         const int64_t wide_stride = stride * (int64_t)copies;
 
-        how->loop.columns(elements, wide_stride, wide_rows, width * copies, accumulators);
+        how->loop.columns(elements, wide_stride, wide_rows, width * copies, fresh, accumulators);
+        fresh = 0;
         elements += (int64_t)wide_rows * wide_stride;
         rows -= wide_rows * copies;
     }
-    if (rows > 0) how->loop.columns(elements, stride, rows, width, accumulators);
+    if (rows > 0) how->loop.columns(elements, stride, rows, width, fresh, accumulators);
 }
 
 /* Folds one unit's positions first .. end - 1 into accumulators. */
@@ -316,25 +309,30 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
 {
     const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
     const uint64_t at_once = STAGE_ELEMENTS / width;
+    int fresh = work->copies == 1;
     gpr_view tile;
     stage s;
 
     gpr_cpu_make_tile(work->view, (int64_t)width, &tile);
-    fill(how, accumulators, width * work->copies);
+    /* Runs may be too short for some of the copies. */
+    if (!fresh) fill(how, accumulators, width * work->copies);
     while (first < end) {
         const uint64_t run = least(end - first, extent - first % extent);
 
         gpr_cpu_locate(work->view, row, first, &tile);
         if (work->columns_direct) {
-            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, accumulators);
+            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh,
+                       accumulators);
+            fresh = 0;
         } else {
             for (uint64_t done = 0; done < run; done += at_once) {
                 const uint64_t rows = least(run - done, at_once);
 
                 gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
                 fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s),
-                           (int64_t)(width * how->loop_bytes), rows, width, work->copies,
+                           (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
                            accumulators);
+                fresh = 0;
             }
         }
         first += run;
@@ -342,7 +340,8 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
     if (work->copies > 1) {
         const uint64_t bytes = width * how->acc_bytes;
 
-        how->combine(accumulators + bytes, (int64_t)bytes, work->copies - 1, width, accumulators);
+        how->combine(accumulators + bytes, (int64_t)bytes, work->copies - 1, width, 0,
+                     accumulators);
     }
 }
 
@@ -357,6 +356,11 @@ static void columns_task(void *context, uint64_t index)
         uint64_t width;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
 
+        if (work->into_results) {
+            fold_columns(work, &work->how[0], row, width, 0, work->view->n,
+                         work->result + row * work->result_bytes);
+            continue;
+        }
         for (int k = 0; k < work->recipes; k++)
             fold_columns(work, &work->how[k], row, width, 0, work->view->n, accumulators[k]);
         finish(work, accumulators[0], accumulators[1], width, row);
@@ -402,7 +406,7 @@ static void finish_column_pieces(job *work)
 
         for (int k = 0; k < work->recipes; k++) {
             blocks[k] = column_partials(work, k, unit * work->pieces);
-            work->how[k].combine(blocks[k] + block_bytes, block_bytes, work->pieces - 1, width,
+            work->how[k].combine(blocks[k] + block_bytes, block_bytes, work->pieces - 1, width, 0,
                                  blocks[k]);
         }
         finish(work, blocks[0], blocks[1], width, row);
@@ -413,11 +417,17 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
     const uint64_t piece = work->length;
-    uint64_t tasks, least_piece;
+    uint64_t tasks, least_piece, most = GPR_COLUMN_BLOCK;
 
-    work->units = gpr_cpu_cut_units(view, GPR_COLUMN_BLOCK);
-    work->copies = copies_for(work->units.width, view->n);
     work->columns_direct = work->how[0].direct && gpr_cpu_columns_in_place(view);
+    work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
+                         (uintptr_t)work->result % work->result_bytes == 0 &&
+                         view->n <= COLUMN_PIECE;
+    if (work->into_results && work->columns_direct)
+        most = piece / view->n > GPR_COLUMN_BLOCK ? piece / view->n : GPR_COLUMN_BLOCK;
+    work->units = gpr_cpu_cut_units(view, most);
+    work->copies = copies_for(work->units.width, view->n);
+    if (work->copies > 1) work->into_results = 0;
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;

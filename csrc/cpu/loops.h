@@ -14,12 +14,13 @@
 typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                               void *accumulators);
 
-enum { GPR_COLUMN_BLOCK = 1024 }; /* most columns of a gpr_columns_loop */
+/* columns that are folded side by side: what is kept of them meanwhile fits the first cache */
+enum { GPR_COLUMN_BLOCK = 1024 };
 
-/* Folds `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, `stride` bytes apart, element by
- * element into `width` accumulators. */
+/* Folds `rows` > 0 rows of `width` elements, `stride` bytes apart, element by element into `width`
+ * accumulators, or, where these are `fresh`, makes accumulators of them. */
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
-                                 void *accumulators);
+                                 int fresh, void *accumulators);
 
 /* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops
  * where they have none, and of 64-bit integers to float64. NULL for other dtypes. */
@@ -32,6 +33,8 @@ typedef struct gpr_loop {
     /* NULL for the 16-bit floats: widen them first; and for bits of what is no integer */
     gpr_rows_loop rows;
     gpr_columns_loop columns;
+    /* of extremes and bits: of the elements' type; of truths UINT8, of counts, sums and products of
+     * integers UINT64 */
     gpr_dtype accumulator;
 } gpr_loop;
 

@@ -76,6 +76,8 @@ enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
 #define START_bit_and(x) (x)
 #define START_bit_or(x) (x)
 #define START_bit_xor(x) (x)
+#define START_fmin(x) (x)
+#define START_fmax(x) (x)
 
 /* The elements' values as they enter the fold. Sums and products of integers are computed
  * unsigned: they wrap. */
@@ -91,6 +93,10 @@ enum { SHORT_ROW = 16 };
 
 #define ACCUMULATOR_DTYPE(ACC) \
     _Generic((ACC)0,           \
+        int8_t: GPR_INT8,      \
+        uint8_t: GPR_UINT8,    \
+        int16_t: GPR_INT16,    \
+        uint16_t: GPR_UINT16,  \
         int32_t: GPR_INT32,    \
         uint32_t: GPR_UINT32,  \
         int64_t: GPR_INT64,    \
@@ -101,12 +107,12 @@ enum { SHORT_ROW = 16 };
 /* Both shapes of a loop. `run` folds one long row and returns an ACC.
  *   ELEMENT  type of a lifted element, in which SHORT_ROW of them fold
  *   NARROW   type in which ROUND rows of a column fold before they meet the accumulators: as narrow
- *            as it may be, so that a vector holds many columns. Rows are taken four at a time, to
- *            save loads and stores of NARROW
+ *            as it may be, so that a vector holds many columns
  *   LOWER    makes a NARROW value an accumulator's */
 #define DEFINE_LOOP(fold, name, T, ACC, ELEMENT, LIFT, NARROW, ROUND, LIFT_NARROW, LOWER) \
     DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)                                            \
-    DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
+    DEFINE_ROWS(fold, name, T, ACC)                                                       \
+    DEFINE_COLUMNS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
 
 #define DEFINE_SHORT(fold, name, T, ELEMENT, LIFT)               \
     INLINE ELEMENT short_##fold##_##name(const T *p, uint64_t n) \
@@ -120,7 +126,7 @@ enum { SHORT_ROW = 16 };
         return value;                                            \
     }
 
-#define DEFINE_SHAPES(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)                      \
+#define DEFINE_ROWS(fold, name, T, ACC)                                                           \
     enum { accumulator_##fold##_##name = ACCUMULATOR_DTYPE(ACC) };                                \
     static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
                                      void *out)                                                   \
@@ -136,45 +142,92 @@ enum { SHORT_ROW = 16 };
                 accumulators[r] = (ACC)short_##fold##_##name(row, n);                             \
             }                                                                                     \
         }                                                                                         \
-    }                                                                                             \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
-                                        uint64_t width, void *out)                                \
-    {                                                                                             \
-        ACC *restrict accumulators = out;                                                         \
-        NARROW narrow[GPR_COLUMN_BLOCK];                                                          \
-        while (rows > 0) {                                                                        \
-            uint64_t left = rows < (ROUND) ? rows : (ROUND);                                      \
-            const T *restrict first = (const T *)(const void *)data;                              \
-            rows -= left;                                                                         \
-            for (uint64_t j = 0; j < width; j++) narrow[j] = (NARROW)LIFT_NARROW(first[j]);       \
-            data += stride;                                                                       \
-            left--;                                                                               \
-            for (; left >= 4; left -= 4, data += 4 * stride) {                                    \
-                const T *restrict a = (const T *)(const void *)data;                              \
-                const T *restrict b = (const T *)(const void *)(data + stride);                   \
-                const T *restrict c = (const T *)(const void *)(data + 2 * stride);               \
-                const T *restrict d = (const T *)(const void *)(data + 3 * stride);               \
-                for (uint64_t j = 0; j < width; j++) {                                            \
-                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), nb = (NARROW)LIFT_NARROW(b[j]);  \
-                    const NARROW nc = (NARROW)LIFT_NARROW(c[j]), nd = (NARROW)LIFT_NARROW(d[j]);  \
-                    const NARROW ab = (NARROW)GPR_COMBINE_##fold(na, nb),                         \
-                                 cd = (NARROW)GPR_COMBINE_##fold(nc, nd);                         \
-                    const NARROW abcd = (NARROW)GPR_COMBINE_##fold(ab, cd), before = narrow[j];   \
-                    narrow[j] = (NARROW)GPR_COMBINE_##fold(before, abcd);                         \
-                }                                                                                 \
-            }                                                                                     \
-            for (; left > 0; left--, data += stride) {                                            \
-                const T *restrict a = (const T *)(const void *)data;                              \
-                for (uint64_t j = 0; j < width; j++) {                                            \
-                    const NARROW na = (NARROW)LIFT_NARROW(a[j]), before = narrow[j];              \
-                    narrow[j] = (NARROW)GPR_COMBINE_##fold(before, na);                           \
-                }                                                                                 \
-            }                                                                                     \
-            for (uint64_t j = 0; j < width; j++) {                                                \
-                const ACC folded = (ACC)LOWER(narrow[j]), before = accumulators[j];               \
-                accumulators[j] = GPR_COMBINE_##fold(before, folded);                             \
-            }                                                                                     \
-        }                                                                                         \
+    }
+
+/* Columns are folded in tiles of TILE_VECTORS registers, then of one, then one by one. A step folds
+ * STEP_ROWS rows of all tiles: few rows at a time, which memory brings in as few streams, and so
+ * many that NARROW values between two steps are seldom loaded and stored. A step `begins` a round
+ * of rows or continues the one in `narrow`; one that `ends` a round stores accumulators, which are
+ * `fresh` if there were none before. */
+enum { TILE_VECTORS = 4, STEP_ROWS = 8 };
+
+typedef struct column_step {
+    uint64_t rows;
+    int begins, ends, fresh;
+} column_step;
+
+#define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
+    INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step,  \
+                                            uint64_t j, uint64_t width, NARROW *restrict narrow, \
+                                            ACC *restrict accumulators)                          \
+    {                                                                                            \
+        enum { LANES = COLUMNS };                                                                \
+        for (; j + LANES <= width; j += LANES) {                                                 \
+            const T *p = (const T *)(const void *)data + j;                                      \
+            NARROW t[LANES];                                                                     \
+            for (int k = 0; k < LANES; k++) t[k] = (NARROW)LIFT_NARROW(p[k]);                    \
+            for (uint64_t r = 1; r < step.rows; r++) {                                           \
+                p = (const T *)(const void *)((const char *)p + stride);                         \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const NARROW x = (NARROW)LIFT_NARROW(p[k]), before = t[k];                   \
+                    t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
+                }                                                                                \
+            }                                                                                    \
+            if (!step.begins)                                                                    \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const NARROW x = t[k], before = narrow[j + (uint64_t)k];                     \
+                    t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
+                }                                                                                \
+            if (!step.ends)                                                                      \
+                for (int k = 0; k < LANES; k++) narrow[j + (uint64_t)k] = t[k];                  \
+            else if (step.fresh)                                                                 \
+                for (int k = 0; k < LANES; k++)                                                  \
+                    accumulators[j + (uint64_t)k] = (ACC)START_##fold((ACC)LOWER(t[k]));         \
+            else                                                                                 \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const ACC x = (ACC)LOWER(t[k]), before = accumulators[j + (uint64_t)k];      \
+                    accumulators[j + (uint64_t)k] = (ACC)GPR_COMBINE_##fold(before, x);          \
+                }                                                                                \
+        }                                                                                        \
+        return j;                                                                                \
+    }
+
+#define DEFINE_COLUMNS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
+    DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,       \
+                 TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW))                 \
+    DEFINE_TILES(vectors, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,     \
+                 VECTOR_BYTES / sizeof(NARROW))                               \
+    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
+
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)            \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)                  \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,      \
+                                        uint64_t width, int fresh, void *out)                 \
+    {                                                                                         \
+        ACC *accumulators = out;                                                              \
+        NARROW narrow[GPR_COLUMN_BLOCK];                                                      \
+        for (uint64_t done = 0; done < width; done += GPR_COLUMN_BLOCK) {                     \
+            const uint64_t some =                                                             \
+                width - done < GPR_COLUMN_BLOCK ? width - done : GPR_COLUMN_BLOCK;            \
+            const char *at = data + done * sizeof(T);                                         \
+            uint64_t in_round = 0;                                                            \
+            column_step step = {.fresh = fresh};                                              \
+            for (uint64_t row = 0; row < rows; row += step.rows) {                            \
+                const uint64_t left = rows - row;                                             \
+                uint64_t j;                                                                   \
+                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                \
+                step.begins = row == 0 || step.ends;                                          \
+                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
+                in_round -= step.rows;                                                        \
+                step.ends = in_round == 0;                                                    \
+                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
+                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
+                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
+                if (step.ends) step.fresh = 0;                                                \
+                at += (int64_t)step.rows * stride;                                            \
+            }                                                                                 \
+            accumulators += some;                                                             \
+        }                                                                                     \
     }
 
 /* ---------------------------------------------------------------- integer sums --------------- */
@@ -302,6 +355,9 @@ INLINE vec_f64 alternate(double a, double b)
     return value;
 }
 
+#define GPR_COMBINE_skipping_sum GPR_COMBINE_sum
+#define GPR_COMBINE_skipping_prod GPR_COMBINE_prod
+
 /* What becomes of a lane `acc` and the next number x; `c` is what the caller gave of that lane. */
 #define STEP_sum(acc, x, c) ((acc) + (x))
 #define STEP_prod(acc, x, c) ((acc) * (x))
@@ -421,6 +477,50 @@ DEFINE_COMBINE_LANES(prod)
         return sum;                                                                    \
     }
 
+/* Columns of doubles: tiles with vectors that are widened as they are loaded, which compilers do
+ * not find. */
+#define DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, VECTORS)                          \
+    INLINE uint64_t tiles##_##run##_##name(const char *data, int64_t stride, column_step step,     \
+                                           uint64_t j, uint64_t width, double *restrict narrow,    \
+                                           double *restrict accumulators)                          \
+    {                                                                                              \
+        const vec_f64 c = (vec_f64){0} + IDENTITY;                                                 \
+        (void)c; /* not every STEP asks for it */                                                  \
+        for (; j + (VECTORS) * VECTOR_LANES <= width; j += (VECTORS) * VECTOR_LANES) {             \
+            const T *p = (const T *)(const void *)data + j;                                        \
+            double *to = (step.ends ? accumulators : narrow) + j;                                  \
+            vec_f64 t[VECTORS];                                                                    \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
+                const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                             \
+                t[k] = STEP_##run(c, x, c);                                                        \
+            }                                                                                      \
+            for (uint64_t r = 1; r < step.rows; r++) {                                             \
+                p = (const T *)(const void *)((const char *)p + stride);                           \
+                UNROLLED                                                                           \
+                for (int k = 0; k < (VECTORS); k++) {                                              \
+                    const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                         \
+                    t[k] = STEP_##run(t[k], x, c);                                                 \
+                }                                                                                  \
+            }                                                                                      \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
+                if (!step.begins)                                                                  \
+                    t[k] = GPR_COMBINE_##run(load_f64(narrow + j + k * VECTOR_LANES), t[k]);       \
+                if (step.ends && !step.fresh)                                                      \
+                    t[k] = GPR_COMBINE_##run(load_f64(accumulators + j + k * VECTOR_LANES), t[k]); \
+                memcpy(to + k * VECTOR_LANES, &t[k], sizeof t[k]);                                 \
+            }                                                                                      \
+        }                                                                                          \
+        return j;                                                                                  \
+    }
+
+#define DEFINE_DOUBLE_LOOP(run, name, T, LOAD, LIFT, IDENTITY)             \
+    DEFINE_ROWS(run, name, T, double)                                      \
+    DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, TILE_VECTORS) \
+    DEFINE_DOUBLE_TILES(vectors, run, name, T, LOAD, IDENTITY, 1)          \
+    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME)
+
 /* Four rows at a time, to save loads and stores. */
 #define DEFINE_DISTANCES(name, T)                                                                 \
     static void distances_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
@@ -453,8 +553,8 @@ DEFINE_COMBINE_LANES(prod)
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
 /* Four chains at once, because a vector minimum takes longer than the next one waits to start. */
-#define DEFINE_INT_EXTREME_RUN(fold, name, T, ACC)                                  \
-    INLINE ACC fold##_##name(const T *p, uint64_t n)                                \
+#define DEFINE_INT_EXTREME_RUN(fold, name, T)                                       \
+    INLINE T fold##_##name(const T *p, uint64_t n)                                  \
     {                                                                               \
         const uint64_t quarter = n / 256 * 64;                                      \
         const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
@@ -468,7 +568,7 @@ DEFINE_COMBINE_LANES(prod)
         for (uint64_t i = 4 * quarter; i < n; i++) a = GPR_COMBINE_##fold(p[i], a); \
         a = GPR_COMBINE_##fold(a, b);                                               \
         c = GPR_COMBINE_##fold(c, d);                                               \
-        return (ACC)GPR_COMBINE_##fold(a, c);                                       \
+        return (T)GPR_COMBINE_##fold(a, c);                                         \
     }
 
 /* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and
@@ -596,11 +696,11 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 #define HIT_TRUTH(x, v) (((x) != 0) == (v))
 #define HIT_NAN(x, v) ((void)(v), (x) != (x))
 
-#define DEFINE_FIND(name, T, ACC, BITS, HIT)                                     \
+#define DEFINE_FIND(name, T, BITS, HIT)                                          \
     DEFINE_FIND_RUN(equal, name, T, BITS, HIT)                                   \
     static uint64_t find_##name(const void *data, uint64_t n, const void *value) \
     {                                                                            \
-        return equal_##name(data, n, (T) * (const ACC *)value);                  \
+        return equal_##name(data, n, *(const T *)value);                         \
     }
 
 #define DEFINE_FLOAT_FIND(name, T, BITS)                                                       \
@@ -681,29 +781,29 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
     }
 
 /* An odd number of true elements is their number's last bit. NARROW counts ROUND of a column's. */
-#define DEFINE_COUNTS(name, T, NARROW, ROUND)                                                 \
-    INLINE uint32_t odd_##name(const T *p, uint64_t n)                                        \
-    {                                                                                         \
-        return (uint32_t)(count_##name(p, n) & 1);                                            \
-    }                                                                                         \
-    DEFINE_LOOP(count, name, T, uint64_t, uint64_t, LIFT_BOOL, NARROW, ROUND, SAW_NOT_ZERO,   \
-                LOWER_SAME)                                                                   \
-    DEFINE_LOOP(odd, name, T, uint32_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, \
+#define DEFINE_COUNTS(name, T, NARROW, ROUND)                                                \
+    INLINE uint8_t odd_##name(const T *p, uint64_t n)                                        \
+    {                                                                                        \
+        return (uint8_t)(count_##name(p, n) & 1);                                            \
+    }                                                                                        \
+    DEFINE_LOOP(count, name, T, uint64_t, uint64_t, LIFT_BOOL, NARROW, ROUND, SAW_NOT_ZERO,  \
+                LOWER_SAME)                                                                  \
+    DEFINE_LOOP(odd, name, T, uint8_t, uint32_t, LIFT_TRUTH, NARROW, ANY_ROWS, SAW_NOT_ZERO, \
                 LOWER_SAME)
 
-#define DEFINE_BITS_RUN(fold, name, T, ACC)                                          \
-    INLINE ACC fold##_##name(const T *p, uint64_t n)                                 \
+#define DEFINE_BITS_RUN(fold, name, T)                                               \
+    INLINE T fold##_##name(const T *p, uint64_t n)                                   \
     {                                                                                \
         T value = p[0];                                                              \
         for (uint64_t i = 1; i < n; i++) value = (T)GPR_COMBINE_##fold(value, p[i]); \
         return value;                                                                \
     }                                                                                \
-    DEFINE_LOOP(fold, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+    DEFINE_LOOP(fold, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
 
-#define DEFINE_BITS(name, T, ACC)          \
-    DEFINE_BITS_RUN(bit_and, name, T, ACC) \
-    DEFINE_BITS_RUN(bit_or, name, T, ACC)  \
-    DEFINE_BITS_RUN(bit_xor, name, T, ACC)
+#define DEFINE_BITS(name, T)          \
+    DEFINE_BITS_RUN(bit_and, name, T) \
+    DEFINE_BITS_RUN(bit_or, name, T)  \
+    DEFINE_BITS_RUN(bit_xor, name, T)
 
 /* ---------------------------------------------------------------- any and all ---------------- */
 
@@ -712,7 +812,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 
 /* SAW is what is ored together: something that is not zero if the element decides. */
 #define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)               \
-    INLINE uint32_t fold##_##name(const T *p, uint64_t n)                 \
+    INLINE uint8_t fold##_##name(const T *p, uint64_t n)                  \
     {                                                                     \
         const uint64_t block = TRUTH_BLOCK_BYTES / sizeof(T);             \
         while (n > 0) {                                                   \
@@ -737,59 +837,61 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define LOWER_TRUTH(x) ((x) != 0)
 #define ANY_ROWS UINT64_MAX /* a ROUND that never ends */
 
-#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                \
-    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                        \
-    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                       \
-    DEFINE_LOOP(any, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY,      \
-                LOWER_TRUTH)                                                                \
-    DEFINE_LOOP(all, name, T, uint32_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO, \
+#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                       \
+    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                               \
+    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                              \
+    DEFINE_LOOP(any, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH) \
+    DEFINE_LOOP(all, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO,         \
                 LOWER_TRUTH)
 
-#define DEFINE_INT(name, T, ACC, ELEMENT, LIFT, NARROW, ROUND)                               \
+#define DEFINE_INT(name, T, ELEMENT, LIFT, NARROW, ROUND)                                    \
     DEFINE_PROD_RUN(name, T)                                                                 \
-    DEFINE_INT_EXTREME_RUN(min, name, T, ACC)                                                \
-    DEFINE_INT_EXTREME_RUN(max, name, T, ACC)                                                \
+    DEFINE_INT_EXTREME_RUN(min, name, T)                                                     \
+    DEFINE_INT_EXTREME_RUN(max, name, T)                                                     \
     DEFINE_LOOP(sum, name, T, uint64_t, ELEMENT, LIFT, NARROW, ROUND, LIFT_SAME, LOWER_WIDE) \
     DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, \
                 LOWER_SAME)                                                                  \
-    DEFINE_LOOP(min, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)         \
-    DEFINE_LOOP(max, name, T, ACC, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)         \
+    DEFINE_LOOP(min, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)           \
+    DEFINE_LOOP(max, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)           \
     DEFINE_TRUTH(name, T, T, SAW_BITS)
 
 /* A short skipping run starts from the identity: every element may be NaN. */
 #define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
 #define LIFT_MULTIPLIED(x) ((x) == (x) ? (double)(x) : 1.0)
-#define GPR_COMBINE_skipping_sum GPR_COMBINE_sum
-#define GPR_COMBINE_skipping_prod GPR_COMBINE_prod
+#define START_skipping_sum START_sum
 #define START_skipping_prod START_prod
 
-#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                      \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                         \
-    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                       \
-    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                \
-    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                              \
-    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                             \
-    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                    \
-    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                        \
-    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                       \
-    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                       \
-    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                      \
-    DEFINE_SHAPES(sum, name, T, double, double, ANY_ROWS, LIFT_DOUBLE, LOWER_SAME)          \
-    DEFINE_LOOP(prod, name, T, double, double, LIFT_DOUBLE, double, ANY_ROWS, LIFT_DOUBLE,  \
-                LOWER_SAME)                                                                 \
-    DEFINE_SHAPES(min, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                      \
-    DEFINE_SHAPES(max, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                      \
-    DEFINE_SHAPES(skipping_sum, name, T, double, double, ANY_ROWS, LIFT_SUMMED, LOWER_SAME) \
-    DEFINE_LOOP(skipping_prod, name, T, double, double, LIFT_MULTIPLIED, double, ANY_ROWS,  \
-                LIFT_MULTIPLIED, LOWER_SAME)                                                \
-    DEFINE_SHAPES(fmin, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
-    DEFINE_SHAPES(fmax, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)                     \
-    DEFINE_SQUARES(name, T, LOAD)                                                           \
-    DEFINE_DISTANCES(name, T)                                                               \
-    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                   \
-    DEFINE_FLOAT_FIND(name, T, BITS)                                                        \
-    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                               \
-    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                                            \
+#define DEFINE_EXTREME_LOOP(fold, name, T) \
+    DEFINE_ROWS(fold, name, T, T)          \
+    DEFINE_COLUMNS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+
+#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                     \
+    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                        \
+    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                      \
+    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)               \
+    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)             \
+    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                            \
+    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                   \
+    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)       \
+    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)      \
+    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)      \
+    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)     \
+    DEFINE_SHORT(prod, name, T, double, LIFT_DOUBLE)                       \
+    DEFINE_SHORT(skipping_prod, name, T, double, LIFT_MULTIPLIED)          \
+    DEFINE_DOUBLE_LOOP(sum, name, T, LOAD, LIFT_DOUBLE, 0.0)               \
+    DEFINE_DOUBLE_LOOP(prod, name, T, LOAD, LIFT_DOUBLE, 1.0)              \
+    DEFINE_DOUBLE_LOOP(skipping_sum, name, T, LOAD, LIFT_SUMMED, 0.0)      \
+    DEFINE_DOUBLE_LOOP(skipping_prod, name, T, LOAD, LIFT_MULTIPLIED, 1.0) \
+    DEFINE_EXTREME_LOOP(min, name, T)                                      \
+    DEFINE_EXTREME_LOOP(max, name, T)                                      \
+    DEFINE_EXTREME_LOOP(fmin, name, T)                                     \
+    DEFINE_EXTREME_LOOP(fmax, name, T)                                     \
+    DEFINE_SQUARES(name, T, LOAD)                                          \
+    DEFINE_DISTANCES(name, T)                                              \
+    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                  \
+    DEFINE_FLOAT_FIND(name, T, BITS)                                       \
+    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                              \
+    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                           \
     DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)
 
 /* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum
@@ -801,11 +903,11 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     {                                                                                          \
         return all_##name(p, n);                                                               \
     }                                                                                          \
-    INLINE uint32_t min_##name(const T *p, uint64_t n)                                         \
+    INLINE uint8_t min_##name(const T *p, uint64_t n)                                          \
     {                                                                                          \
         return all_##name(p, n);                                                               \
     }                                                                                          \
-    INLINE uint32_t max_##name(const T *p, uint64_t n)                                         \
+    INLINE uint8_t max_##name(const T *p, uint64_t n)                                          \
     {                                                                                          \
         return any_##name(p, n);                                                               \
     }                                                                                          \
@@ -813,16 +915,16 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
                 LOWER_SAME)                                                                    \
     DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_BOOL, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
                 LOWER_SAME)                                                                    \
-    DEFINE_LOOP(min, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
+    DEFINE_LOOP(min, name, T, uint8_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO,  \
                 LOWER_SAME)                                                                    \
-    DEFINE_LOOP(max, name, T, uint32_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO, \
+    DEFINE_LOOP(max, name, T, uint8_t, uint32_t, LIFT_TRUTH, uint8_t, ANY_ROWS, SAW_NOT_ZERO,  \
                 LOWER_SAME)                                                                    \
     INLINE uint64_t count_##name(const T *p, uint64_t n)                                       \
     {                                                                                          \
         return sum_##name(p, n);                                                               \
     }                                                                                          \
     DEFINE_COUNTS(name, T, uint8_t, 255)                                                       \
-    DEFINE_FIND(name, T, uint32_t, uint8_t, HIT_TRUTH)                                         \
+    DEFINE_FIND(name, T, uint8_t, HIT_TRUTH)                                                   \
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH)
 
 /* Counts of wide elements. */
@@ -840,58 +942,58 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 
 #define LIFT_INT32(x) ((int32_t)(x))
 #define LIFT_UINT32(x) ((uint32_t)(x))
-#define DEFINE_GPR_KIND_SIGNED_1(name, T)                           \
-    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128)      \
-    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int16_t, 255) \
-    DEFINE_BYTE_COUNTS(name, T)                                     \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                     \
+#define DEFINE_GPR_KIND_SIGNED_1(name, T)                      \
+    DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128) \
+    DEFINE_INT(name, T, int32_t, LIFT_INT32, int16_t, 255)     \
+    DEFINE_BYTE_COUNTS(name, T)                                \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                         \
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)
-#define DEFINE_GPR_KIND_SIGNED_2(name, T)                             \
-    DEFINE_SUM_RUN(name, T, int32_t, 32768)                           \
-    DEFINE_INT(name, T, int32_t, int32_t, LIFT_INT32, int32_t, 32768) \
-    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                 \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                       \
+#define DEFINE_GPR_KIND_SIGNED_2(name, T)                    \
+    DEFINE_SUM_RUN(name, T, int32_t, 32768)                  \
+    DEFINE_INT(name, T, int32_t, LIFT_INT32, int32_t, 32768) \
+    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)        \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                       \
     DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)
-#define DEFINE_GPR_KIND_SIGNED_4(name, T)                                 \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
-    DEFINE_INT(name, T, int32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                      \
-    DEFINE_FIND(name, T, int32_t, T, HIT_EQUAL)                           \
+#define DEFINE_GPR_KIND_SIGNED_4(name, T)                        \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)             \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)
-#define DEFINE_GPR_KIND_SIGNED_8(name, T)                                 \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                         \
-    DEFINE_INT(name, T, int64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                      \
-    DEFINE_FIND(name, T, int64_t, T, HIT_EQUAL)                           \
+#define DEFINE_GPR_KIND_SIGNED_8(name, T)                        \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)             \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)
-#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                             \
-    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)                   \
-    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint16_t, 255) \
-    DEFINE_BYTE_COUNTS(name, T)                                         \
-    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                        \
-    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)                    \
-    DEFINE_BITS(name, T, uint32_t)
-#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                               \
-    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                              \
-    DEFINE_INT(name, T, uint32_t, uint32_t, LIFT_UINT32, uint32_t, 32768) \
-    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)                     \
-    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                          \
-    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)                     \
-    DEFINE_BITS(name, T, uint32_t)
-#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                                \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
-    DEFINE_INT(name, T, uint32_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)                       \
-    DEFINE_FIND(name, T, uint32_t, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)                      \
-    DEFINE_BITS(name, T, uint32_t)
-#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                                \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                          \
-    DEFINE_INT(name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)                       \
-    DEFINE_FIND(name, T, uint64_t, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)                      \
-    DEFINE_BITS(name, T, uint64_t)
+#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                   \
+    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)         \
+    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint16_t, 255) \
+    DEFINE_BYTE_COUNTS(name, T)                               \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                        \
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)          \
+    DEFINE_BITS(name, T)
+#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                     \
+    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                    \
+    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint32_t, 32768) \
+    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)           \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                          \
+    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)           \
+    DEFINE_BITS(name, T)
+#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                      \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)             \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)            \
+    DEFINE_BITS(name, T)
+#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                      \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)             \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
+    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)            \
+    DEFINE_BITS(name, T)
 #define DEFINE_GPR_KIND_FLOAT_2(name, T)
 #define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, uint32_t, WIDEN_F32)
 #define DEFINE_GPR_KIND_FLOAT_8(name, T) DEFINE_FLOAT(name, T, f64, int64_t, uint64_t, load_f64)
@@ -925,7 +1027,7 @@ typedef struct pair {
 #define PAIR_TRUTH(p) ((p)[0] != 0 || (p)[1] != 0)
 
 #define ACCUMULATOR_pair GPR_COMPLEX128
-#define ACCUMULATOR_uint32_t GPR_UINT32
+#define ACCUMULATOR_uint8_t GPR_UINT8
 #define ACCUMULATOR_uint64_t GPR_UINT64
 
 /* Both shapes of a loop, with CHAINS independent accumulators in a long row. DECIDED(value):
@@ -965,14 +1067,20 @@ typedef struct pair {
                 fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);          \
     }                                                                                             \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
-                                        uint64_t width, void *out)                                \
+                                        uint64_t width, int fresh, void *out)                     \
     {                                                                                             \
         ACC *restrict accumulators = out;                                                         \
+        if (fresh) {                                                                              \
+            const P *restrict p = (const P *)(const void *)data;                                  \
+            for (uint64_t j = 0; j < width; j++) accumulators[j] = (ACC)LIFT(p + 2 * j);          \
+            rows--;                                                                               \
+            data += stride;                                                                       \
+        }                                                                                         \
         for (; rows > 0; rows--, data += stride) {                                                \
             const P *restrict p = (const P *)(const void *)data;                                  \
             for (uint64_t j = 0; j < width; j++) {                                                \
                 const ACC x = LIFT(p + 2 * j);                                                    \
-                accumulators[j] = COMBINE_##fold(accumulators[j], x);                             \
+                accumulators[j] = (ACC)COMBINE_##fold(accumulators[j], x);                        \
             }                                                                                     \
         }                                                                                         \
     }
@@ -1018,9 +1126,15 @@ typedef struct pair {
                 fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);           \
     }                                                                                              \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,           \
-                                        uint64_t width, void *out)                                 \
+                                        uint64_t width, int fresh, void *out)                      \
     {                                                                                              \
         double *restrict acc = out;                                                                \
+        if (fresh) {                                                                               \
+            const P *restrict p = (const P *)(const void *)data;                                   \
+            for (uint64_t j = 0; j < 2 * width; j++) acc[j] = p[j];                                \
+            rows--;                                                                                \
+            data += stride;                                                                        \
+        }                                                                                          \
         for (; rows > 0; rows--, data += stride) {                                                 \
             const P *restrict p = (const P *)(const void *)data;                                   \
             for (uint64_t j = 0; j < width; j++) {                                                 \
@@ -1036,34 +1150,32 @@ typedef struct pair {
     }
 
 /* Sums are those of the parts: in rows in alternating lanes, in columns twice as many columns. */
-#define DEFINE_PAIR_SUM(name, P, part)                                                             \
-    enum { accumulator_sum_##name = GPR_COMPLEX128 };                                              \
-    static void rows_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,       \
-                                void *out)                                                         \
-    {                                                                                              \
-        const double zero[2] = {0, 0};                                                             \
-        double *sums = out;                                                                        \
-        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                           \
-            const P *p = (const P *)(const void *)data;                                            \
-            if (2 * n < SHORT_ROW) {                                                               \
-                sums[0] = sums[1] = 0;                                                             \
-                for (uint64_t i = 0; i < n; i++) {                                                 \
-                    sums[0] += (double)p[2 * i];                                                   \
-                    sums[1] += (double)p[2 * i + 1];                                               \
-                }                                                                                  \
-            } else {                                                                               \
-                lanes_f64 lanes;                                                                   \
-                lanes_sum_##part(p, 2 * n, zero, &lanes);                                          \
-                combine_lanes_sum(&lanes, 2, sums);                                                \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows,                \
-                                   uint64_t width, void *out)                                      \
-    {                                                                                              \
-        const uint64_t half = 2 * width <= GPR_COLUMN_BLOCK ? 2 * width : width;                   \
-        for (uint64_t done = 0; done < 2 * width; done += half)                                    \
-            columns_sum_##part(data + done * sizeof(P), stride, rows, half, (double *)out + done); \
+#define DEFINE_PAIR_SUM(name, P, part)                                                       \
+    enum { accumulator_sum_##name = GPR_COMPLEX128 };                                        \
+    static void rows_sum_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                                void *out)                                                   \
+    {                                                                                        \
+        const double zero[2] = {0, 0};                                                       \
+        double *sums = out;                                                                  \
+        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                     \
+            const P *p = (const P *)(const void *)data;                                      \
+            if (2 * n < SHORT_ROW) {                                                         \
+                sums[0] = sums[1] = 0;                                                       \
+                for (uint64_t i = 0; i < n; i++) {                                           \
+                    sums[0] += (double)p[2 * i];                                             \
+                    sums[1] += (double)p[2 * i + 1];                                         \
+                }                                                                            \
+            } else {                                                                         \
+                lanes_f64 lanes;                                                             \
+                lanes_sum_##part(p, 2 * n, zero, &lanes);                                    \
+                combine_lanes_sum(&lanes, 2, sums);                                          \
+            }                                                                                \
+        }                                                                                    \
+    }                                                                                        \
+    static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows,          \
+                                   uint64_t width, int fresh, void *out)                     \
+    {                                                                                        \
+        columns_sum_##part(data, stride, rows, 2 * width, fresh, out);                       \
     }
 
 #define DEFINE_COMPLEX(name, P, part)                                                  \
@@ -1073,9 +1185,9 @@ typedef struct pair {
     DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
     DEFINE_PAIR_EXTREME(max, name, P, >, 0)                                            \
     DEFINE_PAIR_EXTREME(fmax, name, P, >, 1)                                           \
-    DEFINE_PAIR_LOOP(any, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ANY)               \
-    DEFINE_PAIR_LOOP(all, name, P, uint32_t, PAIR_TRUTH, 1, DECIDES_ALL)               \
-    DEFINE_PAIR_LOOP(odd, name, P, uint32_t, PAIR_TRUTH, 1, NEVER)                     \
+    DEFINE_PAIR_LOOP(any, name, P, uint8_t, PAIR_TRUTH, 1, DECIDES_ANY)                \
+    DEFINE_PAIR_LOOP(all, name, P, uint8_t, PAIR_TRUTH, 1, DECIDES_ALL)                \
+    DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1, NEVER)                      \
     DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1, NEVER)                   \
     static double squares_##name(const void *data, uint64_t n, const double center[2]) \
     {                                                                                  \

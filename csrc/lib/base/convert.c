@@ -224,11 +224,24 @@ void gpr_load_wide(gpr_dtype dtype, const void *elements, uint64_t count, gpr_wi
         memcpy(bytes + i * size, &element, size);         \
     }
 
+/* complex64 part by part, as compilers do not convert complex numbers in vectors. */
+static void store_pairs(const gpr_wide_block *block, uint64_t count, char *elements)
+{
+    for (uint64_t i = 0; i < 2 * count; i++) {
+        const float part = (float)block->f64[i];
+        memcpy(elements + i * sizeof part, &part, sizeof part);
+    }
+}
+
 void gpr_store_wide(gpr_wide wide, const gpr_wide_block *block, uint64_t count, gpr_dtype dtype,
                     void *elements)
 {
     char *bytes = elements;
 
+    if (wide == GPR_WIDE_COMPLEX && dtype == GPR_COMPLEX64) {
+        store_pairs(block, count, elements);
+        return;
+    }
     switch (dtype) {
 #define GPR_DTYPE(ID, name, size, kind, c_type, ...)            \
     case GPR_##ID:                                              \

@@ -22,7 +22,7 @@ enum { GPR_WIDE_ELEMENTS = 256 };
 typedef union gpr_wide_block {
     int64_t i64[GPR_WIDE_ELEMENTS];
     uint64_t u64[GPR_WIDE_ELEMENTS];
-    double f64[GPR_WIDE_ELEMENTS];
+    double f64[2 * GPR_WIDE_ELEMENTS]; /* the parts of c128, too */
     double _Complex c128[GPR_WIDE_ELEMENTS];
 } gpr_wide_block;
 

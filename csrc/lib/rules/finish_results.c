@@ -137,6 +137,43 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
     }
 }
 
+static int is_integer(gpr_dtype dtype)
+{
+    return !gpr_is_inexact(dtype) && dtype != GPR_BOOL;
+}
+
+int gpr_is_result(const gpr_rule *rule, gpr_dtype acc)
+{
+    const gpr_dtype result = rule->result;
+
+    if (rule->acc_kind != GPR_ACC_NUMBER || rule->divide) return 0;
+    if (acc == result) return 1;
+    if (result == GPR_BOOL) return acc == GPR_UINT8 && gpr_is_truth(rule->fold);
+    return is_integer(acc) && is_integer(result) && gpr_bytes_of(acc) == gpr_bytes_of(result);
+}
+
+void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
+                       uint64_t count, void *results, uint64_t output_stride)
+{
+    const size_t bytes = gpr_bytes_of(acc), result_bytes = gpr_bytes_of(rule->result);
+    const gpr_wide wide = gpr_wide_of(acc);
+    results_block block;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        char *at = (char *)results + done * result_bytes;
+
+        gpr_load_wide(acc, (const char *)low + done * bytes, step, &block.first);
+        gpr_load_wide(acc, (const char *)high + done * bytes, step, &block.second);
+        if (rule->op == GPR_OP_PTP) subtract_block(wide, step, &block);
+        gpr_store_wide(wide, &block.first, step, rule->result, at);
+        if (rule->outputs == 2)
+            gpr_store_wide(wide, &block.second, step, rule->result, at + output_stride);
+        done += step;
+    }
+}
+
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
                         uint64_t count, uint64_t n, void *results, uint64_t output_stride)
 {
@@ -149,6 +186,12 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         return;
     }
 
+    const int starts_at_zero = rule->op == GPR_OP_SUM && gpr_is_inexact(acc);
+
+    if (gpr_is_result(rule, acc) && !starts_at_zero) {
+        memcpy(results, accumulators, count * result_bytes);
+        return;
+    }
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;

@@ -28,6 +28,10 @@
         memcpy(result, &value, sizeof value);                                            \
     }
 
+DEFINE_FOLD(int8_t, uint8_t, i8)
+DEFINE_FOLD(uint8_t, uint8_t, u8)
+DEFINE_FOLD(int16_t, uint16_t, i16)
+DEFINE_FOLD(uint16_t, uint16_t, u16)
 DEFINE_FOLD(int32_t, uint32_t, i32)
 DEFINE_FOLD(uint32_t, uint32_t, u32)
 DEFINE_FOLD(int64_t, uint64_t, i64)
@@ -77,6 +81,10 @@ static void fold_numbers(gpr_fold fold, gpr_dtype acc, const void *a, const void
     double _Complex wide[2];
 
     switch (acc) {
+    case GPR_INT8: fold_i8(fold, a, b, result); break;
+    case GPR_UINT8: fold_u8(fold, a, b, result); break;
+    case GPR_INT16: fold_i16(fold, a, b, result); break;
+    case GPR_UINT16: fold_u16(fold, a, b, result); break;
     case GPR_INT32: fold_i32(fold, a, b, result); break;
     case GPR_UINT32: fold_u32(fold, a, b, result); break;
     case GPR_INT64: fold_i64(fold, a, b, result); break;

@@ -82,4 +82,12 @@ void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result)
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
                         uint64_t count, uint64_t n, void *results, uint64_t output_stride);
 
+/* Whether accumulators of type acc, folded from all of a row, are its results already; sums of
+ * floats are if they started at +0. */
+int gpr_is_result(const gpr_rule *rule, gpr_dtype acc);
+
+/* The same of ranges whose two numbers are in two arrays, `count` of each. */
+void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
+                       uint64_t count, void *results, uint64_t output_stride);
+
 #endif

@@ -485,9 +485,10 @@ static void check_rows(const loop_case *l, uint64_t n)
     }
 }
 
-/* Columns of `rows` elements, folded to accumulators that hold something already. */
+/* Columns of `rows` elements, folded to accumulators that hold something already, or are fresh. */
 static void check_columns(const loop_case *l, uint64_t rows)
 {
+    const int fresh = check_random() % 2 == 0;
     enum { WIDTH = 37 };
     static _Alignas(64) uint8_t data[WIDTH * MOST_ELEMENTS * 16], out[WIDTH * 16];
     const size_t bytes = gpr_bytes_of(l->c.compute), acc_bytes = gpr_bytes_of(l->c.acc);
@@ -497,16 +498,17 @@ static void check_columns(const loop_case *l, uint64_t rows)
         uint8_t column[MOST_ELEMENTS * 16];
 
         draw_row(l, rows + 1, column);
-        expected[j] = fold_row(l, 1, column);
-        memcpy(out + j * acc_bytes, expected[j].bytes, acc_bytes);
+        expected[j] = fold_row(l, 1, fresh ? column + bytes : column);
+        memcpy(out + j * acc_bytes, column, acc_bytes);
+        if (!fresh) memcpy(out + j * acc_bytes, expected[j].bytes, acc_bytes);
         for (uint64_t i = 0; i < rows; i++) {
             const uint8_t *element = column + (i + 1) * bytes;
 
-            expected[j] = fold_element(l, expected[j], element, i);
+            if (i > 0 || !fresh) expected[j] = fold_element(l, expected[j], element, i);
             memcpy(data + (i * WIDTH + j) * bytes, element, bytes);
         }
     }
-    l->loop->columns((const char *)data, (int64_t)(WIDTH * bytes), rows, WIDTH, out);
+    l->loop->columns((const char *)data, (int64_t)(WIDTH * bytes), rows, WIDTH, fresh, out);
     for (size_t j = 0; j < WIDTH; j++)
         check_loop_result(l, out + j * acc_bytes, &expected[j], "a column", rows);
 }
