@@ -103,4 +103,31 @@ GPR_DEVICE typename Traits::Acc block_reduce(typename Traits::Acc value)
     return value;
 }
 
+// block_reduce by the fewest steps that fold, type and GPU have: warps reduce by one instruction
+// where there is one, and the first warp has no steps for warps that the block does not have. The
+// same promises as block_reduce.
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE typename Traits::Acc block_redux(typename Traits::Acc value)
+{
+    using Acc = typename Traits::Acc;
+    constexpr unsigned warps = BLOCK / warp_lanes;
+    constexpr unsigned few = 4; // of whose results shuffles are as fast
+    static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes,
+                  "one warp holds the results of a block's warps");
+
+    value = warp_redux<Traits>(value);
+    if constexpr (warps > 1) {
+        __shared__ Acc of_warp[warps];
+        const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
+        if (lane == 0) of_warp[warp] = value;
+        __syncthreads(); // the first warp reads what the others wrote
+        if (warp == 0) {
+            value = lane < warps ? of_warp[lane] : Traits::identity();
+            if constexpr (warps <= few) value = warp_reduce<Traits, warps <= 2 ? 2 : few>(value);
+            else value = warp_redux<Traits>(value);
+        }
+    }
+    return value;
+}
+
 } // namespace gpr

@@ -82,7 +82,7 @@ GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &
 {
     if constexpr (accumulation_way<Traits>() == AccumulationWay::INDEXED)
         return find_in_block<Traits, BLOCK>(accumulator);
-    else return block_reduce<Traits, BLOCK>(accumulator.finalize());
+    else return block_redux<Traits, BLOCK>(accumulator.finalize());
 }
 
 template <class Traits, unsigned BLOCK>
@@ -104,7 +104,7 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         value = Traits::identity();
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
             value = Traits::combine(value, partials[i]);
-        value = block_reduce<Traits, BLOCK>(value);
+        value = block_redux<Traits, BLOCK>(value);
     }
     if (threadIdx.x == 0)
         Traits::store(out + start.out, value, layout.elements, params.of_row(layout, row.index, 0));
@@ -222,7 +222,9 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
                 in + start[k].in, rows.n, ThreadGroup{lane, lanes});
         }
     }
-    warp_reduce_all<Traits, lanes>(value); // every lane takes part, with or without a row
+    // Every lane takes part, with or without a row.
+    if constexpr (lanes == warp_lanes && per_thread == 1) value[0] = warp_redux<Traits>(value[0]);
+    else warp_reduce_all<Traits, lanes>(value);
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;

@@ -58,6 +58,9 @@ GPR_DEVICE constexpr unsigned outputs_together()
     return together;
 }
 
+// Partials that a step of a tree in shared memory combines: each step costs a barrier.
+constexpr unsigned tree_fan = 4;
+
 // Reduces the values of threads along y; the threads with y == 0 hold the results. All threads of
 // the block must call. `partial` is shared memory of BLOCK accumulators per output that is reduced
 // at once. Another call with the same rectangle may follow without a barrier: after the last
@@ -78,16 +81,22 @@ GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
         }
         __syncthreads(); // partials are there
         for (unsigned left = r.height; left > 1;) {
-            const unsigned half = (left + 1) / 2;
-            if (r.y + half < left) {
+            const unsigned part = (left + tree_fan - 1) / tree_fan;
+            if (r.y < part && r.y + part < left) {
 #pragma unroll
                 for (unsigned k = 0; k < together; k++) {
-                    typename Traits::Acc &mine = partial[k * BLOCK + slot];
-                    mine = Traits::combine(mine, partial[k * BLOCK + slot + half * r.width]);
+                    typename Traits::Acc mine = partial[k * BLOCK + slot];
+#pragma unroll
+                    for (unsigned q = 1; q < tree_fan; q++) {
+                        if (r.y + q * part < left)
+                            mine = Traits::combine(mine,
+                                                   partial[k * BLOCK + slot + q * part * r.width]);
+                    }
+                    partial[k * BLOCK + slot] = mine;
                 }
             }
             __syncthreads(); // the next step reads what this one wrote
-            left = half;
+            left = part;
         }
         if (r.y == 0) {
 #pragma unroll

@@ -34,12 +34,18 @@ GPR_DEVICE void fold_slots(typename Traits::Acc *slots, unsigned count, unsigned
 {
     __syncthreads(); // slots are there
     for (unsigned left = count / columns; left > 1;) {
-        const unsigned half = (left + 1) / 2;
-        for (unsigned s = threadIdx.x; s < (left - half) * columns; s += BLOCK) {
-            slots[s] = Traits::combine(slots[s], slots[s + half * columns]);
+        const unsigned part = (left + tree_fan - 1) / tree_fan;
+        for (unsigned s = threadIdx.x; s < part * columns; s += BLOCK) {
+            typename Traits::Acc value = slots[s];
+#pragma unroll
+            for (unsigned q = 1; q < tree_fan; q++) {
+                if (s + q * part * columns < left * columns)
+                    value = Traits::combine(value, slots[s + q * part * columns]);
+            }
+            slots[s] = value;
         }
         __syncthreads(); // the next step reads what this one wrote
-        left = half;
+        left = part;
     }
 }
 

@@ -1,9 +1,10 @@
 /* What plans of `fast` cost on a GPU, in nanoseconds: a model of the few things that decide among
  * ways to read one array. It predicts no times to the percent; it puts the ways in order.
  *
- *   time = the larger of   bytes / bandwidth
+ *   time = the largest of  bytes / bandwidth
  *                          arithmetic / throughput
  *                          waves * (start of a block + rounds of loads * latency + tree)
+ *        + a tenth of the other two
  *        + where blocks share rows: publishing + rounds of reading partials + tree
  *
  * Only the plan's files include this. */
@@ -19,7 +20,7 @@ typedef struct gpr_gpu_costs {
     double instructions_per_ns; /* of a thread, on all multiprocessors */
     double load_ns;             /* a round of loads from memory */
     double block_ns;            /* a block's start, until its first load */
-    double step_ns;             /* a step of a tree, with its barrier */
+    double step_ns;             /* halving what a tree has left, barriers included */
     double merge_ns;            /* publishing partials and taking a ticket */
     double partial_ns;          /* a round of loads of partials */
 } gpr_gpu_costs;

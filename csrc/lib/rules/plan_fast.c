@@ -418,6 +418,7 @@ static void consider_narrow(search *s)
 
 static void consider_stream(search *s)
 {
+    enum { LARGE = 512 };
     const gpr_plan_task *t = s->t;
     const uint64_t rows = t->layout->rows,
                    vectors = gpr_divide_up(t->layout->n * t->element_bytes, GPR_VECTOR_BYTES);
@@ -441,8 +442,12 @@ static void consider_stream(search *s)
                                        gpr_divide_up(vectors, block), list);
         for (int j = 0; j < listed; j++) {
             const uint64_t each = gpr_divide_up(vectors, list[j] * block);
+            /* Blocks of many rounds jump: the fewer bytes they read in a run, the more pages of
+             * memory are open at a time. */
+            const double jumps =
+                each > GPR_STREAM_VECTORS && block < LARGE ? 0.04 * (LARGE / block - 1) : 0;
             w.blocks = list[j];
-            w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes,
+            w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes * (1 + jumps),
                              (double)each * 4 + steps * (4 + s->fold.combine),
                              (double)gpr_divide_up(each, GPR_STREAM_VECTORS) * s->costs.load_ns +
                                  (double)each * ITEM_NS + tree);
@@ -529,7 +534,8 @@ static void consider_rows(search *s)
                 const double taken = each * (double)gpr_divide_up(n, lanes);
                 w.item = 1;
                 w.row_elements = room;
-                w.ns = blocks_ns(s, &w, blocks, s->bytes, copies * 8 + taken * 15 + combining,
+                w.ns = blocks_ns(s, &w, blocks, s->bytes,
+                                 copies * 8 + taken * 15 + each * 20 + combining,
                                  gpr_divide_up((uint64_t)copies, 4) * s->costs.load_ns +
                                      s->costs.step_ns + taken * 15 + tree);
                 consider(s, &w);

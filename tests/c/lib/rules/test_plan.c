@@ -496,7 +496,7 @@ static const layout_case layout_cases[] = {
      {100, 3, 50000},
      {150000, 1, 3},
      AT,
-     8,
+     0,
      100},
     {"axes 0 and 2 of three",
      "fast_strided",
