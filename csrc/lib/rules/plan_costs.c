@@ -3,9 +3,9 @@
 
 #include "shared/tuning.h"
 
-/* Fitted to 3500 measurements on an H100 and an H200, for which the same constants are best; a third
- * more or less of each changes the choice's time by less than a percent. GPUs differ in bandwidth
- * and multiprocessors, which they tell, far more than in latencies. */
+/* Fitted to 3500 measurements on an H100 and an H200, for which the same constants are best; a
+ * third more or less of each changes the choice's time by less than a percent. GPUs differ in
+ * bandwidth and multiprocessors, which they tell, far more than in latencies. */
 static const gpr_gpu_costs typical = {.sm_bytes_per_ns = 55,
                                       .load_ns = 750,
                                       .block_ns = 700,

@@ -498,8 +498,8 @@ static void consider_rows(search *s)
     const int last = t->layout->kept + t->layout->reduced - 1;
     const int is_whole = t->element_bytes < GPR_VECTOR_BYTES &&
                          gpr_most_in_item(t, last) * t->element_bytes == GPR_VECTOR_BYTES;
-    const int can_stage = gpr_is_contiguous(t->layout) && t->layout->kept == 1 &&
-                          row_bytes <= MOST_STAGED_BYTES && t->layout->aligned >= t->element_bytes;
+    const int can_stage =
+        gpr_is_contiguous(t->layout) && t->layout->kept == 1 && row_bytes <= MOST_STAGED_BYTES;
 
     if (rows == 1 || t->grid != 0 || row_bytes > MOST_LANE_ROW_BYTES) return;
     for (uint32_t lanes = 1; lanes <= GPR_WARP_LANES; lanes *= 2) {
