@@ -95,7 +95,7 @@ static void test_unknown_kernels_are_told_their_near_matches(void)
 
     expect_message("shfl_atomc", "'shfl_atomic'");
     expect_message("sequentail", "'sequential'");
-    expect_message("warp_atomics", "'shfl_atomic'"); /* by its alias */
+    expect_message("warp_atomics", "'warp_atomic'"); /* an alias of shfl_atomic */
     expect_message("xor", "'shfl_xor'");
     expect_message("Auto", "'auto'");
     expect_message("", "list all names");
