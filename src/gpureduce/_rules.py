@@ -184,7 +184,7 @@ def _fold(call: Call) -> Any:
         result = only_start(call, ufunc)
     else:
         check_identity(call, ufunc)
-        result = run(call, mask=mask)
+        result = run(call._replace(dtype=_type_before_start(call)), mask=mask)
     if (
         call.op == "sum" and out is not None and out.dtype.kind == "M"
     ):  # a copy would convert the number to a date
@@ -199,10 +199,63 @@ def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
     if call.array.dtype.kind == "m" and call.op == "sum":
         return result  # begins with the start
     if call.op == "prod" and has_initial(call):
-        result = _product_after(call, mask, start_of(call, ufunc), result)
-    if call.op == "sum" and _has_no_plus_zero(call):
-        result = _sum_without_start(call, mask, result)
+        return _product_after(call, mask, start_of(call, ufunc), result)
+    if call.op == "sum" and call.initial is not NoValue and result.dtype.kind in "fcV":
+        if call.initial is None:
+            return _sum_without_start(call, mask, result)
+        return _sum_after(call, mask, start_of(call, ufunc), result)
     return fold_in(call, ufunc, result)
+
+
+def _scaled(numbers: Any, dtype: np.dtype[Any], factor: float) -> Array:
+    """A copy times a power of two, part by part: infinities are not multiplied by 0j."""
+    copy = np.array(numbers, dtype)
+    for part in _parts(copy):
+        np.multiply(part, factor, out=part)
+    return copy
+
+
+def _type_of_result(call: Call) -> np.dtype[Any]:
+    """Type of a sum or product of floats or complex numbers."""
+    dtype: np.dtype[Any] = np.dtype(call.dtype or call.array.dtype.newbyteorder("="))
+    return dtype
+
+
+def _type_before_start(call: Call) -> Any:
+    """Type in which a start is added to an exact sum, or multiplied by a product: the result is
+    rounded after that.
+
+    Kernels other than these compute in the result's type, as their names promise.
+    """
+    if not has_initial(call) or call.array.dtype.kind not in "fV":
+        return call.dtype
+    kernel, dtype = call.options[0], _type_of_result(call)
+    is_exact = call.op == "sum" and kernel in ("auto", "exact") and dtype.kind in "fV"
+    is_planned = call.op == "prod" and kernel in ("auto", "fast") and dtype == call.array.dtype
+    return np.float64 if is_exact or is_planned else call.dtype
+
+
+def _sum_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
+    """Sum from a start on, in which no part overflows if the whole does not."""
+    dtype = _type_of_result(call) if call.array.dtype.kind in "fcV" else result.dtype
+    wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+    if start == 0:
+        if _is_minus_zero(start):
+            result = _sum_without_start(call, mask, result)
+    elif not are_finite(result) and np.isfinite(start):
+        with np.errstate(all="ignore"):
+            if result.dtype != wide:
+                result = run(call._replace(dtype=wide), mask=mask)
+            if not are_finite(result):  # halves are exact but for the smallest numbers
+                half = run(
+                    call._replace(array=_scaled(call.array, wide, 0.5), dtype=wide), mask=mask
+                )
+                whole = _scaled(half + _scaled(start, wide, 0.5), wide, 2)
+                return np.where(np.isfinite(result), result + start, whole).astype(dtype)[()]
+    with np.errstate(all="ignore"):
+        if result.dtype == dtype:
+            return np.add(result, start)
+        return (result + np.asarray(start).astype(wide)).astype(dtype)[()]
 
 
 def _parts(array: Any) -> tuple[Array, ...]:
@@ -210,22 +263,15 @@ def _parts(array: Any) -> tuple[Array, ...]:
     return (array.real, array.imag) if array.dtype.kind == "c" else (array,)
 
 
-def _has_no_plus_zero(call: Call) -> bool:
-    """Whether the start of a sum is -0.0 in some part, or there is none."""
-    if call.initial is NoValue:
-        return False
-    if call.initial is None:
-        return True
-    start = np.asarray(start_of(call, np.add))
-    return start.dtype.kind in "fcV" and any(
-        bool(np.signbit(one)) and bool(one == 0) for one in _parts(start)
-    )
+def _is_minus_zero(start: Any) -> bool:
+    """Whether a number is -0.0 in some part."""
+    return start == 0 and any(bool(np.signbit(one)) for one in _parts(np.asarray(start)))
 
 
 def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
     """The core's sum, which starts at 0.0, as one without a start: -0.0 of nothing but -0.0."""
     found = np.array(result)
-    if found.dtype.kind not in "fcV" or not np.any([np.any(one == 0) for one in _parts(found)]):
+    if not any(np.any(one == 0) for one in _parts(found)):
         return result
     array = call.array
     sources = _parts(array) if array.dtype.kind in "fcV" else (None,)
@@ -243,20 +289,22 @@ def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
 
 
 def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
-    """Product of the elements, to be multiplied by `start`.
+    """Product from a start on.
 
     NumPy multiplies by the start first: a zero or an infinity stays one where the product of the
     elements overflows or underflows. Therefore 1 or -1 stands for each other number then.
     """
-    if start.dtype.kind not in "fcV" or (np.isfinite(start) and start != 0):
-        return result
-    if np.all(np.isfinite(result) & (result != 0)):
-        return result
     array = call.array
-    one = np.ones((), array.dtype)
-    sign = one if array.dtype.kind in "cbu" else np.where(array < 0, -one, one)
-    kept = np.equal(array, 0) | ~np.isfinite(array)
-    return run(call._replace(array=np.where(kept, array, sign)), mask=mask)
+    is_extreme = start.dtype.kind in "fcV" and not (np.isfinite(start) and start != 0)
+    if is_extreme and not np.all(np.isfinite(result) & (result != 0)):
+        one = np.ones((), array.dtype)
+        sign = one if array.dtype.kind in "cbu" else np.where(array < 0, -one, one)
+        kept = np.equal(array, 0) | ~np.isfinite(array)
+        result = run(call._replace(array=np.where(kept, array, sign)), mask=mask)
+    with np.errstate(all="ignore"):
+        if result.dtype == start.dtype:
+            return np.multiply(result, start)
+        return (result * np.asarray(start).astype(result.dtype)).astype(start.dtype)[()]
 
 
 def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:

@@ -694,6 +694,31 @@ def test_zeros_have_the_signs_of_numpys(kernel: str, device: str, rng: np.random
                 assert np.all(same & ((got == wanted) | np.isnan(wanted))), context
 
 
+@on_devices
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_sums_and_products_with_a_start_are_rounded_together(
+    dtype: str, device: str | None
+) -> None:
+    kind = np.dtype(dtype)
+    real = np.empty(0, kind).real.dtype if kind.kind == "c" else kind
+    big, odd = float(ml_dtypes.finfo(real).max), int(2 / float(ml_dtypes.finfo(real).eps)) + 1
+    assert gr.sum(np.array([big, big], kind), initial=-big, device=device) == kind.type(big)
+    assert (
+        gr.sum(np.array([[1, 2], [big, big]], kind), axis=1, initial=-big, device=device)[1] == big
+    )
+    if dtype == "complex64":
+        return
+    if dtype != "float64":
+        sum_of_odd = gr.sum(np.array([odd - 1, 1], kind), initial=1, device=device)
+        assert float(sum_of_odd) == odd + 1
+        product = gr.prod(np.array([big, big], kind), initial=1 / big, device=device)
+        wanted = float(kind.type(1 / big)) * big * big
+        assert float(product) == pytest.approx(wanted, rel=float(ml_dtypes.finfo(real).eps))
+    far = gr.sum(np.array([np.inf, big], kind), initial=-big, device=device)
+    assert far == np.inf
+    assert np.isnan(gr.sum(np.array([np.inf, 1], kind), initial=-np.inf, device=device))
+
+
 def outcome_of(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[Any, ...]:
     try:
         result = np.asarray(function(*args, **keywords))

@@ -755,6 +755,14 @@ def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
     run(
         """
     for lend in (Producer, Shown):
+        # A sum and its start are rounded together, and do not overflow on the way.
+        half, ones = np.float16, np.ones((2, 2049), np.float16)
+        for kernel in ("auto", "exact"):
+            for out in (None, np.zeros(2, half), np.zeros(2), lend(np.zeros(2, half))):
+                found = gr.sum(lend(ones), axis=1, initial=1, kernel=kernel, out=out)
+                assert (value(found) if out is None or out is not found or
+                        not isinstance(out, np.ndarray) else out).tolist() == [2050, 2050]
+            assert value(gr.sum(lend(half([6e4, 6e4])), initial=-6e4, kernel=kernel)) == half(6e4)
         five = np.array([5], np.int8)
         assert gr.min(lend(five), initial=2.5, out=np.zeros(())) == 2  # device-start
         assert np.min(five, initial=2.5, out=np.zeros(())) == 2.5

@@ -41,6 +41,7 @@ from .libraries import (
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
 NUMBERS = _core.OPERATORS
+_NARROW_FLOATS = {"float16", "bfloat16", "float32"}
 _MOMENTS = ("mean", "var", "std")
 _ROUNDED = ("sum", "prod", *_MOMENTS)
 """Operators whose results are rounded, to a type that `out` has a part in."""
@@ -66,7 +67,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
-        dtype_name = dtype if dtype == "bfloat16" else np.dtype(dtype).name
+        dtype_name = _name_of(dtype)
         if op in ("var", "std"):
             check_variance_dtype(call.name, source.dtype, dtype_name)
         if skip_nan and op in _MOMENTS:
@@ -110,6 +111,10 @@ def _warn_of_too_few(op: str, most: int, skip_nan: bool, ddof: Any) -> None:
         warn("Mean of empty slice")
     if op != "mean" and most <= as_ddof(ddof):
         warn("Degrees of freedom <= 0 for slice" + ("." if skip_nan else ""))
+
+
+def _name_of(dtype: Any) -> str:
+    return "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name
 
 
 class _NeedsConversionError(Exception):
@@ -354,14 +359,25 @@ class _Reduction(Work):
             pairs.append(pair)
             return made, self.half(pair, 0)
 
-        made = self.reduce(self.source, axis, dtype, keepdims, mask, first)
+        name = self.source.dtype if dtype is None else _name_of(dtype)
+        # An exact sum of narrow floats is rounded after the start was added.
+        widens = (
+            self.op == "sum"
+            and self.options[0] in ("auto", "exact")
+            and {name, self.source.dtype} <= _NARROW_FLOATS
+        )
+        made = self.reduce(
+            self.source, axis, np.float64 if widens else dtype, keepdims, mask, first
+        )
         (pair,) = pairs
-        self.fill(self.half(pair, 1), initial)
+        start = np.asarray(initial).astype(numpy_dtype(name)) if widens else initial
+        self.fill(self.half(pair, 1), start)
         if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
             self.lent.append(made)
         if self.op not in ("min", "max"):
             self.skip_nan = False  # sums and products of what is left count like any other number
         compute = pair.dtype if self.op in ("sum", "prod") else None  # of min and max their own
+        compute = name if widens else compute
         return self.reduce(pair, 0, compute, False, None, room)
 
     def half(self, pair: DeviceArray, which: int) -> DeviceArray:
