@@ -40,9 +40,9 @@ PIP := $(PY) -m pip --disable-pip-version-check --quiet
 STAMPS := $(VENV)/stamps
 
 # A product and a sum are two roundings, also where an instruction set has one instruction for both:
-# same bits everywhere. And additions are made as they are written, which exact sums are made of,
+# same bits everywhere. Roots set no errno: nobody asks, and vectors cannot. And additions are made as they are written, which exact sums are made of,
 # also with a CC that says otherwise.
-C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fvisibility=hidden -pthread
+C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fno-math-errno -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 C_WARNINGS := -Wall -Wextra -Werror
 # Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the

@@ -66,6 +66,7 @@ core = Extension(
         *("-std=gnu11", "-ffp-contract=off", "-O3", "-fvisibility=hidden", "-pthread"),
         *EXTRA,
         "-fno-fast-math",
+        "-fno-math-errno",
     ],
     extra_link_args=["-pthread", *EXTRA],
     libraries=["dl", "m"],

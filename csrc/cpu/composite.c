@@ -33,16 +33,17 @@ enum {
 
 /* What every task reads beside the job. */
 typedef struct composite {
-    gpr_view plain;    /* the array without its mask */
-    gpr_view marks;    /* the mask; its data is NULL if there is none */
-    int in_place;      /* a row's elements are aligned, native neighbours */
-    int crosswise;     /* rows are taken in tiles ... */
-    int columns;       /* ... as moments of columns */
-    int direct;        /* memory is what the loops read, and nothing is left out */
-    int many_at_once;  /* positions: one call of a loop takes many rows ... */
-    int short_rows;    /* ... which are so short that they have a loop of their own */
-    uint64_t segment;  /* positions taken at once */
-    gpr_value nothing; /* the accumulator of no elements */
+    gpr_view plain;       /* the array without its mask */
+    gpr_view marks;       /* the mask; its data is NULL if there is none */
+    int in_place;         /* a row's elements are aligned, native neighbours */
+    int crosswise;        /* rows are taken in tiles ... */
+    int columns;          /* ... as moments of columns */
+    int columns_in_place; /* ... which the loops read where they are */
+    int direct;           /* memory is what the loops read, and nothing is left out */
+    int many_at_once;     /* one call of a loop takes many rows */
+    int short_rows;       /* positions: rows are so short that they have a loop of their own */
+    uint64_t segment;     /* positions taken at once */
+    gpr_value nothing;    /* the accumulator of no elements */
 } composite;
 
 /* A task's memory. */
@@ -171,16 +172,6 @@ static double sum_of_distances(const double *x, uint64_t count, double center)
     return sum;
 }
 
-/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the
- * distances. What is too large for a double stays so. */
-static inline double squares_about_mean(double squares, double distance, uint64_t count)
-{
-    const double less = squares - distance / (double)count * distance;
-
-    if (squares > DBL_MAX) return squares;
-    return less < 0 ? 0 : less; /* rounding may go below; NaN stays */
-}
-
 static void add_moments(const recipe *how, const char *elements, uint64_t count, gpr_value *moments)
 {
     gpr_value part = how->identity;
@@ -201,7 +192,7 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
         const double distance =
             sum_of_distances((const double *)(const void *)elements, count, center[0]);
         part.mean[1] = distance / (double)count;
-        part.squares = squares_about_mean(part.squares, distance, count);
+        part.squares = gpr_squares_about_mean(part.squares, distance, count);
     }
     *moments = gpr_fold_acc(GPR_FOLD_moments, how->acc, *moments, part);
 }
@@ -364,16 +355,18 @@ static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
     const double count = (double)all->count + (double)rows;
     const double share = (double)rows / count, weight = (double)all->count / count * (double)rows;
 
-    for (uint64_t j = 0; j < width; j++) {
-        const double rest = distances[j] / (double)rows,
-                     about = squares_about_mean(squares[j], distances[j], rows);
-
-        if (all->count == 0) {
+    if (all->count == 0) {
+        for (uint64_t j = 0; j < width; j++) {
             all->mean[j] = centers[j];
-            all->rest[j] = rest;
-            all->squares[j] = about;
-        } else {
+            all->rest[j] = distances[j] / (double)rows;
+            all->squares[j] = gpr_squares_about_mean(squares[j], distances[j], rows);
+        }
+    } else {
+        for (uint64_t j = 0; j < width; j++) {
+            const double rest = distances[j] / (double)rows,
+                         about = gpr_squares_about_mean(squares[j], distances[j], rows);
             const double apart = (centers[j] - all->mean[j]) + (rest - all->rest[j]);
+
             all->rest[j] += apart * share;
             all->squares[j] += about + apart * apart * weight;
         }
@@ -381,32 +374,69 @@ static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
     all->count += rows;
 }
 
+/* Packs `rows` positions of the tile from `first` on as what the loops read. */
+static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_t first,
+                                uint64_t rows, scratch *in)
+{
+    const uint64_t width = tile->axes[1].extent, at_once = STAGE_ELEMENTS / width;
+    const uint64_t row_bytes = width * how->loop_bytes;
+
+    for (uint64_t done = 0; done < rows; done += at_once) {
+        const uint64_t some = least(rows - done, at_once);
+
+        gpr_pack(tile, (first + done) * width, some * width, NULL, in->s.packed);
+        memcpy(in->tile + done * row_bytes,
+               gpr_cpu_prepare(how, in->s.packed, some * width, &in->s), some * row_bytes);
+    }
+    return in->tile;
+}
+
 /* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory. */
 static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
-                         uint64_t end, gpr_value *values)
+                         uint64_t end, scratch *in, column_moments *all)
 {
     const recipe *how = &work->how[0];
-    const gpr_view *view = &work->composite->plain;
+    const composite *c = work->composite;
+    const gpr_view *view = &c->plain;
     const int along = view->outer + view->inner - 1;
     const uint64_t extent = view->axes[along].extent;
-    const int64_t stride = view->axes[along].in;
-    column_moments all;
+    const uint64_t most = c->columns_in_place
+                              ? MOMENT_ROWS
+                              : least(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
     gpr_view tile;
 
-    all.count = 0;
+    gpr_cpu_make_tile(view, width, &tile);
+    all->count = 0;
     while (first < end) {
-        const uint64_t rows = least(least(end - first, extent - first % extent), MOMENT_ROWS);
-        _Alignas(64) double centers[MOMENT_COLUMNS] = {0}, distances[MOMENT_COLUMNS] = {0};
-        _Alignas(64) double squares[MOMENT_COLUMNS] = {0};
+        const uint64_t rows = least(least(end - first, extent - first % extent), most);
+        _Alignas(64) double centers[MOMENT_COLUMNS], distances[MOMENT_COLUMNS];
+        _Alignas(64) double squares[MOMENT_COLUMNS];
+        const char *elements;
+        int64_t stride = view->axes[along].in;
 
         gpr_cpu_locate(view, row, first, &tile);
-        how->loop.columns(tile.data, stride, rows, width, 1, centers);
+        elements = tile.data;
+        if (!c->columns_in_place) {
+            elements = pack_columns(how, &tile, 0, rows, in);
+            stride = (int64_t)(width * how->loop_bytes);
+        }
+        memset(distances, 0, width * sizeof *distances);
+        memset(squares, 0, width * sizeof *squares);
+        how->loop.columns(elements, stride, rows, width, 1, centers);
         for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
-        gpr_cpu_loops()->distances[how->loop_dtype](tile.data, stride, rows, width, centers,
+        gpr_cpu_loops()->distances[how->loop_dtype](elements, stride, rows, width, centers,
                                                     distances, squares);
-        merge_columns(&all, rows, width, centers, distances, squares);
+        merge_columns(all, rows, width, centers, distances, squares);
         first += rows;
     }
+}
+
+static void fold_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
+                                   uint64_t end, scratch *in, gpr_value *values)
+{
+    column_moments all;
+
+    fold_columns(work, row, width, first, end, in, &all);
     for (uint64_t j = 0; j < width; j++) {
         values[j] = (gpr_value){.count = all.count, .squares = all.squares[j]};
         values[j].mean[0] = all.mean[j];
@@ -424,7 +454,7 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
     if (work->composite->crosswise) {
         *row = gpr_cpu_unit_row(&work->units, unit, &rows);
         if (work->composite->columns)
-            fold_columns(work, *row, rows, first, end, values);
+            fold_columns_to_values(work, *row, rows, first, end, in, values);
         else
             fold_tiles(work, *row, rows, first, end, in, values);
     } else {
@@ -477,8 +507,30 @@ static gpr_positions_loop positions_loop(const recipe *how)
                                               : loops->first_max[how->loop_dtype];
 }
 
-/* Positions in rows of which nothing is left out: one call of a loop for many. */
-static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
+/* What loops make of rows that they can read. */
+static void fold_each(const job *work, const char *elements, int64_t stride, uint64_t rows,
+                      uint64_t row)
+{
+    const recipe *how = &work->how[0];
+    const uint64_t n = work->view->n;
+    char *results = work->result + row * work->result_bytes;
+    int64_t positions[RESULT_BATCH];
+    double squares[RESULT_BATCH];
+
+    if (how->rule->acc_kind == GPR_ACC_MOMENTS) {
+        gpr_cpu_loops()->moments[how->loop_dtype](elements, stride, rows, n, squares);
+        gpr_finish_squares(how->rule, squares, rows, n, results);
+        return;
+    }
+    if (work->composite->short_rows)
+        positions_loop(how)(elements, stride, rows, n, positions);
+    else
+        find_in_each(how, elements, stride, rows, n, positions);
+    memcpy(results, positions, rows * sizeof *positions);
+}
+
+/* Positions in rows of which nothing is left out, or their moments: one call of a loop for many. */
+static void fold_many(const job *work, uint64_t row, uint64_t end, stage *s)
 {
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
@@ -489,7 +541,6 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
     /* As many as are still in the first cache when they are looked through, or as the stage
      * holds. */
     const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
-    int64_t positions[RESULT_BATCH];
 
     while (row < end) {
         const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
@@ -503,11 +554,7 @@ static void find_in_rows(const job *work, uint64_t row, uint64_t end, stage *s)
             gpr_pack(&c->plain, row * n, rows * n, NULL, s->packed);
             elements = gpr_cpu_prepare(how, elements, rows * n, s);
         }
-        if (c->short_rows)
-            positions_loop(how)(elements, stride, rows, n, positions);
-        else
-            find_in_each(how, elements, stride, rows, n, positions);
-        memcpy(work->result + row * sizeof *positions, positions, rows * sizeof *positions);
+        fold_each(work, elements, stride, rows, row);
         row += rows;
     }
 }
@@ -519,13 +566,23 @@ static void units_task(void *context, uint64_t index)
     const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
     gpr_value values[RESULT_BATCH + MOMENT_COLUMNS];
     uint64_t waiting = 0, first_row = 0;
+    column_moments moments;
     scratch in;
 
     if (gpr_cpu_must_stop(&work->stop)) return;
     if (work->composite->many_at_once) {
-        find_in_rows(work, index * work->per_task, end, &in.s);
+        fold_many(work, index * work->per_task, end, &in.s);
         return;
     }
+    for (uint64_t unit = index * work->per_task; unit < end && work->composite->columns; unit++) {
+        uint64_t rows;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
+
+        fold_columns(work, row, rows, 0, work->view->n, &in, &moments);
+        gpr_finish_squares(work->how[0].rule, moments.squares, rows, work->view->n,
+                           work->result + row * work->result_bytes);
+    }
+    if (work->composite->columns) return;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t row = 0;
         const uint64_t rows = fold_unit(work, unit, 0, work->view->n, &in, &row, values + waiting);
@@ -585,18 +642,15 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
-/* Whether rows that lie crosswise are columns that the loops of floats read. */
-static int columns_are_direct(const job *work)
+/* Whether rows that lie crosswise are columns that the loops of floats read where they are. */
+static int columns_are_in_place(const job *work)
 {
     const gpr_view *view = work->view;
-    const recipe *how = &work->how[0];
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
     for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
-    return how->direct && gpr_cpu_loops()->distances[how->loop_dtype] != NULL &&
-           !view->byteswapped && bits % view->bytes == 0 &&
-           view->axes[view->outer - 1].in == (int64_t)view->bytes &&
-           view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS;
+    return work->how[0].direct && !view->byteswapped && bits % view->bytes == 0 &&
+           view->axes[view->outer - 1].in == (int64_t)view->bytes;
 }
 
 static void describe(const job *work, composite *c)
@@ -610,19 +664,26 @@ static void describe(const job *work, composite *c)
     c->plain.mask = NULL;
     c->marks = gpr_mask_view(view);
     c->in_place = is_in_place(view);
-    c->crosswise = gpr_cpu_lies_crosswise(view) && view->axes[axes - 1].extent >= TILE_EXTENT;
+    const int lies_crosswise = gpr_cpu_lies_crosswise(view),
+              runs = lies_crosswise && view->axes[axes - 1].extent >= TILE_EXTENT,
+              has_moments = rule->acc_kind == GPR_ACC_MOMENTS && !leaves_out &&
+                            gpr_cpu_loops()->moments[work->how[0].loop_dtype] != NULL;
+
+    c->columns = has_moments && lies_crosswise &&
+                 (!runs || view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS);
+    c->columns_in_place = c->columns && columns_are_in_place(work);
+    c->crosswise = runs || c->columns;
     c->segment = STAGE_ELEMENTS;
     c->nothing = gpr_identity(rule->fold, rule->compute, work->how[0].acc);
     c->short_rows = c->many_at_once = 0;
     c->direct = c->in_place && work->how[0].direct && !leaves_out;
     if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
-    c->columns = c->crosswise && !leaves_out && rule->acc_kind == GPR_ACC_MOMENTS &&
-                 columns_are_direct(work);
     if (c->columns) c->segment = MOMENT_COLUMNS;
     if (rule->acc_kind == GPR_ACC_INDEXED && !leaves_out && !c->crosswise) {
         c->short_rows = view->n <= GPR_SHORT_ROW && positions_loop(&work->how[0]) != NULL;
         c->many_at_once = c->short_rows || (c->direct && view->n <= c->segment);
     }
+    if (has_moments && !c->crosswise) c->many_at_once = view->n <= c->segment;
 }
 
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)

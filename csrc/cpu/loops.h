@@ -8,6 +8,8 @@
 #ifndef GPR_CPU_LOOPS_H
 #define GPR_CPU_LOOPS_H
 
+#include <float.h>
+
 #include "lib/base/registry.h"
 
 /* Folds each of `rows` rows of n > 0 elements, `stride` bytes apart, into accumulators[row]. */
@@ -90,6 +92,21 @@ typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, 
  * odd ones from center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
 
+/* Sums of the squared distances of `rows` rows of n > 0 numbers, `stride` bytes apart, from the
+ * mean of each. */
+typedef void (*gpr_moments_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
+                                 double *squares);
+
+/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the
+ * distances. What is too large for a double stays so. */
+static inline double gpr_squares_about_mean(double squares, double distance, uint64_t count)
+{
+    const double less = squares - distance / (double)count * distance;
+
+    if (squares > DBL_MAX) return squares;
+    return less < 0 ? 0 : less; /* rounding may go below; NaN stays */
+}
+
 /* Position of the first of n elements that equals *value, an accumulator of min's loop; of the
  * first NaN if that is NaN. n if there is none. */
 typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
@@ -116,6 +133,8 @@ typedef struct gpr_loops {
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
     /* of floats */
     gpr_distances_loop distances[GPR_DTYPE_COUNT];
+    /* of float32 and float64 */
+    gpr_moments_loop moments[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* NULL for 16-bit floats and complex numbers */
     gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];

@@ -362,6 +362,7 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_sum(acc, x, c) ((acc) + (x))
 #define STEP_prod(acc, x, c) ((acc) * (x))
 #define STEP_squares(acc, x, c) ((acc) + ((x) - (c)) * ((x) - (c)))
+#define STEP_distances(acc, x, c) ((acc) + ((x) - (c)))
 #define STEP_skipping_sum(acc, x, c) ((acc) + (vec_f64)((vec_i64)(x) & ((x) == (x))))
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
@@ -464,6 +465,52 @@ DEFINE_COMBINE_LANES(prod)
         if (i + 1 < n) b += LIFT(p[i + 1]);                    \
         if (i + 2 < n) c += LIFT(p[i + 2]);                    \
         return (a + b) + (c + d);                              \
+    }
+
+/* Squared distances of rows from their means, minus what the rounding of the mean adds. Rows of up
+ * to SHORT_MOMENTS elements in four chains. */
+enum { SHORT_MOMENTS = 32 };
+#define DEFINE_MOMENTS(name, T)                                                             \
+    INLINE double short_moments_##name(const T *p, uint64_t n)                              \
+    {                                                                                       \
+        const double mean = short_sum_##name(p, n) / (double)n;                             \
+        double distances[4] = {0}, squares[4] = {0};                                        \
+        uint64_t i = 0;                                                                     \
+        for (; i + 4 <= n; i += 4) {                                                        \
+            UNROLLED                                                                        \
+            for (int k = 0; k < 4; k++) {                                                   \
+                const double distance = (double)p[i + (uint64_t)k] - mean;                  \
+                distances[k] += distance;                                                   \
+                squares[k] += distance * distance;                                          \
+            }                                                                               \
+        }                                                                                   \
+        for (int k = 0; i < n; i++, k++) {                                                  \
+            const double distance = (double)p[i] - mean;                                    \
+            distances[k] += distance;                                                       \
+            squares[k] += distance * distance;                                              \
+        }                                                                                   \
+        return gpr_squares_about_mean(                                                      \
+            (squares[0] + squares[1]) + (squares[2] + squares[3]),                          \
+            (distances[0] + distances[1]) + (distances[2] + distances[3]), n);              \
+    }                                                                                       \
+    static void moments_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                               double *squares)                                             \
+    {                                                                                       \
+        for (uint64_t r = 0; r < rows; r++, data += stride) {                               \
+            const T *row = (const T *)(const void *)data;                                   \
+            double center[2], distance;                                                     \
+            lanes_f64 lanes;                                                                \
+            if (n <= SHORT_MOMENTS) {                                                       \
+                squares[r] = short_moments_##name(row, n);                                  \
+                continue;                                                                   \
+            }                                                                               \
+            center[0] = center[1] = sum_##name(row, n) / (double)n;                         \
+            squares[r] = squares_##name(row, n, center);                                    \
+            if (sizeof(T) < sizeof(double)) continue; /* a double has digits to spare */    \
+            lanes_distances_##name(row, n, center, &lanes);                                 \
+            combine_lanes_sum(&lanes, 1, &distance);                                        \
+            squares[r] = gpr_squares_about_mean(squares[r], distance, n);                   \
+        }                                                                                   \
     }
 
 #define DEFINE_SQUARES(name, T, LOAD)                                                  \
@@ -887,6 +934,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_EXTREME_LOOP(fmin, name, T)                                     \
     DEFINE_EXTREME_LOOP(fmax, name, T)                                     \
     DEFINE_SQUARES(name, T, LOAD)                                          \
+    DEFINE_LANES(distances, name, T, LOAD, sum, 0.0)                       \
+    DEFINE_MOMENTS(name, T)                                                \
     DEFINE_DISTANCES(name, T)                                              \
     DEFINE_FLOAT_POSITIONS(name, T, BITS)                                  \
     DEFINE_FLOAT_FIND(name, T, BITS)                                       \
@@ -1805,6 +1854,7 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_COMPLEX128] = squares_complex128,
         },
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
+    .moments = {[GPR_FLOAT32] = moments_float32, [GPR_FLOAT64] = moments_float64},
     .first_min =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \

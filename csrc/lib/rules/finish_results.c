@@ -137,6 +137,25 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
     }
 }
 
+void gpr_finish_squares(const gpr_rule *rule, const double *squares, uint64_t count, uint64_t n,
+                        void *results)
+{
+    const size_t bytes = gpr_bytes_of(rule->result);
+    const double divisor = fmax((double)n - rule->ddof, 0);
+    gpr_wide_block block;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+
+        for (uint64_t i = 0; i < step; i++) block.f64[i] = squares[done + i] / divisor;
+        if (rule->op == GPR_OP_STD)
+            for (uint64_t i = 0; i < step; i++) block.f64[i] = sqrt(block.f64[i]);
+        gpr_store_wide(GPR_WIDE_FLOAT, &block, step, rule->result, (char *)results + done * bytes);
+        done += step;
+    }
+}
+
 static int is_integer(gpr_dtype dtype)
 {
     return !gpr_is_inexact(dtype) && dtype != GPR_BOOL;

@@ -86,7 +86,12 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
  * floats are if they started at +0. */
 int gpr_is_result(const gpr_rule *rule, gpr_dtype acc);
 
-/* The same of ranges whose two numbers are in two arrays, `count` of each. */
+/* Writes `count` variances of `n` elements each, or their roots, of real numbers whose squared
+ * distances from the mean are given. */
+void gpr_finish_squares(const gpr_rule *rule, const double *squares, uint64_t count, uint64_t n,
+                        void *results);
+
+/* What gpr_finish_results does with ranges whose two numbers are in two arrays, `count` of each. */
 void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
                        uint64_t count, void *results, uint64_t output_stride);
 
