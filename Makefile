@@ -171,6 +171,12 @@ test: ctest pytest ## all tests; those that need a GPU skip where there is none
 pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle most of the time
 	$(PY) -m pytest $(PYTEST_FLAGS) -n $(PYTEST_WORKERS) --dist loadgroup tests
 
+# `oldest` and `newest` that pip gives for this Python, `dev` of pip's indexes, or a version.
+NUMPY ?= oldest newest
+.PHONY: test-numpy
+test-numpy: $(STAMPS)/build $(STAMPS)/test ## NumPy's contract with other versions: NUMPY="oldest newest", 2.2.0, dev
+	$(PY) tools/other_numpy.py $(NUMPY)
+
 emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
 	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)
 

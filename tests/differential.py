@@ -116,6 +116,8 @@ class Wrapped(np.ndarray):
 
 
 SUBCLASSES = {"subclass": Sub, "wrap": Wrapped, "memmap": np.memmap, "records": np.recarray}
+if IS_BEFORE_2_3:  # NumPy has other rules for the NaN of memmaps
+    del SUBCLASSES["memmap"]
 
 
 @dataclass

@@ -173,9 +173,14 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
 
 int glue_read_keepdims(PyObject *object, glue_call *call)
 {
+    const gpr_operator op = call->request.op;
     long value = object == Py_True;
 
-    if (!PyBool_Check(object)) {
+    /* NumPy takes the truth of any object there, and a number elsewhere. */
+    if (op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX) {
+        value = PyObject_IsTrue(object);
+        if (value < 0) return -1;
+    } else if (!PyBool_Check(object)) {
         value = PyLong_AsLong(object);
         if (value == -1 && PyErr_Occurred() != NULL) return -1;
     }

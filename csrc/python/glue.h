@@ -157,6 +157,7 @@ PyArray_Descr *glue_descr_of(gpr_dtype dtype);
 /* The descriptor of the result; new reference in call->result_descr. */
 int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
                           PyArray_Descr *requested);
+/* The request has its operator. */
 int glue_read_keepdims(PyObject *object, glue_call *call);
 /* Whether NaN is left out, and what variances' divisors are less by. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);

@@ -342,9 +342,6 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     "logical_xor out in a tuple": lambda m: m.logical_xor(A, axis=1, out=(np.zeros(2, bool),)),
     "nanmin out=...": lambda m: m.nanmin(A, out=...),
     "bitwise_or out=...": lambda m: m.bitwise_or(A.astype(int), axis=0, out=...),
-    "nanmax of a memmap, out in a tuple": lambda m: m.nanmax(
-        A.view(np.memmap), out=(np.zeros((), np.float32),)
-    ),
     "argmax of equals": lambda m: m.argmax(np.array([0.0, -0.0, 0.0])),
     "argmax of NaN": lambda m: m.argmax(NAN, axis=0),
     "argmax of complex NaN": lambda m: m.argmax(np.array([1, complex(0, np.nan), np.nan])),

@@ -34,6 +34,7 @@ TARGETS: dict[str, str | Path] = {
     "bench-all": Path("benchmarks/results"),
     "notebooks": r"1-staircase\.ipynb: [\d.]+ s",
     "test": r"\d+ passed",
+    "test-numpy": r"\d+ passed",
     "emu": r"\d+ passed",
     "lint": r"All checks passed",
     "format": r"files? left unchanged",
