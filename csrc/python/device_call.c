@@ -153,21 +153,44 @@ PyObject *glue_result_shape(const glue_call *call)
     return shape;
 }
 
+/* The order of a result's axes as a tuple, the farthest first; NULL without an exception: C
+ * order. */
+static PyObject *result_order(const glue_call *call)
+{
+    int order[GPR_MAX_NDIM + 1];
+    PyObject *axes = NULL;
+
+    if (!glue_find_result_order(call, order)) return NULL;
+    axes = PyTuple_New(call->result_ndim);
+    for (int i = 0; i < call->result_ndim && axes != NULL; i++) {
+        PyObject *axis = PyLong_FromLong(order[i]);
+        if (axis == NULL) {
+            Py_CLEAR(axes);
+        } else {
+            PyTuple_SET_ITEM(axes, i, axis);
+        }
+    }
+    return axes;
+}
+
 PyObject *glue_ask_for_room(PyObject *make, const glue_call *call, gpr_dtype dtype)
 {
-    PyObject *shape = glue_result_shape(call), *name = NULL, *pair = NULL;
+    PyObject *shape = glue_result_shape(call), *name = NULL, *order = NULL, *pair = NULL;
 
     if (shape == NULL) return NULL;
     name = PyUnicode_InternFromString(gpr_dtype_name(dtype));
     if (name == NULL) goto done;
-    PyObject *const arguments[] = {shape, name};
-    pair = PyObject_Vectorcall(make, arguments, 2, NULL);
+    order = result_order(call);
+    if (PyErr_Occurred() != NULL) goto done;
+    PyObject *const arguments[] = {shape, name, order};
+    pair = PyObject_Vectorcall(make, arguments, order != NULL ? 3 : 2, NULL);
     if (pair != NULL && (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)) {
         PyErr_SetString(PyExc_TypeError,
                         "what makes room for a result returns the result and its memory");
         Py_CLEAR(pair);
     }
 done:
+    Py_XDECREF(order);
     Py_XDECREF(name);
     Py_DECREF(shape);
     return pair;

@@ -15,8 +15,8 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source,
                           const glue_arguments *given, glue_call *call);
 /* The shape of a call's result. New reference. */
 PyObject *glue_result_shape(const glue_call *call);
-/* Calls make(shape, dtype's name) of Python; new reference to its (result, memory for the
- * result). */
+/* Calls make(shape, dtype's name) of Python, with the order of the axes in memory, the farthest
+ * first, where that is not C's; new reference to its (result, memory for the result). */
 PyObject *glue_ask_for_room(PyObject *make, const glue_call *call, gpr_dtype dtype);
 /* Makes a device array of the result's shape, dtype and device the place of the result. 0, or -1
  * with an exception. */

@@ -80,9 +80,12 @@ static int make_room(const glue_state *state, const glue_library *library, const
 {
     PyObject *shape = glue_result_shape(call);
     glue_device_array *memory = NULL;
+    int order[GPR_MAX_NDIM + 1];
 
     if (shape == NULL) return -1;
-    where->result = library->ways->make(state, library, like, source, shape, dtype, &memory);
+    const int has_order = glue_find_result_order(call, order);
+    where->result = glue_make_array(state, library, like, source, shape, has_order ? order : NULL,
+                                    dtype, &memory);
     where->target = (PyObject *)memory;
     Py_DECREF(shape);
     return where->result != NULL ? 0 : -1;

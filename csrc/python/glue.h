@@ -196,6 +196,8 @@ double glue_count_reduced(const glue_call *call);
  * call->reduced has been filled in. */
 int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const int64_t *steps,
                     const int64_t *mask_steps, int *order);
+/* The same of a resolved call: `order` has the axes of its result then, the farthest first. */
+int glue_find_result_order(const glue_call *call, int *order);
 
 /* ---- run_call.c ---- */
 

@@ -52,6 +52,7 @@ static const glue_ways rows[] = {
         .holds = glue_is_held_by_attribute,
         .read = glue_read_tensor,
         .make = glue_make_tensor,
+        .transpose = "permute",
         .assign = glue_assign_by_method,
         .explain = glue_explain_tensor,
     },
@@ -67,6 +68,7 @@ static const glue_ways rows[] = {
         .holds = glue_is_always_held,
         .read = glue_read_attributes,
         .make = glue_make_empty,
+        .transpose = "transpose",
         .assign = glue_assign_by_copyto,
     },
     {
@@ -416,6 +418,62 @@ glue_device_array *glue_read_array(const glue_state *state, const glue_library *
     return found;
 }
 
+/* A shape with its extents in an order. */
+static PyObject *put_in_order(PyObject *shape, const int *order)
+{
+    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(shape));
+
+    for (Py_ssize_t i = 0; made != NULL && i < PyTuple_GET_SIZE(shape); i++)
+        PyTuple_SET_ITEM(made, i, Py_NewRef(PyTuple_GET_ITEM(shape, order[i])));
+    return made;
+}
+
+/* Where each axis of a result is in the order. */
+static PyObject *places_in_order(const int *order, Py_ssize_t count)
+{
+    PyObject *places = PyTuple_New(count);
+
+    for (Py_ssize_t i = 0; places != NULL && i < count; i++) {
+        PyObject *place = PyLong_FromSsize_t(i);
+        if (place == NULL) {
+            Py_CLEAR(places);
+        } else {
+            PyTuple_SET_ITEM(places, order[i], place);
+        }
+    }
+    return places;
+}
+
+PyObject *glue_make_array(const glue_state *state, const glue_library *library, PyObject *like,
+                          const glue_device_array *beside, PyObject *shape, const int *order,
+                          gpr_dtype dtype, glue_device_array **memory)
+{
+    const glue_ways *ways = library->ways;
+    PyObject *ordered = NULL, *places = NULL, *made = NULL, *view = NULL;
+
+    *memory = NULL;
+    if (order == NULL || ways->transpose == NULL)
+        return ways->make(state, library, like, beside, shape, dtype, memory);
+    ordered = put_in_order(shape, order);
+    places = ordered != NULL ? places_in_order(order, PyTuple_GET_SIZE(shape)) : NULL;
+    if (places != NULL) made = ways->make(state, library, like, beside, ordered, dtype, memory);
+    if (made != NULL) {
+        Py_CLEAR(*memory); /* of the array in C order */
+        view = PyObject_CallMethod(made, ways->transpose, "(O)", places);
+    }
+    if (view != NULL) *memory = ways->read(state, library, view);
+    if (*memory != NULL) {
+        (*memory)->has_stream = beside->has_stream;
+        (*memory)->stream = beside->stream;
+    } else {
+        Py_CLEAR(view);
+    }
+    Py_XDECREF(ordered);
+    Py_XDECREF(places);
+    Py_XDECREF(made);
+    return view;
+}
+
 PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like,
                             PyObject *made)
 {
@@ -463,20 +521,41 @@ static PyObject *library_read(PyObject *self, PyObject *array)
     return (PyObject *)glue_read_array(state_of(self), library_of(self), array);
 }
 
+/* An order of all axes of a result. 0, or -1 with an exception. */
+static int read_order(PyObject *axes, Py_ssize_t count, int *order)
+{
+    char found[GPR_MAX_NDIM + 1] = {0};
+    int fits = PyTuple_Check(axes) && PyTuple_GET_SIZE(axes) == count && count <= GPR_MAX_NDIM + 1;
+
+    for (Py_ssize_t i = 0; i < count && fits; i++) {
+        const long axis = PyLong_AsLong(PyTuple_GET_ITEM(axes, i));
+        if (axis == -1 && PyErr_Occurred() != NULL) return -1;
+        fits = axis >= 0 && axis < count && !found[axis];
+        if (fits) found[order[i] = (int)axis] = 1;
+    }
+    if (fits) return 0;
+    PyErr_SetString(PyExc_ValueError, "an order is a tuple of each axis of the shape once");
+    return -1;
+}
+
 static PyObject *library_make(PyObject *self, PyObject *arguments)
 {
     const glue_state *state = state_of(self);
     const glue_library *library = library_of(self);
-    PyObject *like = NULL, *beside = NULL, *shape = NULL, *name = NULL, *made = NULL;
+    PyObject *like = NULL, *beside = NULL, *shape = NULL, *name = NULL, *axes = Py_None;
+    PyObject *made = NULL;
     glue_device_array *memory = NULL;
     gpr_dtype dtype = GPR_BOOL;
+    int order[GPR_MAX_NDIM + 1];
 
-    if (!PyArg_ParseTuple(arguments, "OO!OU", &like, state->device_array_type, &beside, &shape,
-                          &name))
+    if (!PyArg_ParseTuple(arguments, "OO!O!U|O", &like, state->device_array_type, &beside,
+                          &PyTuple_Type, &shape, &name, &axes))
         return NULL;
     if (glue_read_dtype_name(name, &dtype) < 0) return NULL;
-    made = library->ways->make(state, library, like, (glue_device_array *)beside, shape, dtype,
-                               &memory);
+    const int has_order = axes != Py_None;
+    if (has_order && read_order(axes, PyTuple_GET_SIZE(shape), order) < 0) return NULL;
+    made = glue_make_array(state, library, like, (glue_device_array *)beside, shape,
+                           has_order ? order : NULL, dtype, &memory);
     return made != NULL ? Py_BuildValue("NN", made, (PyObject *)memory) : NULL;
 }
 
@@ -570,8 +649,9 @@ static PyMethodDef library_methods[] = {
     {"read", library_read, METH_O,
      PyDoc_STR("read(array) -> DeviceArray on the stream that the array is ready on")},
     {"make", library_make, METH_VARARGS,
-     PyDoc_STR("make(like, memory, shape, dtype) -> (array, DeviceArray) beside `like`, whose "
-               "memory is `memory`")},
+     PyDoc_STR(
+         "make(like, memory, shape, dtype, order=None) -> (array, DeviceArray) beside `like`, "
+         "whose memory is `memory`; its axes lie in memory in `order`, the farthest first")},
     {"finish", library_finish, METH_VARARGS,
      PyDoc_STR("finish(like, made) -> the caller's array, once the writing of `made` is queued")},
     {"split", library_split, METH_O,

@@ -56,6 +56,9 @@ typedef struct glue_ways {
     PyObject *(*make)(const glue_state *state, const glue_library *library, PyObject *like,
                       const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
                       glue_device_array **memory);
+    /* name of the method that returns an array's view with its axes in another order; NULL: its
+     * arrays are in C order */
+    const char *transpose;
     /* Makes what was made the caller's, once its writing is queued; NULL: it is already. */
     PyObject *(*finish)(const glue_state *state, const glue_library *library, PyObject *like,
                         PyObject *made);
@@ -154,6 +157,11 @@ int glue_has_own_rules(const glue_state *state, PyObject *array);
  * reduced. */
 glue_device_array *glue_read_array(const glue_state *state, const glue_library *library,
                                    PyObject *array);
+/* The row's way to make an array. Its axes lie in memory in `order`, the farthest first, where the
+ * library has orders; NULL: in C order. */
+PyObject *glue_make_array(const glue_state *state, const glue_library *library, PyObject *like,
+                          const glue_device_array *beside, PyObject *shape, const int *order,
+                          gpr_dtype dtype, glue_device_array **memory);
 PyObject *glue_finish_array(const glue_state *state, const glue_library *library, PyObject *like,
                             PyObject *made);
 PyObject *glue_split_array(const glue_state *state, const glue_library *library, PyObject *array);

@@ -126,6 +126,35 @@ static int is_c_order(int ndim, const int64_t *shape, const int64_t *steps)
     return 1;
 }
 
+/* Per axis of the array, from what a request has in its own order. */
+static const int64_t *put_back(const glue_call *call, const int64_t *from, int64_t *to)
+{
+    if (from == NULL) return NULL;
+    for (int i = 0; i < call->request.ndim; i++) to[call->axes[i]] = from[i];
+    return to;
+}
+
+int glue_find_result_order(const glue_call *call, int *order)
+{
+    const gpr_request *request = &call->request;
+    int64_t shape[GPR_MAX_NDIM], steps[GPR_MAX_NDIM], mask_steps[GPR_MAX_NDIM];
+    int axes[GPR_MAX_NDIM], places[GPR_MAX_NDIM], at = 0;
+
+    if (call->result_ndim < 2 || request->strides == NULL) return 0;
+    (void)put_back(call, request->shape, shape);
+    (void)put_back(call, request->strides, steps);
+    const int64_t *masked =
+        request->mask != NULL ? put_back(call, request->mask_strides, mask_steps) : NULL;
+    if (!glue_find_order(call, request->ndim, shape, steps, masked, axes)) return 0;
+    if (call->resolution.outputs > 1) order[at++] = 0;
+    for (int i = 0, place = at; i < request->ndim; i++)
+        places[i] = !call->reduced[i] || call->keepdims ? place++ : -1;
+    for (int i = request->ndim - 1; i >= 0; i--) {
+        if (places[axes[i]] >= 0) order[at++] = places[axes[i]];
+    }
+    return 1;
+}
+
 int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const int64_t *steps,
                     const int64_t *mask_steps, int *order)
 {

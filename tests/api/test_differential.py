@@ -284,6 +284,7 @@ UNSHOWN = {"zero-sign", "undefined-conversion", "older-numpy"}
 """What depends on the machine or on NumPy: there may be no difference on this one."""
 
 ON_DEVICES = {
+    "device-order",
     "device-warnings",
     "device-where",
     "device-complex-variance",

@@ -7,6 +7,7 @@ count what was lent and given back.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import sys
@@ -77,6 +78,14 @@ class Memory:
         self.numpy_dtype = values.dtype
         self.dtype = dtype or values.dtype.name
         self.end = weakref.finalize(self, _core.free_device, device, self.pointer)
+
+    def transposed(self, axes: tuple[int, ...]) -> Memory:
+        """The same memory with its axes in another order."""
+        view = copy.copy(self)
+        view.whole = self  # type: ignore[attr-defined]
+        view.shape = tuple(self.shape[axis] for axis in axes)
+        view.strides = tuple(self.strides[axis] for axis in axes)
+        return view
 
     def read(self) -> np.ndarray:
         """What is there once all work is done."""

@@ -1370,6 +1370,10 @@ TORCH = """
             return self
         def new_empty(self, shape, dtype=None):
             return Tensor(np.zeros(shape, (dtype or self.dtype).name), True, self.held.device)
+        def permute(self, axes):
+            view = copy.copy(self)
+            view.held = self.held.transposed(axes)
+            return view
         def __getitem__(self, index):
             return Tensor(np.asarray(self.held.read()[index]))
         def copy_(self, other):
@@ -1379,6 +1383,7 @@ TORCH = """
         def __array__(self, dtype=None, copy=None):
             return self.values
     Tensor.__module__ = "torch"
+    import copy
     import types
     raw = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: Tensor.current)
     Tensor.current = 0
@@ -1526,6 +1531,7 @@ def test_device_arrays_with_rules_of_their_own_are_refused_or_take_part(tmp_path
 
 
 CUPY = """
+    import copy
     import types
     state = types.SimpleNamespace(device=0, stream=0, entered=[])
     class ndarray:
@@ -1534,6 +1540,11 @@ CUPY = """
             self.data = types.SimpleNamespace(ptr=self.held.start, device_id=device)
             self.shape, self.strides = self.held.shape, self.held.strides
             self.dtype = self.held.numpy_dtype
+        def transpose(self, axes):
+            view = copy.copy(self)
+            view.held = self.held.transposed(axes)
+            view.shape, view.strides = view.held.shape, view.held.strides
+            return view
         def __getitem__(self, index):
             return ndarray(np.asarray(self.held.read()[index]), self.data.device_id)
         def __array_ufunc__(self, *arguments, **keywords):
@@ -1586,6 +1597,49 @@ def test_cupy_gets_arrays_on_their_device_and_its_current_stream(tmp_path: Path)
         tmp_path,
         "devices=2",
         CUPY,
+    )
+
+
+@pytest.mark.parametrize("library", ["CuPy", "PyTorch"])
+def test_results_lie_in_memory_as_numpys_do_where_the_library_has_orders(
+    tmp_path: Path, library: str
+) -> None:
+    run(
+        """
+    def order_of(strides, shape):
+        return [step for step, extent in zip(strides, shape) if extent > 1]
+    cube = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
+    arrays = [cube.transpose(axes) for axes in ((0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1))]
+    arrays += [arrays[1][::-1], np.broadcast_to(cube[:1], cube.shape)]
+    arrays.append(cube.astype(np.int16).transpose(1, 2, 0))
+    plain = dict(sum={}, mean={}, var={}, argmax={}, count_nonzero={}, nansum={}, nanvar={},
+                 max=dict(initial=0), prod=dict(initial=2, dtype=np.float64), min=dict(keepdims=1))
+    for values in arrays:
+        array = make(values)
+        for name, keywords in plain.items():
+            for axis in (0, 1, 2):
+                expected = getattr(np, name)(values, axis=axis, **keywords)
+                result = getattr(gr, name)(array, axis=axis, **keywords)
+                found = memory_of(result)
+                assert np.allclose(value(result), expected), (name, axis, values.strides)
+                assert order_of(found.strides, found.shape) == order_of(
+                    expected.strides, expected.shape), (name, axis, values.strides, found.strides)
+        for found, expected in zip(gr.minmax(array, axis=1), (values.min(1), values.max(1))):
+            assert (value(found) == expected).all()
+        mask = np.asfortranarray(values > 3)
+        result = gr.sum(array, axis=0, where=make(mask))
+        expected = values.sum(axis=0, where=mask)
+        assert (value(result) == expected).all(), (values.strides, value(result), expected)
+        assert memory_of(result).strides == expected.strides, values.strides
+    memory = libraries.device_library(make(ROWS)).read(make(ROWS))
+    for order in ((0,), (0, 0), (0, 2), (1, 0, 2), [1, 0]):
+        with raises(ValueError, "an order"):
+            libraries.device_library(make(ROWS)).make(make(ROWS), memory, (2, 3), "float32", order)
+    """,
+        tmp_path,
+        setup=(CUPY + "    make = ndarray\n")
+        if library == "CuPy"
+        else (TORCH + "    make = Tensor\n"),
     )
 
 

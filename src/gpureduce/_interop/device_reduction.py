@@ -46,8 +46,10 @@ _MOMENTS = ("mean", "var", "std")
 _ROUNDED = ("sum", "prod", *_MOMENTS)
 """Operators whose results are rounded, to a type that `out` has a part in."""
 
-Room = Callable[[tuple[int, ...], str], "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
-"""Makes room for a result of a shape and a dtype: what to return, and its memory."""
+Order = tuple[int, ...] | None
+"""Axes of a result from the farthest in memory to the nearest; None: C order."""
+Room = Callable[..., "tuple[Any, DeviceArray | np.ndarray[Any, Any]]"]
+"""Makes room for a result of a shape, a dtype and an order: what to return, and its memory."""
 
 
 def reduce_on_device(library: Library, call: Call) -> Any:
@@ -86,8 +88,8 @@ def reduce_on_device(library: Library, call: Call) -> Any:
             pass
     if usual and out is None:
 
-        def room(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
-            return library.make(a, source, shape, name)
+        def room(shape: tuple[int, ...], name: str, order: Order = None) -> tuple[Any, DeviceArray]:
+            return library.make(a, source, shape, name, order)
 
         kernel, device, block, grid, _ = options
         stream = source.stream
@@ -133,7 +135,9 @@ def _reduce_into(
 ) -> Any:
     """Reduce to host memory of the result's own shape and dtype, by the shortest way."""
 
-    def room(shape: tuple[int, ...], name: str) -> tuple[Any, np.ndarray[Any, Any]]:
+    def room(
+        shape: tuple[int, ...], name: str, order: Order = None
+    ) -> tuple[Any, np.ndarray[Any, Any]]:
         if out.shape != shape or out.dtype.name != name:
             raise _NeedsConversionError
         return out, out
@@ -196,8 +200,10 @@ class Work:
         if self.lent:
             _core.keep_loan(self.source.device, self.stream, tuple(self.lent))
 
-    def empty(self, shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
-        return self.library.make(self.a, self.source, shape, name)
+    def empty(
+        self, shape: tuple[int, ...], name: str, order: Order = None
+    ) -> tuple[Any, DeviceArray]:
+        return self.library.make(self.a, self.source, shape, name, order)
 
 
 class _Reduction(Work):
@@ -354,8 +360,11 @@ class _Reduction(Work):
         """Reduce to the first half of a pair whose other half is the start, then the pair."""
         pairs: list[DeviceArray] = []
 
-        def first(shape: tuple[int, ...], name: str) -> tuple[Any, DeviceArray]:
-            made, pair = self.empty((2, *shape), name)
+        def first(
+            shape: tuple[int, ...], name: str, order: Order = None
+        ) -> tuple[Any, DeviceArray]:
+            inner = None if order is None else (0, *(axis + 1 for axis in order))
+            made, pair = self.empty((2, *shape), name, inner)
             pairs.append(pair)
             return made, self.half(pair, 0)
 
@@ -371,7 +380,7 @@ class _Reduction(Work):
         )
         (pair,) = pairs
         start = np.asarray(initial).astype(numpy_dtype(name)) if widens else initial
-        self.fill(self.half(pair, 1), start)
+        self.fill(self.half(pair, 1, in_order=False), start)
         if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
             self.lent.append(made)
         if self.op not in ("min", "max"):
@@ -380,10 +389,13 @@ class _Reduction(Work):
         compute = name if widens else compute
         return self.reduce(pair, 0, compute, False, None, room)
 
-    def half(self, pair: DeviceArray, which: int) -> DeviceArray:
-        shape = pair.shape[1:]
+    def half(self, pair: DeviceArray, which: int, in_order: bool = True) -> DeviceArray:
+        """One half, which is contiguous; not in its order but in C order if all are alike."""
+        shape, strides = pair.shape[1:], pair.strides[1:] if in_order else None
         pointer = pair.pointer + which * math.prod(shape) * item_bytes(pair.dtype)
-        return _core.device_array(pointer, shape, None, pair.dtype, pair.device, pair.stream, pair)
+        return _core.device_array(
+            pointer, shape, strides, pair.dtype, pair.device, pair.stream, pair
+        )
 
     def fill(self, memory: DeviceArray, value: Any) -> None:
         start = np.empty((), numpy_dtype(memory.dtype))
@@ -478,7 +490,7 @@ class _Out:
         return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
 
     def room(
-        self, shape: tuple[int, ...], name: str
+        self, shape: tuple[int, ...], name: str, order: Order = None
     ) -> tuple[Any, DeviceArray | np.ndarray[Any, Any]]:
         """`out` itself if the result is of its type, else memory for the result to convert."""
         memory = self.memory
