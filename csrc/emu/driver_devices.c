@@ -4,7 +4,8 @@
 
 #include "emu/driver_state.h"
 
-enum { MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048 };
+/* A few multiprocessors of an H100, and their share of its memory: plans are those of a GPU. */
+enum { MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MEMORY_KHZ = 1000000, MEMORY_BITS = 400 };
 
 CUresult cuInit(unsigned flags)
 {
@@ -90,8 +91,8 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     if (device < 0 || device >= driver.machine.devices) return driver_leave(INVALID_DEVICE);
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = MULTIPROCESSORS; break;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 1000; break;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 64; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = MEMORY_KHZ; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = MEMORY_BITS; break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = RESIDENT_THREADS; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = driver.machine.cc / 10; break;

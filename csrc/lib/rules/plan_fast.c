@@ -4,6 +4,7 @@
  *
  * A way's promises to its kernel are in the kernel's preface; fill_in() keeps them. */
 #include <math.h>
+#include <string.h>
 
 #include "lib/rules/plan_costs.h"
 #include "lib/rules/plan_grid.h"
@@ -173,7 +174,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const double steps = gpr_tree_steps(height);
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
     /* The ends of runs are read twice, if not by one block. */
-    const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / 2 / run_bytes : 1);
+    const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / (2 * run_bytes) : 1);
     uint64_t list[MOST_LISTED];
     const int count = list_blocks(s, slots, w->groups, gpr_divide_up(n, height), list);
 
@@ -445,7 +446,7 @@ static void consider_stream(search *s)
             /* Blocks of many rounds jump: the fewer bytes they read in a run, the more pages of
              * memory are open at a time. */
             const double jumps =
-                each > GPR_STREAM_VECTORS && block < LARGE ? 0.04 * (LARGE / block - 1) : 0;
+                each > GPR_STREAM_VECTORS && block < LARGE ? 0.04 * ((double)LARGE / block - 1) : 0;
             w.blocks = list[j];
             w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes * (1 + jumps),
                              (double)each * 4 + steps * (4 + s->fold.combine),
@@ -663,6 +664,58 @@ static int ascends(const gpr_layout *layout)
     return layout->n <= UINT32_MAX;
 }
 
+/* What the calling thread's last array was, and the way chosen for it: loops make the same call
+ * many times, and pricing columns takes as long as queueing them. */
+typedef struct choice {
+    gpr_rule rule;
+    gpr_device_facts facts;
+    uint32_t block, grid;
+    gpr_layout layout; /* axes as far as there are some; no axes: nothing was chosen yet */
+    way best;
+} choice;
+
+static _Thread_local choice last_choice;
+
+static size_t axes_bytes(const gpr_layout *layout)
+{
+    return (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes;
+}
+
+/* Padding that differs costs a search and nothing else. */
+static int is_last_choice(const gpr_plan_task *t)
+{
+    const gpr_layout *a = t->layout, *b = &last_choice.layout;
+
+    return a->kept == b->kept && a->reduced == b->reduced && a->rows == b->rows && a->n == b->n &&
+           a->masked == b->masked && a->aligned == b->aligned &&
+           a->mask_aligned == b->mask_aligned && a->first_position == b->first_position &&
+           t->block == last_choice.block && t->grid == last_choice.grid &&
+           memcmp(a->axes, b->axes, axes_bytes(a)) == 0 &&
+           memcmp(t->rule, &last_choice.rule, sizeof *t->rule) == 0 &&
+           memcmp(t->facts, &last_choice.facts, sizeof *t->facts) == 0;
+}
+
+static void keep_choice(const gpr_plan_task *t, const way *best)
+{
+    const gpr_layout *from = t->layout;
+    gpr_layout *to = &last_choice.layout;
+
+    last_choice.rule = *t->rule;
+    last_choice.facts = *t->facts;
+    last_choice.block = t->block;
+    last_choice.grid = t->grid;
+    last_choice.best = *best;
+    to->rows = from->rows;
+    to->n = from->n;
+    to->kept = from->kept;
+    to->reduced = from->reduced;
+    to->masked = from->masked;
+    to->aligned = from->aligned;
+    to->mask_aligned = from->mask_aligned;
+    to->first_position = from->first_position;
+    memcpy(to->axes, from->axes, axes_bytes(from));
+}
+
 /* Whether columns are so many and so aligned that fast_columns is better than fast_strided. */
 static int has_full_columns(const search *s)
 {
@@ -690,6 +743,10 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
         plan->lanes = 1;
         return gpr_add_blocks(plan, 0, 0, 1);
     }
+    if (is_last_choice(t)) {
+        s.best = last_choice.best;
+        return fill_in(&s, &s.best, plan);
+    }
     gpr_costs_of(t->facts, &s.costs);
     s.fold = gpr_fold_costs_of(t->rule, t->acc_bytes);
     s.elements = (double)layout->rows * (double)layout->n;
@@ -706,5 +763,6 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
             consider_narrow(&s);
         }
     }
+    keep_choice(t, &s.best);
     return fill_in(&s, &s.best, plan);
 }

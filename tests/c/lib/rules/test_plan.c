@@ -877,7 +877,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    enum { VARIANTS = 11 };
+    enum { VARIANTS = 11, AGAIN = 8 };
     static const char *const variants[VARIANTS] = {"fast_stream",
                                                    "fast_rows",
                                                    "fast_columns",
@@ -905,9 +905,10 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes,
                                                                                mask_step = 1;
         const int masked = check_between(0, 4) == 0, shift = (int)check_between(0, 4);
+        const uintptr_t address = middle + (uintptr_t)(check_between(0, 16) * bytes);
         char what[200];
         gpr_rule rule;
-        gpr_plan plan;
+        gpr_plan plan, again;
 
         while (gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) != GPR_OK) op = GPR_OP_SUM;
         for (int a = 0; a < ndim; a++) shape[a] = (int64_t)draw_size(10);
@@ -927,12 +928,21 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
         if (plan_array(kernel, op, dtype, ndim, reduced, shape, strides,
                        masked ? (const uint8_t *)(uintptr_t)AT : NULL, masked ? mask_strides : NULL,
-                       middle + (uintptr_t)(check_between(0, 16) * bytes), &plan) != GPR_OK) {
+                       address, &plan) != GPR_OK) {
             CHECK(strstr(gpr_last_error()->message, "can number") != NULL, "%s: %s", what,
                   gpr_last_error()->message);
             continue;
         }
         check_array_plan(&plan, &rule, what);
+        if (i % AGAIN == 0) {
+            (void)plan_array(kernel, op, dtype, ndim, reduced, shape, strides,
+                             masked ? (const uint8_t *)(uintptr_t)AT : NULL,
+                             masked ? mask_strides : NULL, address, &again);
+            CHECK(again.variant == plan.variant && again.block == plan.block &&
+                      again.item == plan.item && again.width == plan.width &&
+                      again.passes[0].blocks == plan.passes[0].blocks,
+                  "%s: another plan for the same call", what);
+        }
         for (int v = 0; v < VARIANTS; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
     }
     for (int v = 0; v < VARIANTS; v++)
