@@ -471,6 +471,8 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
 
 def sweep_table(results: list[dict[str, Any]]) -> str:
     """Random cases: a row per device and size, then every case in which a peer is faster."""
+    if not results:
+        return "*No results of a sweep are committed.*"
     head = [
         "random cases",
         "seed",
