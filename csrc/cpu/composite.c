@@ -1,15 +1,13 @@
-/* The CPU backend's second engine: folds that keep more of a row than a number. Positions (argmin,
- * argmax), moments (var, std) and tallies (a mean that leaves elements out) have no loop that takes
- * them from elements to results, and no element that changes nothing could stand in for one that is
- * left out.
+/* The CPU backend's second engine: folds that keep more of a row than numbers: positions (argmin,
+ * argmax) and moments (var, std).
  *
- * A row is taken in segments that stay in the first cache while several loops go over them. What a
- * mask or NaN leaves out is first taken out of the segment; a segment's accumulator is folded into
- * the row's in the order of the row. Long rows are cut into pieces by shapes alone, whose
- * accumulators are folded as a tree, so that bits do not depend on threads. Rows that lie crosswise
- * in memory are packed several at a time, a tile of them, in the order of memory; moments of floats
- * are folded there as columns, without packing. Rows too short for a loop of their own are turned
- * instead: one loop finds the positions in many of them. */
+ * Rows up to a segment are folded by one call of a loop for many of them; what a mask or NaN
+ * leaves out is marked by NaN. Longer rows are taken in segments that stay in the first cache while
+ * several loops go over them; what is left out is first taken out of the segment, and a segment's
+ * accumulator is folded into the row's in the order of the row. Long rows are cut into pieces by
+ * shapes alone, whose accumulators are folded as a tree, so that bits do not depend on threads.
+ * Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of
+ * memory; moments are folded there as columns. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -35,6 +33,7 @@ enum {
 typedef struct composite {
     gpr_view plain;       /* the array without its mask */
     gpr_view marks;       /* the mask; its data is NULL if there is none */
+    int leaves_out;       /* a mask or NaN leave something out */
     int in_place;         /* a row's elements are aligned, native neighbours */
     int crosswise;        /* rows are taken in tiles ... */
     int columns;          /* ... as moments of columns */
@@ -52,7 +51,7 @@ typedef struct scratch {
     uint8_t marks[TILE_BYTES];
     stage s;
     uint8_t keep[STAGE_ELEMENTS];
-    uint16_t kept[STAGE_ELEMENTS]; /* positions in the segment of what was kept */
+    uint16_t kept[STAGE_ELEMENTS]; /* positions in the segment of what is kept */
 } scratch;
 
 /* ---------------------------------------------------------------- leaving elements out ------- */
@@ -86,6 +85,12 @@ static void gather(size_t bytes, const char *elements, const uint16_t *kept, uin
     }
 }
 
+/* Whether NaN are taken out of segments: positions are found by loops that pass over them. */
+static int leaves_nan_out(const gpr_rule *rule)
+{
+    return rule->skip_nan && rule->acc_kind != GPR_ACC_INDEXED;
+}
+
 /* Takes what the mask and NaN leave out from `count` elements. Returns how many are left, and makes
  * *elements point to them; where that is fewer, their positions are in in->kept. */
 static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t count,
@@ -93,12 +98,12 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 {
     uint64_t left = 0;
 
-    if (marks == NULL && !rule->skip_nan) return count;
+    if (marks == NULL && !leaves_nan_out(rule)) return count;
     if (marks == NULL)
         memset(in->keep, 1, count);
     else
         for (uint64_t i = 0; i < count; i++) in->keep[i] = marks[i] != 0;
-    if (rule->skip_nan) gpr_cpu_drop_nan(rule->element, *elements, count, in->keep);
+    if (leaves_nan_out(rule)) gpr_cpu_drop_nan(rule->element, *elements, count, in->keep);
     for (uint64_t i = 0; i < count; i++) left += in->keep[i];
     if (left == count) return count;
     left = 0;
@@ -113,23 +118,30 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 
 /* ---------------------------------------------------------------- segments ------------------- */
 
+static int is_nan(const recipe *how, const gpr_value *number)
+{
+    switch (how->acc) {
+    case GPR_FLOAT32: return isnan(number->f32);
+    case GPR_FLOAT64: return isnan(number->f64);
+    case GPR_COMPLEX128: return isnan(creal(number->c128)) || isnan(cimag(number->c128));
+    default: return 0;
+    }
+}
+
 /* Whether no element could be found before the one that was: it is NaN, or the first of its kind
  * of a bool. */
 static int is_final(const recipe *how, const gpr_value *found)
 {
     if (found->position == GPR_NOWHERE) return 0;
-    switch (how->acc) {
-    case GPR_FLOAT32: return isnan(found->f32);
-    case GPR_FLOAT64: return isnan(found->f64);
-    case GPR_COMPLEX128: return isnan(creal(found->c128)) || isnan(cimag(found->c128));
-    default:
-        return how->loop_dtype == GPR_BOOL && (found->bytes[0] != 0) == (how->fold == GPR_FOLD_max);
-    }
+    if (how->loop_dtype != GPR_BOOL) return is_nan(how, found);
+    return (found->bytes[0] != 0) == (how->fold == GPR_FOLD_max);
 }
 
-/* Whether `part`, found behind `found`, takes its place: not if they are equal. */
+/* Whether `part`, found behind `found`, takes its place: not if they are equal, and not if there
+ * was nothing but NaN that is left out. */
 static int is_better(const recipe *how, gpr_value part, gpr_value found)
 {
+    if (how->rule->skip_nan && is_nan(how, &part)) return 0;
     if (found.position == GPR_NOWHERE) return 1;
     /* Of equals the fold keeps its second argument. */
     const gpr_value kept = gpr_fold_acc(how->fold, how->acc, part, found);
@@ -143,17 +155,14 @@ static uint64_t position_of(const recipe *how, const char *elements, uint64_t co
     return gpr_cpu_loops()->find[how->loop_dtype](elements, count, part);
 }
 
-/* `all` is how many elements the segment had before some were left out. */
-static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t all,
-                    uint64_t first, const scratch *in, gpr_value *found)
+static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t first,
+                    gpr_value *found)
 {
     gpr_value part = how->identity;
-    uint64_t at = 0;
 
     how->loop.rows(elements, 0, 1, count, &part);
     if (!is_better(how, part, *found)) return;
-    at = position_of(how, elements, count, &part);
-    part.position = first + (count < all ? in->kept[at] : at);
+    part.position = first + position_of(how, elements, count, &part);
     *found = part;
 }
 
@@ -197,15 +206,6 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
     *moments = gpr_fold_acc(GPR_FOLD_moments, how->acc, *moments, part);
 }
 
-static void add_tally(const recipe *how, const char *elements, uint64_t count, gpr_value *tally)
-{
-    gpr_value part = how->identity;
-
-    how->loop.rows(elements, 0, 1, count, &part);
-    part.count = count;
-    *tally = gpr_fold_acc(GPR_FOLD_sum_count, how->acc, *tally, part);
-}
-
 /* Folds `count` aligned native elements of a row, the first at position `first`, into the row's
  * accumulator. More than STAGE_ELEMENTS only if they are what the loops read and none is left
  * out. */
@@ -219,11 +219,9 @@ static void fold_segment(const job *work, const char *elements, const uint8_t *m
     if (left == 0) return;
     elements = gpr_cpu_prepare(how, elements, left, &in->s);
     if (rule->acc_kind == GPR_ACC_INDEXED)
-        find_in(how, elements, left, count, first, in, value);
-    else if (rule->acc_kind == GPR_ACC_MOMENTS)
-        add_moments(how, elements, left, value);
+        find_in(how, elements, left, first, value);
     else
-        add_tally(how, elements, left, value);
+        add_moments(how, elements, left, value);
 }
 
 /* ---------------------------------------------------------------- rows ----------------------- */
@@ -254,7 +252,8 @@ static gpr_value find_in_memory(const job *work, const char *memory, uint64_t fi
         }
         first += count;
     }
-    found.position = best + position_of(how, memory + best * bytes, best_count, &found);
+    if (best_count > 0)
+        found.position = best + position_of(how, memory + best * bytes, best_count, &found);
     return found;
 }
 
@@ -495,6 +494,8 @@ static void find_in_each(const recipe *how, const char *elements, int64_t stride
     for (uint64_t i = 0; i < rows; i++) {
         gpr_value number;
         memcpy(number.bytes, numbers + i * how->acc_bytes, how->acc_bytes);
+        positions[i] = -1;
+        if (how->rule->skip_nan && is_nan(how, &number)) continue;
         positions[i] = (int64_t)position_of(how, elements + (int64_t)i * stride, n, &number);
     }
 }
@@ -505,6 +506,42 @@ static gpr_positions_loop positions_loop(const recipe *how)
 
     return how->rule->fold == GPR_FOLD_argmin ? loops->first_min[how->loop_dtype]
                                               : loops->first_max[how->loop_dtype];
+}
+
+/* Makes NaN of the numbers that a mask leaves out. NaN that count make the row's result NaN, which
+ * infinities do, too. */
+#define DEFINE_MARK_OUT(name, T)                                                            \
+    static void mark_out_##name(T *numbers, const uint8_t *marks, uint64_t count, int skip) \
+    {                                                                                       \
+        for (uint64_t i = 0; i < count; i++) {                                              \
+            const T x = numbers[i], kept = x != x && !skip ? (T)INFINITY : x;               \
+            numbers[i] = marks[i] != 0 ? kept : (T)NAN;                                     \
+        }                                                                                   \
+    }
+DEFINE_MARK_OUT(float32, float)
+DEFINE_MARK_OUT(float64, double)
+
+/* Variances of rows in the tile of which something is left out. */
+static void vary_each(const job *work, const char *elements, uint64_t rows, uint64_t row,
+                      scratch *in)
+{
+    const recipe *how = &work->how[0];
+    const uint64_t n = work->view->n, count = rows * n;
+    const int64_t stride = (int64_t)(n * how->loop_bytes);
+    double squares[RESULT_BATCH];
+    uint64_t counts[RESULT_BATCH];
+
+    memcpy(in->tile, elements, count * how->loop_bytes);
+    if (work->composite->marks.data != NULL) {
+        gpr_pack(&work->composite->marks, row * n, count, NULL, in->marks);
+        if (how->loop_dtype == GPR_FLOAT32)
+            mark_out_float32((float *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+        else
+            mark_out_float64((double *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+    }
+    gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
+    gpr_finish_squares(how->rule, squares, counts, rows, n,
+                       work->result + row * work->result_bytes);
 }
 
 /* What loops make of rows that they can read. */
@@ -519,7 +556,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
 
     if (how->rule->acc_kind == GPR_ACC_MOMENTS) {
         gpr_cpu_loops()->moments[how->loop_dtype](elements, stride, rows, n, squares);
-        gpr_finish_squares(how->rule, squares, rows, n, results);
+        gpr_finish_squares(how->rule, squares, NULL, rows, n, results);
         return;
     }
     if (work->composite->short_rows)
@@ -529,9 +566,10 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
     memcpy(results, positions, rows * sizeof *positions);
 }
 
-/* Positions in rows of which nothing is left out, or their moments: one call of a loop for many. */
-static void fold_many(const job *work, uint64_t row, uint64_t end, stage *s)
+/* Positions in rows, or their moments: one call of a loop for many. */
+static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 {
+    stage *s = &in->s;
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
@@ -554,7 +592,10 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, stage *s)
             gpr_pack(&c->plain, row * n, rows * n, NULL, s->packed);
             elements = gpr_cpu_prepare(how, elements, rows * n, s);
         }
-        fold_each(work, elements, stride, rows, row);
+        if (c->leaves_out)
+            vary_each(work, elements, rows, row, in);
+        else
+            fold_each(work, elements, stride, rows, row);
         row += rows;
     }
 }
@@ -571,7 +612,7 @@ static void units_task(void *context, uint64_t index)
 
     if (gpr_cpu_must_stop(&work->stop)) return;
     if (work->composite->many_at_once) {
-        fold_many(work, index * work->per_task, end, &in.s);
+        fold_many(work, index * work->per_task, end, &in);
         return;
     }
     for (uint64_t unit = index * work->per_task; unit < end && work->composite->columns; unit++) {
@@ -579,7 +620,7 @@ static void units_task(void *context, uint64_t index)
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         fold_columns(work, row, rows, 0, work->view->n, &in, &moments);
-        gpr_finish_squares(work->how[0].rule, moments.squares, rows, work->view->n,
+        gpr_finish_squares(work->how[0].rule, moments.squares, NULL, rows, work->view->n,
                            work->result + row * work->result_bytes);
     }
     if (work->composite->columns) return;
@@ -656,34 +697,32 @@ static int columns_are_in_place(const job *work)
 static void describe(const job *work, composite *c)
 {
     const gpr_view *view = work->view;
-    const gpr_rule *rule = work->how[0].rule;
-    const int axes = view->outer + view->inner;
-    const int leaves_out = view->mask != NULL || rule->skip_nan;
+    const recipe *how = &work->how[0];
+    const gpr_rule *rule = how->rule;
+    const int finds = rule->acc_kind == GPR_ACC_INDEXED, crosswise = gpr_cpu_lies_crosswise(view),
+              runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
+              is_real = gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
 
     c->plain = *view;
     c->plain.mask = NULL;
     c->marks = gpr_mask_view(view);
+    c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
+    c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);
-    const int lies_crosswise = gpr_cpu_lies_crosswise(view),
-              runs = lies_crosswise && view->axes[axes - 1].extent >= TILE_EXTENT,
-              has_moments = rule->acc_kind == GPR_ACC_MOMENTS && !leaves_out &&
-                            gpr_cpu_loops()->moments[work->how[0].loop_dtype] != NULL;
-
-    c->columns = has_moments && lies_crosswise &&
+    c->direct = c->in_place && how->direct && !c->leaves_out;
+    c->columns = !finds && is_real && !c->leaves_out && crosswise &&
                  (!runs || view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS);
     c->columns_in_place = c->columns && columns_are_in_place(work);
     c->crosswise = runs || c->columns;
-    c->segment = STAGE_ELEMENTS;
-    c->nothing = gpr_identity(rule->fold, rule->compute, work->how[0].acc);
-    c->short_rows = c->many_at_once = 0;
-    c->direct = c->in_place && work->how[0].direct && !leaves_out;
-    if (c->direct) c->segment = SEGMENT_BYTES / view->bytes;
+    c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
-    if (rule->acc_kind == GPR_ACC_INDEXED && !leaves_out && !c->crosswise) {
-        c->short_rows = view->n <= GPR_SHORT_ROW && positions_loop(&work->how[0]) != NULL;
-        c->many_at_once = c->short_rows || (c->direct && view->n <= c->segment);
+    c->short_rows = finds && !rule->skip_nan && !c->crosswise && view->n <= GPR_SHORT_ROW &&
+                    positions_loop(how) != NULL;
+    c->many_at_once = (finds || is_real) && !c->crosswise && view->n <= c->segment;
+    if (c->leaves_out && runs && is_real && view->n <= STAGE_ELEMENTS) {
+        c->crosswise = 0;
+        c->many_at_once = 1;
     }
-    if (has_moments && !c->crosswise) c->many_at_once = view->n <= c->segment;
 }
 
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)

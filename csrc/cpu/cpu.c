@@ -1,6 +1,6 @@
 /* The CPU backend: from a view and a rule to results, on all cores. Here for folds whose
- * accumulators are numbers, or the two numbers of a range, each of which has a loop; composite.c
- * has the others.
+ * accumulators are numbers, or two of them (a range, a sum and a count), each of which has a loop;
+ * composite.c has the others.
  *
  * Work is cut into tasks of about PIECE_BYTES by shapes alone. There are three ways to cut it:
  *   pieces    long rows: a task folds part of a row to a partial; partials are folded in order at
@@ -43,7 +43,7 @@ static int may_stop_early(gpr_fold fold)
 }
 
 /* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
- * largest. */
+ * largest, of a sum and a count, the counts. */
 static void finish(const job *work, const char *accumulators, const char *high, uint64_t count,
                    uint64_t row)
 {
@@ -53,6 +53,8 @@ static void finish(const job *work, const char *accumulators, const char *high, 
     if (work->recipes == 1)
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
                            work->output_stride);
+    else if (how->rule->acc_kind == GPR_ACC_SUM_COUNT)
+        gpr_finish_means(how->rule, how->acc, accumulators, high, count, results);
     else
         gpr_finish_ranges(how->rule, how->acc, accumulators, high, count, results,
                           work->output_stride);
@@ -75,10 +77,9 @@ static int is_decided(const recipe *how, gpr_value value)
 /* ---------------------------------------------------------------- pieces of a row ------------ */
 
 /* Folds `count` > 0 elements of a row. */
-static gpr_value fold_run(const job *work, const recipe *how, uint64_t row, uint64_t first,
-                          uint64_t count, stage *s)
+static gpr_value fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count, stage *s)
 {
-    const gpr_view *view = work->view;
+    const gpr_view *view = how->view;
     const char *memory =
         view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
     gpr_value parts[MOST_PARTS], value = how->identity;
@@ -118,7 +119,7 @@ static void piece_task(void *context, uint64_t index)
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
         const gpr_value value =
-            fold_run(work, how, row, first, least(work->view->n - first, work->length), &s);
+            fold_run(how, row, first, least(work->view->n - first, work->length), &s);
 
         if (work->decided == NULL)
             ((gpr_value *)work->partials)[(uint64_t)k * tasks + index] = value;
@@ -186,10 +187,9 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
 /* ---------------------------------------------------------------- batches of rows ------------ */
 
 /* Folds rows of contiguous memory; steps of the last outer axis are one call of the loop. */
-static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row, uint64_t count,
-                               char *accumulators)
+static void fold_rows_in_place(const recipe *how, uint64_t row, uint64_t count, char *accumulators)
 {
-    const gpr_view *view = work->view;
+    const gpr_view *view = how->view;
     const int last = view->outer - 1;
     const uint64_t extent = last >= 0 ? view->axes[last].extent : 1;
     const int64_t stride = last >= 0 ? view->axes[last].in : 0;
@@ -205,10 +205,10 @@ static void fold_rows_in_place(const job *work, const recipe *how, uint64_t row,
 }
 
 /* Folds rows through the stage, as many at a time as it holds. */
-static void fold_rows_staged(const job *work, const recipe *how, uint64_t row, uint64_t count,
-                             char *accumulators, stage *s)
+static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
+                             stage *s)
 {
-    const gpr_view *view = work->view;
+    const gpr_view *view = how->view;
     const uint64_t n = view->n, at_once = STAGE_ELEMENTS / n;
 
     while (count > 0) {
@@ -227,16 +227,15 @@ static void fold_rows_staged(const job *work, const recipe *how, uint64_t row, u
     }
 }
 
-static void fold_rows(const job *work, const recipe *how, uint64_t row, uint64_t count,
-                      char *accumulators, stage *s)
+static void fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators, stage *s)
 {
-    if (work->view->rows_contiguous && how->direct) {
-        fold_rows_in_place(work, how, row, count, accumulators);
-    } else if (work->view->n <= STAGE_ELEMENTS) {
-        fold_rows_staged(work, how, row, count, accumulators, s);
+    if (how->view->rows_contiguous && how->direct) {
+        fold_rows_in_place(how, row, count, accumulators);
+    } else if (how->view->n <= STAGE_ELEMENTS) {
+        fold_rows_staged(how, row, count, accumulators, s);
     } else {
         for (uint64_t i = 0; i < count; i++) {
-            const gpr_value value = fold_run(work, how, row + i, 0, work->view->n, s);
+            const gpr_value value = fold_run(how, row + i, 0, how->view->n, s);
             memcpy(accumulators + i * how->acc_bytes, value.bytes, how->acc_bytes);
         }
     }
@@ -255,7 +254,7 @@ static void rows_task(void *context, uint64_t index)
         const uint64_t count = least(end - row, ROW_BATCH);
 
         for (int k = 0; k < work->recipes; k++)
-            fold_rows(work, &work->how[k], row, count, accumulators.of[k], &s);
+            fold_rows(&work->how[k], row, count, accumulators.of[k], &s);
         finish(work, accumulators.of[0], accumulators.of[1], count, row);
         row += count;
     }
@@ -307,20 +306,21 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
 static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                          uint64_t first, uint64_t end, char *accumulators)
 {
-    const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
+    const gpr_view *view = how->view;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
     const uint64_t at_once = STAGE_ELEMENTS / width;
     int fresh = work->copies == 1;
     gpr_view tile;
     stage s;
 
-    gpr_cpu_make_tile(work->view, (int64_t)width, &tile);
+    gpr_cpu_make_tile(view, (int64_t)width, &tile);
     /* Runs may be too short for some of the copies. */
     if (!fresh) fill(how, accumulators, width * work->copies);
     while (first < end) {
         const uint64_t run = least(end - first, extent - first % extent);
 
-        gpr_cpu_locate(work->view, row, first, &tile);
-        if (work->columns_direct) {
+        gpr_cpu_locate(view, row, first, &tile);
+        if (work->columns_direct && how->direct) {
             fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh,
                        accumulators);
             fresh = 0;
@@ -472,18 +472,31 @@ static void reduce_nothing(const job *work)
 /* The folds of numbers that the rule's fold is made of. */
 static void make_recipes(const gpr_rule *rule, job *work)
 {
+    const gpr_view *view = work->view;
+    /* Found numbers are never NaN where those are left out, but of nothing else. */
+    const int skips = rule->skip_nan;
+
     work->recipes = 1;
     switch (rule->fold) {
-    case GPR_FOLD_argmin: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_min); break;
-    case GPR_FOLD_argmax: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_max); break;
-    case GPR_FOLD_moments:
-    case GPR_FOLD_sum_count: work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_sum); break;
+    case GPR_FOLD_argmin:
+        work->how[0] = gpr_cpu_recipe(rule, view, skips ? GPR_FOLD_fmin : GPR_FOLD_min);
+        break;
+    case GPR_FOLD_argmax:
+        work->how[0] = gpr_cpu_recipe(rule, view, skips ? GPR_FOLD_fmax : GPR_FOLD_max);
+        break;
+    case GPR_FOLD_moments: work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum); break;
+    case GPR_FOLD_sum_count:
+        work->recipes = 2;
+        work->marks = gpr_mask_view(view);
+        work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum);
+        work->how[1] = gpr_cpu_count_recipe(rule, view, &work->marks);
+        break;
     case GPR_FOLD_range:
         work->recipes = 2;
-        work->how[0] = gpr_cpu_recipe(rule, GPR_FOLD_min);
-        work->how[1] = gpr_cpu_recipe(rule, GPR_FOLD_max);
+        work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_min);
+        work->how[1] = gpr_cpu_recipe(rule, view, GPR_FOLD_max);
         break;
-    default: work->how[0] = gpr_cpu_recipe(rule, rule->fold); break;
+    default: work->how[0] = gpr_cpu_recipe(rule, view, rule->fold); break;
     }
 }
 
@@ -520,7 +533,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         return GPR_OK;
     }
     gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
-    if (rule->acc_kind != GPR_ACC_NUMBER && rule->acc_kind != GPR_ACC_RANGE)
+    if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
         status = gpr_cpu_reduce_composite(&work, run);
     else if (gpr_cpu_lies_crosswise(view))
         status = reduce_columns(&work, run);

@@ -70,10 +70,16 @@ static int leaves_nan_out(gpr_fold fold)
     return fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax;
 }
 
-recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
+/* Whether numbers are folded whose accumulators say nothing of positions or distances. */
+static int folds_numbers(const gpr_rule *rule)
+{
+    return rule->acc_kind == GPR_ACC_NUMBER || rule->acc_kind == GPR_ACC_SUM_COUNT;
+}
+
+recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold)
 {
     const gpr_loops *loops = gpr_cpu_loops();
-    recipe how = {.rule = rule, .convert = !needs_no_conversion(rule, fold)};
+    recipe how = {.rule = rule, .view = view, .convert = !needs_no_conversion(rule, fold)};
     gpr_dtype dtype = how.convert ? rule->compute : rule->element;
 
     if (how.convert && loops->widen[rule->element].loop != NULL &&
@@ -86,7 +92,7 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     }
     how.fold = simplest_fold(rule, fold, dtype);
     how.loop = loops->loop[how.fold][dtype];
-    if (rule->skip_nan && rule->acc_kind == GPR_ACC_NUMBER && !leaves_nan_out(fold)) {
+    if (rule->skip_nan && folds_numbers(rule) && !leaves_nan_out(fold)) {
         const gpr_loop skipping = loops->skipping[how.fold][dtype];
 
         if (!how.convert && skipping.rows != NULL)
@@ -106,6 +112,27 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold)
     how.identity = gpr_identity(how.fold, dtype, how.acc);
     how.neutral = gpr_neutral_element(fold, rule->element);
     if (how.acc == GPR_UINT64 && kind_of(dtype) == GPR_KIND_SIGNED) how.acc = GPR_INT64;
+    return how;
+}
+
+recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gpr_view *marks)
+{
+    const gpr_fold fold = GPR_FOLD_sum;
+    const gpr_loops *loops = gpr_cpu_loops();
+    recipe how = {.rule = rule,
+                  .view = rule->skip_nan ? view : marks,
+                  .tell_numbers = rule->skip_nan,
+                  .direct = !rule->skip_nan,
+                  .fold = fold,
+                  .loop = loops->loop[fold][GPR_BOOL],
+                  .combine = loops->loop[fold][GPR_UINT64].columns,
+                  .loop_dtype = GPR_BOOL,
+                  .loop_bytes = gpr_dtype_rows[GPR_BOOL].bytes,
+                  .acc = GPR_UINT64,
+                  .acc_bytes = gpr_dtype_rows[GPR_UINT64].bytes};
+
+    /* What a mask leaves out is no number then. */
+    if (rule->skip_nan) how.neutral = gpr_neutral_element(GPR_FOLD_fmin, rule->element);
     return how;
 }
 
@@ -172,6 +199,11 @@ static void replace_nan(const recipe *how, const char *elements, uint64_t count,
 
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s)
 {
+    if (how->tell_numbers) {
+        memset(s->converted, 1, count);
+        gpr_cpu_drop_nan(how->rule->element, elements, count, (uint8_t *)s->converted);
+        return s->converted;
+    }
     if (how->replace_nan) {
         replace_nan(how, elements, count, s->packed);
         elements = s->packed;

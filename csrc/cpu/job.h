@@ -25,7 +25,9 @@ enum {
 /* How elements reach the loop that folds them. */
 typedef struct recipe {
     const gpr_rule *rule;
-    gpr_fold fold; /* of the loop */
+    const gpr_view *view; /* the array, or its mask */
+    int tell_numbers;     /* elements are whether they are numbers, as bools, and nothing else */
+    gpr_fold fold;        /* of the loop */
     gpr_loop loop;
     gpr_columns_loop combine; /* folds rows of accumulators */
     int replace_nan;          /* first: NaN by `neutral` */
@@ -41,7 +43,11 @@ typedef struct recipe {
 } recipe;
 
 /* For the loop of `fold`, which folds numbers: the rule's own fold, or a part of it. */
-recipe gpr_cpu_recipe(const gpr_rule *rule, gpr_fold fold);
+recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold);
+
+/* For how many elements are left of the view: those that `marks`, the view's mask, is true of, or
+ * where NaN are left out, those that are numbers. */
+recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gpr_view *marks);
 
 typedef struct stage {
     _Alignas(64) char packed[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
@@ -102,7 +108,8 @@ enum { MOST_RECIPES = 2 };
 typedef struct job {
     gpr_cpu_units units; /* of rows that lie crosswise, or of one row each */
     const gpr_view *view;
-    recipe how[MOST_RECIPES]; /* a range is folded by two loops, all else by one */
+    gpr_view marks;           /* the mask, where a recipe reads it */
+    recipe how[MOST_RECIPES]; /* a range, or a sum and a count, by two loops, all else by one */
     int recipes;
     char *result;
     size_t result_bytes;

@@ -97,6 +97,10 @@ typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double ce
 typedef void (*gpr_moments_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                  double *squares);
 
+/* The same without NaN elements, and how many others each row has: 0 of nothing. */
+typedef void (*gpr_skipping_moments_loop)(const char *data, int64_t stride, uint64_t rows,
+                                          uint64_t n, double *squares, uint64_t *counts);
+
 /* Squared distances from the mean, given those from a number near it, their sum, and the sum of the
  * distances. What is too large for a double stays so. */
 static inline double gpr_squares_about_mean(double squares, double distance, uint64_t count)
@@ -135,6 +139,7 @@ typedef struct gpr_loops {
     gpr_distances_loop distances[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_moments_loop moments[GPR_DTYPE_COUNT];
+    gpr_skipping_moments_loop skipping_moments[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* NULL for 16-bit floats and complex numbers */
     gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];

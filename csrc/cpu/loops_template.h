@@ -513,6 +513,58 @@ enum { SHORT_MOMENTS = 32 };
         }                                                                                   \
     }
 
+/* In lanes side by side. NaN elements add 0 to sums and nothing to counts. */
+enum { SKIPPING_LANES = 16 };
+#define DEFINE_SKIPPING_MOMENTS(name, T)                                                         \
+    INLINE double skipping_squares_##name(const T *p, uint64_t n, uint64_t *count)               \
+    {                                                                                            \
+        double lanes[SKIPPING_LANES] = {0}, more[SKIPPING_LANES] = {0}, total = 0, rest = 0;     \
+        uint64_t numbers[SKIPPING_LANES] = {0}, i = 0, found = 0;                                \
+        for (; i + SKIPPING_LANES <= n; i += SKIPPING_LANES)                                     \
+            for (int k = 0; k < SKIPPING_LANES; k++) {                                           \
+                const double x = (double)p[i + (uint64_t)k];                                     \
+                lanes[k] += x == x ? x : 0.0;                                                    \
+                numbers[k] += x == x;                                                            \
+            }                                                                                    \
+        for (int k = 0; i < n; i++, k++) {                                                       \
+            const double x = (double)p[i];                                                       \
+            lanes[k] += x == x ? x : 0.0;                                                        \
+            numbers[k] += x == x;                                                                \
+        }                                                                                        \
+        for (int k = 0; k < SKIPPING_LANES; k++) {                                               \
+            total += lanes[k];                                                                   \
+            found += numbers[k];                                                                 \
+            lanes[k] = 0;                                                                        \
+        }                                                                                        \
+        *count = found;                                                                          \
+        if (found == 0) return 0;                                                                \
+        const double mean = total / (double)found;                                               \
+        for (i = 0; i + SKIPPING_LANES <= n; i += SKIPPING_LANES)                                \
+            for (int k = 0; k < SKIPPING_LANES; k++) {                                           \
+                const double x = (double)p[i + (uint64_t)k], distance = x == x ? x - mean : 0.0; \
+                lanes[k] += distance * distance;                                                 \
+                more[k] += distance;                                                             \
+            }                                                                                    \
+        for (int k = 0; i < n; i++, k++) {                                                       \
+            const double x = (double)p[i], distance = x == x ? x - mean : 0.0;                   \
+            lanes[k] += distance * distance;                                                     \
+            more[k] += distance;                                                                 \
+        }                                                                                        \
+        total = 0;                                                                               \
+        for (int k = 0; k < SKIPPING_LANES; k++) {                                               \
+            total += lanes[k];                                                                   \
+            rest += more[k];                                                                     \
+        }                                                                                        \
+        return gpr_squares_about_mean(total, rest, found);                                       \
+    }                                                                                            \
+    static void skipping_moments_##name(const char *data, int64_t stride, uint64_t rows,         \
+                                        uint64_t n, double *squares, uint64_t *counts)           \
+    {                                                                                            \
+        for (uint64_t r = 0; r < rows; r++)                                                      \
+            squares[r] = skipping_squares_##name(                                                \
+                (const T *)(const void *)(data + (int64_t)r * stride), n, &counts[r]);           \
+    }
+
 #define DEFINE_SQUARES(name, T, LOAD)                                                  \
     DEFINE_LANES(squares, name, T, LOAD, sum, 0.0)                                     \
     static double squares_##name(const void *data, uint64_t n, const double center[2]) \
@@ -908,9 +960,56 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define START_skipping_sum START_sum
 #define START_skipping_prod START_prod
 
-#define DEFINE_EXTREME_LOOP(fold, name, T) \
-    DEFINE_ROWS(fold, name, T, T)          \
-    DEFINE_COLUMNS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+/* The better of both. EXTREME returns its second argument, which was kept, where either is NaN. */
+#define CHOOSE(M, V, mask, x, a) ((V)(((M)(x) & (mask)) | ((M)(a) & ~(mask))))
+#define CHOOSE_NAN_f32(of, x, a) CHOOSE(vec_i32, vec_f32, (of) != (of), x, a)
+#define CHOOSE_NAN_f64(of, x, a) CHOOSE(vec_i64, vec_f64, (of) != (of), x, a)
+#define COLUMN_min(tag, x, a) CHOOSE_NAN_##tag(x, x, (vec_##tag)EXTREME_min_##tag(x, a))
+#define COLUMN_max(tag, x, a) CHOOSE_NAN_##tag(x, x, (vec_##tag)EXTREME_max_##tag(x, a))
+#define COLUMN_fmin(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_min_##tag(x, a))
+#define COLUMN_fmax(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_max_##tag(x, a))
+
+#define DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, VECTORS)                                \
+    INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step, \
+                                            uint64_t j, uint64_t width, T *restrict narrow,     \
+                                            T *restrict accumulators)                           \
+    {                                                                                           \
+        enum { LANES = VECTOR_BYTES / sizeof(T) };                                              \
+        for (; j + (VECTORS) * LANES <= width; j += (VECTORS) * LANES) {                        \
+            const T *p = (const T *)(const void *)data + j;                                     \
+            T *to = (step.ends ? accumulators : narrow) + j;                                    \
+            vec_##tag t[VECTORS], x;                                                            \
+            UNROLLED                                                                            \
+            for (int k = 0; k < (VECTORS); k++) memcpy(&t[k], p + k * LANES, sizeof t[k]);      \
+            for (uint64_t r = 1; r < step.rows; r++) {                                          \
+                p = (const T *)(const void *)((const char *)p + stride);                        \
+                UNROLLED                                                                        \
+                for (int k = 0; k < (VECTORS); k++) {                                           \
+                    memcpy(&x, p + k * LANES, sizeof x);                                        \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+            }                                                                                   \
+            UNROLLED                                                                            \
+            for (int k = 0; k < (VECTORS); k++) {                                               \
+                if (!step.begins) {                                                             \
+                    memcpy(&x, narrow + j + k * LANES, sizeof x);                               \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+                if (step.ends && !step.fresh) {                                                 \
+                    memcpy(&x, accumulators + j + k * LANES, sizeof x);                         \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+                memcpy(to + k * LANES, &t[k], sizeof t[k]);                                     \
+            }                                                                                   \
+        }                                                                                       \
+        return j;                                                                               \
+    }
+
+#define DEFINE_EXTREME_LOOP(fold, name, T, tag)                   \
+    DEFINE_ROWS(fold, name, T, T)                                 \
+    DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, TILE_VECTORS) \
+    DEFINE_EXTREME_TILES(vectors, fold, name, T, tag, 1)          \
+    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
 
 #define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                     \
     DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                        \
@@ -929,12 +1028,13 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_DOUBLE_LOOP(prod, name, T, LOAD, LIFT_DOUBLE, 1.0)              \
     DEFINE_DOUBLE_LOOP(skipping_sum, name, T, LOAD, LIFT_SUMMED, 0.0)      \
     DEFINE_DOUBLE_LOOP(skipping_prod, name, T, LOAD, LIFT_MULTIPLIED, 1.0) \
-    DEFINE_EXTREME_LOOP(min, name, T)                                      \
-    DEFINE_EXTREME_LOOP(max, name, T)                                      \
-    DEFINE_EXTREME_LOOP(fmin, name, T)                                     \
-    DEFINE_EXTREME_LOOP(fmax, name, T)                                     \
+    DEFINE_EXTREME_LOOP(min, name, T, tag)                                 \
+    DEFINE_EXTREME_LOOP(max, name, T, tag)                                 \
+    DEFINE_EXTREME_LOOP(fmin, name, T, tag)                                \
+    DEFINE_EXTREME_LOOP(fmax, name, T, tag)                                \
     DEFINE_SQUARES(name, T, LOAD)                                          \
     DEFINE_LANES(distances, name, T, LOAD, sum, 0.0)                       \
+    DEFINE_SKIPPING_MOMENTS(name, T)                                       \
     DEFINE_MOMENTS(name, T)                                                \
     DEFINE_DISTANCES(name, T)                                              \
     DEFINE_FLOAT_POSITIONS(name, T, BITS)                                  \
@@ -1855,6 +1955,8 @@ const gpr_loops LOOPS_TABLE = {
         },
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
     .moments = {[GPR_FLOAT32] = moments_float32, [GPR_FLOAT64] = moments_float64},
+    .skipping_moments = {[GPR_FLOAT32] = skipping_moments_float32,
+                         [GPR_FLOAT64] = skipping_moments_float64},
     .first_min =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \

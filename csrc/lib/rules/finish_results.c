@@ -137,21 +137,49 @@ static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, ui
     }
 }
 
-void gpr_finish_squares(const gpr_rule *rule, const double *squares, uint64_t count, uint64_t n,
-                        void *results)
+void gpr_finish_squares(const gpr_rule *rule, const double *squares, const uint64_t *counts,
+                        uint64_t count, uint64_t n, void *results)
 {
     const size_t bytes = gpr_bytes_of(rule->result);
     const double divisor = fmax((double)n - rule->ddof, 0);
-    gpr_wide_block block;
+    results_block block;
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
 
-        for (uint64_t i = 0; i < step; i++) block.f64[i] = squares[done + i] / divisor;
-        if (rule->op == GPR_OP_STD)
-            for (uint64_t i = 0; i < step; i++) block.f64[i] = sqrt(block.f64[i]);
-        gpr_store_wide(GPR_WIDE_FLOAT, &block, step, rule->result, (char *)results + done * bytes);
+        if (counts != NULL) {
+            memcpy(block.squares, squares + done, step * sizeof *squares);
+            memcpy(block.position, counts + done, step * sizeof *counts);
+            vary_block(rule, step, &block);
+        } else {
+            for (uint64_t i = 0; i < step; i++) block.first.f64[i] = squares[done + i] / divisor;
+            if (rule->op == GPR_OP_STD)
+                for (uint64_t i = 0; i < step; i++) block.first.f64[i] = sqrt(block.first.f64[i]);
+        }
+        gpr_store_wide(GPR_WIDE_FLOAT, &block.first, step, rule->result,
+                       (char *)results + done * bytes);
+        done += step;
+    }
+}
+
+void gpr_finish_means(const gpr_rule *rule, gpr_dtype acc, const void *sums, const void *counts,
+                      uint64_t count, void *results)
+{
+    const size_t bytes = gpr_bytes_of(acc), result_bytes = gpr_bytes_of(rule->result);
+    results_block block;
+
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        gpr_wide wide = gpr_wide_of(acc);
+
+        gpr_load_wide(acc, (const char *)sums + done * bytes, step, &block.first);
+        memcpy(block.position, (const uint64_t *)counts + done, step * sizeof *block.position);
+        start_at_zero(wide, step, &block);
+        wide = divide_block(rule, wide, step, 0, &block);
+        gpr_store_wide(wide, &block.first, step, rule->result,
+                       (char *)results + done * result_bytes);
         done += step;
     }
 }

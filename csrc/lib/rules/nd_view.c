@@ -342,6 +342,7 @@ gpr_view gpr_mask_view(const gpr_view *view)
     mask.bytes = sizeof *view->mask;
     mask.byteswapped = 0;
     for (int i = 0; i < mask.outer + mask.inner; i++) mask.axes[i].in = view->axes[i].mask;
+    find_contiguity(&mask);
     return mask;
 }
 
@@ -362,12 +363,18 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 
 /* Copying a strided run, by element size. memcpy of a constant size is one load or store,
  * whatever the alignment. */
-#define DEFINE_COPY_RUN(size)                                                          \
-    static void copy_run_##size(char *destination, const char *source, int64_t stride, \
-                                uint64_t count)                                        \
-    {                                                                                  \
-        for (uint64_t i = 0; i < count; i++)                                           \
-            memcpy(destination + i * size, source + (int64_t)i * stride, size);        \
+#define DEFINE_COPY_RUN(size)                                                                  \
+    static void copy_run_##size(char *destination, const char *source, int64_t stride,         \
+                                uint64_t count)                                                \
+    {                                                                                          \
+        uint64_t i = 0;                                                                        \
+        for (; i + 4 <= count; i += 4, source += 4 * stride) {                                 \
+            memcpy(destination + i * size, source, size);                                      \
+            memcpy(destination + (i + 1) * size, source + stride, size);                       \
+            memcpy(destination + (i + 2) * size, source + 2 * stride, size);                   \
+            memcpy(destination + (i + 3) * size, source + 3 * stride, size);                   \
+        }                                                                                      \
+        for (; i < count; i++, source += stride) memcpy(destination + i * size, source, size); \
     }
 DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)

@@ -86,10 +86,14 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
  * floats are if they started at +0. */
 int gpr_is_result(const gpr_rule *rule, gpr_dtype acc);
 
-/* Writes `count` variances of `n` elements each, or their roots, of real numbers whose squared
- * distances from the mean are given. */
-void gpr_finish_squares(const gpr_rule *rule, const double *squares, uint64_t count, uint64_t n,
-                        void *results);
+/* Writes `count` variances of real numbers, or their roots, whose squared distances from the mean
+ * are given: of counts[i] elements each, or of `n` where counts is NULL. */
+void gpr_finish_squares(const gpr_rule *rule, const double *squares, const uint64_t *counts,
+                        uint64_t count, uint64_t n, void *results);
+
+/* What gpr_finish_results does with sums and counts in two arrays, `count` of each. */
+void gpr_finish_means(const gpr_rule *rule, gpr_dtype acc, const void *sums, const void *counts,
+                      uint64_t count, void *results);
 
 /* What gpr_finish_results does with ranges whose two numbers are in two arrays, `count` of each. */
 void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
