@@ -27,13 +27,19 @@ enum { GPR_RESIDENT_THREADS = 1024, GPR_EXACT_RESIDENT_THREADS = 768 };
 enum { GPR_STREAM_VECTORS = 4, GPR_STREAM_BYTES = GPR_STREAM_VECTORS * GPR_VECTOR_BYTES };
 
 /* Items that a thread has under way where rows are no runs of memory: 64 bytes, but no more items
- * than registers hold beside their addresses. */
+ * than registers hold beside their addresses: fewer where several axes are iterated over and a mask
+ * is read too. */
 enum { GPR_ITEMS_UNDER_WAY = 4, GPR_MOST_UNDER_WAY = 16 };
-GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes)
+GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes, unsigned reduced_axes,
+                                                   int is_masked)
 {
-    return item_bytes >= GPR_VECTOR_BYTES ? (unsigned)GPR_ITEMS_UNDER_WAY
-           : item_bytes >= 4              ? 2 * (unsigned)GPR_ITEMS_UNDER_WAY
-                                          : (unsigned)GPR_MOST_UNDER_WAY;
+    const unsigned most =
+        reduced_axes > 1 && is_masked ? GPR_MOST_UNDER_WAY / 2 : (unsigned)GPR_MOST_UNDER_WAY;
+    const unsigned wanted = item_bytes >= GPR_VECTOR_BYTES ? (unsigned)GPR_ITEMS_UNDER_WAY
+                            : item_bytes >= 4              ? 2 * (unsigned)GPR_ITEMS_UNDER_WAY
+                                                           : (unsigned)GPR_MOST_UNDER_WAY;
+
+    return wanted < most ? wanted : most;
 }
 
 /* Bytes of a block's accumulators in shared memory, and of a thread's, there and in registers: with

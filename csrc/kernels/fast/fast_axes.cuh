@@ -22,7 +22,8 @@ namespace gpr {
 
 // Items in flight per thread: with 1024 threads per multiprocessor these are 64 KiB, as in
 // fast_stream, and less where items have less than 8 bytes.
-template <class In> constexpr unsigned items_under_way = gpr_items_under_way(item * sizeof(In));
+template <class In> constexpr unsigned items_under_way =
+    gpr_items_under_way(item * sizeof(In), reduced_axes, masked);
 
 // A thread's place in its block's rectangle. Threads outside the rectangle have y == height and
 // only pass barriers.

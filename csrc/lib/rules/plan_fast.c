@@ -168,7 +168,8 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
 {
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
-    const uint32_t under_way = gpr_items_under_way(item_bytes);
+    const uint32_t under_way =
+        gpr_items_under_way(item_bytes, (uint32_t)s->t->layout->reduced, s->t->layout->masked);
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
@@ -376,7 +377,7 @@ static void consider_narrow(search *s)
         const uint32_t block = t->block != 0 ? t->block : fit_block(limit / 2, limit, group);
         const uint64_t working = working_threads(block, group);
         if (working == 0) continue;
-        const uint32_t under_way = gpr_items_under_way(item * (uint32_t)t->element_bytes);
+        const uint32_t under_way = gpr_items_under_way(item * (uint32_t)t->element_bytes, 1, 0);
         const uint64_t items = gpr_divide_up(n * columns, item),
                        count = block * item / columns; /* of partials side by side */
         const double steps = gpr_tree_steps(working * item / columns),
