@@ -26,23 +26,25 @@ enum {
     RESULT_BATCH = 64,         /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
+    LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
     MOMENT_ROWS = 64           /* of a tile of columns, read twice: it fits a small second cache */
 };
 
 /* What every task reads beside the job. */
 typedef struct composite {
-    gpr_view plain;       /* the array without its mask */
-    gpr_view marks;       /* the mask; its data is NULL if there is none */
-    int leaves_out;       /* a mask or NaN leave something out */
-    int in_place;         /* a row's elements are aligned, native neighbours */
-    int crosswise;        /* rows are taken in tiles ... */
-    int columns;          /* ... as moments of columns */
-    int columns_in_place; /* ... which the loops read where they are */
-    int direct;           /* memory is what the loops read, and nothing is left out */
-    int many_at_once;     /* one call of a loop takes many rows */
-    int short_rows;       /* positions: rows are so short that they have a loop of their own */
-    uint64_t segment;     /* positions taken at once */
-    gpr_value nothing;    /* the accumulator of no elements */
+    gpr_view plain;        /* the array without its mask */
+    gpr_view marks;        /* the mask; its data is NULL if there is none */
+    int leaves_out;        /* a mask or NaN leave something out */
+    int in_place;          /* a row's elements are aligned, native neighbours */
+    int crosswise;         /* rows are taken in tiles ... */
+    int columns;           /* ... as moments of columns */
+    int columns_in_place;  /* ... which the loops read where they are */
+    int direct;            /* memory is what the loops read, and nothing is left out */
+    int many_at_once;      /* one call of a loop takes many rows */
+    int short_rows;        /* positions: rows are so short that they have a loop of their own */
+    uint64_t most_columns; /* of a unit */
+    uint64_t segment;      /* positions taken at once */
+    gpr_value nothing;     /* the accumulator of no elements */
 } composite;
 
 /* A task's memory. */
@@ -373,8 +375,8 @@ static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
     all->count += rows;
 }
 
-/* Packs `rows` positions of the tile from `first` on as what the loops read. */
-static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_t first,
+/* Packs `rows` positions of the tile as what the loops read, behind `before` of them. */
+static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_t before,
                                 uint64_t rows, scratch *in)
 {
     const uint64_t width = tile->axes[1].extent, at_once = STAGE_ELEMENTS / width;
@@ -383,8 +385,8 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     for (uint64_t done = 0; done < rows; done += at_once) {
         const uint64_t some = least(rows - done, at_once);
 
-        gpr_pack(tile, (first + done) * width, some * width, NULL, in->s.packed);
-        memcpy(in->tile + done * row_bytes,
+        gpr_pack(tile, done * width, some * width, NULL, in->s.packed);
+        memcpy(in->tile + (before + done) * row_bytes,
                gpr_cpu_prepare(how, in->s.packed, some * width, &in->s), some * row_bytes);
     }
     return in->tile;
@@ -521,7 +523,17 @@ static gpr_positions_loop positions_loop(const recipe *how)
 DEFINE_MARK_OUT(float32, float)
 DEFINE_MARK_OUT(float64, double)
 
-/* Variances of rows in the tile of which something is left out. */
+static void mark_out(const job *work, uint64_t count, scratch *in)
+{
+    const recipe *how = &work->how[0];
+
+    if (how->loop_dtype == GPR_FLOAT32)
+        mark_out_float32((float *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+    else
+        mark_out_float64((double *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+}
+
+/* Variances of rows of which something is left out. */
 static void vary_each(const job *work, const char *elements, uint64_t rows, uint64_t row,
                       scratch *in)
 {
@@ -534,13 +546,38 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
     memcpy(in->tile, elements, count * how->loop_bytes);
     if (work->composite->marks.data != NULL) {
         gpr_pack(&work->composite->marks, row * n, count, NULL, in->marks);
-        if (how->loop_dtype == GPR_FLOAT32)
-            mark_out_float32((float *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
-        else
-            mark_out_float64((double *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+        mark_out(work, count, in);
     }
     gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
     gpr_finish_squares(how->rule, squares, counts, rows, n,
+                       work->result + row * work->result_bytes);
+}
+
+/* Variances of `width` rows that lie crosswise, of which something is left out, and all of which
+ * fit the tile. */
+static void vary_columns(const job *work, uint64_t row, uint64_t width, scratch *in)
+{
+    const recipe *how = &work->how[0];
+    const composite *c = work->composite;
+    const uint64_t n = work->view->n,
+                   extent = c->plain.axes[c->plain.outer + c->plain.inner - 1].extent;
+    double squares[MOMENT_COLUMNS];
+    uint64_t counts[MOMENT_COLUMNS];
+    gpr_view tile, marks;
+
+    gpr_cpu_make_tile(&c->plain, width, &tile);
+    if (c->marks.data != NULL) gpr_cpu_make_tile(&c->marks, width, &marks);
+    for (uint64_t first = 0; first < n; first += extent) {
+        gpr_cpu_locate(&c->plain, row, first, &tile);
+        (void)pack_columns(how, &tile, first, extent, in);
+        if (c->marks.data == NULL) continue;
+        gpr_cpu_locate(&c->marks, row, first, &marks);
+        gpr_pack(&marks, 0, extent * width, NULL, in->marks + first * width);
+    }
+    if (c->marks.data != NULL) mark_out(work, n * width, in);
+    gpr_cpu_loops()->skipping_columns[how->loop_dtype](in->tile, (int64_t)(width * how->loop_bytes),
+                                                       n, width, squares, counts);
+    gpr_finish_squares(how->rule, squares, counts, width, n,
                        work->result + row * work->result_bytes);
 }
 
@@ -619,6 +656,10 @@ static void units_task(void *context, uint64_t index)
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
+        if (work->composite->leaves_out) {
+            vary_columns(work, row, rows, &in);
+            continue;
+        }
         fold_columns(work, row, rows, 0, work->view->n, &in, &moments);
         gpr_finish_squares(work->how[0].rule, moments.squares, NULL, rows, work->view->n,
                            work->result + row * work->result_bytes);
@@ -710,19 +751,36 @@ static void describe(const job *work, composite *c)
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);
     c->direct = c->in_place && how->direct && !c->leaves_out;
-    c->columns = !finds && is_real && !c->leaves_out && crosswise &&
+    /* Columns of which something is left out are folded in one tile. */
+    c->most_columns = MOMENT_COLUMNS;
+    if (c->leaves_out)
+        c->most_columns = least(MOMENT_COLUMNS, TILE_BYTES / (view->n * how->loop_bytes));
+    c->columns = !finds && is_real && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                  (!runs || view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS);
-    c->columns_in_place = c->columns && columns_are_in_place(work);
+    c->columns_in_place = c->columns && !c->leaves_out && columns_are_in_place(work);
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->short_rows = finds && !rule->skip_nan && !c->crosswise && view->n <= GPR_SHORT_ROW &&
                     positions_loop(how) != NULL;
     c->many_at_once = (finds || is_real) && !c->crosswise && view->n <= c->segment;
-    if (c->leaves_out && runs && is_real && view->n <= STAGE_ELEMENTS) {
-        c->crosswise = 0;
-        c->many_at_once = 1;
-    }
+}
+
+int gpr_cpu_reduce_small(job *work)
+{
+    static const composite plain; /* nothing is left out, and no row is turned */
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const gpr_rule *rule = how->rule;
+    const int has_loop =
+        rule->acc_kind == GPR_ACC_INDEXED ||
+        (rule->acc_kind == GPR_ACC_MOMENTS && gpr_cpu_loops()->moments[how->loop_dtype] != NULL);
+
+    if (!has_loop || !how->direct || leaves_nan_out(rule) || view->n > SEGMENT_BYTES / view->bytes)
+        return 0;
+    work->composite = &plain;
+    fold_each(work, view->data, 0, 1, 0);
+    return 1;
 }
 
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
@@ -733,7 +791,7 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 
     describe(work, &c);
     work->composite = &c;
-    if (c.crosswise) most_rows = c.columns ? MOMENT_COLUMNS : TILE_ROWS;
+    if (c.crosswise) most_rows = c.columns ? c.most_columns : TILE_ROWS;
     work->units = gpr_cpu_cut_units(view, most_rows);
     work->length = divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c.segment) * c.segment;
     work->pieces = divide_up(view->n, work->length);
@@ -742,7 +800,7 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 
         work->per_task = units > 0 ? units : 1;
         run->grid_size = divide_up(work->units.count, work->per_task);
-        run->block_size = gpr_cpu_run_tasks(view, run->grid_size, units_task, work);
+        run->block_size = gpr_cpu_run_job(run->grid_size, units_task, work);
         return GPR_OK;
     }
     run->grid_size = work->units.count * work->pieces;
@@ -750,7 +808,7 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    run->block_size = gpr_cpu_run_tasks(view, run->grid_size, unit_piece_task, work);
+    run->block_size = gpr_cpu_run_job(run->grid_size, unit_piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
     free(work->partials);
     return GPR_OK;

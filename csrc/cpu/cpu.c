@@ -178,7 +178,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
                             (unsigned long long)tasks);
     }
-    if (tasks > 0) run->block_size = gpr_cpu_run_tasks(view, tasks, piece_task, work);
+    if (tasks > 0) run->block_size = gpr_cpu_run_job(tasks, piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
     free(heap);
     return GPR_OK;
@@ -266,7 +266,7 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 
     work->per_task = rows > 0 ? rows : 1;
     run->grid_size = divide_up(work->view->rows, work->per_task);
-    run->block_size = gpr_cpu_run_tasks(work->view, run->grid_size, rows_task, work);
+    run->block_size = gpr_cpu_run_job(run->grid_size, rows_task, work);
     return GPR_OK;
 }
 
@@ -437,7 +437,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
 
         work->per_task = units > 0 ? units : 1;
         run->grid_size = divide_up(work->units.count, work->per_task);
-        run->block_size = gpr_cpu_run_tasks(view, run->grid_size, columns_task, work);
+        run->block_size = gpr_cpu_run_job(run->grid_size, columns_task, work);
         return GPR_OK;
     }
     tasks = work->units.count * work->pieces;
@@ -447,7 +447,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)tasks);
     run->grid_size = tasks;
-    run->block_size = gpr_cpu_run_tasks(view, tasks, column_piece_task, work);
+    run->block_size = gpr_cpu_run_job(tasks, column_piece_task, work);
     if (!work->stop.stopped) finish_column_pieces(work);
     free(work->partials);
     return GPR_OK;
@@ -469,8 +469,9 @@ static void reduce_nothing(const job *work)
                            work->output_stride);
 }
 
-/* The folds of numbers that the rule's fold is made of. */
-static void make_recipes(const gpr_rule *rule, job *work)
+/* The folds of numbers that the rule's fold is made of. `marks` becomes the mask's view where a
+ * recipe reads it. */
+static void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
 {
     const gpr_view *view = work->view;
     /* Found numbers are never NaN where those are left out, but of nothing else. */
@@ -487,9 +488,9 @@ static void make_recipes(const gpr_rule *rule, job *work)
     case GPR_FOLD_moments: work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum); break;
     case GPR_FOLD_sum_count:
         work->recipes = 2;
-        work->marks = gpr_mask_view(view);
+        *marks = gpr_mask_view(view);
         work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum);
-        work->how[1] = gpr_cpu_count_recipe(rule, view, &work->marks);
+        work->how[1] = gpr_cpu_count_recipe(rule, view, marks);
         break;
     case GPR_FOLD_range:
         work->recipes = 2;
@@ -504,6 +505,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
+    gpr_view marks;
     job work;
     gpr_status status;
 
@@ -514,7 +516,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     work.result_bytes = gpr_dtype_rows[rule->result].bytes;
     work.output_stride = view->rows * work.result_bytes;
     work.length = PIECE_BYTES / view->bytes;
-    make_recipes(rule, &work);
+    make_recipes(rule, &marks, &work);
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
@@ -532,6 +534,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         finish(&work, (const char *)&value, NULL, 1, 0);
         return GPR_OK;
     }
+    if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(&work)) return GPR_OK;
     gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
     if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
         status = gpr_cpu_reduce_composite(&work, run);

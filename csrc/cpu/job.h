@@ -15,6 +15,7 @@
 
 enum {
     ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
+    WAKE_NANOSECONDS = 25000,  /* of work that a thread must take over to be worth waking */
     PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, in the caches */
     STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
     MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
@@ -140,6 +141,10 @@ void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);
 
+/* Runs the job's tasks by as many threads as its work is worth. Returns how many could take
+ * part. */
+uint32_t gpr_cpu_run_job(uint64_t count, gpr_task task, job *work);
+
 static inline uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -155,5 +160,9 @@ static inline uint64_t divide_up(uint64_t a, uint64_t b)
 /* Reduces by a rule whose accumulators are found numbers, moments or tallies. The job has its
  * view, result and callback. */
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run);
+
+/* The same of one row in memory that the loops read as a whole. 0, and nothing done, if they do
+ * not. */
+int gpr_cpu_reduce_small(job *work);
 
 #endif

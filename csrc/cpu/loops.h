@@ -140,6 +140,8 @@ typedef struct gpr_loops {
     /* of float32 and float64 */
     gpr_moments_loop moments[GPR_DTYPE_COUNT];
     gpr_skipping_moments_loop skipping_moments[GPR_DTYPE_COUNT];
+    /* the same of columns: `rows` rows of n <= GPR_COLUMN_BLOCK numbers make n results */
+    gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* NULL for 16-bit floats and complex numbers */
     gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];

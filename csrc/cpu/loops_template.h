@@ -513,56 +513,87 @@ enum { SHORT_MOMENTS = 32 };
         }                                                                                   \
     }
 
-/* In lanes side by side. NaN elements add 0 to sums and nothing to counts. */
-enum { SKIPPING_LANES = 16 };
-#define DEFINE_SKIPPING_MOMENTS(name, T)                                                         \
-    INLINE double skipping_squares_##name(const T *p, uint64_t n, uint64_t *count)               \
-    {                                                                                            \
-        double lanes[SKIPPING_LANES] = {0}, more[SKIPPING_LANES] = {0}, total = 0, rest = 0;     \
-        uint64_t numbers[SKIPPING_LANES] = {0}, i = 0, found = 0;                                \
-        for (; i + SKIPPING_LANES <= n; i += SKIPPING_LANES)                                     \
-            for (int k = 0; k < SKIPPING_LANES; k++) {                                           \
-                const double x = (double)p[i + (uint64_t)k];                                     \
-                lanes[k] += x == x ? x : 0.0;                                                    \
-                numbers[k] += x == x;                                                            \
-            }                                                                                    \
-        for (int k = 0; i < n; i++, k++) {                                                       \
-            const double x = (double)p[i];                                                       \
-            lanes[k] += x == x ? x : 0.0;                                                        \
-            numbers[k] += x == x;                                                                \
-        }                                                                                        \
-        for (int k = 0; k < SKIPPING_LANES; k++) {                                               \
-            total += lanes[k];                                                                   \
-            found += numbers[k];                                                                 \
-            lanes[k] = 0;                                                                        \
-        }                                                                                        \
-        *count = found;                                                                          \
-        if (found == 0) return 0;                                                                \
-        const double mean = total / (double)found;                                               \
-        for (i = 0; i + SKIPPING_LANES <= n; i += SKIPPING_LANES)                                \
-            for (int k = 0; k < SKIPPING_LANES; k++) {                                           \
-                const double x = (double)p[i + (uint64_t)k], distance = x == x ? x - mean : 0.0; \
-                lanes[k] += distance * distance;                                                 \
-                more[k] += distance;                                                             \
-            }                                                                                    \
-        for (int k = 0; i < n; i++, k++) {                                                       \
-            const double x = (double)p[i], distance = x == x ? x - mean : 0.0;                   \
-            lanes[k] += distance * distance;                                                     \
-            more[k] += distance;                                                                 \
-        }                                                                                        \
-        total = 0;                                                                               \
-        for (int k = 0; k < SKIPPING_LANES; k++) {                                               \
-            total += lanes[k];                                                                   \
-            rest += more[k];                                                                     \
-        }                                                                                        \
-        return gpr_squares_about_mean(total, rest, found);                                       \
-    }                                                                                            \
-    static void skipping_moments_##name(const char *data, int64_t stride, uint64_t rows,         \
-                                        uint64_t n, double *squares, uint64_t *counts)           \
-    {                                                                                            \
-        for (uint64_t r = 0; r < rows; r++)                                                      \
-            squares[r] = skipping_squares_##name(                                                \
-                (const T *)(const void *)(data + (int64_t)r * stride), n, &counts[r]);           \
+/* NaN elements add 0 to sums and nothing to counts. Rows are folded in lanes side by side, few
+ * elements in fewer of them; columns row by row. */
+enum { SKIPPING_LANES = 16, FEW_SKIPPING_LANES = 4 };
+#define DEFINE_SKIPPING_ROW(name, T, LANES)                                                       \
+    INLINE double skipping_squares_##name##_##LANES(const T *p, uint64_t n, uint64_t *count)      \
+    {                                                                                             \
+        double sums[LANES] = {0}, numbers[LANES] = {0}, rests[LANES] = {0}, squares[LANES] = {0}; \
+        double mean, sum = 0, number = 0, rest = 0;                                               \
+        uint64_t i = 0;                                                                           \
+        for (; i + LANES <= n; i += LANES)                                                        \
+            for (int k = 0; k < LANES; k++) ADD_NUMBER(p[i + (uint64_t)k], sums[k], numbers[k]);  \
+        for (int k = 0; i < n; i++, k++) ADD_NUMBER(p[i], sums[k], numbers[k]);                   \
+        for (int k = 0; k < LANES; k++) {                                                         \
+            sum += sums[k];                                                                       \
+            number += numbers[k];                                                                 \
+        }                                                                                         \
+        *count = (uint64_t)number;                                                                \
+        if (*count == 0) return 0;                                                                \
+        mean = sum / number;                                                                      \
+        for (i = 0; i + LANES <= n; i += LANES)                                                   \
+            for (int k = 0; k < LANES; k++)                                                       \
+                ADD_DISTANCE(p[i + (uint64_t)k], mean, rests[k], squares[k]);                     \
+        for (int k = 0; i < n; i++, k++) ADD_DISTANCE(p[i], mean, rests[k], squares[k]);          \
+        sum = 0;                                                                                  \
+        for (int k = 0; k < LANES; k++) {                                                         \
+            sum += squares[k];                                                                    \
+            rest += rests[k];                                                                     \
+        }                                                                                         \
+        return gpr_squares_about_mean(sum, rest, *count);                                         \
+    }
+#define ADD_NUMBER(element, sum, number)    \
+    do {                                    \
+        const double x = (double)(element); \
+        sum += x == x ? x : 0.0;            \
+        number += x == x ? 1.0 : 0.0;       \
+    } while (0)
+#define ADD_DISTANCE(element, mean, rest, squares)         \
+    do {                                                   \
+        const double x = (double)(element);                \
+        const double distance = x == x ? x - (mean) : 0.0; \
+        rest += distance;                                  \
+        squares += distance * distance;                    \
+    } while (0)
+
+#define DEFINE_SKIPPING_MOMENTS(name, T)                                                        \
+    DEFINE_SKIPPING_ROW(name, T, SKIPPING_LANES)                                                \
+    DEFINE_SKIPPING_ROW(name, T, FEW_SKIPPING_LANES)                                            \
+    static void skipping_moments_##name(const char *data, int64_t stride, uint64_t rows,        \
+                                        uint64_t n, double *squares, uint64_t *counts)          \
+    {                                                                                           \
+        for (uint64_t r = 0; r < rows; r++) {                                                   \
+            const T *row = (const T *)(const void *)(data + (int64_t)r * stride);               \
+            squares[r] = n <= SHORT_MOMENTS                                                     \
+                             ? skipping_squares_##name##_FEW_SKIPPING_LANES(row, n, &counts[r]) \
+                             : skipping_squares_##name##_SKIPPING_LANES(row, n, &counts[r]);    \
+        }                                                                                       \
+    }                                                                                           \
+    static void skipping_columns_##name(const char *data, int64_t stride, uint64_t rows,        \
+                                        uint64_t width, double *restrict squares,               \
+                                        uint64_t *restrict counts)                              \
+    {                                                                                           \
+        double sums[GPR_COLUMN_BLOCK] = {0}, numbers[GPR_COLUMN_BLOCK] = {0};                   \
+        double rests[GPR_COLUMN_BLOCK];                                                         \
+        for (uint64_t r = 0; r < rows; r++) {                                                   \
+            const T *p = (const T *)(const void *)(data + (int64_t)r * stride);                 \
+            for (uint64_t j = 0; j < width; j++) ADD_NUMBER(p[j], sums[j], numbers[j]);         \
+        }                                                                                       \
+        for (uint64_t j = 0; j < width; j++) {                                                  \
+            sums[j] /= numbers[j] > 0 ? numbers[j] : 1.0;                                       \
+            rests[j] = squares[j] = 0;                                                          \
+        }                                                                                       \
+        for (uint64_t r = 0; r < rows; r++) {                                                   \
+            const T *p = (const T *)(const void *)(data + (int64_t)r * stride);                 \
+            for (uint64_t j = 0; j < width; j++)                                                \
+                ADD_DISTANCE(p[j], sums[j], rests[j], squares[j]);                              \
+        }                                                                                       \
+        for (uint64_t j = 0; j < width; j++) {                                                  \
+            counts[j] = (uint64_t)numbers[j];                                                   \
+            squares[j] =                                                                        \
+                counts[j] > 0 ? gpr_squares_about_mean(squares[j], rests[j], counts[j]) : 0.0;  \
+        }                                                                                       \
     }
 
 #define DEFINE_SQUARES(name, T, LOAD)                                                  \
@@ -1955,6 +1986,8 @@ const gpr_loops LOOPS_TABLE = {
         },
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
     .moments = {[GPR_FLOAT32] = moments_float32, [GPR_FLOAT64] = moments_float64},
+    .skipping_columns = {[GPR_FLOAT32] = skipping_columns_float32,
+                         [GPR_FLOAT64] = skipping_columns_float64},
     .skipping_moments = {[GPR_FLOAT32] = skipping_moments_float32,
                          [GPR_FLOAT64] = skipping_moments_float64},
     .first_min =

@@ -205,9 +205,14 @@ static void close_job(void)
 
 uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context)
 {
+    return gpr_parallel_for_at_most(count, UINT32_MAX, task, context);
+}
+
+uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, void *context)
+{
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const uint32_t threads = count > 1 ? gpr_thread_count() : 1;
-    uint64_t wanted = threads - 1, forks;
+    uint64_t wanted = (threads < most ? threads : most) - 1, forks;
     uint32_t places;
 
     if (wanted > count - 1) wanted = count - 1;

@@ -13,6 +13,9 @@ typedef void (*gpr_task)(void *context, uint64_t index);
  * job's tasks again). Returns the number of threads that could take part, the caller included. */
 uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context);
 
+/* The same by no more than `most` threads: those that are worth waking. */
+uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, void *context);
+
 /* Threads gpr_parallel_for would use: gpr_limits.cpu_threads. */
 uint32_t gpr_thread_count(void);
 
