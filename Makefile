@@ -204,12 +204,12 @@ format: $(STAMPS)/dev ## reformat Python and C
 	$(PY) -m ruff format .
 	$(VENV)/bin/clang-format -i $(C_STYLED)
 
-# What the kernels do is kept in build/docs-explained, not in the user's cache. All else is made
-# anew: Sphinx would not see that a link has got its target, or that the contents beside a page have
-# changed.
+# What the kernels do is kept in build/docs-explained; their programs are cached only where
+# GPUREDUCE_CACHE_DIR is set, not in the user's cache. All else is made anew: Sphinx would not see
+# that a link has got its target, or that the contents beside a page have changed.
 docs: $(STAMPS)/build $(STAMPS)/docs ## the documentation site, in build/docs
 	rm -rf build/docs
-	GPUREDUCE_CACHE_BYTES=0 $(PY) docs/site/stage.py --kept build/docs-explained build/docs-source
+	$(if $(GPUREDUCE_CACHE_DIR),,GPUREDUCE_CACHE_BYTES=0) $(PY) docs/site/stage.py --kept build/docs-explained build/docs-source
 	$(PY) -m sphinx --quiet --jobs $(JOBS) --fresh-env --write-all --fail-on-warning --keep-going -c docs/site \
 	  -d build/docs-doctrees build/docs-source build/docs
 	@echo build/docs/index.html

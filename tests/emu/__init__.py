@@ -48,7 +48,7 @@ def environment(**more: str) -> dict[str, str]:
     result.update(
         GPUREDUCE_LIBCUDA=path,
         GPUREDUCE_LIBNVRTC=path,
-        GPUREDUCE_CACHE_BYTES="0",  # its keys do not know of overlays
+        GPUREDUCE_CACHE_BYTES="0",  # but for tasks without an overlay (worker.py)
         PYTHONPATH=os.pathsep.join(paths),
         OPENBLAS_NUM_THREADS="1",
         **more,
