@@ -201,7 +201,9 @@ def test_auto_is_explained_as_the_kernel_it_selects_for_the_operator_and_dtype()
 def test_every_kernel_has_an_explanation_in_every_form(name: str) -> None:
     each = gr.explain(name)
     info = next(kernel for kernel in gr.kernels() if kernel.name == name)
-    assert (each.kernel, each.block_size) == (name, info.block_size)
+    assert each.kernel == name
+    # The planner chooses blocks for the array.
+    assert each.block_size == info.block_size or info.family == "planner"
     assert each.main.grid in (1, 4)
     assert name in str(each)
     assert_balanced(each._repr_html_())
