@@ -280,6 +280,12 @@ def convert_for(call: Call, ufunc: np.ufunc, out: Array) -> Call:
     with a start, or of rows that may have no elements and get the identity.
     """
     array = call.array
+    if out.dtype == np.bool_ and array.dtype.kind in "iu" and call.op.startswith("bitwise"):
+        # What the fold begins with passes through out, where it is 0 or 1.
+        if has_initial(call):
+            call = call._replace(initial=int(bool(call.initial)))
+        elif call.initial is NoValue and call.op == "bitwise_and":
+            call = call._replace(initial=1)
     is_time = array.dtype.kind == "m" and out.dtype.kind == "m" and call.op in ("sum", "mean")
     is_number = call.op in ("min", "max", "minmax") or call.op.startswith("bitwise")
     has_more = has_initial(call) or call.where is not True or array.size == 0

@@ -92,7 +92,8 @@ def _sum(call: Call, mask: Array | None) -> Any:
     Where a partial sum may be beyond 64 bits, NumPy adds: what it makes of that depends on the
     order of additions, and newer versions raise OverflowError.
     """
-    array, start = call.array, np.timedelta64(0)
+    array = call.array
+    start = np.zeros((), array.dtype.newbyteorder("="))[()]
     if call.initial is not NoValue and call.initial is not None:
         start = np.add.reduce(np.empty(0, array.dtype), initial=call.initial)
     numbers = call._replace(array=_numbers(array), dtype=None, skip_nan=False)

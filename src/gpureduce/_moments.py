@@ -244,7 +244,7 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
     counts = np.asarray(count_kept(wide, mask))
     with np.errstate(all="ignore"):
         apart = means - center
-        squares = spreads + (apart * np.conjugate(apart)).real
+        squares = np.asarray(spreads + (apart * np.conjugate(apart)).real)
         bad = np.isnan(squares)
         if np.any(bad):
             np.copyto(squares, np.inf, where=bad & _is_infinite(wide, mask, center))

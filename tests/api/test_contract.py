@@ -781,6 +781,17 @@ def test_bits_of_no_elements_have_the_identity_of_out() -> None:
             assert getattr(gr, name)(array, out=np.zeros((), out), **keywords) == theirs
 
 
+def test_what_bits_begin_with_passes_through_an_out_of_bools() -> None:
+    some = np.array([True, True, False])
+    for name, dtype in itertools.product(
+        ["bitwise_and", "bitwise_or", "bitwise_xor"], ["i2", "u8"]
+    ):
+        array = np.array([6, 2, 7]).astype(dtype)
+        for keywords in ({}, {"where": some}, {"initial": 4}, {"initial": 0, "where": ~some}):
+            theirs = getattr(np, name).reduce(array, out=np.zeros((), bool), **keywords)
+            assert getattr(gr, name)(array, out=np.zeros((), bool), **keywords) == theirs
+
+
 def test_means_into_another_sixteen_bit_float_are_rounded_there() -> None:
     halves = np.array([-1.6201171875, -0.131103515625, -0.27099609375], np.float16)
     short, half = ml_dtypes.bfloat16, np.float16
