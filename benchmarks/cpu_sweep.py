@@ -280,7 +280,8 @@ def is_right(
     """Whether our answer is NumPy's: exactly, or within the rounding of what has to be rounded."""
     if case.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
         theirs = getattr(np, case.function)(array.astype(np.float32), **options_of(case, mask))
-    got, wanted = np.asarray(ours), np.asarray(theirs)
+    got = np.asarray(ours)
+    wanted = np.asarray(theirs).astype(got.dtype)
     if got.shape != wanted.shape:
         return False
     inexact = got.dtype.kind not in "biu"

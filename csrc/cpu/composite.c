@@ -502,6 +502,18 @@ static void find_in_each(const recipe *how, const char *elements, int64_t stride
     }
 }
 
+/* Of bools the first that decides: where there is none, all are alike. */
+static void find_truths(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
+                        uint64_t n, int64_t *positions)
+{
+    const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};
+
+    for (uint64_t i = 0; i < rows; i++) {
+        const uint64_t at = position_of(how, elements + (int64_t)i * stride, n, &wanted);
+        positions[i] = at < n ? (int64_t)at : 0;
+    }
+}
+
 static gpr_positions_loop positions_loop(const recipe *how)
 {
     const gpr_loops *loops = gpr_cpu_loops();
@@ -596,7 +608,9 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
         gpr_finish_squares(how->rule, squares, NULL, rows, n, results);
         return;
     }
-    if (work->composite->short_rows)
+    if (how->loop_dtype == GPR_BOOL)
+        find_truths(how, elements, stride, rows, n, positions);
+    else if (work->composite->short_rows)
         positions_loop(how)(elements, stride, rows, n, positions);
     else
         find_in_each(how, elements, stride, rows, n, positions);

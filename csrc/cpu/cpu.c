@@ -302,6 +302,42 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
     if (rows > 0) how->loop.columns(elements, stride, rows, width, fresh, accumulators);
 }
 
+/* Narrow columns that are packed anyway are packed side by side with those of the axis before
+ * theirs. Whether a view's are. */
+static int are_packed_wide(const gpr_view *view)
+{
+    const gpr_axis *across = &view->axes[view->outer - 1],
+                   *along = &view->axes[view->outer + view->inner - 1];
+    const int is_dense =
+        gpr_cpu_columns_in_place(view) && along->in == (int64_t)(across->extent * view->bytes);
+
+    return view->outer >= 2 && across->extent < NARROW_COLUMNS && !is_dense;
+}
+
+/* Units of such columns are whole steps of the axis before theirs. */
+static gpr_cpu_units cut_wide_units(const gpr_view *view)
+{
+    const uint64_t extent = view->axes[view->outer - 1].extent;
+    gpr_cpu_units units = {.width = extent * view->axes[view->outer - 2].extent};
+
+    units.rows = least(units.width, GPR_COLUMN_BLOCK / extent * extent);
+    units.blocks = divide_up(units.width, units.rows);
+    units.count = view->rows / units.width * units.blocks;
+    return units;
+}
+
+/* A view of positions of the last inner axis by `width` rows of such a unit. */
+static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
+{
+    const uint64_t extent = view->axes[view->outer - 1].extent;
+
+    gpr_cpu_make_tile(view, extent, tile);
+    tile->inner = 3;
+    tile->axes[2] = tile->axes[1];
+    tile->axes[1] = view->axes[view->outer - 2];
+    tile->axes[1].extent = width / extent;
+}
+
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                          uint64_t first, uint64_t end, char *accumulators)
@@ -313,7 +349,10 @@ static void fold_columns(const job *work, const recipe *how, uint64_t row, uint6
     gpr_view tile;
     stage s;
 
-    gpr_cpu_make_tile(view, (int64_t)width, &tile);
+    if (work->columns_wide)
+        make_wide_tile(view, width, &tile);
+    else
+        gpr_cpu_make_tile(view, width, &tile);
     /* Runs may be too short for some of the copies. */
     if (!fresh) fill(how, accumulators, width * work->copies);
     while (first < end) {
@@ -419,13 +458,15 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     const uint64_t piece = work->length;
     uint64_t tasks, least_piece, most = GPR_COLUMN_BLOCK;
 
-    work->columns_direct = work->how[0].direct && gpr_cpu_columns_in_place(view);
+    work->columns_wide = are_packed_wide(view);
+    work->columns_direct =
+        !work->columns_wide && work->how[0].direct && gpr_cpu_columns_in_place(view);
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
                          view->n <= COLUMN_PIECE;
     if (work->into_results && work->columns_direct)
         most = piece / view->n > GPR_COLUMN_BLOCK ? piece / view->n : GPR_COLUMN_BLOCK;
-    work->units = gpr_cpu_cut_units(view, most);
+    work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = copies_for(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;

@@ -122,6 +122,7 @@ typedef struct job {
     _Atomic uint8_t *decided;          /* any and all in pieces: rows whose result is known */
     uint64_t copies;                   /* columns: rows folded side by side */
     int columns_direct;                /* columns: memory is what the loop reads */
+    int columns_wide;                  /* columns: units reach over two outer axes */
     int into_results;                  /* columns: accumulators of a unit are results */
     const struct composite *composite; /* of composite.c */
     gpr_cpu_stop stop;
