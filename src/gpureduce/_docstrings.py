@@ -56,8 +56,9 @@ _PARAMETERS = {
 }
 
 _RAISES = """TypeError
-    A dtype that the function does not take (object, strings, structures, extended precision, ...),
-    a masked array.
+    A dtype that the function does not take (object, strings, structures, extended precision, ...);
+    a masked array, or an array or argument of a type that overrides NumPy's functions, as pandas'
+    and astropy's do, and has no ``__gpureduce_wrap__``.
 ValueError
     An unknown kernel or device, a block or grid size that the kernel does not take, shapes that
     do not match.

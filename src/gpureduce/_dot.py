@@ -112,7 +112,8 @@ def dot(
     TypeError
         A dtype that does not reduce so (object, strings, times, extended precision, ...), a `dtype`
         that does not hold the common one (a real one of complex numbers, one of integers of
-        floats), a masked array, one array in GPU memory and one that is not.
+        floats), a masked array or one of a type that overrides NumPy's functions, one array in GPU
+        memory and one that is not.
     DeviceUnavailableError
         A GPU was asked for and there is none.
     CudaError

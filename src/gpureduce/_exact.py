@@ -101,7 +101,7 @@ class ExactSum:
         Raises
         ------
         TypeError
-            Another dtype, or a masked array.
+            Another dtype, a masked array, or one of a type that overrides NumPy's functions.
         ValueError
             The state would have more than 2**64 - 1 elements; the array is in GPU memory and its
             stream is being captured into a graph, in which no call can wait.
