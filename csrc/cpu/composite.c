@@ -514,12 +514,18 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
     }
 }
 
+/* The loop for short rows; NULL if there is none. */
 static gpr_positions_loop positions_loop(const recipe *how)
 {
     const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_dtype dtype = how->loop_dtype;
 
-    return how->rule->fold == GPR_FOLD_argmin ? loops->first_min[how->loop_dtype]
-                                              : loops->first_max[how->loop_dtype];
+    switch (how->fold) {
+    case GPR_FOLD_min: return loops->first_min[dtype];
+    case GPR_FOLD_max: return loops->first_max[dtype];
+    case GPR_FOLD_fmin: return loops->first_fmin[dtype];
+    default: return loops->first_fmax[dtype];
+    }
 }
 
 /* Makes NaN of the numbers that a mask leaves out. NaN that count make the row's result NaN, which
@@ -775,8 +781,8 @@ static void describe(const job *work, composite *c)
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
-    c->short_rows = finds && !rule->skip_nan && !c->crosswise && view->n <= GPR_SHORT_ROW &&
-                    positions_loop(how) != NULL;
+    c->short_rows =
+        finds && !c->crosswise && view->n <= GPR_SHORT_ROW && positions_loop(how) != NULL;
     c->many_at_once = (finds || is_real) && !c->crosswise && view->n <= c->segment;
 }
 

@@ -145,6 +145,8 @@ typedef struct gpr_loops {
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* NULL for 16-bit floats and complex numbers */
     gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];
+    /* of float32 and float64: the same without NaN; -1 in a row of nothing else */
+    gpr_positions_loop first_fmin[GPR_DTYPE_COUNT], first_fmax[GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     /* of floats */
     gpr_exact_loops exact[GPR_DTYPE_COUNT];

@@ -529,7 +529,8 @@ static void check_loop(gpr_fold fold, gpr_dtype dtype, const gpr_loop *loop, int
 }
 
 /* The position of the row's first extreme, as argmin and argmax fold it. */
-static uint64_t fold_position(gpr_fold fold, gpr_dtype dtype, uint64_t n, const uint8_t *row)
+static uint64_t fold_position(gpr_fold fold, gpr_dtype dtype, uint64_t n, const uint8_t *row,
+                              int skips)
 {
     gpr_rule rule;
     gpr_value value;
@@ -538,7 +539,7 @@ static uint64_t fold_position(gpr_fold fold, gpr_dtype dtype, uint64_t n, const 
                         GPR_DTYPE_DEFAULT, &rule) == GPR_OK,
           "argmin of %s", gpr_dtype_name(dtype));
     {
-        const loop_case l = {{fold, dtype, rule.host_acc, 1}, NULL, 0};
+        const loop_case l = {{fold, dtype, rule.host_acc, 1}, NULL, skips};
         value = fold_row(&l, n, row);
     }
     return value.position;
@@ -564,7 +565,7 @@ static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest
     if (first != NULL) first((const char *)data, (int64_t)row_bytes, ROWS, n, positions);
     for (size_t row = 0; row < ROWS; row++) {
         const uint8_t *elements = data + row * row_bytes;
-        const uint64_t expected = fold_position(fold, dtype, n, elements);
+        const uint64_t expected = fold_position(fold, dtype, n, elements, 0);
         const gpr_value extreme = fold_row(&l, n, elements);
 
         CHECK(first == NULL || (uint64_t)positions[row] == expected, "%s: %s of a short row of %s",
@@ -576,6 +577,88 @@ static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest
 
 /* Squared distances from a number, of elements whose sums are exact: those of the moments of single
  * elements, merged with a set of which that number is the mean. */
+/* The same of rows without their NaN: nowhere if there is nothing else. */
+static void check_skipping_positions(const gpr_loops *loops, gpr_dtype dtype, int largest)
+{
+    enum { ROWS = 37 };
+    static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 8];
+    const gpr_positions_loop first = (largest ? loops->first_fmax : loops->first_fmin)[dtype];
+    const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
+    const loop_case l = {{largest ? GPR_FOLD_fmax : GPR_FOLD_fmin, dtype, dtype, 1}, NULL, 1};
+    const uint64_t n = (uint64_t)check_between(1, GPR_SHORT_ROW);
+    const size_t row_bytes = n * gpr_bytes_of(dtype);
+    int64_t positions[ROWS];
+
+    if (first == NULL) return;
+    for (size_t row = 0; row < ROWS; row++) draw_row(&l, n, data + row * row_bytes);
+    first((const char *)data, (int64_t)row_bytes, ROWS, n, positions);
+    for (size_t row = 0; row < ROWS; row++)
+        CHECK((uint64_t)positions[row] == fold_position(fold, dtype, n, data + row * row_bytes, 1),
+              "%s: nan%s of a short row of %s", gpr_cpu_isa(), gpr_fold_rows[fold].name,
+              gpr_dtype_name(dtype));
+}
+
+/* Squared distances from the mean of n doubles, those that are no NaN, and their number. */
+static double squares_of(const double *row, uint64_t n, uint64_t *count)
+{
+    long double sum = 0, squares = 0;
+
+    *count = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += isnan(row[i]) ? 0 : row[i];
+        *count += !isnan(row[i]);
+    }
+    for (uint64_t i = 0; i < n && *count > 0; i++) {
+        const long double distance = isnan(row[i]) ? 0 : row[i] - sum / (long double)*count;
+        squares += distance * distance;
+    }
+    return (double)squares;
+}
+
+static void store_number(gpr_dtype dtype, double number, uint8_t *at)
+{
+    gpr_convert(GPR_FLOAT64, &number, dtype, at, 1);
+}
+
+/* Moments of rows, and the same without NaN, and of the same rows side by side as columns. */
+static void check_moments_loops(const gpr_loops *loops, gpr_dtype dtype)
+{
+    enum { ROWS = 21, MOST = 100 };
+    static _Alignas(64) uint8_t data[ROWS * MOST * 8], turned[sizeof data];
+    static double rows[ROWS][MOST];
+    const uint64_t n = (uint64_t)check_between(1, MOST);
+    const size_t bytes = gpr_bytes_of(dtype);
+    const int has_nan = check_random() % 2 == 0;
+    double squares[3][ROWS];
+    uint64_t counts[2][ROWS];
+
+    if (loops->moments[dtype] == NULL) return;
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t i = 0; i < n; i++) {
+            rows[row][i] = 1000 + ldexp((double)check_between(-(1 << 16), 1 << 16), -12);
+            if (has_nan && check_random() % 3 == 0) rows[row][i] = NAN;
+            store_number(dtype, rows[row][i], data + (row * n + i) * bytes);
+            store_number(dtype, rows[row][i], turned + (i * ROWS + row) * bytes);
+        }
+    loops->moments[dtype]((const char *)data, (int64_t)(n * bytes), ROWS, n, squares[0]);
+    loops->skipping_moments[dtype]((const char *)data, (int64_t)(n * bytes), ROWS, n, squares[1],
+                                   counts[0]);
+    loops->skipping_columns[dtype]((const char *)turned, (int64_t)(ROWS * bytes), n, ROWS,
+                                   squares[2], counts[1]);
+    for (size_t row = 0; row < ROWS; row++) {
+        uint64_t count;
+        const double expected = squares_of(rows[row], n, &count);
+
+        for (int k = 0; k < 3; k++)
+            CHECK((k == 0 && count < n && isnan(squares[k][row])) ||
+                      fabs(squares[k][row] - expected) <= 1e-11 * expected + 1e-15,
+                  "%s: squares of %s, %d: %g, not %g", gpr_cpu_isa(), gpr_dtype_name(dtype), k,
+                  squares[k][row], expected);
+        CHECK(counts[0][row] == count && counts[1][row] == count, "%s: counts of %s", gpr_cpu_isa(),
+              gpr_dtype_name(dtype));
+    }
+}
+
 static void check_squares(const gpr_loops *loops, gpr_dtype dtype)
 {
     static _Alignas(64) uint8_t row[MOST_ELEMENTS * 16];
@@ -614,6 +697,8 @@ static void test_loops_and_host_fold_alike(void)
             }
             for (int draw = 0; draw < DRAWS; draw++) {
                 check_positions(loops, (gpr_dtype)d, draw % 2);
+                check_skipping_positions(loops, (gpr_dtype)d, draw % 2);
+                check_moments_loops(loops, (gpr_dtype)d);
                 check_squares(loops, (gpr_dtype)d);
             }
         }

@@ -1,0 +1,182 @@
+/* Part of loops_template.h: columns, folded row by row in registers. */
+
+/* Columns are folded in tiles of TILE_VECTORS registers, then of one, then one by one. A step folds
+ * STEP_ROWS rows of all tiles: few rows at a time, which memory brings in as few streams, and so
+ * many that NARROW values between two steps are seldom loaded and stored. A step `begins` a round
+ * of rows or continues the one in `narrow`; one that `ends` a round stores accumulators, which are
+ * `fresh` if there were none before. */
+enum { TILE_VECTORS = 4, STEP_ROWS = 8 };
+
+typedef struct column_step {
+    uint64_t rows;
+    int begins, ends, fresh;
+} column_step;
+
+#define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
+    INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step,  \
+                                            uint64_t j, uint64_t width, NARROW *restrict narrow, \
+                                            ACC *restrict accumulators)                          \
+    {                                                                                            \
+        enum { LANES = COLUMNS };                                                                \
+        for (; j + LANES <= width; j += LANES) {                                                 \
+            const T *p = (const T *)(const void *)data + j;                                      \
+            NARROW t[LANES];                                                                     \
+            for (int k = 0; k < LANES; k++) t[k] = (NARROW)LIFT_NARROW(p[k]);                    \
+            for (uint64_t r = 1; r < step.rows; r++) {                                           \
+                p = (const T *)(const void *)((const char *)p + stride);                         \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const NARROW x = (NARROW)LIFT_NARROW(p[k]), before = t[k];                   \
+                    t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
+                }                                                                                \
+            }                                                                                    \
+            if (!step.begins)                                                                    \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const NARROW x = t[k], before = narrow[j + (uint64_t)k];                     \
+                    t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
+                }                                                                                \
+            if (!step.ends)                                                                      \
+                for (int k = 0; k < LANES; k++) narrow[j + (uint64_t)k] = t[k];                  \
+            else if (step.fresh)                                                                 \
+                for (int k = 0; k < LANES; k++)                                                  \
+                    accumulators[j + (uint64_t)k] = (ACC)START_##fold((ACC)LOWER(t[k]));         \
+            else                                                                                 \
+                for (int k = 0; k < LANES; k++) {                                                \
+                    const ACC x = (ACC)LOWER(t[k]), before = accumulators[j + (uint64_t)k];      \
+                    accumulators[j + (uint64_t)k] = (ACC)GPR_COMBINE_##fold(before, x);          \
+                }                                                                                \
+        }                                                                                        \
+        return j;                                                                                \
+    }
+
+#define DEFINE_COLUMNS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
+    DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,       \
+                 TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW))                 \
+    DEFINE_TILES(vectors, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,     \
+                 VECTOR_BYTES / sizeof(NARROW))                               \
+    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
+
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)            \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)                  \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,      \
+                                        uint64_t width, int fresh, void *out)                 \
+    {                                                                                         \
+        ACC *accumulators = out;                                                              \
+        NARROW narrow[GPR_COLUMN_BLOCK];                                                      \
+        for (uint64_t done = 0; done < width; done += GPR_COLUMN_BLOCK) {                     \
+            const uint64_t some =                                                             \
+                width - done < GPR_COLUMN_BLOCK ? width - done : GPR_COLUMN_BLOCK;            \
+            const char *at = data + done * sizeof(T);                                         \
+            uint64_t in_round = 0;                                                            \
+            column_step step = {.fresh = fresh};                                              \
+            for (uint64_t row = 0; row < rows; row += step.rows) {                            \
+                const uint64_t left = rows - row;                                             \
+                uint64_t j;                                                                   \
+                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                \
+                step.begins = row == 0 || step.ends;                                          \
+                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
+                in_round -= step.rows;                                                        \
+                step.ends = in_round == 0;                                                    \
+                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
+                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
+                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
+                if (step.ends) step.fresh = 0;                                                \
+                at += (int64_t)step.rows * stride;                                            \
+            }                                                                                 \
+            accumulators += some;                                                             \
+        }                                                                                     \
+    }
+
+/* Columns of doubles: tiles with vectors that are widened as they are loaded, which compilers do
+ * not find. */
+#define DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, VECTORS)                          \
+    INLINE uint64_t tiles##_##run##_##name(const char *data, int64_t stride, column_step step,     \
+                                           uint64_t j, uint64_t width, double *restrict narrow,    \
+                                           double *restrict accumulators)                          \
+    {                                                                                              \
+        const vec_f64 c = (vec_f64){0} + IDENTITY;                                                 \
+        (void)c; /* not every STEP asks for it */                                                  \
+        for (; j + (VECTORS) * VECTOR_LANES <= width; j += (VECTORS) * VECTOR_LANES) {             \
+            const T *p = (const T *)(const void *)data + j;                                        \
+            double *to = (step.ends ? accumulators : narrow) + j;                                  \
+            vec_f64 t[VECTORS];                                                                    \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
+                const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                             \
+                t[k] = STEP_##run(c, x, c);                                                        \
+            }                                                                                      \
+            for (uint64_t r = 1; r < step.rows; r++) {                                             \
+                p = (const T *)(const void *)((const char *)p + stride);                           \
+                UNROLLED                                                                           \
+                for (int k = 0; k < (VECTORS); k++) {                                              \
+                    const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                         \
+                    t[k] = STEP_##run(t[k], x, c);                                                 \
+                }                                                                                  \
+            }                                                                                      \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
+                if (!step.begins)                                                                  \
+                    t[k] = GPR_COMBINE_##run(load_f64(narrow + j + k * VECTOR_LANES), t[k]);       \
+                if (step.ends && !step.fresh)                                                      \
+                    t[k] = GPR_COMBINE_##run(load_f64(accumulators + j + k * VECTOR_LANES), t[k]); \
+                memcpy(to + k * VECTOR_LANES, &t[k], sizeof t[k]);                                 \
+            }                                                                                      \
+        }                                                                                          \
+        return j;                                                                                  \
+    }
+
+#define DEFINE_DOUBLE_LOOP(run, name, T, LOAD, LIFT, IDENTITY)             \
+    DEFINE_ROWS(run, name, T, double)                                      \
+    DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, TILE_VECTORS) \
+    DEFINE_DOUBLE_TILES(vectors, run, name, T, LOAD, IDENTITY, 1)          \
+    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME)
+
+/* The better of both. EXTREME returns its second argument, which was kept, where either is NaN. */
+#define CHOOSE(M, V, mask, x, a) ((V)(((M)(x) & (mask)) | ((M)(a) & ~(mask))))
+#define CHOOSE_NAN_f32(of, x, a) CHOOSE(vec_i32, vec_f32, (of) != (of), x, a)
+#define CHOOSE_NAN_f64(of, x, a) CHOOSE(vec_i64, vec_f64, (of) != (of), x, a)
+#define COLUMN_min(tag, x, a) CHOOSE_NAN_##tag(x, x, (vec_##tag)EXTREME_min_##tag(x, a))
+#define COLUMN_max(tag, x, a) CHOOSE_NAN_##tag(x, x, (vec_##tag)EXTREME_max_##tag(x, a))
+#define COLUMN_fmin(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_min_##tag(x, a))
+#define COLUMN_fmax(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_max_##tag(x, a))
+
+#define DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, VECTORS)                                \
+    INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step, \
+                                            uint64_t j, uint64_t width, T *restrict narrow,     \
+                                            T *restrict accumulators)                           \
+    {                                                                                           \
+        enum { LANES = VECTOR_BYTES / sizeof(T) };                                              \
+        for (; j + (VECTORS) * LANES <= width; j += (VECTORS) * LANES) {                        \
+            const T *p = (const T *)(const void *)data + j;                                     \
+            T *to = (step.ends ? accumulators : narrow) + j;                                    \
+            vec_##tag t[VECTORS], x;                                                            \
+            UNROLLED                                                                            \
+            for (int k = 0; k < (VECTORS); k++) memcpy(&t[k], p + k * LANES, sizeof t[k]);      \
+            for (uint64_t r = 1; r < step.rows; r++) {                                          \
+                p = (const T *)(const void *)((const char *)p + stride);                        \
+                UNROLLED                                                                        \
+                for (int k = 0; k < (VECTORS); k++) {                                           \
+                    memcpy(&x, p + k * LANES, sizeof x);                                        \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+            }                                                                                   \
+            UNROLLED                                                                            \
+            for (int k = 0; k < (VECTORS); k++) {                                               \
+                if (!step.begins) {                                                             \
+                    memcpy(&x, narrow + j + k * LANES, sizeof x);                               \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+                if (step.ends && !step.fresh) {                                                 \
+                    memcpy(&x, accumulators + j + k * LANES, sizeof x);                         \
+                    t[k] = COLUMN_##fold(tag, x, t[k]);                                         \
+                }                                                                               \
+                memcpy(to + k * LANES, &t[k], sizeof t[k]);                                     \
+            }                                                                                   \
+        }                                                                                       \
+        return j;                                                                               \
+    }
+
+#define DEFINE_EXTREME_LOOP(fold, name, T, tag)                   \
+    DEFINE_ROWS(fold, name, T, T)                                 \
+    DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, TILE_VECTORS) \
+    DEFINE_EXTREME_TILES(vectors, fold, name, T, tag, 1)          \
+    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
