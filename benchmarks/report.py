@@ -609,6 +609,11 @@ def render(text: str) -> str:
         if name == "sweep":
             found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("sweep_*.json"))]
             return f"<!-- table {name} -->\n{sweep_table(found)}\n<!-- end -->"
+        if name == "cpu_sweep":
+            found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("cpu_sweep-*"))]
+            tables = "\n\n".join(cpu_sweep_table(result) for result in found)
+            none = "*No results of a sweep are committed.*"
+            return f"<!-- table {name} -->\n{tables or none}\n<!-- end -->"
         path = RESULTS / f"{name}.json"
         result = json.loads(path.read_text(encoding="utf-8"))
         return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"
