@@ -87,8 +87,8 @@ if BFLOAT16 is not None:
     settle_numpy()
 
 
-IS_BEFORE_2_3, IS_BEFORE_2_4 = (
-    np.lib.NumpyVersion(np.__version__) < version for version in ("2.3.0", "2.4.0")
+IS_BEFORE_2_2, IS_BEFORE_2_3, IS_BEFORE_2_4 = (
+    np.lib.NumpyVersion(np.__version__) < version for version in ("2.2.0", "2.3.0", "2.4.0")
 )
 
 

@@ -61,6 +61,8 @@ def bfloat16(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> bool:
         return False
     if (theirs.error is not None and ours.error is None) or "mean" in case.keywords:
         return True
+    if d.IS_BEFORE_2_2 and case.family in ("min", "pair"):  # of 1 and 2 the larger is 1 there
+        return True
     return case.skips_nan and (asked or d.has_nan(case.array) or theirs.warned != ours.warned)
 
 
