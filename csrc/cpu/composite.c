@@ -713,6 +713,17 @@ static void unit_piece_task(void *context, uint64_t index)
         partials[(unit * work->units.rows + i) * work->pieces + piece] = values[i];
 }
 
+/* Whether the first piece of the only row has what no element behind it could replace: NumPy stops
+ * there. */
+static int ends_in_first_piece(job *work)
+{
+    const recipe *how = &work->how[0];
+
+    if (how->rule->acc_kind != GPR_ACC_INDEXED) return 0;
+    unit_piece_task(work, 0);
+    return !work->stop.stopped && is_final(how, work->partials);
+}
+
 static void finish_pieces(const job *work)
 {
     const gpr_rule *rule = work->how[0].rule;
@@ -828,7 +839,10 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    run->block_size = gpr_cpu_run_job(run->grid_size, unit_piece_task, work);
+    if (view->rows == 1 && ends_in_first_piece(work))
+        work->pieces = run->grid_size = run->block_size = 1;
+    else
+        run->block_size = gpr_cpu_run_job(run->grid_size, unit_piece_task, work);
     if (!work->stop.stopped) finish_pieces(work);
     free(work->partials);
     return GPR_OK;

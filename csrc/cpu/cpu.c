@@ -542,11 +542,21 @@ static void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
     }
 }
 
+/* Rows of one element as columns of one row: loops take many of them at once. */
+static void lay_crosswise(gpr_view *view)
+{
+    const int64_t far = INT64_C(1) << 62; /* no step is taken, but steps are compared */
+
+    view->axes[view->outer] = (gpr_axis){.extent = 1, .in = far};
+    view->inner = 1;
+    view->rows_contiguous = view->contiguous = 0;
+}
+
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
-    gpr_view marks;
+    gpr_view marks, single;
     job work;
     gpr_status status;
 
@@ -576,6 +586,12 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         return GPR_OK;
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(&work)) return GPR_OK;
+    if (view->n == 1 && view->rows > 1 && view->inner == 0 && view->outer < GPR_MAX_NDIM) {
+        single = *view;
+        lay_crosswise(&single);
+        work.view = view = &single;
+        make_recipes(rule, &marks, &work);
+    }
     gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
     if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
         status = gpr_cpu_reduce_composite(&work, run);

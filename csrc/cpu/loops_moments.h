@@ -82,12 +82,12 @@ enum { SKIPPING_LANES = 16, FEW_SKIPPING_LANES = 4 };
         sum += x == x ? x : 0.0;            \
         number += x == x ? 1.0 : 0.0;       \
     } while (0)
-#define ADD_DISTANCE(element, mean, rest, squares)         \
-    do {                                                   \
-        const double x = (double)(element);                \
-        const double distance = x == x ? x - (mean) : 0.0; \
-        rest += distance;                                  \
-        squares += distance * distance;                    \
+#define ADD_DISTANCE(element, mean, rest, squares)                        \
+    do {                                                                  \
+        const double x = (double)(element);                               \
+        const double apart = x - (mean), distance = x == x ? apart : 0.0; \
+        rest += distance;                                                 \
+        squares += distance * distance;                                   \
     } while (0)
 
 #define DEFINE_SKIPPING_MOMENTS(name, T)                                                        \
@@ -107,8 +107,8 @@ enum { SKIPPING_LANES = 16, FEW_SKIPPING_LANES = 4 };
                                         uint64_t width, double *restrict squares,               \
                                         uint64_t *restrict counts)                              \
     {                                                                                           \
-        double sums[GPR_COLUMN_BLOCK] = {0}, numbers[GPR_COLUMN_BLOCK] = {0};                   \
-        double rests[GPR_COLUMN_BLOCK];                                                         \
+        double sums[GPR_COLUMN_BLOCK], numbers[GPR_COLUMN_BLOCK], rests[GPR_COLUMN_BLOCK];      \
+        for (uint64_t j = 0; j < width; j++) sums[j] = numbers[j] = 0;                          \
         for (uint64_t r = 0; r < rows; r++) {                                                   \
             const T *p = (const T *)(const void *)(data + (int64_t)r * stride);                 \
             for (uint64_t j = 0; j < width; j++) ADD_NUMBER(p[j], sums[j], numbers[j]);         \
