@@ -25,22 +25,13 @@ enum {
     COLUMN_PIECE = 128,       /* least rows of a piece of columns: partials stay few ... */
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
-    NARROW_COLUMNS = 64, /* narrower blocks fold several rows side by side ... */
-    WIDE_ENOUGH = 128,   /* ... until they are this wide */
-    STACK_PARTIALS = 64,
-    MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS /* stages in a piece of a row */
+    STACK_PARTIALS = 64
 };
 
 /* Packed accumulators of a batch of rows, for each recipe. */
 typedef struct batch {
     _Alignas(64) char of[MOST_RECIPES][ROW_BATCH * MOST_NUMBER_BYTES];
 } batch;
-
-/* Whether one element can decide a row. */
-static int may_stop_early(gpr_fold fold)
-{
-    return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
-}
 
 /* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
  * largest, of a sum and a count, the counts. */
@@ -60,51 +51,7 @@ static void finish(const job *work, const char *accumulators, const char *high, 
                           work->output_stride);
 }
 
-static void fill(const recipe *how, char *accumulators, uint64_t count)
-{
-    const uint64_t bytes = count * how->acc_bytes;
-
-    memcpy(accumulators, how->identity.bytes, how->acc_bytes);
-    for (uint64_t done = how->acc_bytes; done < bytes; done *= 2)
-        memcpy(accumulators + done, accumulators, least(done, bytes - done));
-}
-
-static int is_decided(const recipe *how, gpr_value value)
-{
-    return (how->fold == GPR_FOLD_any) == (value.bytes[0] != 0);
-}
-
 /* ---------------------------------------------------------------- pieces of a row ------------ */
-
-/* Folds `count` > 0 elements of a row. */
-static gpr_value fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count, stage *s)
-{
-    const gpr_view *view = how->view;
-    const char *memory =
-        view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
-    gpr_value parts[MOST_PARTS], value = how->identity;
-    uint64_t made = 0;
-
-    if (memory != NULL && how->direct) {
-        how->loop.rows(memory, 0, 1, count, &value);
-        return value;
-    }
-    for (uint64_t done = 0; done < count;) {
-        const uint64_t step = least(count - done, STAGE_ELEMENTS);
-        const char *elements = s->packed;
-        gpr_value *part = &parts[made++];
-
-        *part = how->identity;
-        if (memory != NULL)
-            elements = memory + done * view->bytes;
-        else
-            gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, s->packed);
-        how->loop.rows(gpr_cpu_prepare(how, elements, step, s), 0, 1, step, part);
-        if (may_stop_early(how->fold) && is_decided(how, *part)) return *part;
-        done += step;
-    }
-    return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator, parts, made);
-}
 
 static void piece_task(void *context, uint64_t index)
 {
@@ -119,11 +66,11 @@ static void piece_task(void *context, uint64_t index)
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
         const gpr_value value =
-            fold_run(how, row, first, least(work->view->n - first, work->length), &s);
+            gpr_cpu_fold_run(how, row, first, least(work->view->n - first, work->length), &s);
 
         if (work->decided == NULL)
             ((gpr_value *)work->partials)[(uint64_t)k * tasks + index] = value;
-        else if (is_decided(how, value))
+        else if (gpr_cpu_is_decided(how, value))
             atomic_store_explicit(&work->decided[row], 1, memory_order_relaxed);
     }
 }
@@ -159,7 +106,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
     work->pieces = divide_up(view->n, work->length);
     tasks = view->rows * work->pieces;
     run->grid_size = tasks;
-    if (work->recipes == 1 && may_stop_early(work->how[0].fold)) {
+    if (work->recipes == 1 && gpr_cpu_may_stop_early(work->how[0].fold)) {
         work->decided = stack_decided;
         if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
         if (work->decided == NULL)
@@ -186,61 +133,6 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
 
 /* ---------------------------------------------------------------- batches of rows ------------ */
 
-/* Folds rows of contiguous memory; steps of the last outer axis are one call of the loop. */
-static void fold_rows_in_place(const recipe *how, uint64_t row, uint64_t count, char *accumulators)
-{
-    const gpr_view *view = how->view;
-    const int last = view->outer - 1;
-    const uint64_t extent = last >= 0 ? view->axes[last].extent : 1;
-    const int64_t stride = last >= 0 ? view->axes[last].in : 0;
-
-    while (count > 0) {
-        const uint64_t rows = least(count, extent - row % extent);
-
-        how->loop.rows(gpr_view_row(view, row), stride, rows, view->n, accumulators);
-        accumulators += rows * how->acc_bytes;
-        row += rows;
-        count -= rows;
-    }
-}
-
-/* Folds rows through the stage, as many at a time as it holds. */
-static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
-                             stage *s)
-{
-    const gpr_view *view = how->view;
-    const uint64_t n = view->n, at_once = STAGE_ELEMENTS / n;
-
-    while (count > 0) {
-        const uint64_t rows = least(count, at_once);
-        const char *elements = s->packed;
-
-        if (view->contiguous)
-            elements = view->data + row * n * view->bytes;
-        else
-            gpr_pack(view, row * n, rows * n, how->neutral.bytes, s->packed);
-        how->loop.rows(gpr_cpu_prepare(how, elements, rows * n, s), (int64_t)(n * how->loop_bytes),
-                       rows, n, accumulators);
-        accumulators += rows * how->acc_bytes;
-        row += rows;
-        count -= rows;
-    }
-}
-
-static void fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators, stage *s)
-{
-    if (how->view->rows_contiguous && how->direct) {
-        fold_rows_in_place(how, row, count, accumulators);
-    } else if (how->view->n <= STAGE_ELEMENTS) {
-        fold_rows_staged(how, row, count, accumulators, s);
-    } else {
-        for (uint64_t i = 0; i < count; i++) {
-            const gpr_value value = fold_run(how, row + i, 0, how->view->n, s);
-            memcpy(accumulators + i * how->acc_bytes, value.bytes, how->acc_bytes);
-        }
-    }
-}
-
 static void rows_task(void *context, uint64_t index)
 {
     job *work = context;
@@ -254,7 +146,7 @@ static void rows_task(void *context, uint64_t index)
         const uint64_t count = least(end - row, ROW_BATCH);
 
         for (int k = 0; k < work->recipes; k++)
-            fold_rows(&work->how[k], row, count, accumulators.of[k], &s);
+            gpr_cpu_fold_rows(&work->how[k], row, count, accumulators.of[k], &s);
         finish(work, accumulators.of[0], accumulators.of[1], count, row);
         row += count;
     }
@@ -271,36 +163,6 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 }
 
 /* ---------------------------------------------------------------- columns -------------------- */
-
-/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense
- * matrix follow each other, so several of them make one wide row. A multiple of 16 wide where it
- * can be, for the vectors' sake. */
-static uint64_t copies_for(uint64_t width, uint64_t n)
-{
-    uint64_t copies = 1;
-
-    if (width >= NARROW_COLUMNS) return 1;
-    while (copies * width % 16 != 0) copies *= 2;
-    while (copies * width < WIDE_ENOUGH) copies *= 2;
-    return n >= 16 * copies ? copies : 1;
-}
-
-/* Folds rows of `width` elements that the loop can read, into `copies` times `width`
- * accumulators. */
-static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
-                       uint64_t width, uint64_t copies, int fresh, char *accumulators)
-{
-    if (copies > 1 && rows >= copies && stride == (int64_t)(width * how->loop_bytes)) {
-        const uint64_t wide_rows = rows / copies;
-        const int64_t wide_stride = stride * (int64_t)copies;
-
-        how->loop.columns(elements, wide_stride, wide_rows, width * copies, fresh, accumulators);
-        fresh = 0;
-        elements += (int64_t)wide_rows * wide_stride;
-        rows -= wide_rows * copies;
-    }
-    if (rows > 0) how->loop.columns(elements, stride, rows, width, fresh, accumulators);
-}
 
 /* Narrow columns that are packed anyway are packed side by side with those of the axis before
  * theirs. Whether a view's are. */
@@ -326,64 +188,6 @@ static gpr_cpu_units cut_wide_units(const gpr_view *view)
     return units;
 }
 
-/* A view of positions of the last inner axis by `width` rows of such a unit. */
-static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
-{
-    const uint64_t extent = view->axes[view->outer - 1].extent;
-
-    gpr_cpu_make_tile(view, extent, tile);
-    tile->inner = 3;
-    tile->axes[2] = tile->axes[1];
-    tile->axes[1] = view->axes[view->outer - 2];
-    tile->axes[1].extent = width / extent;
-}
-
-/* Folds one unit's positions first .. end - 1 into accumulators. */
-static void fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
-                         uint64_t first, uint64_t end, char *accumulators)
-{
-    const gpr_view *view = how->view;
-    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
-    const uint64_t at_once = STAGE_ELEMENTS / width;
-    int fresh = work->copies == 1;
-    gpr_view tile;
-    stage s;
-
-    if (work->columns_wide)
-        make_wide_tile(view, width, &tile);
-    else
-        gpr_cpu_make_tile(view, width, &tile);
-    /* Runs may be too short for some of the copies. */
-    if (!fresh) fill(how, accumulators, width * work->copies);
-    while (first < end) {
-        const uint64_t run = least(end - first, extent - first % extent);
-
-        gpr_cpu_locate(view, row, first, &tile);
-        if (work->columns_direct && how->direct) {
-            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh,
-                       accumulators);
-            fresh = 0;
-        } else {
-            for (uint64_t done = 0; done < run; done += at_once) {
-                const uint64_t rows = least(run - done, at_once);
-
-                gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
-                fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s),
-                           (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
-                           accumulators);
-                fresh = 0;
-            }
-        }
-        first += run;
-    }
-    if (work->copies > 1) {
-        const uint64_t bytes = width * how->acc_bytes;
-
-        how->combine(accumulators + bytes, (int64_t)bytes, work->copies - 1, width, 0,
-                     accumulators);
-    }
-}
-
 static void columns_task(void *context, uint64_t index)
 {
     job *work = context;
@@ -396,12 +200,13 @@ static void columns_task(void *context, uint64_t index)
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
 
         if (work->into_results) {
-            fold_columns(work, &work->how[0], row, width, 0, work->view->n,
-                         work->result + row * work->result_bytes);
+            gpr_cpu_fold_columns(work, &work->how[0], row, width, 0, work->view->n,
+                                 work->result + row * work->result_bytes);
             continue;
         }
         for (int k = 0; k < work->recipes; k++)
-            fold_columns(work, &work->how[k], row, width, 0, work->view->n, accumulators[k]);
+            gpr_cpu_fold_columns(work, &work->how[k], row, width, 0, work->view->n,
+                                 accumulators[k]);
         finish(work, accumulators[0], accumulators[1], width, row);
     }
 }
@@ -427,8 +232,8 @@ static void column_piece_task(void *context, uint64_t index)
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
 
-        fold_columns(work, how, row, width, first, least(work->view->n, first + work->length),
-                     accumulators);
+        gpr_cpu_fold_columns(work, how, row, width, first,
+                             least(work->view->n, first + work->length), accumulators);
         memcpy(column_partials(work, k, index), accumulators, width * how->acc_bytes);
     }
 }
@@ -467,7 +272,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     if (work->into_results && work->columns_direct)
         most = piece / view->n > GPR_COLUMN_BLOCK ? piece / view->n : GPR_COLUMN_BLOCK;
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
-    work->copies = copies_for(work->units.width, view->n);
+    work->copies = gpr_cpu_copies(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;

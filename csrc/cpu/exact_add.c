@@ -7,6 +7,7 @@
 
 #include "cpu/cpu.h"
 #include "cpu/exact_pairs.h"
+#include "cpu/exact_plain.h"
 #include "cpu/exact_tiles.h"
 #include "cpu/job.h"
 #include "lib/base/convert.h"
@@ -15,7 +16,14 @@
 enum {
     LEAST_TASK = 32768, /* elements: placing a task's first bins costs little beside them */
     MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to store and to merge */
-    TILES_TO_ASK = 8    /* between two looks at the clock, which take as long as part of a tile */
+    FEW_TASKS = 16,     /* where rows alone make fewer, pieces of them are tasks, too */
+    LEAST_POSITIONS = 256, /* of a piece of rows that lie crosswise */
+    PLAIN_BYTES = 32768,   /* of a row that are added plainly at once: they fit the first cache */
+    PLAIN_BLOCK = 1 << 18, /* elements of a block of columns that are added plainly at once */
+    MOST_PATIENCE = 64,    /* blocks */
+    MOST_SPOILT = 8, /* of a long row's blocks, one in so many may be no plain sums: else tiles take
+                      * less time than pairs */
+    TILES_TO_ASK = 8 /* between two looks at the clock, which take as long as part of a tile */
 };
 
 struct exact_job;
@@ -41,7 +49,11 @@ typedef struct exact_job {
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
     gpr_cpu_units units;   /* of rows whose sums are made side by side */
     uint64_t length;       /* elements of a row in a piece of a unit */
-    const gpr_rule *rule;  /* where sums become results */
+    const plain_adder *plain;
+    uint64_t block;       /* elements of a row that are added plainly at once */
+    plain_pairs *pairs;   /* of each piece of a unit */
+    atomic_int given_up;  /* plain sums and pairs: tiles are quicker, or there is no other way */
+    const gpr_rule *rule; /* where sums become results */
     char *result;
     void (*task)(struct exact_job *work, uint64_t index);
     gpr_cpu_stop stop;
@@ -469,6 +481,195 @@ static gpr_status reduce_side_by_side(exact_job *work)
     return GPR_OK;
 }
 
+/* ---------------------------------------------------------------- plain sums ----------------- */
+
+/* A task's experience with blocks of elements: after one whose plain sum was rounded the next ones
+ * are added as pairs at once, for longer each time. */
+typedef struct experience {
+    uint64_t blocks, spoilt;
+    uint64_t patience, skipped;
+} experience;
+
+/* Adds elements [first, end) of a unit's rows as pairs. */
+static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uint64_t first,
+                         uint64_t end, plain_pairs *pairs)
+{
+    const uint64_t components = work->plain->components, most = PAIR_LANES / components;
+    exact_pairs some;
+
+    gpr_cpu_add_to_pairs(pairs, NULL, 0, rows * components);
+    for (uint64_t at = first; at < end; at += PAIRED_ELEMENTS) {
+        for (uint64_t r = 0; r < rows; r += most) {
+            const uint64_t few = least(rows - r, most), lane = r * components;
+
+            gpr_cpu_sum_pairs(work->view, row + r, few, at, least(end, at + PAIRED_ELEMENTS),
+                              &some);
+            gpr_cpu_merge_pairs(pairs, lane, &some, few * components);
+        }
+    }
+}
+
+/* Sums elements [first, end) of a unit's rows. Returns 0 where another way is quicker. */
+static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
+                      experience *seen, plain_pairs *pairs)
+{
+    const int is_long = !gpr_cpu_lies_crosswise(work->view) && work->view->n > PAIRED_ELEMENTS;
+
+    pairs->lanes = 0;
+    pairs->has_rests = 0;
+    for (uint64_t at = first; at < end; at += work->block) {
+        const uint64_t until = least(end, at + work->block);
+
+        if (gpr_cpu_must_stop(&work->stop)) return 1;
+        if (atomic_load_explicit(&work->given_up, memory_order_relaxed)) return 0;
+        seen->blocks++;
+        if (seen->skipped > 0) {
+            seen->skipped--;
+        } else if (gpr_cpu_sum_plain(work->plain, row, rows, at, until, pairs)) {
+            if (seen->patience > 1) seen->patience--;
+            continue;
+        } else {
+            seen->skipped = seen->patience;
+            seen->patience = least(2 * seen->patience, MOST_PATIENCE);
+        }
+        seen->spoilt++;
+        if (is_long && seen->spoilt > 1 + seen->blocks / MOST_SPOILT) return 0;
+        add_as_pairs(work, row, rows, at, until, pairs);
+    }
+    return 1;
+}
+
+/* Stores the results of a unit's rows. Rows whose pairs are not their sum are added by tiles, long
+ * ones by whoever called. */
+static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, const plain_pairs *pairs)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+    uint8_t hold[PLAIN_LANES];
+
+    if (gpr_cpu_finish_plain(pairs, work->plain, work->rule, rows, view->n,
+                             work->result + row * bytes, hold))
+        return;
+    if (view->n > LEAST_TASK) {
+        atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
+        return;
+    }
+    for (uint64_t r = 0; r < rows; r++) {
+        if (hold[r]) continue;
+        work->add(work, row + r, 0, view->n, parts);
+        finish_row(work, row + r, parts);
+    }
+}
+
+/* A task: finishes some units, or sums a piece of one. */
+static void plain_task(exact_job *work, uint64_t index)
+{
+    experience seen = {.patience = 1};
+    plain_pairs pairs;
+    uint64_t rows;
+
+    if (work->pairs != NULL) {
+        const uint64_t first = index % work->pieces * work->length;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &rows);
+
+        if (!sum_blocks(work, row, rows, first, least(work->view->n, first + work->length), &seen,
+                        &work->pairs[index]))
+            atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
+        return;
+    }
+    for (uint64_t unit = index * work->per_task;
+         unit < least(work->units.count, (index + 1) * work->per_task); unit++) {
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
+
+        if (!sum_blocks(work, row, rows, 0, work->view->n, &seen, &pairs))
+            atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
+        if (work->stop.stopped || work->given_up) return;
+        finish_unit(work, row, rows, &pairs);
+    }
+}
+
+/* Merges the pieces of each unit and finishes its rows. */
+static void finish_units_task(exact_job *work, uint64_t index)
+{
+    (void)index;
+    for (uint64_t unit = 0; unit < work->units.count && !work->given_up; unit++) {
+        uint64_t rows;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
+        plain_pairs *whole = &work->pairs[unit * work->pieces];
+
+        for (uint64_t piece = 1; piece < work->pieces; piece++) {
+            const plain_pairs *next = &whole[piece];
+
+            gpr_cpu_add_to_pairs(whole, next->sums, 1, next->lanes);
+            if (!next->has_rests) continue;
+            gpr_cpu_add_to_pairs(whole, next->rests, 1, next->lanes);
+            for (uint64_t i = 0; i < next->lanes; i++) whole->lost[i] += next->lost[i];
+        }
+        finish_unit(work, row, rows, whole);
+    }
+}
+
+/* Cuts rows into units, and these into pieces where they are few. */
+static void cut_plain(exact_job *work, plain_adder *plain)
+{
+    const gpr_view *view = work->view;
+    const uint64_t lanes = PLAIN_LANES / plain->components;
+    const int is_crosswise = gpr_cpu_lies_crosswise(view);
+    uint64_t most_rows = lanes, least_length = LEAST_TASK;
+
+    work->block = PLAIN_BYTES / view->bytes;
+    if (!is_crosswise) {
+        most_rows = least(lanes, 1 + LEAST_TASK / view->n);
+        if (view->n <= PAIRED_ELEMENTS) work->block = view->n;
+    }
+    work->units = gpr_cpu_cut_units(view, most_rows);
+    if (is_crosswise) {
+        gpr_cpu_set_plain_width(plain, work->units.rows);
+        work->block = least(PLAIN_BLOCK / work->units.rows, PAIRED_ELEMENTS * plain->work.copies);
+        least_length = LEAST_POSITIONS * (plain->work.copies > 1 ? 16 : 1);
+    }
+    work->pieces = 1;
+    if (work->units.count < FEW_TASKS && view->n * view->rows * view->bytes > ALONE_BYTES &&
+        gpr_thread_count() > 1)
+        work->pieces =
+            least(divide_up(view->n, least_length), divide_up(MOST_TASKS / 4, work->units.count));
+    work->length = divide_up(view->n, work->pieces);
+    work->pieces = divide_up(view->n, work->length);
+}
+
+/* Adds rows of floats whose elements all count as plain sums and as pairs. Sets *is_done to 0 where
+ * that takes more time than tiles, or some results are not rounded from pairs. */
+static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done)
+{
+    uint64_t tasks;
+
+    work->plain = plain;
+    work->task = plain_task;
+    cut_plain(work, plain);
+    if (work->pieces > 1) {
+        tasks = work->units.count * work->pieces;
+        work->pairs = aligned_alloc(_Alignof(plain_pairs), tasks * sizeof *work->pairs);
+        if (work->pairs == NULL)
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                            (unsigned long long)tasks);
+    } else {
+        work->per_task = work->units.count / MOST_TASKS + 1;
+        tasks = divide_up(work->units.count, work->per_task);
+    }
+    (void)gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work);
+    if (work->pairs != NULL && !work->stop.stopped && !work->given_up) {
+        work->task = finish_units_task;
+        task_as_ieee(work, 0);
+    }
+    free(work->pairs);
+    work->pairs = NULL;
+    *is_done = !work->given_up;
+    work->pieces = 1;
+    work->task = add_task;
+    return GPR_OK;
+}
+
 /* ---------------------------------------------------------------- the calls ------------------ */
 
 static gpr_status interrupted_or(const exact_job *work, gpr_status status)
@@ -525,6 +726,8 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
     const uint64_t row_bytes = view->n * view->bytes;
     gpr_status status = GPR_OK;
+    plain_adder plain;
+    int is_done = 0;
 
     work.rule = rule;
     work.result = call->result;
@@ -539,6 +742,11 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
+    if (work.rule->acc_kind == GPR_ACC_EXACT && !work.counts_mask && view->n > 0 &&
+        view->rows > 0 && gpr_cpu_make_plain_adder(view, rule, &plain)) {
+        status = reduce_plain(&work, &plain, &is_done);
+        if (status != GPR_OK || is_done) return interrupted_or(&work, status);
+    }
     if (has_paired_rows(&work)) {
         status = reduce_side_by_side(&work);
     } else if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {

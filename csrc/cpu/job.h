@@ -18,6 +18,7 @@ enum {
     WAKE_NANOSECONDS = 25000,  /* of work that a thread must take over to be worth waking */
     PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, in the caches */
     STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
+    NARROW_COLUMNS = 64,       /* narrower blocks fold several rows of memory side by side */
     MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
 };
 
@@ -127,6 +128,36 @@ typedef struct job {
     const struct composite *composite; /* of composite.c */
     gpr_cpu_stop stop;
 } job;
+
+/* Whether one element can decide a row; whether this accumulator does. */
+static inline int gpr_cpu_may_stop_early(gpr_fold fold)
+{
+    return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
+}
+
+static inline int gpr_cpu_is_decided(const recipe *how, gpr_value value)
+{
+    return (how->fold == GPR_FOLD_any) == (value.bytes[0] != 0);
+}
+
+/* ---- folding (fold.c) ---- */
+
+/* Folds elements [first, first + count) of a row, count > 0. */
+gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
+                           stage *s);
+
+/* Folds `count` whole rows to an accumulator each. */
+void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
+                       stage *s);
+
+/* How many rows of memory of `width` elements, of n, are folded side by side where rows lie
+ * crosswise. */
+uint64_t gpr_cpu_copies(uint64_t width, uint64_t n);
+
+/* Folds positions [first, end) of `width` rows that lie crosswise, neighbours under one index of
+ * the axes before theirs, to an accumulator each. There is room for work->copies times as many. */
+void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
+                          uint64_t first, uint64_t end, char *accumulators);
 
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);

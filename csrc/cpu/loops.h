@@ -40,6 +40,8 @@ typedef struct gpr_loop {
     gpr_dtype accumulator;
 } gpr_loop;
 
+enum { GPR_HALVES = 2 }; /* of a float64: its upper bits, and the lower ones */
+
 enum {
     GPR_EXACT_TILE = 4096,   /* most elements of one call of a gpr_exact_loop */
     GPR_EXACT_BINS = 7,      /* most bins of one: with them, float32's whole range */
@@ -133,6 +135,9 @@ typedef struct gpr_loops {
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* the same without NaN elements, sums and products of floats */
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    /* sums of float64 by halves: of each number's first 26 bits, and of what is left of it; and the
+     * same without NaN */
+    gpr_loop halves[GPR_HALVES], skipping_halves[GPR_HALVES];
     /* of floats and complex numbers, which are two floats each */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
     /* of floats */

@@ -283,6 +283,12 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
+/* What LOAD makes of one number. */
+#define TAIL_float32(x) (x)
+#define TAIL_float64(x) (x)
+#define TAIL_upper upper_part
+#define TAIL_lower lower_part
+
 /* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is
  * for STEP, and stands in for the numbers that are missing from the last step of all lanes. */
 #define DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)                         \
@@ -316,7 +322,7 @@ INLINE vec_f64 alternate(double a, double b)
         if (i < n) {                                                                \
             double rest[SUM_LANES];                                                 \
             for (uint64_t k = 0; k < SUM_LANES; k++)                                \
-                rest[k] = i + k < n ? (double)p[i + k] : given[k % 2];              \
+                rest[k] = i + k < n ? (double)TAIL_##name(p[i + k]) : given[k % 2]; \
             UNROLLED                                                                \
             for (int k = 0; k < LANE_VECTORS; k++) {                                \
                 const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                \
@@ -1030,6 +1036,48 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
+/* Halves of float64: a sum of them has as much room in a double as one of float32. The upper one is
+ * the number without its last 27 bits, the lower one, of 27 bits at most, is the rest, which is
+ * exact. Of infinities and NaN one of the two is no number. */
+#define UPPER_BITS UINT64_C(0xfffffffff8000000)
+
+INLINE vec_f64 load_upper(const double *p)
+{
+    return (vec_f64)((vec_u64)load_f64(p) & UPPER_BITS);
+}
+
+INLINE vec_f64 load_lower(const double *p)
+{
+    return load_f64(p) - load_upper(p);
+}
+
+INLINE double upper_part(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits &= UPPER_BITS;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE double lower_part(double x)
+{
+    return x - upper_part(x);
+}
+
+#define LIFT_SUMMED_upper(x) LIFT_SUMMED(upper_part(x))
+#define LIFT_SUMMED_lower(x) LIFT_SUMMED(lower_part(x))
+#define DEFINE_HALF(half)                                                \
+    DEFINE_DOUBLE_RUN(sum, half, double, load_##half, sum, 0.0)          \
+    DEFINE_DOUBLE_RUN(skipping_sum, half, double, load_##half, sum, 0.0) \
+    DEFINE_SHORT_SUM(sum, half, double, half##_part)                     \
+    DEFINE_SHORT_SUM(skipping_sum, half, double, LIFT_SUMMED_##half)     \
+    DEFINE_DOUBLE_LOOP(sum, half, double, load_##half, half##_part, 0.0) \
+    DEFINE_DOUBLE_LOOP(skipping_sum, half, double, load_##half, LIFT_SUMMED_##half, 0.0)
+DEFINE_HALF(upper)
+DEFINE_HALF(lower)
+
 /* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple
  * of that, and what was rounded away can be had back exactly and goes to the next bin. So each
  * accumulator holds an integer in its low bits, and no addition of the integers rounds, while the
@@ -1583,6 +1631,10 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_INT64] = {widen_int64, GPR_FLOAT64},
             [GPR_UINT64] = {widen_uint64, GPR_FLOAT64},
         },
+    .halves = {{rows_sum_upper, columns_sum_upper, GPR_FLOAT64},
+               {rows_sum_lower, columns_sum_lower, GPR_FLOAT64}},
+    .skipping_halves = {{rows_skipping_sum_upper, columns_skipping_sum_upper, GPR_FLOAT64},
+                        {rows_skipping_sum_lower, columns_skipping_sum_lower, GPR_FLOAT64}},
     .exact =
         {
             [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},

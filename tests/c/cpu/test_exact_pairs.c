@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "cpu/exact_pairs.h"
+#include "cpu/exact_plain.h"
 #include "cpu/loops.h"
 #include "lib/exact/exact.h"
 #include "lib/rules/rules.h"
@@ -199,9 +200,80 @@ static void test_pairs_hold_the_sum_or_say_no(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
+/* Whether sums that the processor's flag says are exact are what integer arithmetic finds, block
+ * by block; and whether those of easy numbers are. */
+static void test_plain_sums_are_exact_or_say_no(void)
+{
+    enum { MOST = 300, ROUNDS = 120 };
+    static double memory[PAIR_LANES * MOST];
+
+    for (int i = 0; i < ISAS; i++) {
+        uint64_t held = 0, easy = 0, refused = 0;
+
+        if (gpr_set_cpu_isa(isas[i]) != GPR_OK) continue;
+        for (int round = 0; round < ROUNDS; round++) {
+            const gpr_dtype dtype = check_random() % 2 ? GPR_FLOAT32 : GPR_FLOAT64;
+            const uint64_t rows = (uint64_t)check_between(2, PAIR_LANES),
+                           n = (uint64_t)check_between(2, MOST),
+                           cut = (uint64_t)check_between(1, (int)n - 1);
+            const int crosswise = (int)(check_random() % 2),
+                      spread = check_random() % 2 ? 8 : (int)check_between(8, 80);
+            const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
+            const int64_t strides[2] = {crosswise ? bytes : (int64_t)n * bytes,
+                                        crosswise ? (int64_t)rows * bytes : bytes};
+            const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
+            const gpr_request request = {.op = GPR_OP_SUM,
+                                         .dtype = dtype,
+                                         .compute = GPR_DTYPE_DEFAULT,
+                                         .ndim = 2,
+                                         .reduced = 1,
+                                         .shape = shape,
+                                         .strides = strides,
+                                         .data = memory,
+                                         .kernel = -1};
+            static plain_pairs pairs;
+            plain_adder how;
+            exact_pairs some = {.components = 1};
+            gpr_rule rule;
+            gpr_view view;
+
+            fill(dtype, (char *)memory, rows * n, spread);
+            CHECK(view_of(&request, &view) == GPR_OK && view.rows == rows && view.n == n,
+                  "%llu by %llu", (unsigned long long)rows, (unsigned long long)n);
+            CHECK(gpr_make_rule(GPR_OP_SUM, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "a rule");
+            CHECK(gpr_cpu_make_plain_adder(&view, &rule, &how), "there is a flag");
+            gpr_cpu_set_plain_width(&how, rows);
+            pairs.lanes = 0;
+            pairs.has_rests = 0;
+            easy += spread == 8;
+            if (!gpr_cpu_sum_plain(&how, 0, rows, 0, cut, &pairs) ||
+                !gpr_cpu_sum_plain(&how, 0, rows, cut, n, &pairs)) {
+                refused++;
+                continue;
+            }
+            held += spread == 8;
+            memcpy(some.sums, pairs.sums, rows * sizeof(double));
+            memcpy(some.rests, pairs.rests, rows * sizeof(double));
+            for (uint64_t r = 0; r < rows; r++) {
+                const char *first =
+                    (const char *)memory + (crosswise ? r : r * n) * (uint64_t)bytes;
+
+                CHECK(pairs.lost[r] == 0, "%s row %llu", isas[i], (unsigned long long)r);
+                CHECK(is_sum(&some, r, dtype, first, n, crosswise ? rows : 1),
+                      "%s rows %llu n %llu crosswise %d", isas[i], (unsigned long long)rows,
+                      (unsigned long long)n, crosswise);
+            }
+        }
+        CHECK(held == easy && refused > 0, "%s: %llu of %llu, %llu refused", isas[i],
+              (unsigned long long)held, (unsigned long long)easy, (unsigned long long)refused);
+    }
+    (void)gpr_set_cpu_isa(NULL);
+}
+
 int main(void)
 {
     check_begin();
+    test_plain_sums_are_exact_or_say_no();
     test_pairs_are_rounded_once();
     test_pairs_hold_the_sum_or_say_no();
     return check_end();

@@ -1,0 +1,199 @@
+/* Folding elements where they lie, in memory or by way of a stage, to accumulators: runs of a row,
+ * whole rows, and rows that lie crosswise. What plain reductions (cpu.c) and exact sums
+ * (exact_plain.c) share. */
+#include "cpu/job.h"
+
+#include <string.h>
+
+enum {
+    WIDE_ENOUGH = 128,                        /* columns that need no other rows beside them */
+    MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS /* stages in a piece of a row */
+};
+
+/* ---------------------------------------------------------------- rows ----------------------- */
+
+/* Folds `count` > 0 elements of a row. */
+gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
+                           stage *s)
+{
+    const gpr_view *view = how->view;
+    const char *memory =
+        view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
+    gpr_value parts[MOST_PARTS], value = how->identity;
+    uint64_t made = 0;
+
+    if (memory != NULL && how->direct) {
+        how->loop.rows(memory, 0, 1, count, &value);
+        return value;
+    }
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t step = least(count - done, STAGE_ELEMENTS);
+        const char *elements = s->packed;
+        gpr_value *part = &parts[made++];
+
+        *part = how->identity;
+        if (memory != NULL)
+            elements = memory + done * view->bytes;
+        else
+            gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, s->packed);
+        how->loop.rows(gpr_cpu_prepare(how, elements, step, s), 0, 1, step, part);
+        if (gpr_cpu_may_stop_early(how->fold) && gpr_cpu_is_decided(how, *part)) return *part;
+        done += step;
+    }
+    return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator, parts, made);
+}
+
+/* Folds rows of contiguous memory; steps of the last outer axis are one call of the loop. */
+static void fold_rows_in_place(const recipe *how, uint64_t row, uint64_t count, char *accumulators)
+{
+    const gpr_view *view = how->view;
+    const int last = view->outer - 1;
+    const uint64_t extent = last >= 0 ? view->axes[last].extent : 1;
+    const int64_t stride = last >= 0 ? view->axes[last].in : 0;
+
+    while (count > 0) {
+        const uint64_t rows = least(count, extent - row % extent);
+
+        how->loop.rows(gpr_view_row(view, row), stride, rows, view->n, accumulators);
+        accumulators += rows * how->acc_bytes;
+        row += rows;
+        count -= rows;
+    }
+}
+
+/* Folds rows through the stage, as many at a time as it holds. */
+static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
+                             stage *s)
+{
+    const gpr_view *view = how->view;
+    const uint64_t n = view->n, at_once = STAGE_ELEMENTS / n;
+
+    while (count > 0) {
+        const uint64_t rows = least(count, at_once);
+        const char *elements = s->packed;
+
+        if (view->contiguous)
+            elements = view->data + row * n * view->bytes;
+        else
+            gpr_pack(view, row * n, rows * n, how->neutral.bytes, s->packed);
+        how->loop.rows(gpr_cpu_prepare(how, elements, rows * n, s), (int64_t)(n * how->loop_bytes),
+                       rows, n, accumulators);
+        accumulators += rows * how->acc_bytes;
+        row += rows;
+        count -= rows;
+    }
+}
+
+void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
+                       stage *s)
+{
+    if (how->view->rows_contiguous && how->direct) {
+        fold_rows_in_place(how, row, count, accumulators);
+    } else if (how->view->n <= STAGE_ELEMENTS) {
+        fold_rows_staged(how, row, count, accumulators, s);
+    } else {
+        for (uint64_t i = 0; i < count; i++) {
+            const gpr_value value = gpr_cpu_fold_run(how, row + i, 0, how->view->n, s);
+            memcpy(accumulators + i * how->acc_bytes, value.bytes, how->acc_bytes);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- columns -------------------- */
+
+static void fill(const recipe *how, char *accumulators, uint64_t count)
+{
+    const uint64_t bytes = count * how->acc_bytes;
+
+    memcpy(accumulators, how->identity.bytes, how->acc_bytes);
+    for (uint64_t done = how->acc_bytes; done < bytes; done *= 2)
+        memcpy(accumulators + done, accumulators, least(done, bytes - done));
+}
+
+/* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense
+ * matrix follow each other, so several of them make one wide row. A multiple of 16 wide where it
+ * can be, for the vectors' sake. */
+uint64_t gpr_cpu_copies(uint64_t width, uint64_t n)
+{
+    uint64_t copies = 1;
+
+    if (width >= NARROW_COLUMNS) return 1;
+    while (copies * width % 16 != 0) copies *= 2;
+    while (copies * width < WIDE_ENOUGH) copies *= 2;
+    return n >= 16 * copies ? copies : 1;
+}
+
+/* Folds rows of `width` elements that the loop can read, into `copies` times `width`
+ * accumulators. */
+static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
+                       uint64_t width, uint64_t copies, int fresh, char *accumulators)
+{
+    if (copies > 1 && rows >= copies && stride == (int64_t)(width * how->loop_bytes)) {
+        const uint64_t wide_rows = rows / copies;
+        const int64_t wide_stride = stride * (int64_t)copies;
+
+        how->loop.columns(elements, wide_stride, wide_rows, width * copies, fresh, accumulators);
+        fresh = 0;
+        elements += (int64_t)wide_rows * wide_stride;
+        rows -= wide_rows * copies;
+    }
+    if (rows > 0) how->loop.columns(elements, stride, rows, width, fresh, accumulators);
+}
+
+/* A view of positions of the last inner axis by `width` rows of such a unit. */
+static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
+{
+    const uint64_t extent = view->axes[view->outer - 1].extent;
+
+    gpr_cpu_make_tile(view, extent, tile);
+    tile->inner = 3;
+    tile->axes[2] = tile->axes[1];
+    tile->axes[1] = view->axes[view->outer - 2];
+    tile->axes[1].extent = width / extent;
+}
+
+/* Folds one unit's positions first .. end - 1 into accumulators. */
+void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
+                          uint64_t first, uint64_t end, char *accumulators)
+{
+    const gpr_view *view = how->view;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
+    const uint64_t at_once = STAGE_ELEMENTS / width;
+    int fresh = work->copies == 1;
+    gpr_view tile;
+    stage s;
+
+    if (work->columns_wide)
+        make_wide_tile(view, width, &tile);
+    else
+        gpr_cpu_make_tile(view, width, &tile);
+    /* Runs may be too short for some of the copies. */
+    if (!fresh) fill(how, accumulators, width * work->copies);
+    while (first < end) {
+        const uint64_t run = least(end - first, extent - first % extent);
+
+        gpr_cpu_locate(view, row, first, &tile);
+        if (work->columns_direct && how->direct) {
+            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh,
+                       accumulators);
+            fresh = 0;
+        } else {
+            for (uint64_t done = 0; done < run; done += at_once) {
+                const uint64_t rows = least(run - done, at_once);
+
+                gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
+                fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s),
+                           (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
+                           accumulators);
+                fresh = 0;
+            }
+        }
+        first += run;
+    }
+    if (work->copies > 1) {
+        const uint64_t bytes = width * how->acc_bytes;
+
+        how->combine(accumulators + bytes, (int64_t)bytes, work->copies - 1, width, 0,
+                     accumulators);
+    }
+}
