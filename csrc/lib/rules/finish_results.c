@@ -195,7 +195,9 @@ int gpr_is_result(const gpr_rule *rule, gpr_dtype acc)
 
     if (rule->acc_kind != GPR_ACC_NUMBER || rule->divide) return 0;
     if (acc == result) return 1;
-    if (result == GPR_BOOL) return acc == GPR_UINT8 && gpr_is_truth(rule->fold);
+    /* Bytes are accumulators of truths, which extremes of bools are, too. */
+    if (result == GPR_BOOL)
+        return acc == GPR_UINT8 && (gpr_is_truth(rule->fold) || rule->element == GPR_BOOL);
     return is_integer(acc) && is_integer(result) && gpr_bytes_of(acc) == gpr_bytes_of(result);
 }
 
