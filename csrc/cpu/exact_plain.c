@@ -202,7 +202,8 @@ enum { SPLIT_BITS = 27 };
  * certain. The quotient q of the larger number leaves the remainder u - q n, which is a double; q
  * times n is exact by halves of q, as n has 26 bits at most. With the smaller number, v, the
  * quotient of that remainder is e, right to a few roundings, and if q + e rounds to the same
- * double with e a little smaller and a little larger, it is the result. */
+ * double with e a little smaller and a little larger, it is the result. So it is where e is exact,
+ * which decides ties. */
 static int divide_pairs(const double *sums, const double *rests, uint64_t count, uint64_t n,
                         double *values)
 {
@@ -221,12 +222,19 @@ static int divide_pairs(const double *sums, const double *rests, uint64_t count,
         bits &= upper_bits;
         memcpy(&upper, &bits, sizeof upper);
         const double remainder = (u - upper * divisor) - (q - upper) * divisor;
-        const double e = (remainder + v) / divisor;
+        const double t = remainder + v, of_v = t - remainder,
+                     t_rest = (remainder - (t - of_v)) + (v - of_v), e = t / divisor;
         const double low = q + e * (1 - doubt), high = q + e * (1 + doubt);
         const int is_moderate = (fabs(q) > 0x1p-900) & (fabs(u) < 0x1p900);
 
-        values[i] = low;
-        is_certain &= (is_moderate & (low == high)) | ((u == 0) & (v == 0));
+        uint64_t e_bits;
+        memcpy(&e_bits, &e, sizeof e_bits);
+        /* a tie: e is a power of two, so that e n is exact */
+        const int is_exact =
+            (e_bits << 12 == 0) & (e * divisor == t) & (t_rest == 0) & (fabs(e) > 0x1p-960);
+
+        values[i] = q + e;
+        is_certain &= (is_moderate & ((low == high) | is_exact)) | ((u == 0) & (v == 0));
     }
     return is_certain;
 }
