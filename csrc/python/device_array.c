@@ -1,6 +1,7 @@
 /* gpureduce._core.DeviceArray: an array in the memory of a CUDA device, whoever made it. */
 #include "python/device_array.h"
 
+#include <limits.h>
 #include <structmember.h>
 
 #include "lib/rules/nd_view.h"
@@ -211,7 +212,8 @@ int glue_is_compact(glue_device_array *array)
 
     for (int i = array->ndim - 1; i >= 0; i--) {
         if (glue_shape_of(array)[i] != 1 && glue_strides_of(array)[i] != step) return 0;
-        step *= glue_shape_of(array)[i];
+        /* of an array without elements, extents may be of any size */
+        if (__builtin_mul_overflow(step, glue_shape_of(array)[i], &step)) return 0;
     }
     return 1;
 }
@@ -285,8 +287,14 @@ glue_device_array *glue_describe_array(const glue_state *state, PyObject *const 
     memcpy(glue_shape_of(array), shape, (size_t)ndim * sizeof *shape);
     array->data = PyLong_AsVoidPtr(description[GLUE_POINTER]);
     if (array->data == NULL && PyErr_Occurred() != NULL) goto fail;
-    array->device = (int)PyLong_AsLong(description[GLUE_DEVICE_ID]);
+    const long device = PyLong_AsLong(description[GLUE_DEVICE_ID]);
     if (PyErr_Occurred() != NULL) goto fail;
+    if (device < 0 || device > INT_MAX) {
+        PyErr_Format(PyExc_ValueError, "the device array is on device %ld, which cannot be",
+                     device);
+        goto fail;
+    }
+    array->device = (int)device;
     if (PyUnicode_Check(description[GLUE_DTYPE])) {
         if (glue_read_dtype_name(description[GLUE_DTYPE], &array->dtype) < 0) goto fail;
     } else {

@@ -103,6 +103,11 @@ static glue_device_array *read_tensor(const glue_state *state, const DLTensor *t
     if (array == NULL) return NULL;
     if (find_dlpack_dtype(tensor->dtype, &array->dtype) < 0) goto fail;
     array->device = tensor->device.device_id;
+    if (tensor->byte_offset > UINTPTR_MAX - (uintptr_t)tensor->data) {
+        PyErr_SetString(PyExc_ValueError,
+                        "the offset of the device array leads out of the address space");
+        goto fail;
+    }
     array->data = tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : NULL;
     memcpy(glue_shape_of(array), tensor->shape, (size_t)array->ndim * sizeof(int64_t));
     if (tensor->strides == NULL) {

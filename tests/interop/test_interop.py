@@ -110,6 +110,7 @@ def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_pa
         (ValueError, "-1", dict(change=change(ndim=-1))),
         (ValueError, "65", dict(change=change(ndim=65))),
         (BufferError, "no shape", dict(change=change(shape=None))),
+        (ValueError, "offset", dict(change=change(byte_offset=(1 << 64) - 4))),
         (ValueError, "negative extent -2", dict(change=extent)),
         (ValueError, "axis 0", dict(change=stride)),
         (ValueError, "NULL", dict(change=change(data=None))),
