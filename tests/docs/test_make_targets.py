@@ -48,8 +48,8 @@ TARGETS: dict[str, str | Path] = {
     "clean": r"",
     "distclean": r"",
 }
-# Those that stay or need a GPU, with tests of their own.
-ELSEWHERE = {"lab", "gpu-check"}
+# Those that stay, need a GPU or are others in turn, with tests of their own.
+ELSEWHERE = {"lab", "gpu-check", "nightly"}
 VARIABLES = {"bench-all": ["BENCH_FLAGS=--quick cpu"], "install": ["PREFIX={clone}/prefix"]}
 
 pytestmark = pytest.mark.skipif(
