@@ -17,6 +17,9 @@ if "GPUREDUCE_CACHE_DIR" not in os.environ:
     os.environ["GPUREDUCE_CACHE_DIR"] = tempfile.mkdtemp(prefix="gpureduce-test-cache-")
     atexit.register(shutil.rmtree, os.environ["GPUREDUCE_CACHE_DIR"], ignore_errors=True)
 
+# JAX would take most of a GPU's memory, which the tests of several processes share.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 # One seed for everything random; fresh in each run, set it to repeat one.
 SEED = int(os.environ.setdefault("GPR_TEST_SEED", str(secrets.randbits(32))))
 
