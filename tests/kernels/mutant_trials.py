@@ -139,13 +139,6 @@ FIRST: dict[str, list[Trial]] = {
         )
         for dtype in ("float32", "bfloat16", "float64")
     ],
-    **{
-        file: [
-            ("exact", dtype, block, {"do": "exact_layouts.check_layouts", "count": 8})
-            for dtype, block in (("float32", 0), ("float64", 64), ("bfloat16", 0), ("float16", 96))
-        ]
-        for file in ("exact_fast.cuh", "exact_any_row.cuh")
-    },
     "exact_adders.cuh": [
         ("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})
     ],
