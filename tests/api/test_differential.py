@@ -140,7 +140,18 @@ def excuse_for(case: d.Case, theirs: d.Outcome, ours: d.Outcome) -> str | None:
 # ---------------------------------------------------------------- random calls
 
 
+def crashes_numpy(case: d.Case) -> bool:
+    """NumPy 2.0 multiplies strings by integers into memory that is not its own."""
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0" or case.name not in ("prod", "nanprod"):
+        return False
+    told = {name: case.keywords.get(name) for name in ("initial", "out", "dtype")}
+    return any("S" in repr(part) or "U" in repr(part) or "str" in repr(part)
+               for part in (case.given, *told.values()))  # fmt: skip
+
+
 def assert_contract(case: d.Case, device: str | None) -> None:
+    if crashes_numpy(case):
+        return
     our_keywords, their_keywords = d.fresh(case.keywords), d.fresh(case.keywords)
     theirs = d.observe(lambda: d.call_numpy(case, their_keywords))
     ours = d.observe(lambda: d.call_ours(case, our_keywords, device))
