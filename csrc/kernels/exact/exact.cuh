@@ -58,6 +58,8 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
     FloatAdder<Traits, VECTORS, RunGroup> adder;
 #pragma unroll 1
     for (;;) {
+        if constexpr (Traits::skips_nan)
+            adder.left_out += leave_out_nans<typename Traits::In>(tile.v, adder.nothing());
         adder.template accumulate<at_once>(tile.v, used);
         if (!has_edges) return partial_of(adder);
 #pragma unroll

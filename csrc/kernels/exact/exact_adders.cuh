@@ -152,6 +152,24 @@ GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 
 // ---------------------------------------------------------------- adding floats -----------------
 
+// Puts `nothing` in place of elements that are NaN. Returns how many these are. So a tile with NaNs
+// that do not count is as quick to add as any other.
+template <class In, unsigned VECTORS>
+GPR_DEVICE unsigned leave_out_nans(Vector (&v)[VECTORS], const Vector &nothing)
+{
+    constexpr unsigned per_vector = vector_elements<In>;
+    const In none = element<In>(nothing, 0);
+    unsigned count = 0;
+#pragma unroll
+    for (unsigned i = 0; i < VECTORS * per_vector; i++) {
+        const In x = element<In>(v[i / per_vector], i % per_vector);
+        const bool is_left_out = is_nan(value_of(x));
+        store_element(v[i / per_vector], i % per_vector, is_left_out ? none : x);
+        count += is_left_out ? 1 : 0;
+    }
+    return count;
+}
+
 // Adds the floats of a row, together with its group. A tile is VECTORS vectors of elements, of
 // which the first `used` have elements; all threads of the group add their tiles at the same time.
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {
@@ -174,7 +192,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         unsigned largest;         // key
         unsigned outside;         // saw_limbs, saw_specials, saw_outlier
         bool are_mostly_outliers; // of some thread more than a quarter is not in the bins
-        unsigned others, left_out;
+        unsigned others;
     };
 
     Group group;
@@ -183,7 +201,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     BinPlacement placement;            // the same in the whole group
     typename Group::Outside outside{}; // saw_limbs, saw_specials, saw_outlier
     unsigned others = 0;               // bits that are 0 as long as all elements were -0
-    unsigned left_out = 0;             // elements
+    unsigned left_out = 0;             // elements, of which tiles have -0 instead
 
     GPR_DEVICE explicit FloatAdder(Group in = {}) : group(in)
     {
@@ -521,7 +539,6 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         adds += tries ? elements : 0;
         outside |= found.outside;
         others |= found.others;
-        left_out += found.left_out;
         if (!found.are_mostly_outliers) placement.note_partial_fit();
         else if (is_miss) placement.note_miss();
         // Numbers that are only a little too large may come again.
@@ -542,7 +559,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                                          Tile tile)
     {
         Superaccumulator<In> &total = group.template sum<In>();
-        Grown grown = {bins, {0, 0, false, 0, 0}};
+        Grown grown = {bins, {0, 0, false, 0}};
         Findings &found = grown.found;
         unsigned outliers = 0; // elements, of this thread
 
@@ -563,7 +580,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                 if (tries && add_if_fits(grown.bins, vector, &found)) continue;
 #pragma unroll 1
                 for (unsigned j = 0; j < per_vector; j++) {
-                    if (!inspect(total, vector, j, &found)) continue;
+                    inspect(total, vector, j, &found);
                     unsigned where = 0;
 #pragma unroll
                     for (unsigned p = 0; p < parts; p++) {
@@ -576,7 +593,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                 }
             }
         }
-        found.outside = group.any_bits(found.outside | (Traits::skips_nan ? saw_limbs : 0));
+        found.outside = group.any_bits(found.outside);
         found.are_mostly_outliers = group.any(outliers > elements / 4);
         found.largest = group.max(found.largest);
         return grown;
@@ -624,11 +641,11 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
             const Vector vector = tile.v[k];
 #pragma unroll
             for (unsigned j = 0; j < per_vector; j++) {
-                const bool is_there = inspect(total, vector, j, found);
+                inspect(total, vector, j, found);
 #pragma unroll
                 for (unsigned p = 0; p < parts; p++) {
                     const T x = part_of(vector, j, p);
-                    (void)wide[p].add(is_there && is_finite(x) ? widen(x) : 0.0);
+                    (void)wide[p].add(is_finite(x) ? widen(x) : 0.0);
                 }
             }
         }
@@ -686,18 +703,10 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
 
     // Notes an element's magnitude and whether it is -0, and stores the flags of infinities and
-    // NaN. Returns false for an element that is left out.
-    static GPR_DEVICE bool inspect(Superaccumulator<In> &total, const Vector &v, unsigned j,
+    // NaN.
+    static GPR_DEVICE void inspect(Superaccumulator<In> &total, const Vector &v, unsigned j,
                                    Findings *found)
     {
-        if constexpr (Traits::skips_nan) {
-            bool is_skipped = false;
-#pragma unroll
-            for (unsigned p = 0; p < parts; p++)
-                is_skipped = is_skipped || is_nan(value_of(part_of(v, j, p)));
-            found->left_out += is_skipped ? 1 : 0;
-            if (is_skipped) return false;
-        }
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const T x = part_of(v, j, p);
@@ -714,7 +723,6 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                 found->outside |= saw_specials;
             }
         }
-        return true;
     }
 
     GPR_DEVICE void finalize()
@@ -767,6 +775,7 @@ template <class In> struct IntegerSums {
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>>
 struct IntegerAdder : IntegerSums<typename Traits::In> {
     using In = typename Traits::In;
+    static constexpr bool skips_nan = false; // there is none
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 

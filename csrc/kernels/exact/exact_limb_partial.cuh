@@ -287,7 +287,11 @@ template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Add
         if (Group::any(has_others))
             partial.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * part_flag_bits;
     }
-    if constexpr (masked || Adder::skips_nan) adder.add_left_out();
+    if constexpr (masked || Adder::skips_nan) {
+        adder.add_left_out();
+        // the count is with the limbs; a row of columns has it in any case
+        if (Group::keeps_outlier && Group::any(adder.left_out != 0)) partial.flags |= saw_limbs;
+    }
     if constexpr (Group::spills)
         return adder.times_spilled() > 0 ? with_spilled<Group>(partial) : partial;
     else return partial;

@@ -111,21 +111,18 @@ GPR_DEVICE bool load_leading_bits(MomentIntervals<PARTS> *intervals,
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatMoments {
     using In = typename Traits::In;
     using T = PartType<In>;
+    static constexpr bool skips_nan = Traits::skips_nan;
     static constexpr unsigned parts = parts_of<In>, per_vector = vector_elements<In>,
                               elements = VECTORS * per_vector;
     // Bins of sums that hold what few bins of squares do.
     static constexpr unsigned fewer_sum_bins = bin_count<T> < 2 ? bin_count<T> : 2;
     struct Tile { Vector v[VECTORS]; };
-    struct Findings {
-        unsigned largest; // key
-        unsigned left_out;
-    };
 
     Group group;
     DoubleBins<T> sums[parts];
     ProductBins<T> squares;
     MeasuredPlacement<elements * parts> placement;
-    unsigned left_out = 0;
+    unsigned left_out = 0; // elements, of which tiles have 0 instead
 
     GPR_DEVICE explicit FloatMoments(Group in = {}) : group(in)
     {
@@ -221,24 +218,24 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
     GPR_DEVICE int add_any_tile(const Vector (&v)[VECTORS])
     {
-        const Findings found = add_tile(group, bit_copy<Tile>(v));
-        left_out += found.left_out;
-        return static_cast<int>(field_of_key<T>(found.largest));
+        return static_cast<int>(field_of_key<T>(add_tile(group, bit_copy<Tile>(v))));
     }
 
     // ---- tiles that bins do not hold ----
 
-    // Adds a tile of any elements. The whole group must call together.
-    static GPR_CALLED Findings add_tile(Group group, Tile tile)
+    // Adds a tile of any elements. Returns the key of the largest finite one. The whole group must
+    // call together.
+    static GPR_CALLED unsigned add_tile(Group group, Tile tile)
     {
         MomentSuperaccumulators<In> &total = moments_of<In>(group);
-        Findings found = {0, 0};
-        unsigned counted = 0; // bits of elements that are there and finite
+        unsigned largest = 0; // key
+        unsigned counted = 0; // bits of elements that are finite
         static_assert(elements <= 8 * sizeof counted, "a bit for each");
 
 #pragma unroll 1
         for (unsigned i = 0; i < elements; i++) {
-            if (inspect(total, tile.v[i / per_vector], i % per_vector, &found)) counted |= 1u << i;
+            if (inspect(total, tile.v[i / per_vector], i % per_vector, &largest))
+                counted |= 1u << i;
         }
         if constexpr (has_wide_bins<T>) {
             static_assert(elements * parts <= most_wide_adds, "wide bins have room for a tile");
@@ -256,7 +253,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
                 }
             }
         }
-        return found;
+        return largest;
     }
 
     // A tile's elements, or their squares, through bins that hold all of them.
@@ -294,26 +291,20 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
 
     // Notes an element's magnitude and flags. Returns whether its numbers are to be added: not if
-    // it is left out, infinite or NaN.
+    // it is infinite or NaN.
     static GPR_DEVICE bool inspect(MomentSuperaccumulators<In> &total, const Vector &v, unsigned j,
-                                   Findings *found)
+                                   unsigned *largest)
     {
-        bool has_nan = false, has_infinity = false;
+        bool all_finite = true;
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) {
             const T x = part_of(v, j, p);
             const unsigned key = magnitude_key(x);
-            if (is_finite(x)) found->largest = key > found->largest ? key : found->largest;
-            else if (is_nan(value_of(x))) has_nan = true;
-            else has_infinity = true;
+            if (is_finite(x)) *largest = key > *largest ? key : *largest;
+            else all_finite = false;
         }
-        if (Traits::skips_nan && has_nan) {
-            found->left_out++;
-            return false;
-        }
-        if (!has_nan && !has_infinity) return true;
-        atomicOr(&total.flags, static_cast<unsigned>(saw_nan)); // no variance then
-        return false;
+        if (!all_finite) atomicOr(&total.flags, static_cast<unsigned>(saw_nan)); // no variance then
+        return all_finite;
     }
 
     GPR_DEVICE void finalize()
@@ -328,6 +319,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct IntegerMoments {
     using In = typename Traits::In;
+    static constexpr bool skips_nan = false; // there is none
     static constexpr unsigned elements = VECTORS * vector_elements<In>;
     static constexpr unsigned most_tiles = most_integers / elements;
 

@@ -156,6 +156,7 @@ GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &ro
     while (!tiles.is_done()) {
         tiles.advance();
         tiles.fetch(next, nothing);
+        if constexpr (Adder::skips_nan) adder.left_out += leave_out_nans<In>(now, nothing);
         adder.accumulate(now);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) now[k] = next[k];
