@@ -6,7 +6,8 @@
 #include "shared/tuning.h"
 
 /* Rows up to this many bytes are worth no more than a warp where there are enough of them to fill
- * the GPU, and rows up to this many elements across memory no more than a thread in any case. */
+ * the GPU, or where they are no runs, as merging the bins of a block's threads takes longer; and
+ * rows up to this many elements across memory no more than a thread in any case. */
 enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
 /* Bytes of scratch for rows that several blocks add to. */
 enum { EXACT_SCRATCH_BYTES = 64 << 20 };
@@ -79,7 +80,8 @@ static uint32_t exact_lanes(const gpr_plan_task *t, const gpr_layout *layout)
     if (!gpr_is_row_major(layout))
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
     if (row_bytes <= GPR_SHORT_ROW_BYTES ||
-        (row_bytes <= WARP_ROW_BYTES && rows >= threads / GPR_WARP_LANES))
+        (row_bytes <= WARP_ROW_BYTES &&
+         (rows >= threads / GPR_WARP_LANES || !gpr_rows_are_runs(t->layout))))
         return short_row_lanes(t, threads);
     return 0;
 }
