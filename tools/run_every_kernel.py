@@ -65,6 +65,15 @@ COLUMNS = (
     ((304, 301), (1, 304), 5),
     ((2048, 33), (1, 2048), None),
 )
+# Rows that a warp alone can add again, of each kernel of `fast` that sums in pairs of doubles: a
+# block's, short ones, side by side in whole items, a few beside each other, and across memory.
+OF_PAIRS = (
+    ((3, 8001), (8002, 1), None),
+    ((700, 40), (41, 1), None),
+    ((304, 301), (1, 304), None),
+    ((5, 3001), (1, 5), None),
+    ((70, 700), (3, 211), None),
+)
 
 
 class Trial(NamedTuple):
@@ -191,7 +200,9 @@ def is_rounded(
     for number, row, kept in zip(found, rows.real, keep, strict=True):
         numbers = [int(x) for x in row[kept] if x == x]
         n, total = len(numbers), sum(numbers)
-        if op == "sum":
+        if op == "sum" and found.dtype.kind in "fV":  # floats, bfloat16 too
+            right = is_nearest(number, Fraction(total), False)
+        elif op == "sum":
             right = number == np.asarray(total).astype(found.dtype)
         elif op == "mean":
             right = is_nearest(number.real, Fraction(total, n), False)
@@ -221,6 +232,20 @@ def rows_of_layouts(
             partial(call, where=OnDevice(mask)),
             partial(is_rounded, op, rows, mask),
         )
+
+
+def wide_rows(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+    """Rows that pairs of doubles hold, that they do not, and both in turn."""
+    widest = {"float16": 2, "float64": 900}.get(name, 100)
+    for shape, steps, _grid in OF_PAIRS:
+        for share in (0, 0.5, 1):
+            rows = lay_out(rng, numpy_dtype(name), shape, steps)
+            power = rng.integers(0, widest, shape) * (rng.random((shape[0], 1)) < share)
+            rows[...] = (rows.astype(np.float64) * 2.0**power).astype(rows.dtype)
+            for op in ("sum", "mean"):
+                call = partial(gr.reduce, OnDevice(rows), op, axis=1, kernel="exact")
+                where = f"{op} shape={shape} steps={steps} wide={share}"
+                yield Trial(where, call, partial(is_rounded, op, rows, np.full(shape, True)))
 
 
 def is_product(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], result: Any) -> bool:
@@ -296,6 +321,9 @@ def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator
                 yield Case(
                     f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name)
                 )
+        if numpy_dtype(name).kind == "f" or name == "bfloat16":
+            probe = partial(gr.sum, alone, kernel="exact", device="cuda")
+            yield Case(f"exact {name} of wide rows", probe, partial(wide_rows, name))
         for second in dtypes:
             probe = partial(gr.dot, alone, np.ones(1, numpy_dtype(second)), device="cpu")
             yield Case(f"dot {name} {second}", probe, partial(products, name, second))

@@ -157,7 +157,7 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
     GPR_TRY(gpr_make_product_rule(a, b, factor, compute, &rule));
     gpr_contiguous_layout(1, 1, &layout);
-    GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, block_size, 0, &facts, &plan));
+    GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 1, block_size, 0, &facts, &plan));
     for (int finishes = 0; finishes <= 1; finishes++) {
         const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, finishes);
         GPR_TRY(gpr_add_machine_code(&traits, cc,

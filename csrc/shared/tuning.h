@@ -103,4 +103,15 @@ GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
     return element_bytes == 8 ? 4 : 8;
 }
 
+/* Exact sums by the kernels of fast, whose accumulators are pairs of doubles. A warp alone adds the
+ * rows again that are no pair: rows of at most so many elements. Of float16 so many have a sum of
+ * 53 bits: 40 bits each, and 13 for their number. */
+enum { GPR_PAIR_ROW_ELEMENTS = 16 << 10, GPR_PAIR_HALVES = 8 << 10 };
+
+/* Bytes of such an accumulator; `counts`: it counts elements, as some are left out. */
+GPR_CONSTANT_FUNCTION unsigned gpr_pair_bytes(int counts)
+{
+    return counts ? 24 : 16;
+}
+
 #endif

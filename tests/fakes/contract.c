@@ -567,6 +567,33 @@ static gpr_value fold_output(const engine_launch *op, const output *o, uint64_t 
     return value;
 }
 
+/* Whether an exact sum is made by a kernel of fast, whose accumulators are pairs of doubles. */
+static int is_sum_by_pairs(const engine_launch *op)
+{
+    const shape shape = op->kernel->shape;
+
+    return op->kernel->module->acc_kind == GPR_ACC_EXACT &&
+           (shape == STREAM || shape == ROWS || shape == COLUMNS || shape == NARROW ||
+            shape == STRIDED);
+}
+
+static void store_exact_row(const engine_launch *op, const output *o);
+
+/* The same for an exact sum: the last block adds all that the others would have left to it. */
+static void run_pairs_block(const engine_launch *op, uint64_t row)
+{
+    uint32_t *ticket = (uint32_t *)(uintptr_t)op->scratch.tickets + row;
+
+    if (op->rows.blocks > 1) {
+        if (++*ticket != op->rows.blocks) return;
+        *ticket = 0;
+    }
+    for (uint64_t k = 0; k < outputs_of_row(op); k++) {
+        const output o = output_at(op, row, k);
+        if (o.exists) store_exact_row(op, &o);
+    }
+}
+
 static void run_planned_block(const engine_launch *op, uint64_t row, uint32_t block)
 {
     const engine_module *m = op->kernel->module;
@@ -604,8 +631,6 @@ static uint64_t rows_of_block(const engine_kernel *f)
                              : (uint64_t)f->block / f->module->lanes * f->module->per_thread;
 }
 
-static void store_exact_row(const engine_launch *op, const output *o);
-
 static void run_shared_block(const engine_launch *op, uint64_t v)
 {
     const engine_kernel *f = op->kernel;
@@ -613,7 +638,7 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
 
     for (uint64_t row = start; row < start + per_block && row < op->rows.count; row++) {
         const output o = output_at(op, row, 0);
-        if (f->shape == EXACT_ROWS)
+        if (f->shape == EXACT_ROWS || is_sum_by_pairs(op))
             store_exact_row(op, &o);
         else
             store_result(op, &o,
@@ -828,6 +853,8 @@ const char *engine_run(engine_launch *op)
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
+        else if (is_sum_by_pairs(op))
+            run_pairs_block(op, v / op->rows.blocks);
         else if (f->shape == EXACT || f->shape == EXACT_STRIDED)
             run_exact_block(op, v / op->rows.blocks, (uint32_t)(v % op->rows.blocks));
         else if (f->shape == RUN)
@@ -945,6 +972,11 @@ static const char *check_planned(const engine_launch *op)
         wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(gpr_axis, mask), run, 1,
                             "kernel reads a mask outside live memory");
     if (wrong != NULL) return wrong;
+    if (is_sum_by_pairs(op)) {
+        const uint64_t most = m->element == GPR_FLOAT16 ? GPR_PAIR_HALVES : GPR_PAIR_ROW_ELEMENTS;
+        if (op->layout.elements > most) return "pairs of doubles for rows that are too long";
+        if (m->result == GPR_DTYPE_DEFAULT) return "accumulators of pairs of doubles";
+    }
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {
         const uint64_t per_block = rows_of_block(f);
         if (blocks != 0) return "rows that share blocks with blocks per row";
@@ -973,8 +1005,10 @@ static const char *check_planned(const engine_launch *op)
         return check_array((uintptr_t)op->scratch.partials, op->layout.slots * blocks * width,
                            partial, 8, "partials of exact sums outside live memory or unaligned");
     }
-    wrong = check_array((uintptr_t)op->scratch.partials, rows * blocks * width, acc_bytes(m),
-                        acc_alignment(m), "partials outside live memory or unaligned");
+    wrong =
+        check_array((uintptr_t)op->scratch.partials, rows * blocks * width,
+                    is_sum_by_pairs(op) ? gpr_pair_bytes(m->masked || m->skips_nan) : acc_bytes(m),
+                    acc_alignment(m), "partials outside live memory or unaligned");
     if (wrong != NULL) return wrong;
     return check_array((uintptr_t)op->scratch.tickets, rows, 4, 4,
                        "tickets outside live memory or unaligned");

@@ -157,6 +157,24 @@ static int lower(const char *entry, char *lowered)
     return 1;
 }
 
+/* What follows the name of a program's last traits; NULL: accumulators leave it. Traits of another
+ * name are refused by what reads this. */
+static const char *last_traits(const char *text)
+{
+    static const char start[] = "using Last = gpr::";
+    static const char *const names[] = {"Finished", "SumByPairs"};
+    const char *last = strstr(text, start);
+
+    if (last == NULL) return NULL;
+    last += strlen(start);
+    if (strncmp(last, "Unfinished<", strlen("Unfinished<")) == 0) return NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t length = strlen(names[i]);
+        if (strncmp(last, names[i], length) == 0 && last[length] == '<') return last + length;
+    }
+    return last;
+}
+
 /* What a program is, in words that contract.c reads; 0: it is not understood. */
 static int describe(const char *text, char *description)
 {
@@ -165,7 +183,7 @@ static int describe(const char *text, char *description)
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
     const char *traits = strstr(text, "gpr::KernelTraits<"),
                *pair = strstr(text, "using First = gpr::Paired<gpr::KernelTraits<"),
-               *last = strstr(text, "using Last = gpr::Finished");
+               *last = last_traits(text);
 
     if (traits == NULL ||
         sscanf(
@@ -182,12 +200,10 @@ static int describe(const char *text, char *description)
         return 0;
     if (last != NULL &&
         sscanf(last,
-               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], "
+               "<First, gpr::dt_%15[a-z0-9], "
                "gpr::GivenMean<gpr::finish_%15[a-z], gpr::dt_%15[a-z0-9]>>;",
                result, finish, mean) != 3 &&
-        sscanf(last,
-               "using Last = gpr::Finished<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;",
-               result, finish) != 2)
+        sscanf(last, "<First, gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>;", result, finish) != 2)
         return 0;
     if (pair != NULL) { /* the last type before the end is the other array's */
         const char *end = strchr(pair, ';');

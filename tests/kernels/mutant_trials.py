@@ -29,6 +29,8 @@ for each in DEFINITIONS:
 INCLUDED = includes_of(SOURCES)
 FILL = "fill_identity"
 OF_PRODUCTS = ("exact_moments", "exact_moments_strided", "exact_dot")
+# Exact sums by kernels of `fast`, whose programs start at this file.
+BY_PAIRS = "exact_fast"
 
 
 def file_of(entry: str) -> str:
@@ -49,7 +51,14 @@ def entries_of(name: str) -> list[str]:
 ENTRIES = {
     **{name: entries_of(name) for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
+    BY_PAIRS: ["fast_stream", "fast_rows", "fast_columns", "fast_narrow", "fast_strided"],
 }
+
+
+def files_of(kernel: str) -> set[str]:
+    """The files of which its programs are made."""
+    starts = {f"{kernel}.cuh"} if kernel == BY_PAIRS else map(file_of, ENTRIES[kernel])
+    return set().union(*(INCLUDED[file] for file in starts))
 
 
 def reach(kernel: str) -> dict[int, int]:
@@ -58,7 +67,7 @@ def reach(kernel: str) -> dict[int, int]:
     A word of what is reached reaches all that files it includes have under that name. Operators are
     reached with their file.
     """
-    files = set().union(*(INCLUDED[file_of(name)] for name in ENTRIES[kernel]))
+    files = files_of(kernel)
     places = {id(each): place for place, each in enumerate(DEFINITIONS)}
     found: dict[int, int] = {}
     new, known, calls = set(ENTRIES[kernel]), set(), 0
@@ -139,6 +148,13 @@ FIRST: dict[str, list[Trial]] = {
         )
         for dtype in ("float32", "bfloat16", "float64")
     ],
+    **{
+        file: [
+            ("exact", dtype, block, {"do": "exact_layouts.check_layouts", "count": 8})
+            for dtype, block in (("float32", 0), ("float64", 64), ("bfloat16", 0), ("float16", 96))
+        ]
+        for file in ("exact_fast.cuh", "exact_any_row.cuh")
+    },
     "exact_adders.cuh": [
         ("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})
     ],
@@ -278,7 +294,7 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    kernels = [kernel for kernel in kernels if kernel not in OF_PRODUCTS]
+    kernels = [kernel for kernel in kernels if kernel not in (*OF_PRODUCTS, BY_PAIRS)]
     cases = cases_of(mutant)
     # The nearest kernels, of which some may not come there after all; the nearest of all in each
     # case; and the rest.
@@ -383,7 +399,7 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
 
 def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:
     """Exact sums of every layout, if a kernel of theirs comes to the place."""
-    if "exact_rows" in kernels or "exact_strided" in kernels:
+    if {"exact_rows", "exact_strided", BY_PAIRS} & set(kernels):
         for dtype in ("float32", "float64", "bfloat16"):
             yield "exact", dtype, 64, {"do": "exact_layouts.check_kinds"}
             yield "exact", dtype, 256, {"do": "exact_layouts.check_layouts", "count": 4}

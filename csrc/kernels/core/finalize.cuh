@@ -208,4 +208,17 @@ template <class BaseTraits, class Result, class Way> struct Finished : BaseTrait
     }
 };
 
+// Stores a row's result. Returns false if its accumulator does not have it.
+template <class Traits, class RowParams>
+GPR_DEVICE bool store_result(typename Traits::Out *out, const typename Traits::Acc &value, uint64 n,
+                             const RowParams &params)
+{
+    if constexpr (has_own_accumulator<Traits>) {
+        return Traits::store(out, value, n, params);
+    } else {
+        Traits::store(out, value, n, params);
+        return true;
+    }
+}
+
 } // namespace gpr

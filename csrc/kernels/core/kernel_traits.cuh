@@ -48,6 +48,13 @@ struct KernelTraits {
     }
 };
 
+// Whether traits have a thread's accumulator of their own (thread_accumulator.cuh), which need not
+// hold every row: then store() returns whether it did, and store_left() stores the other results of
+// a block.
+template <class Traits, class = void> constexpr bool has_own_accumulator = false;
+template <class Traits>
+constexpr bool has_own_accumulator<Traits, Void<typename Traits::Accumulator>> = true;
+
 // The traits of a later pass: its elements are the accumulators of First.
 template <class First> struct Next {
     using Fold = typename First::Fold;

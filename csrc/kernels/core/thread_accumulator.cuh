@@ -54,8 +54,9 @@ template <class T> constexpr bool is_compensated = same<T, double> || same<T, dt
 
 // ---------------------------------------------------------------- the ways to fold --------------
 
-// Which of these the traits use. Later passes (In is Acc) over structures use the first.
-enum class AccumulationWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED };
+// Which of these the traits use. Later passes (In is Acc) over structures use the first. Traits may
+// have one of their own.
+enum class AccumulationWay { ACCUMULATOR, SUM, SUM_COUNT, MOMENTS, INDEXED, OWN };
 
 template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
 {
@@ -63,7 +64,8 @@ template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
     using Acc = typename Traits::Acc;
     using Compute = typename Traits::Compute;
 
-    if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>)
+    if constexpr (has_own_accumulator<Traits>) return AccumulationWay::OWN;
+    else if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>)
         return AccumulationWay::SUM;
     else if constexpr (same<typename Traits::In, Acc>) return AccumulationWay::ACCUMULATOR;
     else if constexpr (same<Fold, fold_moments>) return AccumulationWay::MOMENTS;
@@ -87,6 +89,9 @@ template <class Traits, AccumulationWay WAY = accumulation_way<Traits>()> struct
     GPR_DEVICE void renormalize() {}
     GPR_DEVICE Acc finalize() const { return value; }
 };
+
+template <class Traits>
+struct ThreadAccumulator<Traits, AccumulationWay::OWN> : Traits::Accumulator {};
 
 // Tiles are summed without compensation, which adds the errors of a few additions, and the tiles'
 // sums with it.

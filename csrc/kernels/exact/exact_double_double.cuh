@@ -30,11 +30,18 @@ public:
         if constexpr (sizeof(F) == sizeof(float)) lost |= magnitude(lower.rest);
         else lost |= magnitude(lower.rest) | lower_bits(lower.rest);
     }
-    // Makes them what they are over COUNT, if they are not so small that limbs of that could be
-    // lost; says whether it did.
-    template <unsigned COUNT> GPR_DEVICE bool divide()
+    // Two numbers as they are.
+    static GPR_DEVICE DoubleDouble of_pair(F a, F b)
     {
-        constexpr F count = F(COUNT), inverse = 1 / count;
+        DoubleDouble pair;
+        pair.first = a;
+        pair.second = b;
+        return pair;
+    }
+    // Makes them what they are over a whole number `count`, of which `inverse` is the rounded
+    // inverse, if they are not so small that bits of that could be lost; says whether it did.
+    GPR_DEVICE bool divide(F count, F inverse)
+    {
         constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction)
                                    << key_fraction<F>;
         const Split two = split(first, second);
@@ -48,7 +55,7 @@ public:
         if (two.sum == 0) return true; // so is the mean, with that sign
         first = quotient;
         second = rest == 0 ? nearest : made_odd(nearest, rest);
-        return magnitude(quotient) >= least;
+        return magnitude(quotient) >= least && magnitude(quotient) < infinity;
     }
     // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest,
     // the second is NaN.
@@ -64,6 +71,7 @@ public:
 
 private:
     struct Split { F sum, rest; };
+    DoubleDouble() = default;
     // upper bits
     static constexpr unsigned infinity = sizeof(F) == sizeof(float) ? 0x7f800000u : 0x7ff00000u;
     F first, second;
@@ -135,7 +143,8 @@ GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits:
     if constexpr (makes_means<Traits>) {
         static_assert(sizeof(Out) <= sizeof(F),
                       "the second quotient is odd to limbs that an Out has not");
-        if (!sum.template divide<COUNT>()) return false;
+        constexpr F count = F(COUNT), inverse = 1 / count;
+        if (!sum.divide(count, inverse)) return false;
     }
     *out = sum.template rounded<Out>();
     return true;

@@ -17,8 +17,8 @@
 // Still paid: a row that bins do not hold takes as long as many others.
 #pragma once
 
+#include "exact_any_row.cuh"
 #include "exact_double_double.cuh"
-#include "exact_strided_tiles.cuh"
 
 namespace gpr {
 
@@ -211,38 +211,6 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
     return fits;
 }
 
-// Adds a row of n elements, which bins need not hold, and stores its sum. All lanes of a warp must
-// call, for the same row.
-template <class Traits, unsigned BLOCK>
-GPR_CALLED void store_any_row(const typename Traits::In *in, const unsigned char *mask,
-                              typename Traits::Out *out, const Layout &layout, uint64 n)
-{
-    using In = typename Traits::In;
-    using Group = WarpGroup<BLOCK / warp_lanes>;
-    constexpr unsigned vectors = strided_vectors<In>;
-    __shared__ typename Traits::Acc room[BLOCK / warp_lanes];
-    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    const Group group{warp};
-    RowSum<In> &sum = group.template sum<In>();
-    unsigned *cleared = reinterpret_cast<unsigned *>(&sum);
-
-    __syncwarp(); // the row before has been stored
-    for (unsigned i = lane; i < sizeof sum / sizeof *cleared; i += warp_lanes) cleared[i] = 0;
-    __syncwarp(); // the sum is zero
-    Adder<Traits, vectors, Group> adder(group);
-    StridedTiles<Traits, vectors> tiles(in, mask, layout, lane, warp_lanes, n);
-    const Vector nothing = adder.nothing();
-#pragma unroll 1
-    for (uint64 done = 0; done < n; done += warp_lanes * tiles.elements) {
-        Vector v[vectors];
-        tiles.fetch(v, nothing);
-        adder.accumulate(v);
-    }
-    adder.left_out += tiles.left_out;
-    adder.finalize();
-    store_sum<Traits>(out, room[warp], sum, n);
-}
-
 // The first row of a lane group; the others are BLOCK / lanes rows further each.
 template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
 {
@@ -274,8 +242,9 @@ GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *
             any ^= 1u << lane;
             const RowOffsets of_row =
                 layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
-            store_any_row<Traits, BLOCK>(in + of_row.in, layout.mask + of_row.mask,
-                                         out + of_row.out, layout, n);
+            store_any_row<Traits, BLOCK / warp_lanes, 1>(in + of_row.in, layout.mask + of_row.mask,
+                                                         out + of_row.out, layout, n,
+                                                         threadIdx.x / warp_lanes);
         }
     }
 }

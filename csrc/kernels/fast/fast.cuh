@@ -106,8 +106,14 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             value = Traits::combine(value, partials[i]);
         value = block_redux<Traits, BLOCK>(value);
     }
-    if (threadIdx.x == 0)
-        Traits::store(out + start.out, value, layout.elements, params.of_row(layout, row.index, 0));
+    unsigned left = 0; // bit 0: the row
+    if (threadIdx.x == 0 && !store_result<Traits>(out + start.out, value, layout.elements,
+                                                  params.of_row(layout, row.index, 0)))
+        left = 1;
+    if constexpr (has_own_accumulator<Traits>) {
+        Traits::template store_left<BLOCK, 1>(left, in, out, layout, row.n,
+                                              [&](unsigned, unsigned) { return start; });
+    }
 }
 
 // ---------------------------------------------------------------- short rows --------------------
@@ -225,13 +231,22 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     // Every lane takes part, with or without a row.
     if constexpr (lanes == warp_lanes && per_thread == 1) value[0] = warp_redux<Traits>(value[0]);
     else warp_reduce_all<Traits, lanes>(value);
+    unsigned unstored = 0; // bit k: row k of the lanes
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         const unsigned r = k * groups + group;
         if (r < count && lane == 0) {
-            Traits::store(out + start[k].out, value[k], layout.elements,
-                          params.of_row(layout, first + r, 0));
+            const bool is_stored = store_result<Traits>(out + start[k].out, value[k],
+                                                        layout.elements,
+                                                        params.of_row(layout, first + r, 0));
+            unstored |= is_stored ? 0 : 1u << k;
         }
+    }
+    if constexpr (has_own_accumulator<Traits>) {
+        Traits::template store_left<BLOCK, 1>(
+            unstored, in, out, layout, rows.n, [&](unsigned thread, unsigned k) {
+                return layout.row_offsets_after(base, first, k * groups + thread / lanes);
+            });
     }
 }
 

@@ -35,12 +35,17 @@ struct Rectangle {
     // neighbouring rows.
     template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned width, bool row_major)
     {
+        return of_thread<BLOCK>(threadIdx.x, width, row_major);
+    }
+    template <unsigned BLOCK>
+    static GPR_DEVICE Rectangle of_thread(unsigned thread, unsigned width, bool row_major)
+    {
         Rectangle r;
-        if (width == BLOCK) return Rectangle{BLOCK, 1, threadIdx.x, 0};
+        if (width == BLOCK) return Rectangle{BLOCK, 1, thread, 0};
         r.width = width;
         r.height = BLOCK / width;
-        r.x = row_major ? threadIdx.x / r.height : threadIdx.x % width;
-        r.y = row_major ? threadIdx.x % r.height : threadIdx.x / width;
+        r.x = row_major ? thread / r.height : thread % width;
+        r.y = row_major ? thread % r.height : thread / width;
         if (row_major && r.x >= width) r.x = 0, r.y = r.height;
         return r;
     }
@@ -118,6 +123,10 @@ template <class Traits, unsigned OUTPUTS> struct EachOutput {
 
     GPR_DEVICE void add(const Item<In> &items, uint64 position, const Layout &layout)
     {
+        if constexpr (has_own_accumulator<Traits>) {
+            Traits::add_item(of, items);
+            return;
+        }
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
             // Elements of one row differ in position, those of several rows do not.
@@ -349,32 +358,47 @@ template <class Out> struct alignas(store_alignment<Out>) Together {
 };
 
 // Stores the results of `item` neighbouring columns. The first one is column `column` of group
-// `row` and is stored to *to.
+// `row` and is stored to *to. Returns bit k for column k if its accumulator does not have it.
 template <class Traits>
-GPR_DEVICE void store_item(typename Traits::Out *to, const typename Traits::Acc (&value)[item],
-                           const Layout &layout, const typename Traits::AllParams &params,
-                           uint64 row, uint64 column)
+GPR_DEVICE unsigned store_item(typename Traits::Out *to,
+                               const typename Traits::Acc (&value)[item], const Layout &layout,
+                               const typename Traits::AllParams &params, uint64 row, uint64 column)
 {
     using Out = typename Traits::Out;
+    unsigned left = 0;
 
     if (layout.packed != 0) {
 #pragma unroll
         for (unsigned k = 0; k < item; k += stored_together<Out>) {
             Together<Out> together;
+            unsigned found = 0;
 #pragma unroll
             for (unsigned j = 0; j < stored_together<Out>; j++) {
-                Traits::store(&together.of[j], value[k + j], layout.elements,
-                              params.of_row(layout, row, column + k + j));
+                const bool is_stored =
+                    store_result<Traits>(&together.of[j], value[k + j], layout.elements,
+                                         params.of_row(layout, row, column + k + j));
+                found |= is_stored ? 0 : 1u << (k + j);
             }
-            *reinterpret_cast<Together<Out> *>(to + k) = together;
+            if (found == 0) {
+                *reinterpret_cast<Together<Out> *>(to + k) = together;
+                continue;
+            }
+            left |= found;
+#pragma unroll
+            for (unsigned j = 0; j < stored_together<Out>; j++) {
+                if ((found >> (k + j) & 1) == 0) to[k + j] = together.of[j];
+            }
         }
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            Traits::store(to + k * layout.column.out, value[k], layout.elements,
-                          params.of_row(layout, row, column + k));
+            const bool is_stored =
+                store_result<Traits>(to + k * layout.column.out, value[k], layout.elements,
+                                     params.of_row(layout, row, column + k));
+            left |= is_stored ? 0 : 1u << k;
         }
     }
+    return left;
 }
 
 // Folds a block's share of its rows and merges it with those of other blocks. Returns whether this

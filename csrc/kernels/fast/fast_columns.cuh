@@ -54,9 +54,19 @@ fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
                                                  row, r, has_rows, value)) {
         return;
     }
+    unsigned left = 0; // bit k: column k of the thread
     if (r.y == 0 && has_rows)
-        store_item<Traits>(out + start.out + static_cast<long long>(column) * layout.column.out,
-                           value, layout, params, group, column);
+        left = store_item<Traits>(out + start.out +
+                                      static_cast<long long>(column) * layout.column.out,
+                                  value, layout, params, group, column);
+    if constexpr (has_own_accumulator<Traits>) {
+        Traits::template store_left<BLOCK, 1>(
+            left, in, out, layout, row.n, [&](unsigned thread, unsigned k) {
+                const long long c = static_cast<long long>(
+                    (strip * layout.width + thread % layout.width) * item + k);
+                return RowOffsets{start.in + c, start.mask + c, start.out + c * layout.column.out};
+            });
+    }
 }
 
 } // namespace gpr

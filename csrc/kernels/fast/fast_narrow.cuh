@@ -163,8 +163,19 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     }
     fold_slots<Traits, BLOCK>(slots, layout.width * item, columns);
 
+    // Bit k of what is left: column threadIdx.x + k * BLOCK, counted from `first`.
+    const auto store_left = [&](unsigned left, unsigned first) {
+        if constexpr (has_own_accumulator<Traits>) {
+            Traits::template store_left<BLOCK, 1>(
+                left, in, out, layout, row.n, [&](unsigned thread, unsigned k) {
+                    const long long c = (first + thread + k * BLOCK) % columns;
+                    return RowOffsets{start.in + c, 0, start.out + c * layout.column.out};
+                });
+        }
+    };
+    unsigned left = 0;
     Acc *partials = scratch.partials() + row.virtual_block * columns;
-    for (unsigned s = threadIdx.x; s < columns; s += BLOCK) {
+    for (unsigned s = threadIdx.x, k = 0; s < columns; s += BLOCK, k++) {
         const unsigned column = shift + s < columns ? shift + s : shift + s - columns;
         Acc value = slots[s];
         if (row.block == 0) { // the first block adds the elements that are in no whole item
@@ -181,11 +192,19 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
                                                        i / columns * layout.reduced[0].position));
             }
         }
-        if (row.blocks > 1) partials[column] = value;
-        else Traits::store(out + start.out + column * layout.column.out, value, layout.elements,
-                       params.of_row(layout, row.index, column));
+        if (row.blocks > 1) {
+            partials[column] = value;
+        } else if (!store_result<Traits>(out + start.out + column * layout.column.out, value,
+                                         layout.elements,
+                                         params.of_row(layout, row.index, column))) {
+            left |= 1u << k;
+        }
     }
-    if (row.blocks == 1 || !is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
+    if (row.blocks == 1) {
+        store_left(left, shift);
+        return;
+    }
+    if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
 
     // The partials of all blocks are one run too, of the same columns.
     const unsigned count = BLOCK * item / columns * columns;
@@ -208,10 +227,12 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if (j * BLOCK + threadIdx.x < count) slots[j * BLOCK + threadIdx.x] = value[j];
     }
     fold_slots<Traits, BLOCK>(slots, count, columns);
-    for (unsigned c = threadIdx.x; c < columns; c += BLOCK) {
-        Traits::store(out + start.out + c * layout.column.out, slots[c], layout.elements,
-                  params.of_row(layout, row.index, c));
+    for (unsigned c = threadIdx.x, k = 0; c < columns; c += BLOCK, k++) {
+        if (!store_result<Traits>(out + start.out + c * layout.column.out, slots[c],
+                                  layout.elements, params.of_row(layout, row.index, c)))
+            left |= 1u << k;
     }
+    store_left(left, 0);
 }
 
 } // namespace gpr

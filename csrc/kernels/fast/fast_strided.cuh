@@ -36,8 +36,17 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
                                               scratch, row, r, has_row, value)) {
         return;
     }
-    if (r.y == 0 && has_row) {
-        Traits::store(out + start.out, value[0], layout.elements, params.of_row(layout, index, 0));
+    unsigned left = 0; // bit 0: the thread's row
+    if (r.y == 0 && has_row && !store_result<Traits>(out + start.out, value[0], layout.elements,
+                                                     params.of_row(layout, index, 0)))
+        left = 1;
+    if constexpr (has_own_accumulator<Traits>) {
+        Traits::template store_left<BLOCK, item>(
+            left, in, out, layout, row.n, [&](unsigned thread, unsigned) {
+                return layout.row_offsets(row.index * layout.width +
+                                          Rectangle::of_thread<BLOCK>(thread, layout.width,
+                                                                      layout.row_major != 0).x);
+            });
     }
 }
 

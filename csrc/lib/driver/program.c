@@ -166,12 +166,20 @@ static void write_constants(const gpr_kernel_traits *traits, gpr_text *text)
     gpr_text_add(text, "}\n");
 }
 
+/* Whether an exact sum is made by a kernel of fast. */
+static int is_sum_by_pairs(const gpr_kernel_traits *traits)
+{
+    return gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_EXACT &&
+           strncmp(traits->variant, "fast_", strlen("fast_")) == 0;
+}
+
 /* The files that a program includes: each variant of a kernel of exact sums has its own, or is in
  * the kernel's. */
 static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, gpr_text *text)
 {
     if (gpr_is_exact(gpr_fold_rows[traits->fold].acc_kind))
-        gpr_text_add(text, "#include \"%s.cuh\"\n", traits->variant);
+        gpr_text_add(text, "#include \"%s.cuh\"\n",
+                     is_sum_by_pairs(traits) ? "exact_fast" : traits->variant);
     else
         gpr_text_add(text, "#include \"%s\"\n", gpr_kernel_rows[traits->kernel].file);
     if (finalizes_rows) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
@@ -213,7 +221,8 @@ static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
             gpr_text_add(text, "using Last = gpr::Unfinished<First>;\n");
         return;
     }
-    gpr_text_add(text, "using Last = gpr::Finished<First, gpr::dt_%s, ",
+    gpr_text_add(text, "using Last = gpr::%s<First, gpr::dt_%s, ",
+                 is_sum_by_pairs(traits) ? "SumByPairs" : "Finished",
                  gpr_dtype_name(traits->result));
     if (traits->has_given_mean)
         gpr_text_add(text, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish,
@@ -327,8 +336,10 @@ typedef struct sample {
 
 /* How many of them row `kernel` has; *samples: the first. A kernel without layouts is its own
  * one. */
-static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sample **samples)
+static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sample **samples)
 {
+    enum { BY_PAIRS = 5 }; /* of exact's, of real floats */
+    const gpr_acc_kind acc_kind = rule->acc_kind;
     static const sample planned[] = {
         {"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
         {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
@@ -340,7 +351,9 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
         {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
         {"exact_strided", 1, 2, 0, 16, 32, 0}, {"exact_strided", 2, 2, 1, 4, 32, 0},
         {"exact_rows", 2, 2, 1, 0, 4, 0},      {"exact_rows", 2, 1, 0, 0, 8, 1},
-        {"exact_rows", 1, 1, 0, 16, 1, 0}};
+        {"exact_rows", 1, 1, 0, 16, 1, 0},     {"fast_stream", 1, 1, 0, 0, 32, 0},
+        {"fast_rows", 1, 1, 0, 0, 8, 0},       {"fast_columns", 1, 1, 0, 16, 32, 0},
+        {"fast_narrow", 1, 1, 0, 16, 32, 0},   {"fast_strided", 3, 2, 1, 8, 32, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
                                      {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 0};
@@ -350,8 +363,9 @@ static int samples_of(const gpr_kernel_row *row, gpr_acc_kind acc_kind, const sa
         return sizeof planned / sizeof planned[0];
     }
     if (acc_kind == GPR_ACC_EXACT) {
+        const int all = sizeof exact / sizeof exact[0];
         *samples = exact;
-        return sizeof exact / sizeof exact[0];
+        return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT ? all : all - BY_PAIRS;
     }
     if (acc_kind == GPR_ACC_EXACT_MOMENTS) {
         *samples = moments;
@@ -386,7 +400,7 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
     GPR_TRY(gpr_check_kernel_folds(row, &rule));
     if (block_size == 0) block_size = row->block;
     GPR_TRY(gpr_check_block_size(row, block_size));
-    const int layouts = samples_of(row, rule.acc_kind, &samples);
+    const int layouts = samples_of(row, &rule, &samples);
     const uint32_t most_rows_block = gpr_most_exact_rows_block((unsigned)gpr_exact_parts(dtype));
     /* A variance's programs come twice: about rows' own means, and about given ones. */
     const int count = rule.acc_kind == GPR_ACC_MOMENTS ? 2 * layouts : layouts;
@@ -394,10 +408,12 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         const sample *chosen = &samples[i % layouts];
         if (variant >= 0 && i != variant % count) continue;
         const int is_of_rows = chosen->name != NULL && strcmp(chosen->name, "exact_rows") == 0;
+        const int is_of_fast =
+            chosen->name != NULL && strncmp(chosen->name, "fast_", strlen("fast_")) == 0;
+        const uint64_t acc_bytes = is_planned ? gpr_acc_bytes(rule.acc_kind, rule.device_acc)
+                                              : gpr_pair_bytes(chosen->masked || rule.skip_nan);
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
-        while (is_planned && item > 1 &&
-               item * block_size * gpr_acc_bytes(rule.acc_kind, rule.device_acc) >
-                   GPR_BLOCK_ACC_BYTES)
+        while (is_of_fast && item > 1 && item * block_size * acc_bytes > GPR_BLOCK_ACC_BYTES)
             item /= 2;
         if (chosen->lanes == 1 && item > GPR_TILE_VECTORS) item = GPR_TILE_VECTORS;
         memset(&traits, 0, sizeof traits);
@@ -412,14 +428,15 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.block = block_size;
         if (is_of_rows && traits.block > most_rows_block) traits.block = most_rows_block;
         traits.lanes = chosen->lanes;
-        traits.per_thread = row->per_thread;
+        traits.per_thread =
+            is_of_fast ? gpr_kernel_rows[GPR_KERNEL_fast].per_thread : row->per_thread;
         traits.item = item > 1 ? (uint32_t)item : 1;
         traits.kept = chosen->kept;
         traits.reduced = chosen->reduced;
         traits.masked = chosen->masked;
         traits.has_given_mean = i >= layouts;
         traits.mean = rule.element;
-        traits.row_elements = is_planned || chosen->lanes == 1 ? SAMPLE_ROW : 0;
+        traits.row_elements = is_of_fast || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         traits.integer_bins = chosen->integer_bins;
         traits.variant = chosen->name != NULL ? chosen->name : row->name;
         GPR_TRY(gpr_add_machine_code(&traits, cc,

@@ -18,9 +18,10 @@
     F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) F(exact_rounding) \
     F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
     F(exact_superaccumulator) F(exact_bins) F(exact_double_double) F(exact_integer_bins) \
-    F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_limb_partial) F(exact_run) \
-    F(exact_strided_tiles) F(exact_column_merge) F(exact_strided) F(exact_rows) F(exact_merge) \
-    F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_strided) F(exact_dot)
+    F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) F(exact_fast) \
+    F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) \
+    F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
+    F(exact_moments) F(exact_moments_strided) F(exact_dot)
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes) F(folds)
@@ -109,7 +110,11 @@ int gpr_program_sources(int kernel, gpr_source *sources)
 {
     memcpy(sources, helper_sources, sizeof helper_sources);
     sources[HELPER_COUNT] = kernel_sources[kernel];
-    return HELPER_COUNT + 1;
+    if (strcmp(kernel_sources[kernel].name, kernel_sources[GPR_KERNEL_fast].name) == 0)
+        return HELPER_COUNT + 1;
+    sources[HELPER_COUNT + 1] =
+        kernel_sources[GPR_KERNEL_fast]; /* exact sums run its kernels too */
+    return HELPER_COUNT + 2;
 }
 
-_Static_assert(HELPER_COUNT + 1 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");
+_Static_assert(HELPER_COUNT + 2 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");

@@ -8,13 +8,15 @@
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
 
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block,
-                         uint32_t grid, const gpr_device_facts *facts, gpr_plan *plan)
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, int finishes,
+                         uint32_t block, uint32_t grid, const gpr_device_facts *facts,
+                         gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
     const gpr_plan_task t = {.rule = rule,
                              .layout = layout,
                              .facts = facts,
+                             .finishes = finishes,
                              .block = block,
                              .grid = grid,
                              .element_bytes = gpr_dtype_bytes(rule->element),

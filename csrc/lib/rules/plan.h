@@ -57,11 +57,13 @@ typedef struct gpr_plan {
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for fast's results of nothing) with
- * kernel `kernel`. block, grid: 0 for the plan's own choice. GPR_ERROR_VALUE: a block size the
- * kernel cannot take; a grid size for a kernel that has none; rows that are not contiguous for a
- * kernel other than fast and exact; too much work for one request (more than 2^62 blocks).
- * GPR_ERROR_KERNEL: the GPU is too old for it. */
-gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, uint32_t block,
-                         uint32_t grid, const gpr_device_facts *facts, gpr_plan *plan);
+ * kernel `kernel`. finishes: results leave the kernel, not accumulators. block, grid: 0 for the
+ * plan's own choice. GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a
+ * kernel that has none; rows that are not contiguous for a kernel other than fast and exact; too
+ * much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the GPU is too old for it.
+ */
+gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, int finishes,
+                         uint32_t block, uint32_t grid, const gpr_device_facts *facts,
+                         gpr_plan *plan);
 
 #endif

@@ -1,4 +1,6 @@
 /* Plans of exact sums, their variances and dot products. */
+#include <string.h>
+
 #include "lib/base/status.h"
 #include "lib/exact/exact.h"
 #include "lib/rules/plan_grid.h"
@@ -115,6 +117,65 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
     }
     while (plan->item < most && plan->item * GPR_VECTOR_BYTES < each) plan->item *= 2;
     return gpr_add_blocks(plan, t->layout->n, 0, 1);
+}
+
+/* ---------------------------------------------------------------- kernels of fast ------------ */
+
+/* Whether the rows of a sum are ones that kernels of fast add in pairs of doubles: many, of so few
+ * real floats that a warp alone adds one again that is no pair. A row alone is read at memory
+ * bandwidth by bins, and rows of a few elements are added as two floats. */
+static int sums_by_pairs(const gpr_plan_task *t)
+{
+    const gpr_rule *rule = t->rule;
+    const uint64_t n = t->layout->n,
+                   most = rule->element == GPR_FLOAT16 ? GPR_PAIR_HALVES : GPR_PAIR_ROW_ELEMENTS;
+
+    return t->finishes && !t->facts->slow_float64 && t->layout->rows > 1 && t->grid == 0 &&
+           n <= most && gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
+           gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT && !sums_double_double(t);
+}
+
+/* Whether a large array is read sooner by bins: what was measured on an H100. Long columns of
+ * float32 and bfloat16 have all additions that the GPU makes meanwhile to do in pairs, rows of a
+ * few float64 too many merges, and float16 next to no additions in bins. Small arrays wait for
+ * steps, of which pairs take fewer. */
+static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
+{
+    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, FEW_DOUBLES = 64, LONG_COLUMN = 128 };
+    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+
+    if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
+    if (gpr_rows_are_runs(t->layout))
+        return row_bytes > LONG_ROW_BYTES || (t->rule->element == GPR_FLOAT64 && n <= FEW_DOUBLES);
+    if (t->rule->element == GPR_FLOAT16) return strcmp(by_fast->variant, "fast_narrow") == 0;
+    if (gpr_is_row_major(t->layout) || n < LONG_COLUMN) return 0;
+    return t->rule->element == GPR_FLOAT32 ||
+           (t->rule->element == GPR_BFLOAT16 && n <= GPR_BIN_ADDS);
+}
+
+/* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
+ */
+static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_planned)
+{
+    static const char *const variants[] = {"fast_stream", "fast_rows", "fast_columns",
+                                           "fast_narrow", "fast_strided"};
+    const gpr_kernel_row *fast = &gpr_kernel_rows[GPR_KERNEL_fast];
+    gpr_plan by_fast = *plan;
+    gpr_plan_task task = *t;
+    gpr_status status = GPR_OK;
+
+    task.acc_bytes = gpr_pair_bytes(t->layout->masked || t->rule->skip_nan);
+    by_fast.block = t->block != 0 ? t->block : fast->block;
+    by_fast.per_thread = fast->per_thread;
+    GPR_TRY(gpr_plan_fast(&task, &by_fast));
+    by_fast.partials = gpr_divide_up(by_fast.partials * task.acc_bytes, t->acc_bytes);
+    *is_planned = 0;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants && !*is_planned; i++)
+        *is_planned = strcmp(by_fast.variant, variants[i]) == 0;
+    *is_planned = *is_planned && !are_bins_faster(t, &by_fast);
+    if (*is_planned) *plan = by_fast;
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------- strided rows --------------- */
@@ -249,6 +310,11 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
     if (t->rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) {
         plan->variant = "exact_dot";
         return plan_exact_runs(t, plan);
+    }
+    if (t->rule->acc_kind == GPR_ACC_EXACT && sums_by_pairs(t)) {
+        int is_planned = 0;
+        const gpr_status status = plan_pairs(t, plan, &is_planned);
+        if (status != GPR_OK || is_planned) return status;
     }
     sort_kept(&plan->layout);
     if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {

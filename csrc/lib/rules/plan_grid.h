@@ -12,6 +12,7 @@ typedef struct gpr_plan_task {
     const gpr_rule *rule;
     const gpr_layout *layout;
     const gpr_device_facts *facts;
+    int finishes;         /* results leave the kernel, not accumulators */
     uint32_t block, grid; /* 0: no wish */
     uint64_t element_bytes, acc_bytes;
 } gpr_plan_task;

@@ -170,8 +170,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     GPR_TRY(check_stream(job->device, job->work.stream));
     GPR_TRY(check_all_memory(job));
     gpr_view_layout(view, call->result_on_device ? call->result : NULL, &layout);
-    GPR_TRY(gpr_make_plan(call->kernel, rule, &layout, call->block_size, call->grid_size,
-                          &job->device->facts, &job->plan));
+    GPR_TRY(gpr_make_plan(call->kernel, rule, &layout, !job->leaves_accumulators, call->block_size,
+                          call->grid_size, &job->device->facts, &job->plan));
     const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
     GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
     GPR_TRY(gpr_scratch_acquire(job->device, &job->plan, rule, job->program->finish != NULL,

@@ -223,8 +223,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(gpr_make_plan(job->call->kernel, job->rule, &layout, job->block, job->call->grid_size,
-                          &device->facts, &plan));
+    GPR_TRY(gpr_make_plan(job->call->kernel, job->rule, &layout, 0, job->block,
+                          job->call->grid_size, &device->facts, &plan));
     job->block = plan.block;
     const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &traits, job->run, &program));

@@ -1,0 +1,237 @@
+// Exact sums by the kernels of `fast`: an accumulator for them, and what is done about rows that it
+// does not hold.
+//
+// Problem: bins take registers and instructions that a plain sum has not, and kernels of their own
+// for each layout. But the sum of most rows is two doubles: a sum and the errors of its additions,
+// each of which is a double too (Knuth's two-sum). Mostly all errors are zero, as the doubles have
+// 29 binary places that float32 elements lack. So an accumulator is a double, and another one that
+// is touched only where an error is not zero. Errors are added up by two-sums as well; if one of
+// these has an error itself, the two doubles are not the sum, and the second one becomes NaN: the
+// proof is part of the number, and lasts through every addition and shuffle.
+//
+//     element --two-sum--> sum
+//                 error --if any is not 0, two-sum--> rest
+//                                          error --if it is not 0--> rest = NaN
+//
+// The sum of at most 2^13 float16 has 53 bits and needs no proof.
+//
+// A row whose rest is NaN is added again by a warp, as `exact` adds rows, to a superaccumulator in
+// shared memory. So the plan gives these kernels rows that one warp adds in reasonable time.
+//
+//   Launch: a kernel of `fast` with the traits SumByPairs; rows.n elements or items at most
+//   GPR_PAIR_ROW_ELEMENTS, or GPR_PAIR_HALVES of float16.
+//
+// Still paid: six additions per element, where a sum has one.
+#pragma once
+
+#include "exact_any_row.cuh"
+#include "exact_double_double.cuh"
+#include "fast.cuh"
+
+namespace gpr {
+
+// The sum of `sum` and `rest`; none if `rest` is NaN and `sum` finite. COUNTS: of so many elements,
+// where some are left out.
+template <bool COUNTS> struct PairSum { double sum, rest; };
+template <> struct PairSum<true> {
+    double sum, rest;
+    uint64 count;
+};
+static_assert(sizeof(PairSum<false>) == gpr_pair_bytes(0) &&
+                  sizeof(PairSum<true>) == gpr_pair_bytes(1),
+              "as much scratch as the plan has for it");
+
+GPR_DEVICE double two_sum(double a, double b, double *error)
+{
+    const double sum = a + b, of_b = sum - a, of_a = sum - of_b;
+    *error = (a - of_a) + (b - of_b);
+    return sum;
+}
+// Bits that are 0 if the error of an addition is.
+GPR_DEVICE unsigned bits_of_error(double error)
+{
+    return (upper_bits(error) & ~sign_bit) | lower_bits(error);
+}
+constexpr uint64 nan_bits = infinity_bits<dt_float64> | 1ull << (double_fraction - 1);
+// Adds an error to a rest. An infinity or NaN makes the rest NaN, as a lost bit does.
+GPR_DEVICE double add_to_rest(double rest, double error)
+{
+    double lost;
+    const double sum = two_sum(rest, error, &lost);
+    return lost == 0 ? sum : bit_copy<double>(nan_bits);
+}
+GPR_DEVICE bool is_nan_or_infinity(double x)
+{
+    constexpr unsigned exponent = 0x7ff00000u;
+    return (upper_bits(x) & exponent) == exponent;
+}
+
+// What a thread adds its share of a row to. It starts at +0, as sums do.
+template <class Traits> struct PairAccumulator {
+    using In = typename Traits::In;
+    using Acc = typename Traits::Acc;
+    static constexpr bool proves = !same<In, dt_float16>, counts = Traits::counts;
+    double sum = 0, rest = 0;
+    unsigned count = 0;
+
+    // The number of an element that may be left out.
+    GPR_DEVICE double number_of(In x, bool is_kept)
+    {
+        const auto number = value_of(x);
+        if constexpr (Traits::skips_nan) is_kept = is_kept && number == number;
+        if constexpr (counts) {
+            count += is_kept ? 1 : 0;
+            return is_kept ? static_cast<double>(number) : 0;
+        }
+        return static_cast<double>(number);
+    }
+    // Adds a number; returns the error that is left.
+    GPR_DEVICE double add_number(double x)
+    {
+        double error = 0;
+        if constexpr (proves) sum = two_sum(sum, x, &error);
+        else sum += x;
+        return error;
+    }
+    GPR_DEVICE void keep_error(double error) { rest = add_to_rest(rest, error); }
+
+    template <unsigned COUNT> GPR_DEVICE void add_numbers(const double (&x)[COUNT])
+    {
+        double error[COUNT];
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) {
+            error[i] = add_number(x[i]);
+            if constexpr (proves) found |= bits_of_error(error[i]);
+        }
+        if (!proves || found == 0) return;
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) keep_error(error[i]);
+    }
+    GPR_DEVICE void add(In x, uint64)
+    {
+        const double number[1] = {number_of(x, true)};
+        add_numbers(number);
+    }
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+    {
+        constexpr unsigned per_vector = vector_elements<In>;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+            double x[per_vector];
+#pragma unroll
+            for (unsigned j = 0; j < per_vector; j++)
+                x[j] = number_of(element<In>(v[k], j), true);
+            add_numbers(x);
+        }
+    }
+    GPR_DEVICE void renormalize() {}
+    GPR_DEVICE Acc finalize() const
+    {
+        if constexpr (counts) return Acc{sum, rest, count};
+        else return Acc{sum, rest};
+    }
+};
+
+// The traits of sums that become results of type Result. First: those of `exact`; Way: how a sum
+// becomes a result.
+template <class First, class Result, class Way> struct SumByPairs {
+    using Any = Finished<First, Result, Way>;
+    using Fold = typename Any::Fold;
+    using In = typename Any::In;
+    using Compute = In;
+    using Out = Result;
+    using AllParams = FinalizeParams;
+    static constexpr bool positional = false, is_mean = Any::is_mean, skips_nan = Any::skips_nan,
+                          counts = masked || skips_nan;
+    using Acc = PairSum<counts>;
+    using Accumulator = PairAccumulator<SumByPairs>;
+    static_assert(is_float<In> && is_float<Result>, "sums of real floats");
+
+    static GPR_DEVICE Acc identity()
+    {
+        if constexpr (counts) return Acc{0, 0, 0};
+        else return Acc{0, 0};
+    }
+    static GPR_DEVICE Acc lift(In x, uint64 i)
+    {
+        Accumulator one;
+        one.add(x, i);
+        return one.finalize();
+    }
+    static GPR_DEVICE Acc combine(const Acc &a, const Acc &b)
+    {
+        double error, lost;
+        Acc both;
+        both.sum = two_sum(a.sum, b.sum, &error);
+        both.rest = two_sum(a.rest, b.rest, &lost);
+        both.rest = add_to_rest(lost == 0 ? both.rest : bit_copy<double>(nan_bits), error);
+        if constexpr (counts) both.count = a.count + b.count;
+        return both;
+    }
+    // Adds items to the accumulators of their rows: one, or one per element.
+    template <unsigned OUTPUTS>
+    static GPR_DEVICE void add_item(ThreadAccumulator<SumByPairs> (&of)[OUTPUTS],
+                                    const Item<In> &items)
+    {
+        double error[item];
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) {
+            ThreadAccumulator<SumByPairs> &own = of[OUTPUTS == 1 ? 0 : j];
+            error[j] = own.add_number(own.number_of(items.element(j), items.kept(j)));
+            if constexpr (Accumulator::proves) found |= bits_of_error(error[j]);
+        }
+        if (!Accumulator::proves || found == 0) return;
+#pragma unroll
+        for (unsigned j = 0; j < item; j++) of[OUTPUTS == 1 ? 0 : j].keep_error(error[j]);
+    }
+
+    // Stores the result of a row of n elements, if the accumulator has it. Returns whether it does.
+    static GPR_DEVICE bool store(Out *out, const Acc &acc, uint64 n, const FinalizeParams &)
+    {
+        constexpr uint64 sign = 1ull << (8 * sizeof(Out) - 1);
+        if constexpr (counts) n = acc.count;
+        if (is_nan_or_infinity(acc.sum)) {
+            // Sums of narrower elements do not overflow: there was an infinity or NaN among them.
+            if constexpr (sizeof(In) == sizeof(double)) return false;
+            const uint64 quiet = 1ull << (Format<Out>::fraction - 1);
+            *out = float_of_bits<Out>(infinity_bits<Out> | (is_nan(acc.sum) ? quiet
+                                                            : acc.sum < 0   ? sign
+                                                                            : 0));
+            return true;
+        }
+        if (is_nan(acc.rest)) return false;
+        if constexpr (sizeof(In) == sizeof(double)) {
+            if (is_nan_or_infinity(acc.sum + acc.rest)) return false;
+        }
+        if constexpr (counts) {
+            if (n == 0) {
+                *out = float_of_bits<Out>(
+                    is_mean ? infinity_bits<Out> | 1ull << (Format<Out>::fraction - 1) : 0);
+                return true;
+            }
+        }
+        DoubleDouble<double> total = DoubleDouble<double>::of_pair(acc.sum, acc.rest);
+        if constexpr (is_mean) {
+            const double divisor = static_cast<double>(n);
+            if (!total.divide(divisor, 1 / divisor)) return false;
+        }
+        *out = total.template rounded<Out>();
+        return true;
+    }
+
+    // Stores the results that are left of a block's rows: bit k of a thread's `left` is set for its
+    // k-th row, which offsets_of(thread, k) gives. A row is n items of RUN elements. All threads
+    // must call.
+    template <unsigned BLOCK, unsigned RUN, class OffsetsOf>
+    static GPR_DEVICE void store_left(unsigned left, const In *in, Out *out, const Layout &layout,
+                                      uint64 n, const OffsetsOf &offsets_of)
+    {
+        if (__syncthreads_or(left != 0))
+            store_rows_left<Any, BLOCK, RUN>(left, in, out, layout, n, offsets_of);
+    }
+};
+
+} // namespace gpr
