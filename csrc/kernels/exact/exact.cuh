@@ -58,8 +58,6 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
     FloatAdder<Traits, VECTORS, RunGroup> adder;
 #pragma unroll 1
     for (;;) {
-        if constexpr (Traits::skips_nan)
-            adder.left_out += leave_out_nans<typename Traits::In>(tile.v, adder.nothing());
         adder.template accumulate<at_once>(tile.v, used);
         if (!has_edges) return partial_of(adder);
 #pragma unroll
@@ -79,11 +77,16 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
     using In = typename Traits::In;
     using Adder = FloatAdder<Traits, VECTORS, RunGroup>;
     const Vector nothing = Adder::nothing();
-    const OnlyTile<VECTORS, BLOCK, In> tile(run, row, nothing);
+    OnlyTile<VECTORS, BLOCK, In> tile(run, row, nothing);
     bool is_complete = tile.used == 0;
 
     *partial = {};
     clear_superaccumulators<In, 1, BLOCK>();
+    if constexpr (Traits::skips_nan) {
+        const unsigned left_out = tile.leave_out_nans(nothing);
+        if (left_out != 0)
+            atomicAdd(&block_superaccumulator<In>().left_out, static_cast<uint64>(left_out));
+    }
     if constexpr (has_tile_bins<Traits>) {
         if (tile.used > 0 && !tile.has_edges)
             is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);

@@ -287,11 +287,7 @@ template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Add
         if (Group::any(has_others))
             partial.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * part_flag_bits;
     }
-    if constexpr (masked || Adder::skips_nan) {
-        adder.add_left_out();
-        // the count is with the limbs; a row of columns has it in any case
-        if (Group::keeps_outlier && Group::any(adder.left_out != 0)) partial.flags |= saw_limbs;
-    }
+    if constexpr (masked || Adder::skips_nan) adder.add_left_out();
     if constexpr (Group::spills)
         return adder.times_spilled() > 0 ? with_spilled<Group>(partial) : partial;
     else return partial;
@@ -456,6 +452,16 @@ GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *coun
     sum.left_out = 0;
 }
 
+// Loads how many elements the blocks of a row left out, if any, and clears their counter. One
+// thread calls.
+template <class In> GPR_DEVICE void load_left_out(Superaccumulator<In> &sum, uint64 *counters)
+{
+    uint64 &counter = counters[limbs_of<PartType<In>>];
+    if (counter == 0) return;
+    sum.left_out = counter;
+    counter = 0;
+}
+
 // Adds the counters of a row to the block's superaccumulator, and clears them. The lanes of one
 // warp must call.
 template <class In>
@@ -482,10 +488,7 @@ GPR_DEVICE void load_superaccumulator(Superaccumulator<In> &sum, uint64 *counter
             counters[d] = 0;
             SingleThread<1>::add(sum.limb[p], one, place);
         }
-        if (p != 0 || lane != 0) continue;
-        if (counters[limbs] == 0) continue;
-        sum.left_out = counters[limbs];
-        counters[limbs] = 0;
+        if (p == 0 && lane == 0) load_left_out(sum, counters);
     }
 }
 
@@ -595,8 +598,10 @@ GPR_DEVICE void store_result(typename Traits::Out *out, Superaccumulator<typenam
     if constexpr (stores_short<Traits>) {
         if ((all.flags & saw_limbs) == 0 && !all.has(0)) {
             if (threadIdx.x != 0) return;
-            if (ANY && (all.flags & saw_outlier) != 0) store_with_outlier<Traits>(out, all, n);
-            else store_short<Traits, false>(out, all, n);
+            const uint64 counted = Traits::skips_nan ? n - sum.left_out : n;
+            if (ANY && (all.flags & saw_outlier) != 0)
+                store_with_outlier<Traits>(out, all, counted);
+            else store_short<Traits, false>(out, all, counted);
             return;
         }
     }
@@ -666,6 +671,8 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
                                  parts_of<In> * counters_of_part<PartType<In>>);
         if (warp == 0 && (all.flags & saw_outside) != 0)
             all = publish_outside(sum, all, totals.at(0));
+        if (Traits::skips_nan && threadIdx.x == 0 && sum.left_out != 0) // not published with limbs
+            atomicAdd(totals.at(limbs_of<PartType<In>>), sum.left_out);
         LimbPartial<In> *partials =
             reinterpret_cast<LimbPartial<In> *>(scratch.partials()) + slot * row.blocks;
         if (!is_last_block(partials + row.block, all, totals.ticket(), row.blocks)) return;
@@ -676,6 +683,7 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
             all = merge_warps<BLOCK>(sum);
         }
         if (warp == 0 && (all.flags & saw_outside) != 0) load_outside(sum, all.flags, totals.at(0));
+        if (Traits::skips_nan && threadIdx.x == 0) load_left_out(sum, totals.at(0));
     }
     if (warp == 0) store_result<Traits, true>(out, sum, all, row.n);
 }

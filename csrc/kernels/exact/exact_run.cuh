@@ -139,6 +139,14 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
         used++;
         has_edges = false;
     }
+    // Puts `nothing` in place of NaNs. Returns how many they are.
+    GPR_DEVICE unsigned leave_out_nans(const Vector &nothing)
+    {
+        Vector only_edges[1] = {edges};
+        const unsigned in_edges = has_edges ? gpr::leave_out_nans<In>(only_edges, nothing) : 0;
+        edges = only_edges[0];
+        return in_edges + gpr::leave_out_nans<In>(v, nothing);
+    }
 };
 
 // Adds all tiles. The next one is under way while one is added, and the first one while prepare()
