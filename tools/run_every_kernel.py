@@ -26,28 +26,6 @@ DTYPES = ("uint8", "float16", "int32", "float32", "float64")
 OPERATORS = ("sum", "max")
 EXACT_OPERATORS = ("sum", "nansum", "var")
 SIZES = (1, 31, 1000, 20_011)
-ALL_DTYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-)
-ALL_OPERATORS = (
-    *(
-        "sum",
-        "prod",
-        "min",
-        "max",
-        "mean",
-        "any",
-        "all",
-        "argmin",
-        "argmax",
-        "var",
-        "std",
-        "count_nonzero",
-        "ptp",
-    ),
-    *("minmax", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor"),
-)
 ALL_EXACT_OPERATORS = ("sum", "mean", "var", "std", "nansum", "nanmean", "nanvar", "nanstd")
 ALL_SIZES = (1, 33, 5003)
 # Rows and elements of a row, steps between either in elements, and blocks a row or None.
@@ -129,9 +107,9 @@ def is_right(values: np.ndarray[Any, Any], op: str, axis: int | None, result: An
     """Whether a result is the exact one, rounded once (or near it, where it was divided)."""
     if op == "minmax":
         return is_right(values, "min", axis, result[0]) and is_right(values, "max", axis, result[1])
-    if op.startswith("bitwise") or op == "logical_xor":
+    if op.startswith(("bitwise", "logical")):
         exact = getattr(np, op).reduce(
-            values.astype(bool) if op == "logical_xor" else values, axis=axis
+            values.astype(bool) if op.startswith("logical") else values, axis=axis
         )
     else:
         exact = getattr(np, op)(values.real.astype(np.float64), axis=axis)
@@ -352,8 +330,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     shard, shards = map(int, options.shard.split("/"))
-    dtypes = ALL_DTYPES if options.all else DTYPES
-    operators = ALL_OPERATORS if options.all else OPERATORS
+    dtypes = _core.DTYPES if options.all else DTYPES
+    operators = tuple(_core.OPERATORS) if options.all else OPERATORS
     exact_operators = ALL_EXACT_OPERATORS if options.all else EXACT_OPERATORS
     sizes = ALL_SIZES if options.all else SIZES
     rng = np.random.default_rng()

@@ -78,7 +78,7 @@ def _takes_outs(call: Call) -> bool:
     if call.op in ("min", "max"):
         is_own = type(call.array) in _PLAIN_ARRAYS or device_library(call.array) is not None
         return call.skip_nan and is_own
-    return call.op in ("bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor")
+    return call.op in UFUNCS and UFUNCS[call.op].__name__ == call.op  # a ufunc's reduce by its name
 
 
 def _reduce_into_outs(call: Call) -> Any:

@@ -297,6 +297,56 @@ static inline naive_range naive_spread(const naive_fold *fold, const gpr_rule *r
     return (naive_range){sqrtl(low) * (1 - 0x1p-50L), sqrtl(high) * (1 + 0x1p-50L)};
 }
 
+/* NumPy's promotion of sums and products, in words. */
+static inline gpr_dtype naive_sum_dtype(gpr_dtype dtype)
+{
+    switch (naive_kind(dtype)) {
+    case GPR_KIND_FLOAT:
+    case GPR_KIND_COMPLEX: return dtype;
+    case GPR_KIND_UNSIGNED: return GPR_UINT64;
+    default: return GPR_INT64;
+    }
+}
+
+/* The dtype of NumPy's result; GPR_DTYPE_DEFAULT where NumPy refuses the elements. */
+static inline gpr_dtype naive_result_dtype(gpr_operator op, gpr_dtype dtype)
+{
+    const gpr_dtype mean = naive_is_float(dtype) ? dtype : GPR_FLOAT64;
+
+    switch (op) {
+    case GPR_OP_SUM:
+    case GPR_OP_PROD: return naive_sum_dtype(dtype);
+    case GPR_OP_MIN:
+    case GPR_OP_MAX:
+    case GPR_OP_MINMAX: return dtype;
+    case GPR_OP_PTP: return dtype == GPR_BOOL ? GPR_DTYPE_DEFAULT : dtype;
+    case GPR_OP_MEAN: return mean;
+    case GPR_OP_VAR:
+    case GPR_OP_STD: return naive_part(mean);
+    case GPR_OP_ANY:
+    case GPR_OP_ALL:
+    case GPR_OP_LOGICAL_XOR: return GPR_BOOL;
+    case GPR_OP_ARGMIN:
+    case GPR_OP_ARGMAX:
+    case GPR_OP_COUNT_NONZERO: return GPR_INT64;
+    case GPR_OP_BITWISE_AND:
+    case GPR_OP_BITWISE_OR:
+    case GPR_OP_BITWISE_XOR: return naive_is_float(dtype) ? GPR_DTYPE_DEFAULT : dtype;
+    case GPR_OP_COUNT: break;
+    }
+    return GPR_DTYPE_DEFAULT;
+}
+
+/* The result of no elements, of an operator that has one and divides by nothing. */
+static inline naive_value naive_of_nothing(const gpr_rule *rule)
+{
+    const int one = rule->op == GPR_OP_PROD || rule->op == GPR_OP_ALL;
+
+    if (rule->op == GPR_OP_BITWISE_AND) return naive_cast((naive_value){.i = -1}, rule->result);
+    return (naive_value){
+        .is_float = naive_is_float(rule->compute) && rule->result != GPR_BOOL, .i = one, .f = one};
+}
+
 /* Whether `result` (and the one `output_stride` behind it) is what the fold comes to. Float sums
  * may err by their accumulation in doubles and by one rounding. */
 static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result,
@@ -313,7 +363,7 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
     case GPR_OP_COUNT_NONZERO:
     case GPR_OP_LOGICAL_XOR: return got.i == want.i;
     case GPR_OP_BITWISE_AND:
-        if (fold->count == 0) return got.i == naive_cast((naive_value){.i = -1}, rule->result).i;
+        if (fold->count == 0) return got.i == naive_of_nothing(rule).i;
         return got.i == want.i;
     case GPR_OP_VAR:
     case GPR_OP_STD: {
@@ -346,12 +396,7 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
                naive_near(got.im, fold->high.im - want.im, slack, rule->result);
     default: break;
     }
-    if (fold->count == 0) {
-        const int one = rule->op == GPR_OP_PROD || rule->op == GPR_OP_ALL;
-        want = (naive_value){.is_float = naive_is_float(rule->compute) && rule->result != GPR_BOOL,
-                             .i = one,
-                             .f = one};
-    }
+    if (fold->count == 0) want = naive_of_nothing(rule);
     if (want.is_float) {
         const long double scale =
             rule->op == GPR_OP_PROD ? fabsl(want.f) + fabsl(want.im) : fold->magnitude;
