@@ -775,9 +775,10 @@ static void describe(const job *work, composite *c)
               runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
               is_real = gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
 
-    c->plain = *view;
+    gpr_copy_view(&c->plain, view);
     c->plain.mask = NULL;
-    c->marks = gpr_mask_view(view);
+    c->marks.data = NULL;
+    if (view->mask != NULL) gpr_mask_view(view, &c->marks);
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);

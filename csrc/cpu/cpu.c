@@ -334,7 +334,7 @@ static void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
     case GPR_FOLD_moments: work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum); break;
     case GPR_FOLD_sum_count:
         work->recipes = 2;
-        *marks = gpr_mask_view(view);
+        gpr_mask_view(view, marks);
         work->how[0] = gpr_cpu_recipe(rule, view, GPR_FOLD_sum);
         work->how[1] = gpr_cpu_count_recipe(rule, view, marks);
         break;
@@ -392,7 +392,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(&work)) return GPR_OK;
     if (view->n == 1 && view->rows > 1 && view->inner == 0 && view->outer < GPR_MAX_NDIM) {
-        single = *view;
+        gpr_copy_view(&single, view);
         lay_crosswise(&single);
         work.view = view = &single;
         make_recipes(rule, &marks, &work);

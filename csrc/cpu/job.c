@@ -110,7 +110,8 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold)
     how.acc = how.loop.accumulator;
     how.acc_bytes = gpr_dtype_rows[how.acc].bytes;
     how.identity = gpr_identity(how.fold, dtype, how.acc);
-    how.neutral = gpr_neutral_element(fold, rule->element);
+    if (how.replace_nan || view->mask != NULL)
+        how.neutral = gpr_neutral_element(fold, rule->element);
     if (how.acc == GPR_UINT64 && kind_of(dtype) == GPR_KIND_SIGNED) how.acc = GPR_INT64;
     return how;
 }

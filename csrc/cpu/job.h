@@ -41,7 +41,7 @@ typedef struct recipe {
     size_t acc_bytes;         /* of an accumulator */
     gpr_dtype acc;      /* the loop's accumulator as it is read: integer sums with their sign */
     gpr_value identity; /* accumulator */
-    gpr_value neutral;  /* element, for masks and NaN */
+    gpr_value neutral;  /* element, where a mask or NaN leave something out */
 } recipe;
 
 /* For the loop of `fold`, which folds numbers: the rule's own fold, or a part of it. */
@@ -110,7 +110,6 @@ enum { MOST_RECIPES = 2 };
 typedef struct job {
     gpr_cpu_units units; /* of rows that lie crosswise, or of one row each */
     const gpr_view *view;
-    gpr_view marks;           /* the mask, where a recipe reads it */
     recipe how[MOST_RECIPES]; /* a range, or a sum and a count, by two loops, all else by one */
     int recipes;
     char *result;

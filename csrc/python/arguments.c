@@ -44,7 +44,7 @@ int glue_read_operator(PyObject *object, gpr_operator *op)
     return 0;
 }
 
-int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
+static int find_kernel(const glue_state *state, PyObject *object, int *kernel)
 {
     const char *name = read_name(object, "kernel");
 
@@ -56,6 +56,25 @@ int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
         return -1;
     }
     return 0;
+}
+
+/* Small calls would spend a tenth of their time comparing names, so each name is found once. */
+int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
+{
+    PyObject *index = NULL;
+    int failed = 0;
+
+    if (!PyUnicode_CheckExact(object)) return find_kernel(state, object, kernel);
+    index = PyDict_GetItemWithError(state->kernels, object); /* borrowed: nothing is taken out */
+    if (index != NULL) {
+        *kernel = (int)PyLong_AsLong(index);
+        return 0;
+    }
+    if (PyErr_Occurred() != NULL || find_kernel(state, object, kernel) < 0) return -1;
+    index = PyLong_FromLong(*kernel);
+    failed = index == NULL || PyDict_SetItem(state->kernels, object, index) < 0;
+    Py_XDECREF(index);
+    return failed ? -1 : 0;
 }
 
 static int fail_device(const char *name)

@@ -102,8 +102,9 @@ static int add_names(glue_state *state)
     state->stream_keyword = PyTuple_Pack(1, in_state[GLUE_NAME_stream]);
     state->stream_and_version_keywords =
         PyTuple_Pack(2, in_state[GLUE_NAME_stream], in_state[GLUE_NAME_max_version]);
+    state->kernels = PyDict_New();
     return state->dtype_keyword != NULL && state->stream_keyword != NULL &&
-                   state->stream_and_version_keywords != NULL
+                   state->stream_and_version_keywords != NULL && state->kernels != NULL
                ? 0
                : -1;
 }
@@ -176,6 +177,7 @@ static int core_clear(PyObject *module)
     Py_CLEAR(state->dtype_keyword);
     Py_CLEAR(state->stream_keyword);
     Py_CLEAR(state->stream_and_version_keywords);
+    Py_CLEAR(state->kernels);
     for (int i = 0; i < GLUE_NAME_COUNT; i++) Py_CLEAR(state->names[i]);
     glue_clear_libraries(state);
     return 0;

@@ -83,6 +83,7 @@ typedef struct glue_state {
     PyObject *device_buffer_type; /* gpureduce._core.DeviceBuffer */
     PyObject *library_type;       /* gpureduce._core.Library */
     PyObject *names[GLUE_NAME_COUNT];
+    PyObject *kernels; /* kernels' indices by the names that calls gave so far */
     PyObject *dtype_keyword, *stream_keyword, *stream_and_version_keywords; /* tuples of names */
     _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES]; /* by row; NULL: no array seen */
     _Atomic(struct glue_loan *) loans;                  /* loans.c */
@@ -212,7 +213,8 @@ int glue_is_interrupted(void *argument);
 /* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with
  * an exception. */
 int glue_warn_if_none(glue_state *state, const glue_call *call);
-/* gpr_reduce and gpr_dot with the GIL released; Ctrl-C interrupts them. */
+/* gpr_reduce, of more than a few elements, and gpr_dot with the GIL released; Ctrl-C interrupts
+ * them. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
 /* Carries out a filled-in call for an array of the host with the GIL released; its result, or

@@ -54,11 +54,27 @@ int glue_is_interrupted(void *argument)
     return stop;
 }
 
+/* Whether a call is over before another thread could use the GIL: NumPy keeps it up to as many
+ * elements. */
+static int keeps_gil(const gpr_request *request)
+{
+    enum { FEW_ELEMENTS = 500 };
+    int64_t elements = 1;
+
+    if (request->device != GPR_DEVICE_CPU) return 0;
+    for (int i = 0; i < request->ndim && elements <= FEW_ELEMENTS; i++) {
+        if (request->shape[i] > FEW_ELEMENTS) return 0;
+        elements *= request->shape[i];
+    }
+    return elements <= FEW_ELEMENTS;
+}
+
 gpr_status glue_reduce_unlocked(gpr_request *request)
 {
     glue_pause pause;
     gpr_status status = GPR_OK;
 
+    if (keeps_gil(request)) return gpr_reduce(request);
     request->interrupted = glue_is_interrupted;
     request->interrupted_arg = &pause;
     pause.thread = PyEval_SaveThread();

@@ -332,18 +332,16 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
     *bytes = all.below + all.above + (uint64_t)each;
 }
 
-gpr_view gpr_mask_view(const gpr_view *view)
+void gpr_mask_view(const gpr_view *view, gpr_view *mask)
 {
-    gpr_view mask = *view;
-
-    mask.data = (const char *)view->mask;
-    mask.mask = NULL;
-    mask.dtype = GPR_BOOL;
-    mask.bytes = sizeof *view->mask;
-    mask.byteswapped = 0;
-    for (int i = 0; i < mask.outer + mask.inner; i++) mask.axes[i].in = view->axes[i].mask;
-    find_contiguity(&mask);
-    return mask;
+    gpr_copy_view(mask, view);
+    mask->data = (const char *)view->mask;
+    mask->mask = NULL;
+    mask->dtype = GPR_BOOL;
+    mask->bytes = sizeof *view->mask;
+    mask->byteswapped = 0;
+    for (int i = 0; i < mask->outer + mask->inner; i++) mask->axes[i].in = view->axes[i].mask;
+    find_contiguity(mask);
 }
 
 const char *gpr_view_row(const gpr_view *view, uint64_t row)
@@ -584,10 +582,11 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
 uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count)
 {
     enum { MARKS = 4 << 10 }; /* looked at together */
-    const gpr_view mask = gpr_mask_view(view);
+    gpr_view mask;
     uint8_t marks[MARKS];
     uint64_t left_out = 0;
 
+    gpr_mask_view(view, &mask);
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done, step = left < MARKS ? left : MARKS;
 

@@ -2,6 +2,9 @@
 #ifndef GPR_LIB_ND_VIEW_H
 #define GPR_LIB_ND_VIEW_H
 
+#include <stddef.h>
+#include <string.h>
+
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
 
@@ -19,11 +22,6 @@ typedef struct gpr_view {
     int byteswapped;
     /* number of axes of each sort */
     int outer, inner;
-    /* outer axes first; steps through elements are in bytes here, positions are 0 where the rule
-     * needs none */
-    gpr_axis axes[GPR_MAX_NDIM];
-    /* of outer axes in given means; 0 where there is one for all, or none */
-    int64_t mean_steps[GPR_MAX_NDIM];
     /* of the element at inner index 0 */
     uint64_t first_position;
     /* product of outer extents */
@@ -34,7 +32,20 @@ typedef struct gpr_view {
     int rows_contiguous;
     /* rows_contiguous, and row follows row without a gap */
     int contiguous;
+    /* outer axes first; steps through elements are in bytes here, positions are 0 where the rule
+     * needs none */
+    gpr_axis axes[GPR_MAX_NDIM];
+    /* of outer axes in given means; 0 where there is one for all, or none */
+    int64_t mean_steps[GPR_MAX_NDIM];
 } gpr_view;
+
+/* Copies a view without the axes that it does not have, which are most of it. */
+static inline void gpr_copy_view(gpr_view *to, const gpr_view *from)
+{
+    memcpy(to, from, offsetof(gpr_view, axes));
+    memcpy(to->axes, from->axes, (size_t)(from->outer + from->inner) * sizeof *to->axes);
+    memcpy(to->mean_steps, from->mean_steps, (size_t)from->outer * sizeof *to->mean_steps);
+}
 
 /* How far an array reaches from its first element: bytes below it, and from it to the last byte. */
 typedef struct gpr_span {
@@ -82,8 +93,8 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
 /* Whether every element's address is a multiple of its size. */
 int gpr_view_is_aligned(const gpr_view *view);
 
-/* The bytes of the view's mask as a view of bool; its data is NULL if there is none. */
-gpr_view gpr_mask_view(const gpr_view *view);
+/* Makes a view of bool of the bytes of the view's mask; its data is NULL if there is none. */
+void gpr_mask_view(const gpr_view *view, gpr_view *mask);
 
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);

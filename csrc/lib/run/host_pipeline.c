@@ -191,7 +191,7 @@ static void choose_content(job *job, job_memory *memory)
     if (job->sends_mask) {
         memory->unmasked = *job->view;
         memory->unmasked.mask = NULL;
-        memory->mask = gpr_mask_view(job->view);
+        gpr_mask_view(job->view, &memory->mask);
         job->elements = &memory->unmasked;
         job->companion = &memory->mask;
     }
