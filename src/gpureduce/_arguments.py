@@ -157,9 +157,13 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
 
     It passes through ``out``: NumPy stores it there before it reduces.
     """
-    start = ufunc.reduce(
-        np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial
-    )
+    if call.dtype is None and type(call.initial) is float:
+        sign = math.copysign(1, call.initial)
+        start = plain_start(ufunc, call.array.dtype, call.initial, sign)
+    else:
+        start = ufunc.reduce(
+            np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial
+        )
     if isinstance(call.out, np.ndarray) and call.out.dtype != start.dtype:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # NumPy warns of elements

@@ -51,11 +51,14 @@ _PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 def reduce_any(call: Call) -> Any:
     """Reduce any array that NumPy takes, with every argument of NumPy."""
-    call = call._replace(
-        keepdims=_as_keepdims(call),
-        where=True if call.where is NoValue else call.where,
-        center=NoValue if call.center is None else call.center,
-    )
+    keepdims = _as_keepdims(call)
+    # A copy of a call takes a microsecond, here and below: it is made where something changes.
+    if keepdims is not call.keepdims or call.where is NoValue or call.center is None:
+        call = call._replace(
+            keepdims=keepdims,
+            where=True if call.where is NoValue else call.where,
+            center=NoValue if call.center is None else call.center,
+        )
     if call.out is not None and _takes_outs(call):
         return _reduce_into_outs(call)
     return _reduce(call)
@@ -134,11 +137,13 @@ def _reduce_on_host(call: Call, given: Any) -> Any:
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and call.axis is not None:
         call = call._replace(keepdims=True)
-    if array.dtype.kind in "biu" or (
-        array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max"))
+    if call.skip_nan and (
+        array.dtype.kind in "biu"
+        or (array.dtype.kind in "mM" and not (is_exact and call.op in ("min", "max")))
     ):
         call = call._replace(skip_nan=False)  # NumPy leaves NaT out there only
-    call = call._replace(array=array, is_exact=is_exact)
+    if array is not call.array or is_exact is not call.is_exact:
+        call = call._replace(array=array, is_exact=is_exact)
     result = _RULES.get(call.op, _fold)(call)
     if (
         call.out is not None
@@ -184,7 +189,8 @@ def _fold(call: Call) -> Any:
         result = only_start(call, ufunc)
     else:
         check_identity(call, ufunc)
-        result = run(call._replace(dtype=_type_before_start(call)), mask=mask)
+        dtype = _type_before_start(call)
+        result = run(call if dtype is call.dtype else call._replace(dtype=dtype), mask=mask)
     if (
         call.op == "sum" and out is not None and out.dtype.kind == "M"
     ):  # a copy would convert the number to a date

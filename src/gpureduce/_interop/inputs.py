@@ -43,9 +43,13 @@ def as_array(a: Any, instead_of_masked: str, name: str = "a") -> Array:
     return from_host(a)
 
 
+_PLAIN_TYPES = frozenset((bool, int, float, np.ndarray))
+"""Types whose rules are NumPy's, which most arguments have."""
+
+
 def check_plain(value: Any, name: str) -> None:
     """Refuse an argument whose type has rules of its own, which the result would not follow."""
-    if value is None or value is True or value is NoValue:
+    if value is None or value is NoValue or type(value) in _PLAIN_TYPES:
         return
     if _is_masked(value):
         raise TypeError(f"{name} is a masked array, whose mask would be lost: pass {name}.data")
