@@ -108,13 +108,13 @@ const char *gpr_kernel_source(int index)
 
 int gpr_program_sources(int kernel, gpr_source *sources)
 {
+    const gpr_source own = kernel_sources[kernel], fast = kernel_sources[GPR_KERNEL_fast];
+    int count = HELPER_COUNT;
+
     memcpy(sources, helper_sources, sizeof helper_sources);
-    sources[HELPER_COUNT] = kernel_sources[kernel];
-    if (strcmp(kernel_sources[kernel].name, kernel_sources[GPR_KERNEL_fast].name) == 0)
-        return HELPER_COUNT + 1;
-    sources[HELPER_COUNT + 1] =
-        kernel_sources[GPR_KERNEL_fast]; /* exact sums run its kernels too */
-    return HELPER_COUNT + 2;
+    if (strcmp(own.name, fast.name) != 0) sources[count++] = fast; /* exact sums run its kernels */
+    sources[count++] = own;
+    return count;
 }
 
 _Static_assert(HELPER_COUNT + 2 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");
