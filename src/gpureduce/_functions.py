@@ -70,7 +70,7 @@ __all__ = [
     "var",
 ]
 
-_ask = _core.reduce_plain
+_reduce_plain = _core.reduce_plain
 
 _PLAIN_STARTS = (int, float)
 """Types of ``initial`` that NumPy converts to the dtype of any numbers."""
@@ -117,7 +117,7 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         stream: Any = None,
     ) -> Any:
         if initial is NoValue:
-            result = _ask(
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
@@ -160,11 +160,11 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        options = kernel, device, block_size, grid_size, stream
+        has_none = initial is NoValue
         # A mask needs a start, because it may leave out every element.
-        starts = type(initial) in _PLAIN_STARTS and type(a) is np.ndarray
-        if starts or (initial is NoValue and where is True):
-            result = _ask(
+        starts = not has_none and type(initial) in _PLAIN_STARTS and type(a) is np.ndarray
+        if starts or (has_none and where is True):
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
@@ -181,11 +181,15 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
                 where,
             )
             if result is not NotImplemented:
+                if has_none and not skip_nan:
+                    return result
                 skips = skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu"
                 if starts or (skips and not are_finite(result)):
+                    options = kernel, device, block_size, grid_size, stream
                     call = Call(op, a, options, axis, None, None, keepdims, initial, where, skips)
                     result = finish_plain_extreme(call, result)
                 return result
+        options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
 
     return extreme
@@ -207,7 +211,7 @@ def _make_truth(op: str) -> Truth:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(
+        result = _reduce_plain(
             code,
             a,
             axis,
@@ -250,7 +254,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
         if dtype is None or (where is True and not skip_nan):
-            result = _ask(
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
@@ -309,7 +313,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
             ddof = correction
         options = kernel, device, block_size, grid_size, stream
         if dtype is None and mean is NoValue:
-            result = _ask(
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
@@ -359,7 +363,7 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
         stream: Any = None,
     ) -> Any:
         if not isinstance(axis, tuple):
-            result = _ask(
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
@@ -400,7 +404,7 @@ def _make_span() -> Span:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(
+        result = _reduce_plain(
             code,
             a,
             axis,
@@ -438,7 +442,7 @@ def _make_count() -> Count:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _ask(
+        result = _reduce_plain(
             code,
             a,
             axis,
@@ -480,7 +484,7 @@ def _make_pair() -> Pair:
         stream: Any = None,
     ) -> Any:
         if initial is NoValue and where is True:
-            result = _ask(
+            result = _reduce_plain(
                 code,
                 a,
                 axis,
