@@ -20,6 +20,7 @@ from typing import Any
 
 import sweep
 
+import gpureduce as gr
 from gpureduce._bench.environment import show_cuda_version
 from gpureduce._display.tables import markdown as table
 from gpureduce._display.tables import show_bandwidth as gigabytes
@@ -28,8 +29,27 @@ ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("counters.md", "exact-sums.md", "performance.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("counters.md", "exact-sums.md", "kernel-speeds.md", "performance.md")
+    ),
 )
+SHORT = {
+    "kernels": (
+        "naive_atomic",
+        "shared_atomic",
+        "interleaved_modulo",
+        "interleaved_strided",
+        "sequential",
+        "first_add",
+        "unrolled",
+        "multi_add",
+        "shfl_atomic_vec",
+        "fast",
+    ),
+    "auto": ("sum float32", "sum int32", "sum float16", "max float32", "any bool"),
+}
+"""Rows of the short tables, `short:NAME`, which a newcomer reads."""
 
 
 def milliseconds(row: dict[str, Any]) -> str:
@@ -68,6 +88,26 @@ def kernels_table(result: dict[str, Any], only: Collection[str] | None = None) -
     ]
     head = ["kernel", "block size", "time, ms", "GB/s", "% of peak", "times the first"]
     return f"{table(head, rows)}\n\n{caption(result)}"
+
+
+def staircase_table(result: dict[str, Any]) -> str:
+    """Of some kernels, with what each of them removes."""
+    peak = result["environment"]["device"]["peak_bytes_per_second"]
+    removes = {info.name: info.removes for info in gr.kernels()}
+    present = {row["kernel"]: row for row in result["rows"] if "absent" not in row}
+    first = present[SHORT["kernels"][0]]["milliseconds"]["median"]
+    rows = [
+        [
+            f"`{name}`",
+            removes[name],
+            gigabytes(present[name]["bytes_per_second"]),
+            f"{100 * present[name]['bytes_per_second'] / peak:.1f}",
+            f"{first / present[name]['milliseconds']['median']:.0f}",
+        ]
+        for name in SHORT["kernels"]
+    ]
+    head = ["kernel", "removes", "GB/s", "% of peak", "times the first"]
+    return f"{table(head, rows, left=2)}\n\n{caption(result)}"
 
 
 def rows_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
@@ -111,10 +151,13 @@ def our_cells(row: dict[str, Any], moved: float = 1) -> list[str]:
     ]
 
 
-def auto_table(result: dict[str, Any]) -> str:
+def auto_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
+    """Of all reductions, or of those that are named."""
     peers = ["cub", "cupy", "torch"]
     rows = []
     for row in result["rows"]:
+        if only is not None and f"{row['op']} {row['dtype']}" not in only:
+            continue
         rows.append(
             [
                 f"{row['op']} {row['dtype']}",
@@ -583,6 +626,8 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "kernels": kernels_table,
+    "short:kernels": staircase_table,
+    "short:auto": lambda result: auto_table(result, SHORT["auto"]),
     "rows": rows_table,
     "auto": auto_table,
     "functions": functions_table,
@@ -614,7 +659,7 @@ def render(text: str) -> str:
             tables = "\n\n".join(cpu_sweep_table(result) for result in found)
             none = "*No results of a sweep are committed.*"
             return f"<!-- table {name} -->\n{tables or none}\n<!-- end -->"
-        path = RESULTS / f"{name}.json"
+        path = RESULTS / f"{name.removeprefix('short:')}.json"
         result = json.loads(path.read_text(encoding="utf-8"))
         return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"
 

@@ -26,8 +26,8 @@ from markdown_pages import introduction, links, sections  # noqa: E402
 OWN_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
 """Pages of the repository that lie outside of docs/. README.md is taken apart instead."""
 PARTS = "_generated/readme"
-NOT_ON_THE_SITE = {"further"}
-"""Sections of README.md that the site's own contents stand for."""
+NOT_ON_THE_SITE = {"documentation", "the-staircase", "speed"}
+"""Sections of README.md whose contents the site shows on pages of their own."""
 ADDED = {"docs/adr/README.md": "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"}
 """What Sphinx needs to hear and GitHub would show."""
 
