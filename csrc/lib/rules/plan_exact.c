@@ -135,22 +135,24 @@ static int sums_by_pairs(const gpr_plan_task *t)
            gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT && !sums_double_double(t);
 }
 
-/* Whether a large array is read sooner by bins: what was measured on an H100. Long columns of
- * float32 and bfloat16 have all additions that the GPU makes meanwhile to do in pairs, rows of a
- * few float64 too many merges, and float16 next to no additions in bins. Small arrays wait for
- * steps, of which pairs take fewer. */
+/* Whether a large array is read sooner by bins: what was measured on an H100. Pairs take more
+ * additions per element, which show in columns and long rows of float32 and float64; float16, whose
+ * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
+ * vectors are slower in bins, but for float16. Small arrays wait for steps, of which pairs take
+ * fewer. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, FEW_DOUBLES = 64, LONG_COLUMN = 128 };
+    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256, LONG_COLUMN = 128 };
+    const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
 
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
-        return row_bytes > LONG_ROW_BYTES || (t->rule->element == GPR_FLOAT64 && n <= FEW_DOUBLES);
-    if (t->rule->element == GPR_FLOAT16) return strcmp(by_fast->variant, "fast_narrow") == 0;
-    if (gpr_is_row_major(t->layout) || n < LONG_COLUMN) return 0;
-    return t->rule->element == GPR_FLOAT32 ||
-           (t->rule->element == GPR_BFLOAT16 && n <= GPR_BIN_ADDS);
+        return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
+               (element == GPR_FLOAT32 && n > LONG_ROW);
+    if (strcmp(by_fast->variant, "fast_narrow") == 0) return element == GPR_FLOAT16;
+    if (gpr_is_row_major(t->layout)) return 0;
+    return element != GPR_FLOAT16 || n < LONG_COLUMN;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
