@@ -165,6 +165,11 @@ def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) 
 
 def is_nearest(number: Any, exact: Fraction, is_root: bool) -> bool:
     """Whether a float is within half of its last place of a fraction, or of its root."""
+    if np.isinf(number):  # the sums here are positive
+        largest = np.nextafter(number, number.dtype.type(0))
+        last = float(largest) - float(np.nextafter(largest, number.dtype.type(0)))
+        least = Fraction(float(largest)) + Fraction(last) / 2
+        return bool(number > 0) and exact >= (least**2 if is_root else least)
     half = Fraction(float(np.spacing(np.abs(number)))) / 2
     low, high = Fraction(float(number)) - half, Fraction(float(number)) + half
     return max(low, 0) ** 2 <= exact <= high**2 if is_root else low <= exact <= high
