@@ -489,12 +489,19 @@ static void step_to(const gpr_axis *axes, unsigned count, uint64_t i, output *o,
     }
 }
 
+/* A thread of fast_few has several items of a strip; one of fast_columns has one. */
+static uint64_t columns_of_strip(const engine_launch *op)
+{
+    const engine_module *m = op->kernel->module;
+    return (uint64_t)op->layout.width * m->item * m->per_thread;
+}
+
 static uint64_t outputs_of_row(const engine_launch *op)
 {
     const gpr_layout_params *l = &op->layout;
 
     switch (op->kernel->shape) {
-    case COLUMNS: return (uint64_t)l->width * op->kernel->module->item;
+    case COLUMNS: return columns_of_strip(op);
     case NARROW: return l->column.extent;
     case STRIDED:
     case EXACT_STRIDED: return l->width;
@@ -511,7 +518,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 
     if (op->kernel->shape == COLUMNS) {
         index = row / l->strips;
-        column = row % l->strips * l->width * m->item + k;
+        column = row % l->strips * columns_of_strip(op) + k;
     } else if (op->kernel->shape == NARROW) {
         column = k;
     } else if (op->kernel->shape == STRIDED || op->kernel->shape == EXACT_STRIDED) {

@@ -763,8 +763,9 @@ int main(int count, char **arguments)
     test_long_rows_are_cut_and_put_together();
     test_one_program_serves_all_chunks();
     test_pinned_arrays_skip_staging();
-    test_switches_between_pinned_and_ordinary_arrays_allocate_nothing();
     test_random_arrays_reduce_right_and_within_the_limits(count > 1 ? atoi(arguments[1]) : 40);
+    /* From here on there are device arrays, whose scratch the limits do not count. */
+    test_switches_between_pinned_and_ordinary_arrays_allocate_nothing();
     test_random_device_arrays_reduce_right(count > 1 ? atoi(arguments[1]) : 60);
     test_device_rows_of_items_reduce_right();
     test_products_of_two_arrays_are_those_of_the_cpu(count > 1 ? atoi(arguments[1]) : 30);
