@@ -44,7 +44,8 @@ STAMPS := $(VENV)/stamps
 # also with a CC that says otherwise.
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fno-math-errno -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
-C_WARNINGS := -Wall -Wextra -Werror
+# Callers may have small stacks (GPR_STACK_BYTES in gpureduce.h).
+C_WARNINGS := -Wall -Wextra -Wframe-larger-than=8192 -Werror
 # Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the
 # assembler, which embeds their files.
 C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry -Icsrc/shared $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
@@ -248,11 +249,11 @@ build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) $$(wildcard csrc/emu/*.h)
 build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Itests -Itests/c $$< $$(filter %.o,$$^) build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -Itests -Itests/c $$< $$(filter %.o,$$^) build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
 
 build/$(1)/tests/kernels/test_folds: build/$(1)/$(DEVICE_FOLDS)
 build/$(1)/$(DEVICE_FOLDS): tests/c/kernels/device_folds.cpp tests/c/kernels/device_folds.h $$(wildcard csrc/kernels/core/*) $$(EMBEDDED)

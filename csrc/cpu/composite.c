@@ -32,8 +32,8 @@ enum {
 
 /* What every task reads beside the job. */
 typedef struct composite {
-    gpr_view plain;        /* the array without its mask */
-    gpr_view marks;        /* the mask; its data is NULL if there is none */
+    const gpr_view *plain; /* the array without its mask */
+    const gpr_view *marks; /* the mask; NULL if there is none */
     int leaves_out;        /* a mask or NaN leave something out */
     int in_place;          /* a row's elements are aligned, native neighbours */
     int crosswise;         /* rows are taken in tiles ... */
@@ -47,7 +47,7 @@ typedef struct composite {
     gpr_value nothing;     /* the accumulator of no elements */
 } composite;
 
-/* A task's memory. */
+/* A task's memory for the elements that loops cannot read in place. */
 typedef struct scratch {
     _Alignas(64) char tile[TILE_BYTES];
     uint8_t marks[TILE_BYTES];
@@ -55,6 +55,29 @@ typedef struct scratch {
     uint8_t keep[STAGE_ELEMENTS];
     uint16_t kept[STAGE_ELEMENTS]; /* positions in the segment of what is kept */
 } scratch;
+
+/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no
+ * division. */
+typedef struct column_moments {
+    _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
+    uint64_t count;
+} column_moments;
+
+/* A task's memory for moments of columns: what was summed of a tile, and of all before. */
+typedef struct column_memory {
+    _Alignas(64) double centers[MOMENT_COLUMNS], distances[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
+    uint64_t counts[MOMENT_COLUMNS]; /* of what is left of columns */
+    column_moments all;
+} column_memory;
+
+/* A task's memory. Where memory is what the loops read, it ends with the columns'; where many rows
+ * are one call of a loop, besides, none is needed. */
+typedef struct unit_memory {
+    gpr_value values[RESULT_BATCH + MOMENT_COLUMNS]; /* accumulators of rows */
+    column_memory columns;
+    scratch in;
+} unit_memory;
+_Static_assert(sizeof(unit_memory) <= GPR_TASK_MEMORY, "workers have room for it");
 
 /* ---------------------------------------------------------------- leaving elements out ------- */
 
@@ -265,7 +288,7 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
 {
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
-    const char *memory = c->in_place ? gpr_view_row(&c->plain, row) : NULL;
+    const char *memory = c->in_place ? gpr_view_row(c->plain, row) : NULL;
 
     if (c->direct && work->how[0].rule->acc_kind == GPR_ACC_INDEXED) {
         *value = find_in_memory(work, memory, first, end);
@@ -280,9 +303,9 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
         if (memory != NULL)
             elements = memory + first * bytes;
         else
-            gpr_pack(&c->plain, row * work->view->n + first, count, NULL, in->tile);
-        if (c->marks.data != NULL) {
-            gpr_pack(&c->marks, row * work->view->n + first, count, NULL, in->marks);
+            gpr_pack(c->plain, row * work->view->n + first, count, NULL, in->tile);
+        if (c->marks != NULL) {
+            gpr_pack(c->marks, row * work->view->n + first, count, NULL, in->marks);
             marks = in->marks;
         }
         fold_segment(work, elements, marks, first, count, in, value);
@@ -290,25 +313,24 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     }
 }
 
-/* A view of `rows` neighbouring rows by `positions` of the last inner axis, at (row, position). */
-static gpr_view tile_at(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t position,
-                        uint64_t positions)
+/* Makes *tile a view of `rows` neighbouring rows by `positions` of the last inner axis, at (row,
+ * position). */
+static void locate_tile(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t position,
+                        uint64_t positions, gpr_view *tile)
 {
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
-    gpr_view tile;
 
-    tile.dtype = view->dtype;
-    tile.bytes = view->bytes;
-    tile.byteswapped = view->byteswapped;
-    tile.outer = 1;
-    tile.inner = 1;
-    tile.axes[0].extent = rows;
-    tile.axes[0].in = view->axes[across].in;
-    tile.axes[0].mask = tile.axes[1].mask = 0;
-    tile.axes[1].extent = positions;
-    tile.axes[1].in = view->axes[along].in;
-    gpr_cpu_locate(view, row, position, &tile);
-    return tile;
+    tile->dtype = view->dtype;
+    tile->bytes = view->bytes;
+    tile->byteswapped = view->byteswapped;
+    tile->outer = 1;
+    tile->inner = 1;
+    tile->axes[0].extent = rows;
+    tile->axes[0].in = view->axes[across].in;
+    tile->axes[0].mask = tile->axes[1].mask = 0;
+    tile->axes[1].extent = positions;
+    tile->axes[1].in = view->axes[along].in;
+    gpr_cpu_locate(view, row, position, tile);
 }
 
 /* Folds positions first .. end - 1 of `rows` rows that lie crosswise. */
@@ -319,19 +341,20 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     const size_t bytes = work->view->bytes;
     const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
     const uint64_t most = least(TILE_BYTES / (bytes * TILE_ROWS), STAGE_ELEMENTS);
+    gpr_view tile;
 
     for (uint64_t i = 0; i < rows; i++) values[i] = c->nothing;
     while (first < end) {
         const uint64_t count = least(least(end - first, extent - first % extent), most);
-        const gpr_view tile = tile_at(&c->plain, row, rows, first, count);
 
+        locate_tile(c->plain, row, rows, first, count, &tile);
         gpr_pack(&tile, 0, rows * count, NULL, in->tile);
-        if (c->marks.data != NULL) {
-            const gpr_view marks = tile_at(&c->marks, row, rows, first, count);
-            gpr_pack(&marks, 0, rows * count, NULL, in->marks);
+        if (c->marks != NULL) {
+            locate_tile(c->marks, row, rows, first, count, &tile);
+            gpr_pack(&tile, 0, rows * count, NULL, in->marks);
         }
         for (uint64_t i = 0; i < rows; i++) {
-            const uint8_t *marks = c->marks.data != NULL ? in->marks + i * count : NULL;
+            const uint8_t *marks = c->marks != NULL ? in->marks + i * count : NULL;
 
             if (needs_no_more(work, &values[i])) continue;
             fold_segment(work, in->tile + i * count * bytes, marks, first, count, in, &values[i]);
@@ -339,13 +362,6 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
         first += count;
     }
 }
-
-/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no
- * division. */
-typedef struct column_moments {
-    _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
-    uint64_t count;
-} column_moments;
 
 /* Joins the moments of `rows` rows more, given as what one pass over them summed and what the
  * next one summed about centers. */
@@ -394,61 +410,60 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
 
 /* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory. */
 static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
-                         uint64_t end, scratch *in, column_moments *all)
+                         uint64_t end, unit_memory *memory)
 {
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
-    const gpr_view *view = &c->plain;
+    const gpr_view *view = c->plain;
     const int along = view->outer + view->inner - 1;
     const uint64_t extent = view->axes[along].extent;
     const uint64_t most = c->columns_in_place
                               ? MOMENT_ROWS
                               : least(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
+    column_memory *in = &memory->columns;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, width, &tile);
-    all->count = 0;
+    in->all.count = 0;
     while (first < end) {
         const uint64_t rows = least(least(end - first, extent - first % extent), most);
-        _Alignas(64) double centers[MOMENT_COLUMNS], distances[MOMENT_COLUMNS];
-        _Alignas(64) double squares[MOMENT_COLUMNS];
         const char *elements;
         int64_t stride = view->axes[along].in;
 
         gpr_cpu_locate(view, row, first, &tile);
         elements = tile.data;
         if (!c->columns_in_place) {
-            elements = pack_columns(how, &tile, 0, rows, in);
+            elements = pack_columns(how, &tile, 0, rows, &memory->in);
             stride = (int64_t)(width * how->loop_bytes);
         }
-        memset(distances, 0, width * sizeof *distances);
-        memset(squares, 0, width * sizeof *squares);
-        how->loop.columns(elements, stride, rows, width, 1, centers);
-        for (uint64_t j = 0; j < width; j++) centers[j] /= (double)rows;
-        gpr_cpu_loops()->distances[how->loop_dtype](elements, stride, rows, width, centers,
-                                                    distances, squares);
-        merge_columns(all, rows, width, centers, distances, squares);
+        memset(in->distances, 0, width * sizeof *in->distances);
+        memset(in->squares, 0, width * sizeof *in->squares);
+        how->loop.columns(elements, stride, rows, width, 1, in->centers);
+        for (uint64_t j = 0; j < width; j++) in->centers[j] /= (double)rows;
+        gpr_cpu_loops()->distances[how->loop_dtype](elements, stride, rows, width, in->centers,
+                                                    in->distances, in->squares);
+        merge_columns(&in->all, rows, width, in->centers, in->distances, in->squares);
         first += rows;
     }
 }
 
 static void fold_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
-                                   uint64_t end, scratch *in, gpr_value *values)
+                                   uint64_t end, unit_memory *in, gpr_value *values)
 {
-    column_moments all;
+    const column_moments *all = &in->columns.all;
 
-    fold_columns(work, row, width, first, end, in, &all);
+    fold_columns(work, row, width, first, end, in);
     for (uint64_t j = 0; j < width; j++) {
-        values[j] = (gpr_value){.count = all.count, .squares = all.squares[j]};
-        values[j].mean[0] = all.mean[j];
-        values[j].mean[1] = all.rest[j];
+        values[j] = (gpr_value){.count = all->count, .squares = all->squares[j]};
+        values[j].mean[0] = all->mean[j];
+        values[j].mean[1] = all->rest[j];
     }
 }
 
 /* Folds positions first .. end - 1 of a unit's rows; returns their number, and the first of them
  * in *row. */
-static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end, scratch *in,
-                          uint64_t *row, gpr_value *values)
+static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64_t end,
+                          unit_memory *in, uint64_t *row, gpr_value *values)
 {
     uint64_t rows = 1;
 
@@ -457,10 +472,10 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
         if (work->composite->columns)
             fold_columns_to_values(work, *row, rows, first, end, in, values);
         else
-            fold_tiles(work, *row, rows, first, end, in, values);
+            fold_tiles(work, *row, rows, first, end, &in->in, values);
     } else {
         *row = unit;
-        fold_row(work, unit, first, end, in, values);
+        fold_row(work, unit, first, end, &in->in, values);
     }
     return rows;
 }
@@ -562,8 +577,8 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
     uint64_t counts[RESULT_BATCH];
 
     memcpy(in->tile, elements, count * how->loop_bytes);
-    if (work->composite->marks.data != NULL) {
-        gpr_pack(&work->composite->marks, row * n, count, NULL, in->marks);
+    if (work->composite->marks != NULL) {
+        gpr_pack(work->composite->marks, row * n, count, NULL, in->marks);
         mark_out(work, count, in);
     }
     gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
@@ -573,29 +588,29 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
 
 /* Variances of `width` rows that lie crosswise, of which something is left out, and all of which
  * fit the tile. */
-static void vary_columns(const job *work, uint64_t row, uint64_t width, scratch *in)
+static void vary_columns(const job *work, uint64_t row, uint64_t width, unit_memory *memory)
 {
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const uint64_t n = work->view->n,
-                   extent = c->plain.axes[c->plain.outer + c->plain.inner - 1].extent;
-    double squares[MOMENT_COLUMNS];
-    uint64_t counts[MOMENT_COLUMNS];
+                   extent = c->plain->axes[c->plain->outer + c->plain->inner - 1].extent;
+    column_memory *columns = &memory->columns;
+    scratch *in = &memory->in;
     gpr_view tile, marks;
 
-    gpr_cpu_make_tile(&c->plain, width, &tile);
-    if (c->marks.data != NULL) gpr_cpu_make_tile(&c->marks, width, &marks);
+    gpr_cpu_make_tile(c->plain, width, &tile);
+    if (c->marks != NULL) gpr_cpu_make_tile(c->marks, width, &marks);
     for (uint64_t first = 0; first < n; first += extent) {
-        gpr_cpu_locate(&c->plain, row, first, &tile);
+        gpr_cpu_locate(c->plain, row, first, &tile);
         (void)pack_columns(how, &tile, first, extent, in);
-        if (c->marks.data == NULL) continue;
-        gpr_cpu_locate(&c->marks, row, first, &marks);
+        if (c->marks == NULL) continue;
+        gpr_cpu_locate(c->marks, row, first, &marks);
         gpr_pack(&marks, 0, extent * width, NULL, in->marks + first * width);
     }
-    if (c->marks.data != NULL) mark_out(work, n * width, in);
+    if (c->marks != NULL) mark_out(work, n * width, in);
     gpr_cpu_loops()->skipping_columns[how->loop_dtype](in->tile, (int64_t)(width * how->loop_bytes),
-                                                       n, width, squares, counts);
-    gpr_finish_squares(how->rule, squares, counts, width, n,
+                                                       n, width, columns->squares, columns->counts);
+    gpr_finish_squares(how->rule, columns->squares, columns->counts, width, n,
                        work->result + row * work->result_bytes);
 }
 
@@ -626,7 +641,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
 /* Positions in rows, or their moments: one call of a loop for many. */
 static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 {
-    stage *s = &in->s;
+    stage *s = in != NULL ? &in->s : NULL;
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
@@ -639,15 +654,15 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 
     while (row < end) {
         const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
-        const char *elements = s->packed;
+        const char *elements = NULL;
         int64_t stride = (int64_t)(n * how->loop_bytes);
 
         if (c->direct) {
             elements = gpr_view_row(view, row);
             stride = last >= 0 ? view->axes[last].in : 0;
         } else {
-            gpr_pack(&c->plain, row * n, rows * n, NULL, s->packed);
-            elements = gpr_cpu_prepare(how, elements, rows * n, s);
+            gpr_pack(c->plain, row * n, rows * n, NULL, s->packed);
+            elements = gpr_cpu_prepare(how, s->packed, rows * n, s);
         }
         if (c->leaves_out)
             vary_each(work, elements, rows, row, in);
@@ -658,78 +673,80 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 }
 
 /* Whole rows. */
-static void units_task(void *context, uint64_t index)
+static int units_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
+    unit_memory *in = memory;
     const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
-    gpr_value values[RESULT_BATCH + MOMENT_COLUMNS];
     uint64_t waiting = 0, first_row = 0;
-    column_moments moments;
-    scratch in;
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     if (work->composite->many_at_once) {
-        fold_many(work, index * work->per_task, end, &in);
-        return;
+        fold_many(work, index * work->per_task, end, in != NULL ? &in->in : NULL);
+        return 1;
     }
     for (uint64_t unit = index * work->per_task; unit < end && work->composite->columns; unit++) {
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         if (work->composite->leaves_out) {
-            vary_columns(work, row, rows, &in);
+            vary_columns(work, row, rows, in);
             continue;
         }
-        fold_columns(work, row, rows, 0, work->view->n, &in, &moments);
-        gpr_finish_squares(work->how[0].rule, moments.squares, NULL, rows, work->view->n,
+        fold_columns(work, row, rows, 0, work->view->n, in);
+        gpr_finish_squares(work->how[0].rule, in->columns.all.squares, NULL, rows, work->view->n,
                            work->result + row * work->result_bytes);
     }
-    if (work->composite->columns) return;
+    if (work->composite->columns) return 1;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t row = 0;
-        const uint64_t rows = fold_unit(work, unit, 0, work->view->n, &in, &row, values + waiting);
+        const uint64_t rows =
+            fold_unit(work, unit, 0, work->view->n, in, &row, in->values + waiting);
 
         if (waiting == 0) first_row = row;
         waiting += rows;
         if (waiting + work->units.rows <= RESULT_BATCH && unit + 1 < end) continue;
-        finish(work, values, waiting, first_row);
+        finish(work, in->values, waiting, first_row);
         waiting = 0;
     }
+    return 1;
 }
 
-static void unit_piece_task(void *context, uint64_t index)
+static int unit_piece_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
+    unit_memory *in = memory;
     const uint64_t unit = index / work->pieces, piece = index % work->pieces,
                    first = piece * work->length;
-    gpr_value values[MOMENT_COLUMNS], *partials = work->partials;
-    scratch in;
+    gpr_value *partials = work->partials;
     uint64_t row = 0;
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
-    const uint64_t rows =
-        fold_unit(work, unit, first, least(work->view->n, first + work->length), &in, &row, values);
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
+    const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length),
+                                    in, &row, in->values);
     for (uint64_t i = 0; i < rows; i++)
-        partials[(unit * work->units.rows + i) * work->pieces + piece] = values[i];
+        partials[(unit * work->units.rows + i) * work->pieces + piece] = in->values[i];
+    return 1;
 }
 
 /* Whether the first piece of the only row has what no element behind it could replace: NumPy stops
  * there. */
-static int ends_in_first_piece(job *work)
+static int ends_in_first_piece(job *work, size_t memory, gpr_status *status)
 {
     const recipe *how = &work->how[0];
+    uint32_t threads = 0;
 
     if (how->rule->acc_kind != GPR_ACC_INDEXED) return 0;
-    unit_piece_task(work, 0);
-    return !work->stop.stopped && is_final(how, work->partials);
+    *status = gpr_cpu_run_job(1, unit_piece_task, work, memory, &threads);
+    return *status == GPR_OK && !work->stop.stopped && is_final(how, work->partials);
 }
 
-static void finish_pieces(const job *work)
+static void finish_pieces(job *work)
 {
     const gpr_rule *rule = work->how[0].rule;
     gpr_value *partials = work->partials;
 
-    for (uint64_t unit = 0; unit < work->units.count; unit++) {
+    for (uint64_t unit = 0; unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
@@ -775,10 +792,6 @@ static void describe(const job *work, composite *c)
               runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
               is_real = gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
 
-    gpr_copy_view(&c->plain, view);
-    c->plain.mask = NULL;
-    c->marks.data = NULL;
-    if (view->mask != NULL) gpr_mask_view(view, &c->marks);
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);
@@ -815,36 +828,68 @@ int gpr_cpu_reduce_small(job *work)
     return 1;
 }
 
-gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
+/* Bytes of memory that a task needs. */
+static size_t memory_of_task(const composite *c)
+{
+    if (c->direct && c->many_at_once) return 0;
+    if (c->columns && c->columns_in_place) return offsetof(unit_memory, in);
+    if (c->direct && !c->crosswise) return offsetof(unit_memory, columns);
+    return sizeof(unit_memory);
+}
+
+static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
 {
     const gpr_view *view = work->view;
+    const size_t memory = memory_of_task(c);
     uint64_t most_rows = 1;
-    composite c;
+    gpr_status status = GPR_OK;
 
-    describe(work, &c);
-    work->composite = &c;
-    if (c.crosswise) most_rows = c.columns ? c.most_columns : TILE_ROWS;
+    if (c->crosswise) most_rows = c->columns ? c->most_columns : TILE_ROWS;
     work->units = gpr_cpu_cut_units(view, most_rows);
-    work->length = divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c.segment) * c.segment;
+    work->length =
+        divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c->segment) * c->segment;
     work->pieces = divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = work->length / view->n;
 
         work->per_task = units > 0 ? units : 1;
         run->grid_size = divide_up(work->units.count, work->per_task);
-        run->block_size = gpr_cpu_run_job(run->grid_size, units_task, work);
-        return GPR_OK;
+        return gpr_cpu_run_job(run->grid_size, units_task, work, memory, &run->block_size);
     }
     run->grid_size = work->units.count * work->pieces;
     work->partials = malloc(run->grid_size * work->units.rows * sizeof(gpr_value));
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    if (view->rows == 1 && ends_in_first_piece(work))
+    if (view->rows == 1 && ends_in_first_piece(work, memory, &status))
         work->pieces = run->grid_size = run->block_size = 1;
-    else
-        run->block_size = gpr_cpu_run_job(run->grid_size, unit_piece_task, work);
-    if (!work->stop.stopped) finish_pieces(work);
+    else if (status == GPR_OK)
+        status = gpr_cpu_run_job(run->grid_size, unit_piece_task, work, memory, &run->block_size);
+    if (status == GPR_OK && !work->stop.stopped) finish_pieces(work);
     free(work->partials);
-    return GPR_OK;
+    return status;
+}
+
+gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
+{
+    enum { PLAIN, MARKS, VIEWS };
+    const gpr_view *view = work->view;
+    gpr_view *views = NULL;
+    composite c = {.plain = view};
+    gpr_status status = GPR_OK;
+
+    if (view->mask != NULL) {
+        views = malloc(VIEWS * sizeof *views);
+        if (views == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+        gpr_copy_view(&views[PLAIN], view);
+        views[PLAIN].mask = NULL;
+        gpr_mask_view(view, &views[MARKS]);
+        c.plain = &views[PLAIN];
+        c.marks = &views[MARKS];
+    }
+    describe(work, &c);
+    work->composite = &c;
+    status = reduce_units(work, &c, run);
+    free(views);
+    return status;
 }

@@ -28,10 +28,19 @@ enum {
     STACK_PARTIALS = 64
 };
 
-/* Packed accumulators of a batch of rows, for each recipe. */
+/* A task's memory: packed accumulators for each recipe, and room for elements that loops cannot
+ * read in place. */
 typedef struct batch {
-    _Alignas(64) char of[MOST_RECIPES][ROW_BATCH * MOST_NUMBER_BYTES];
+    _Alignas(64) char of[MOST_RECIPES][ROW_BATCH * MOST_NUMBER_BYTES]; /* of rows */
+    staging staged;
 } batch;
+
+typedef struct block {
+    _Alignas(64) char of[MOST_RECIPES][GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES]; /* of columns */
+    stage s;
+} block;
+_Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
+               "workers have room for them");
 
 /* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
  * largest, of a sum and a count, the counts. */
@@ -53,31 +62,38 @@ static void finish(const job *work, const char *accumulators, const char *high, 
 
 /* ---------------------------------------------------------------- pieces of a row ------------ */
 
-static void piece_task(void *context, uint64_t index)
+/* Whether all loops read the rows where they are. */
+static int rows_are_direct(const job *work)
+{
+    return gpr_cpu_is_direct(&work->how[0]) &&
+           (work->recipes == 1 || gpr_cpu_is_direct(&work->how[1]));
+}
+
+static int piece_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
     const uint64_t row = index / work->pieces, first = index % work->pieces * work->length;
     const uint64_t tasks = work->view->rows * work->pieces;
-    stage s;
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     if (work->decided != NULL && atomic_load_explicit(&work->decided[row], memory_order_relaxed))
-        return;
+        return work->view->rows > 1;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
         const gpr_value value =
-            gpr_cpu_fold_run(how, row, first, least(work->view->n - first, work->length), &s);
+            gpr_cpu_fold_run(how, row, first, least(work->view->n - first, work->length), memory);
 
         if (work->decided == NULL)
             ((gpr_value *)work->partials)[(uint64_t)k * tasks + index] = value;
         else if (gpr_cpu_is_decided(how, value))
             atomic_store_explicit(&work->decided[row], 1, memory_order_relaxed);
     }
+    return 1;
 }
 
 static void finish_pieces(job *work)
 {
-    for (uint64_t row = 0; row < work->view->rows; row++) {
+    for (uint64_t row = 0; row < work->view->rows && !gpr_cpu_must_stop(&work->stop); row++) {
         gpr_value values[MOST_RECIPES];
 
         for (int k = 0; k < work->recipes; k++) {
@@ -95,12 +111,15 @@ static void finish_pieces(job *work)
     }
 }
 
-static gpr_status reduce_pieces(job *work, gpr_run *run)
+/* Not inlined, as its partials would be in the frame of every call. */
+static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
     gpr_value stack_partials[STACK_PARTIALS];
     _Atomic uint8_t stack_decided[1];
     void *heap = NULL;
+    const size_t memory = rows_are_direct(work) ? 0 : sizeof(staging);
+    gpr_status status = GPR_OK;
     uint64_t tasks;
 
     work->pieces = divide_up(view->n, work->length);
@@ -114,8 +133,7 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
                             (unsigned long long)view->rows);
         for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
         /* Often the first elements decide: find out before waking anybody. */
-        piece_task(work, 0);
-        run->block_size = 1;
+        status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
         if (view->rows == 1 && work->decided[0]) tasks = 0;
     } else {
         work->partials = stack_partials;
@@ -125,31 +143,32 @@ static gpr_status reduce_pieces(job *work, gpr_run *run)
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
                             (unsigned long long)tasks);
     }
-    if (tasks > 0) run->block_size = gpr_cpu_run_job(tasks, piece_task, work);
-    if (!work->stop.stopped) finish_pieces(work);
+    if (tasks > 0 && status == GPR_OK)
+        status = gpr_cpu_run_job(tasks, piece_task, work, memory, &run->block_size);
+    if (status == GPR_OK && !work->stop.stopped) finish_pieces(work);
     free(heap);
-    return GPR_OK;
+    return status;
 }
 
 /* ---------------------------------------------------------------- batches of rows ------------ */
 
-static void rows_task(void *context, uint64_t index)
+static int rows_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
+    batch *in = memory;
     const uint64_t first = index * work->per_task,
                    end = least(work->view->rows, first + work->per_task);
-    batch accumulators;
-    stage s;
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     for (uint64_t row = first; row < end;) {
         const uint64_t count = least(end - row, ROW_BATCH);
 
         for (int k = 0; k < work->recipes; k++)
-            gpr_cpu_fold_rows(&work->how[k], row, count, accumulators.of[k], &s);
-        finish(work, accumulators.of[0], accumulators.of[1], count, row);
+            gpr_cpu_fold_rows(&work->how[k], row, count, in->of[k], &in->staged);
+        finish(work, in->of[0], in->of[1], count, row);
         row += count;
     }
+    return 1;
 }
 
 static gpr_status reduce_rows(job *work, gpr_run *run)
@@ -158,8 +177,9 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 
     work->per_task = rows > 0 ? rows : 1;
     run->grid_size = divide_up(work->view->rows, work->per_task);
-    run->block_size = gpr_cpu_run_job(run->grid_size, rows_task, work);
-    return GPR_OK;
+    return gpr_cpu_run_job(run->grid_size, rows_task, work,
+                           rows_are_direct(work) ? offsetof(batch, staged) : sizeof(batch),
+                           &run->block_size);
 }
 
 /* ---------------------------------------------------------------- columns -------------------- */
@@ -188,27 +208,29 @@ static gpr_cpu_units cut_wide_units(const gpr_view *view)
     return units;
 }
 
-static void columns_task(void *context, uint64_t index)
+static int columns_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
+    block *in = memory;
     const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
-    _Alignas(64) char accumulators[MOST_RECIPES][GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES];
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
         uint64_t width;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
 
         if (work->into_results) {
             gpr_cpu_fold_columns(work, &work->how[0], row, width, 0, work->view->n,
-                                 work->result + row * work->result_bytes);
+                                 work->result + row * work->result_bytes,
+                                 work->columns_direct ? NULL : &in->s);
             continue;
         }
         for (int k = 0; k < work->recipes; k++)
-            gpr_cpu_fold_columns(work, &work->how[k], row, width, 0, work->view->n,
-                                 accumulators[k]);
-        finish(work, accumulators[0], accumulators[1], width, row);
+            gpr_cpu_fold_columns(work, &work->how[k], row, width, 0, work->view->n, in->of[k],
+                                 &in->s);
+        finish(work, in->of[0], in->of[1], width, row);
     }
+    return 1;
 }
 
 /* Accumulators of a unit's piece: a block of them for each unit and piece, and the next recipe's
@@ -220,22 +242,23 @@ static char *column_partials(const job *work, int k, uint64_t index)
     return (char *)work->partials + block * work->units.rows * work->how[0].acc_bytes;
 }
 
-static void column_piece_task(void *context, uint64_t index)
+static int column_piece_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
+    block *in = memory;
     const uint64_t first = index % work->pieces * work->length;
-    _Alignas(64) char accumulators[GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES];
     uint64_t width;
     const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &width);
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
 
         gpr_cpu_fold_columns(work, how, row, width, first,
-                             least(work->view->n, first + work->length), accumulators);
-        memcpy(column_partials(work, k, index), accumulators, width * how->acc_bytes);
+                             least(work->view->n, first + work->length), in->of[k], &in->s);
+        memcpy(column_partials(work, k, index), in->of[k], width * how->acc_bytes);
     }
+    return 1;
 }
 
 /* A block's partials are rows of accumulators, which fold like rows of elements. */
@@ -243,7 +266,7 @@ static void finish_column_pieces(job *work)
 {
     const int64_t block_bytes = (int64_t)(work->units.rows * work->how[0].acc_bytes);
 
-    for (uint64_t unit = 0; unit < work->units.count; unit++) {
+    for (uint64_t unit = 0; unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
         char *blocks[MOST_RECIPES] = {NULL};
         uint64_t width;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &width);
@@ -262,6 +285,8 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     const gpr_view *view = work->view;
     const uint64_t piece = work->length;
     uint64_t tasks, least_piece, most = GPR_COLUMN_BLOCK;
+    size_t memory = sizeof(block);
+    gpr_status status = GPR_OK;
 
     work->columns_wide = are_packed_wide(view);
     work->columns_direct =
@@ -274,6 +299,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = gpr_cpu_copies(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;
+    if (work->columns_direct) memory = work->into_results ? 0 : offsetof(block, s);
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;
@@ -283,8 +309,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
 
         work->per_task = units > 0 ? units : 1;
         run->grid_size = divide_up(work->units.count, work->per_task);
-        run->block_size = gpr_cpu_run_job(run->grid_size, columns_task, work);
-        return GPR_OK;
+        return gpr_cpu_run_job(run->grid_size, columns_task, work, memory, &run->block_size);
     }
     tasks = work->units.count * work->pieces;
     work->partials =
@@ -293,10 +318,10 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)tasks);
     run->grid_size = tasks;
-    run->block_size = gpr_cpu_run_job(tasks, column_piece_task, work);
-    if (!work->stop.stopped) finish_column_pieces(work);
+    status = gpr_cpu_run_job(tasks, column_piece_task, work, memory, &run->block_size);
+    if (status == GPR_OK && !work->stop.stopped) finish_column_pieces(work);
     free(work->partials);
-    return GPR_OK;
+    return status;
 }
 
 /* ---------------------------------------------------------------- the public part ------------ */
@@ -317,7 +342,7 @@ static void reduce_nothing(const job *work)
 
 /* The folds of numbers that the rule's fold is made of. `marks` becomes the mask's view where a
  * recipe reads it. */
-static void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
+static __attribute__((noinline)) void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
 {
     const gpr_view *view = work->view;
     /* Found numbers are never NaN where those are left out, but of nothing else. */

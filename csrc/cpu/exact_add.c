@@ -26,11 +26,49 @@ enum {
     TILES_TO_ASK = 8 /* between two looks at the clock, which take as long as part of a tile */
 };
 
+typedef struct exact_stage {
+    _Alignas(64) char packed[GPR_EXACT_TILE * 8];
+    /* a tile of complex elements is half as long */
+    _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4];
+    uint8_t keep[GPR_EXACT_TILE];
+} exact_stage;
+
+/* A tile of factors; one of complex factors is half as long. */
+typedef struct factor_stage {
+    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
+} factor_stage;
+
+/* A task's memory. */
+typedef struct exact_memory {
+    tile_memory tiles;
+    union {
+        exact_stage elements;
+        factor_stage factors[2];
+        pair_memory pairs;
+        plain_memory plain;
+    };
+    plain_pairs sums; /* of a unit */
+} exact_memory;
+_Static_assert(sizeof(exact_memory) <= GPR_TASK_MEMORY, "workers have room for it");
+
+/* NULL where a task needs no memory. */
+static tile_memory *tiles_of(exact_memory *memory)
+{
+    return memory != NULL ? &memory->tiles : NULL;
+}
+
+static exact_stage *elements_of(exact_memory *memory)
+{
+    return memory != NULL ? &memory->elements : NULL;
+}
+
 struct exact_job;
 
 /* Clears the parts of a row, and adds elements [first, end) of the row to them. */
 typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, uint64_t end,
-                          gpr_exact_part *parts);
+                          exact_memory *memory, gpr_exact_part *parts);
 
 /* An addition, divided into tasks. */
 typedef struct exact_job {
@@ -55,16 +93,10 @@ typedef struct exact_job {
     atomic_int given_up;  /* plain sums and pairs: tiles are quicker, or there is no other way */
     const gpr_rule *rule; /* where sums become results */
     char *result;
-    void (*task)(struct exact_job *work, uint64_t index);
+    size_t memory; /* bytes that a task needs */
+    void (*task)(struct exact_job *work, uint64_t index, exact_memory *memory);
     gpr_cpu_stop stop;
 } exact_job;
-
-typedef struct exact_stage {
-    _Alignas(64) char packed[GPR_EXACT_TILE * 8];
-    /* a tile of complex elements is half as long */
-    _Alignas(64) char split[GPR_EXACT_PARTS][GPR_EXACT_TILE * 4];
-    uint8_t keep[GPR_EXACT_TILE];
-} exact_stage;
 
 /* ---------------------------------------------------------------- tiles ---------------------- */
 
@@ -108,18 +140,27 @@ static void split_tile(const char *elements, size_t part_bytes, uint64_t count, 
     }
 }
 
+/* Whether tiles are added from where they are in memory. */
+static int reads_in_place(const exact_job *work)
+{
+    return work->view->rows_contiguous && !work->skip_nan && work->components == 1;
+}
+
 /* Makes components[p] the real numbers of the elements of a row from `at` on, -0 for those that are
  * left out; returns how many of these are NaN. */
 static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint64_t count,
                           exact_stage *s, const void *components[GPR_EXACT_PARTS])
 {
     const gpr_view *view = work->view;
-    const int is_read_in_place = view->rows_contiguous && !work->skip_nan && work->components == 1;
     const uint64_t place = row * view->n + at;
     uint64_t nan = 0;
 
-    components[0] = is_read_in_place ? gpr_view_row(view, row) + at * view->bytes : s->packed;
-    if (!is_read_in_place) gpr_pack(view, place, count, work->neutral.bytes, s->packed);
+    if (reads_in_place(work)) {
+        components[0] = gpr_view_row(view, row) + at * view->bytes;
+        return 0;
+    }
+    components[0] = s->packed;
+    gpr_pack(view, place, count, work->neutral.bytes, s->packed);
     if (work->skip_nan) nan = drop_nan(work, count, s);
     if (work->components > 1) {
         split_tile(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0], s->split[1]);
@@ -144,19 +185,19 @@ static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t c
 }
 
 static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
-                         gpr_exact_part *parts)
+                         exact_memory *memory, gpr_exact_part *parts)
 {
     exact_adder how[GPR_EXACT_PARTS];
     const void *components[GPR_EXACT_PARTS];
-    exact_stage s;
 
     for (int p = 0; p < work->components; p++) {
         gpr_exact_clear(&parts[p], work->sum);
-        how[p] = gpr_cpu_exact_adder(&parts[p], gpr_real_dtype(work->view->dtype));
+        how[p] =
+            gpr_cpu_exact_adder(&parts[p], gpr_real_dtype(work->view->dtype), tiles_of(memory));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile),
-                       nan = read_tile(work, row, at, count, &s, components);
+                       nan = read_tile(work, row, at, count, elements_of(memory), components);
 
         for (int p = 0; p < work->components; p++) gpr_cpu_add_tile(&how[p], components[p], count);
         uncount(work, row, at, count, nan, parts);
@@ -165,24 +206,23 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
 /* Adds elements to a part per component, and the squares of all components to one more. */
 static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
-                                     gpr_exact_part *parts)
+                                     exact_memory *memory, gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_real_dtype(work->view->dtype);
     gpr_exact_part *squares = &parts[work->components];
     exact_adder how[GPR_EXACT_PARTS];
     product_adder square;
     const void *components[GPR_EXACT_PARTS];
-    exact_stage s;
 
     for (int p = 0; p < work->components; p++) {
         gpr_exact_clear(&parts[p], work->sum);
-        how[p] = gpr_cpu_exact_adder(&parts[p], real);
+        how[p] = gpr_cpu_exact_adder(&parts[p], real, tiles_of(memory));
     }
     gpr_exact_clear_products(squares, real);
-    square = gpr_cpu_product_adder(squares, real);
+    square = gpr_cpu_product_adder(squares, real, tiles_of(memory));
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile),
-                       nan = read_tile(work, row, at, count, &s, components);
+                       nan = read_tile(work, row, at, count, elements_of(memory), components);
 
         for (int p = 0; p < work->components; p++) {
             gpr_cpu_add_tile(&how[p], components[p], count);
@@ -191,14 +231,6 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
         uncount(work, row, at, count, nan, parts);
     }
 }
-
-/* A tile of factors; one of complex factors is half as long. Two of them lie in a worker's
- * stack. */
-typedef struct factor_stage {
-    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
-    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
-    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
-} factor_stage;
 
 /* Makes components[p] the real numbers of factors of the only row, from `at` on. */
 static void read_factors(const exact_job *work, const gpr_view *view, uint64_t at, uint64_t count,
@@ -233,28 +265,28 @@ static void negate(size_t bytes, void *elements, uint64_t count)
 
 /* Adds the products of two rows. */
 static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
-                         gpr_exact_part *parts)
+                         exact_memory *memory, gpr_exact_part *parts)
 {
     const gpr_dtype real = gpr_real_dtype(work->factor);
     product_adder how[GPR_EXACT_PARTS];
     const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS];
-    factor_stage of_x, of_y;
+    factor_stage *const of_x = &memory->factors[0], *const of_y = &memory->factors[1];
 
     (void)row;
     for (int p = 0; p < work->components; p++) {
         gpr_exact_clear_products(&parts[p], real);
-        how[p] = gpr_cpu_product_adder(&parts[p], real);
+        how[p] = gpr_cpu_product_adder(&parts[p], real, tiles_of(memory));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile);
 
-        read_factors(work, work->view, at, count, &of_x, x);
-        read_factors(work, work->other, at, count, &of_y, y);
+        read_factors(work, work->view, at, count, of_x, x);
+        read_factors(work, work->other, at, count, of_y, y);
         gpr_cpu_add_products(&how[0], x[0], y[0], count);
         if (work->components == 1) continue;
         gpr_cpu_add_products(&how[1], x[0], y[1], count);
         gpr_cpu_add_products(&how[1], x[1], y[0], count);
-        negate(gpr_part_bytes(work->factor), of_x.split[1], count);
+        negate(gpr_part_bytes(work->factor), of_x->split[1], count);
         gpr_cpu_add_products(&how[0], x[1], y[1], count);
     }
 }
@@ -280,7 +312,7 @@ static uint64_t piece_start(const exact_job *work, uint64_t piece)
 }
 
 /* A task: adds a piece of a row, or finishes some whole rows. */
-static void add_task(exact_job *work, uint64_t index)
+static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const gpr_view *view = work->view;
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
@@ -289,12 +321,14 @@ static void add_task(exact_job *work, uint64_t index)
         const uint64_t piece = index % work->pieces;
 
         work->add(work, index / work->pieces, piece_start(work, piece),
-                  piece_start(work, piece + 1), work->parts + index * (uint64_t)work->width);
+                  piece_start(work, piece + 1), memory,
+                  work->parts + index * (uint64_t)work->width);
         return;
     }
     for (uint64_t row = index * work->per_task;
          row < least(view->rows, (index + 1) * work->per_task); row++) {
-        work->add(work, row, 0, view->n, parts);
+        work->add(work, row, 0, view->n, memory, parts);
+        if (work->stop.stopped) return;
         finish_row(work, row, parts);
     }
 }
@@ -302,15 +336,55 @@ static void add_task(exact_job *work, uint64_t index)
 /* The task in a floating point environment of its own: a program may run with subnormal numbers
  * flushed to zero, with another rounding, or with traps, in its own threads and so in the
  * pool's. */
-static void task_as_ieee(void *context, uint64_t index)
+static int task_as_ieee(void *context, uint64_t index, void *memory)
 {
     exact_job *work = context;
     fenv_t environment;
 
     (void)fegetenv(&environment);
     (void)fesetenv(FE_DFL_ENV);
-    work->task(work, index);
+    work->task(work, index, memory);
     (void)fesetenv(&environment);
+    return !work->stop.stopped && !work->given_up;
+}
+
+/* Sets how much memory a task needs, from what has been decided of the job. */
+static void find_memory(exact_job *work)
+{
+    const gpr_dtype_row *row = &gpr_dtype_rows[work->view->dtype];
+
+    if (work->task != add_task || work->add != add_elements || !reads_in_place(work))
+        work->memory = sizeof(exact_memory);
+    else if (row->kind == GPR_KIND_FLOAT && row->bytes < sizeof(float))
+        work->memory = sizeof(tile_memory); /* they are widened */
+}
+
+/* Runs the task that is the whole job. */
+static gpr_status run_one_task(exact_job *work)
+{
+    gpr_cpu_memory memory;
+    gpr_status status = GPR_OK;
+
+    find_memory(work);
+    GPR_TRY(gpr_cpu_make_memory(work->memory, &memory));
+    (void)task_as_ieee(work, 0, memory.aligned);
+    free(memory.block);
+done:
+    return status;
+}
+
+/* Runs tasks, on all cores. */
+static gpr_status run_parallel(exact_job *work, uint64_t tasks)
+{
+    gpr_cpu_memory memory;
+    gpr_status status = GPR_OK;
+
+    find_memory(work);
+    GPR_TRY(gpr_cpu_make_memory(work->memory, &memory));
+    (void)gpr_parallel_for(tasks, task_as_ieee, work, memory.aligned);
+    free(memory.block);
+done:
+    return status;
 }
 
 static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted)(void *),
@@ -343,8 +417,9 @@ static gpr_status add_pieces(exact_job *work)
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                         (unsigned long long)tasks);
-    (void)gpr_parallel_for(tasks, task_as_ieee, work);
-    for (uint64_t row = 0; row < view->rows && !work->stop.stopped; row++) {
+    status = run_parallel(work, tasks);
+    for (uint64_t row = 0; status == GPR_OK && row < view->rows && !gpr_cpu_must_stop(&work->stop);
+         row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
 
         for (uint64_t i = width; i < work->pieces * width && status == GPR_OK; i++)
@@ -368,7 +443,7 @@ static int has_paired_rows(const exact_job *work)
 
 /* A task: finishes some units of short rows. Rows whose sum is no pair of doubles are added by
  * tiles. */
-static void unit_task(exact_job *work, uint64_t index)
+static void unit_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
@@ -382,12 +457,12 @@ static void unit_task(exact_job *work, uint64_t index)
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         if (gpr_cpu_must_stop(&work->stop)) return;
-        gpr_cpu_sum_pairs(view, row, rows, 0, view->n, &pairs);
+        gpr_cpu_sum_pairs(view, row, rows, 0, view->n, &memory->pairs, &pairs);
         gpr_cpu_pairs_hold(&pairs, rows, view->mask != NULL, hold);
         gpr_cpu_finish_pairs(&pairs, work->rule, rows, view->n, work->result + row * bytes, hold);
         for (uint64_t r = 0; r < rows; r++) {
             if (hold[r]) continue;
-            work->add(work, row + r, 0, view->n, parts);
+            work->add(work, row + r, 0, view->n, memory, parts);
             finish_row(work, row + r, parts);
         }
     }
@@ -402,7 +477,7 @@ static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t
 }
 
 /* A task: adds a piece of a unit of long rows that are columns of memory. */
-static void unit_piece_task(exact_job *work, uint64_t index)
+static void unit_piece_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const uint64_t unit = index / work->pieces, piece = index % work->pieces;
     const uint64_t end = least((piece + 1) * work->length, work->view->n);
@@ -417,7 +492,7 @@ static void unit_piece_task(exact_job *work, uint64_t index)
         const uint64_t until = least(end, at + PAIRED_ELEMENTS);
 
         if (gpr_cpu_must_stop(&work->stop)) return;
-        gpr_cpu_sum_pairs(work->view, row, rows, at, until, &pairs);
+        gpr_cpu_sum_pairs(work->view, row, rows, at, until, &memory->pairs, &pairs);
         gpr_cpu_pairs_hold(&pairs, rows, work->view->mask != NULL, hold);
         for (uint64_t r = 0; r < rows; r++) {
             gpr_exact_part *parts = unit_parts(work, unit, piece, r), others[GPR_EXACT_MOST_PARTS];
@@ -426,7 +501,7 @@ static void unit_piece_task(exact_job *work, uint64_t index)
                 gpr_cpu_add_pairs(&pairs, r, until - at, parts);
                 continue;
             }
-            work->add(work, row + r, at, until, others);
+            work->add(work, row + r, at, until, memory, others);
             for (int p = 0; p < work->width; p++)
                 (void)gpr_exact_add_part(&parts[p], &others[p]); /* counts fit an array's */
         }
@@ -438,6 +513,7 @@ static gpr_status reduce_unit_pieces(exact_job *work)
 {
     const uint64_t least_length = 4 * PAIRED_ELEMENTS,
                    wanted = divide_up(MOST_TASKS, work->units.count);
+    uint32_t threads = 0;
     gpr_status status = GPR_OK;
 
     work->pieces = least(divide_up(work->view->n, least_length), wanted);
@@ -450,8 +526,10 @@ static gpr_status reduce_unit_pieces(exact_job *work)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                         (unsigned long long)tasks);
     work->task = unit_piece_task;
-    (void)gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work);
-    for (uint64_t unit = 0; unit < work->units.count && !work->stop.stopped; unit++) {
+    find_memory(work);
+    status = gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work, work->memory, &threads);
+    for (uint64_t unit = 0;
+         status == GPR_OK && unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
@@ -472,13 +550,15 @@ static gpr_status reduce_unit_pieces(exact_job *work)
 static gpr_status reduce_side_by_side(exact_job *work)
 {
     const gpr_view *view = work->view;
+    uint32_t threads = 0;
 
     work->units = gpr_cpu_cut_units(view, gpr_cpu_paired_rows(view->dtype));
     if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work);
     work->task = unit_task;
     work->per_task = work->units.count / MOST_TASKS + 1;
-    (void)gpr_cpu_run_tasks(view, divide_up(work->units.count, work->per_task), task_as_ieee, work);
-    return GPR_OK;
+    find_memory(work);
+    return gpr_cpu_run_tasks(view, divide_up(work->units.count, work->per_task), task_as_ieee, work,
+                             work->memory, &threads);
 }
 
 /* ---------------------------------------------------------------- plain sums ----------------- */
@@ -492,7 +572,7 @@ typedef struct experience {
 
 /* Adds elements [first, end) of a unit's rows as pairs. */
 static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uint64_t first,
-                         uint64_t end, plain_pairs *pairs)
+                         uint64_t end, pair_memory *memory, plain_pairs *pairs)
 {
     const uint64_t components = work->plain->components, most = PAIR_LANES / components;
     exact_pairs some;
@@ -503,7 +583,7 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
             const uint64_t few = least(rows - r, most), lane = r * components;
 
             gpr_cpu_sum_pairs(work->view, row + r, few, at, least(end, at + PAIRED_ELEMENTS),
-                              &some);
+                              memory, &some);
             gpr_cpu_merge_pairs(pairs, lane, &some, few * components);
         }
     }
@@ -511,7 +591,7 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
 
 /* Sums elements [first, end) of a unit's rows. Returns 0 where another way is quicker. */
 static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
-                      experience *seen, plain_pairs *pairs)
+                      exact_memory *memory, experience *seen, plain_pairs *pairs)
 {
     const int is_long = !gpr_cpu_lies_crosswise(work->view) && work->view->n > PAIRED_ELEMENTS;
 
@@ -525,7 +605,7 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
         seen->blocks++;
         if (seen->skipped > 0) {
             seen->skipped--;
-        } else if (gpr_cpu_sum_plain(work->plain, row, rows, at, until, pairs)) {
+        } else if (gpr_cpu_sum_plain(work->plain, row, rows, at, until, &memory->plain, pairs)) {
             if (seen->patience > 1) seen->patience--;
             continue;
         } else {
@@ -534,14 +614,15 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
         }
         seen->spoilt++;
         if (is_long && seen->spoilt > 1 + seen->blocks / MOST_SPOILT) return 0;
-        add_as_pairs(work, row, rows, at, until, pairs);
+        add_as_pairs(work, row, rows, at, until, &memory->pairs, pairs);
     }
     return 1;
 }
 
 /* Stores the results of a unit's rows. Rows whose pairs are not their sum are added by tiles, long
  * ones by whoever called. */
-static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, const plain_pairs *pairs)
+static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, exact_memory *memory,
+                        const plain_pairs *pairs)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
@@ -557,24 +638,23 @@ static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, const plai
     }
     for (uint64_t r = 0; r < rows; r++) {
         if (hold[r]) continue;
-        work->add(work, row + r, 0, view->n, parts);
+        work->add(work, row + r, 0, view->n, memory, parts);
         finish_row(work, row + r, parts);
     }
 }
 
 /* A task: finishes some units, or sums a piece of one. */
-static void plain_task(exact_job *work, uint64_t index)
+static void plain_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     experience seen = {.patience = 1};
-    plain_pairs pairs;
     uint64_t rows;
 
     if (work->pairs != NULL) {
         const uint64_t first = index % work->pieces * work->length;
         const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &rows);
 
-        if (!sum_blocks(work, row, rows, first, least(work->view->n, first + work->length), &seen,
-                        &work->pairs[index]))
+        if (!sum_blocks(work, row, rows, first, least(work->view->n, first + work->length), memory,
+                        &seen, &work->pairs[index]))
             atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
         return;
     }
@@ -582,18 +662,19 @@ static void plain_task(exact_job *work, uint64_t index)
          unit < least(work->units.count, (index + 1) * work->per_task); unit++) {
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
-        if (!sum_blocks(work, row, rows, 0, work->view->n, &seen, &pairs))
+        if (!sum_blocks(work, row, rows, 0, work->view->n, memory, &seen, &memory->sums))
             atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
         if (work->stop.stopped || work->given_up) return;
-        finish_unit(work, row, rows, &pairs);
+        finish_unit(work, row, rows, memory, &memory->sums);
     }
 }
 
 /* Merges the pieces of each unit and finishes its rows. */
-static void finish_units_task(exact_job *work, uint64_t index)
+static void finish_units_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     (void)index;
     for (uint64_t unit = 0; unit < work->units.count && !work->given_up; unit++) {
+        if (gpr_cpu_must_stop(&work->stop)) return;
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
         plain_pairs *whole = &work->pairs[unit * work->pieces];
@@ -606,7 +687,7 @@ static void finish_units_task(exact_job *work, uint64_t index)
             gpr_cpu_add_to_pairs(whole, next->rests, 1, next->lanes);
             for (uint64_t i = 0; i < next->lanes; i++) whole->lost[i] += next->lost[i];
         }
-        finish_unit(work, row, rows, whole);
+        finish_unit(work, row, rows, memory, whole);
     }
 }
 
@@ -642,6 +723,8 @@ static void cut_plain(exact_job *work, plain_adder *plain)
  * that takes more time than tiles, or some results are not rounded from pairs. */
 static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done)
 {
+    gpr_status status = GPR_OK;
+    uint32_t threads = 0;
     uint64_t tasks;
 
     work->plain = plain;
@@ -657,17 +740,20 @@ static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done
         work->per_task = work->units.count / MOST_TASKS + 1;
         tasks = divide_up(work->units.count, work->per_task);
     }
-    (void)gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work);
-    if (work->pairs != NULL && !work->stop.stopped && !work->given_up) {
+    find_memory(work);
+    status = gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work, work->memory, &threads);
+    if (status == GPR_OK && work->pairs != NULL && !work->stop.stopped && !work->given_up) {
         work->task = finish_units_task;
-        task_as_ieee(work, 0);
+        status = run_one_task(work);
     }
     free(work->pairs);
     work->pairs = NULL;
     *is_done = !work->given_up;
+    atomic_init(&work->given_up, 0);
     work->pieces = 1;
     work->task = add_task;
-    return GPR_OK;
+    work->memory = 0;
+    return status;
 }
 
 /* ---------------------------------------------------------------- the calls ------------------ */
@@ -691,7 +777,7 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
         free(work->parts);
     } else {
         work->parts = parts;
-        task_as_ieee(work, 0);
+        status = run_one_task(work);
     }
     return interrupted_or(work, status);
 }
@@ -756,10 +842,10 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         free(work.parts);
     } else if (row_bytes * view->rows > ALONE_BYTES) {
         work.per_task = view->rows / MOST_TASKS + 1;
-        (void)gpr_parallel_for(divide_up(view->rows, work.per_task), task_as_ieee, &work);
+        status = run_parallel(&work, divide_up(view->rows, work.per_task));
     } else {
         work.per_task = view->rows;
-        task_as_ieee(&work, 0);
+        status = run_one_task(&work);
     }
     return interrupted_or(&work, status);
 }

@@ -11,22 +11,11 @@
 /* ---------------------------------------------------------------- adding --------------------- */
 
 enum {
-    COLUMNS = 16,            /* of a row that is no short one, added side by side */
-    SHORT_ROW = 4 * COLUMNS, /* elements; of shorter ones columns are too few elements */
-    STAGE = 1024,            /* elements packed at once */
-    POSITIONS = 24,          /* of rows that are columns of memory: they stay in the first cache */
-    /* Doubles from one transposed position to the next: at a power of two positions would share
-     * sets of the cache. */
-    PITCH = PAIR_LANES + 64 / sizeof(double)
+    COLUMNS = PAIR_SHORT_ROW / 4, /* of a row that is no short one, added side by side */
+    STAGE = 1024,                 /* elements packed at once */
+    POSITIONS = 24 /* of rows that are columns of memory: they stay in the first cache */
 };
-
-/* Buffers for elements before they are added. */
-typedef struct pair_stage {
-    _Alignas(64) double turned[SHORT_ROW * PITCH];
-    _Alignas(64) char packed[SHORT_ROW * PAIR_LANES * sizeof(double)];
-    _Alignas(64) float widened[SHORT_ROW * PAIR_LANES];
-} pair_stage;
-_Static_assert(STAGE *MOST_NUMBER_BYTES <= SHORT_ROW * PAIR_LANES * sizeof(double),
+_Static_assert(STAGE *MOST_NUMBER_BYTES <= PAIR_SHORT_ROW * PAIR_LANES * sizeof(double),
                "a piece of a row fits");
 
 int gpr_cpu_has_pairs(gpr_dtype dtype)
@@ -69,7 +58,7 @@ static reader make_reader(gpr_dtype dtype)
 }
 
 /* Packs elements, STAGE at most, as the loop reads them. */
-static const char *prepare(const reader *how, const char *elements, uint64_t count, pair_stage *s)
+static const char *prepare(const reader *how, const char *elements, uint64_t count, pair_memory *s)
 {
     if (how->widen.loop == NULL) return elements;
     how->widen.loop(elements, s->widened, count);
@@ -78,7 +67,7 @@ static const char *prepare(const reader *how, const char *elements, uint64_t cou
 
 /* Adds rows that are columns of memory. */
 static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
-                        uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
+                        uint64_t first, uint64_t end, pair_memory *s, exact_pairs *pairs)
 {
     const uint64_t extent = view->axes[view->outer + view->inner - 1].extent,
                    lanes = rows * pairs->components;
@@ -107,32 +96,33 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
 }
 
 /* Transposes rows of `width` numbers of type T into columns of doubles. */
-#define DEFINE_TURN(name, T)                                                                   \
-    static void turn_##name(const char *elements, uint64_t rows, uint64_t positions,           \
-                            uint64_t components, double *to)                                   \
-    {                                                                                          \
-        const T *from = (const T *)(const void *)elements;                                     \
-        const uint64_t width = positions * components;                                         \
-                                                                                               \
-        for (uint64_t i = 0; i < positions; i++) {                                             \
-            for (uint64_t p = 0; p < components; p++) {                                        \
-                for (uint64_t r = 0; r < rows; r++)                                            \
-                    to[i * PITCH + r * components + p] = from[r * width + i * components + p]; \
-            }                                                                                  \
-        }                                                                                      \
+#define DEFINE_TURN(name, T)                                                         \
+    static void turn_##name(const char *elements, uint64_t rows, uint64_t positions, \
+                            uint64_t components, double *to)                         \
+    {                                                                                \
+        const T *from = (const T *)(const void *)elements;                           \
+        const uint64_t width = positions * components;                               \
+                                                                                     \
+        for (uint64_t i = 0; i < positions; i++) {                                   \
+            for (uint64_t p = 0; p < components; p++) {                              \
+                for (uint64_t r = 0; r < rows; r++)                                  \
+                    to[i * PAIR_PITCH + r * components + p] =                        \
+                        from[r * width + i * components + p];                        \
+            }                                                                        \
+        }                                                                            \
     }
 DEFINE_TURN(float32, float)
 DEFINE_TURN(float64, double)
 
-static void add_turned(uint64_t positions, uint64_t lanes, pair_stage *s, exact_pairs *pairs)
+static void add_turned(uint64_t positions, uint64_t lanes, pair_memory *s, exact_pairs *pairs)
 {
-    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)s->turned, PITCH * sizeof(double), positions,
-                                        lanes, pairs->sums, pairs->rests, pairs->lost);
+    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)s->turned, PAIR_PITCH * sizeof(double),
+                                        positions, lanes, pairs->sums, pairs->rests, pairs->lost);
 }
 
-/* Adds rows of fewer than SHORT_ROW elements. */
+/* Adds rows of fewer than PAIR_SHORT_ROW elements. */
 static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
-                           pair_stage *s, exact_pairs *pairs)
+                           pair_memory *s, exact_pairs *pairs)
 {
     const char *elements = s->packed;
 
@@ -150,7 +140,7 @@ static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row
 
 /* Adds every sixteenth number of a row's elements [first, end) to a column of `mine`. */
 static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t first,
-                           uint64_t end, pair_stage *s, exact_pairs *mine)
+                           uint64_t end, pair_memory *s, exact_pairs *mine)
 {
     clear(mine, COLUMNS);
     for (uint64_t at = first; at < end; at += STAGE) {
@@ -172,7 +162,7 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
 
 /* Adds other rows: elements to columns, then the transposed columns to lanes. */
 static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
-                     uint64_t first, uint64_t end, pair_stage *s, exact_pairs *pairs)
+                     uint64_t first, uint64_t end, pair_memory *s, exact_pairs *pairs)
 {
     const uint64_t components = pairs->components, groups = COLUMNS / components;
     exact_pairs mine = {.components = components};
@@ -184,8 +174,8 @@ static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint
         for (uint64_t i = 0; i < COLUMNS; i++) {
             const uint64_t lane = r * components + i % components;
 
-            s->turned[i / components * PITCH + lane] = mine.sums[i];
-            s->turned[(groups + i / components) * PITCH + lane] =
+            s->turned[i / components * PAIR_PITCH + lane] = mine.sums[i];
+            s->turned[(groups + i / components) * PAIR_PITCH + lane] =
                 mine.rests[i] != 0 ? mine.rests[i] : -0.0;
             lost[i % components] += mine.lost[i];
         }
@@ -195,19 +185,18 @@ static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint
 }
 
 void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first,
-                       uint64_t end, exact_pairs *pairs)
+                       uint64_t end, pair_memory *memory, exact_pairs *pairs)
 {
     const reader how = make_reader(view->dtype);
-    pair_stage s;
 
     pairs->components = (uint64_t)gpr_exact_parts(view->dtype);
     clear(pairs, PAIR_LANES);
     if (gpr_cpu_lies_crosswise(view))
-        sum_columns(view, &how, row, rows, first, end, &s, pairs);
-    else if (view->n < SHORT_ROW)
-        sum_short_rows(view, &how, row, rows, &s, pairs);
+        sum_columns(view, &how, row, rows, first, end, memory, pairs);
+    else if (view->n < PAIR_SHORT_ROW)
+        sum_short_rows(view, &how, row, rows, memory, pairs);
     else
-        sum_rows(view, &how, row, rows, first, end, &s, pairs);
+        sum_rows(view, &how, row, rows, first, end, memory, pairs);
 }
 
 /* ---------------------------------------------------------------- what they come to ---------- */

@@ -17,6 +17,20 @@ enum {
     PAIRED_ELEMENTS = 4096, /* of a row, at most, that are added to one pair */
 };
 
+enum {
+    PAIR_SHORT_ROW = 64, /* elements; of shorter ones columns are too few elements */
+    /* Doubles from one transposed position to the next: at a power of two positions would share
+     * sets of the cache. */
+    PAIR_PITCH = PAIR_LANES + 64 / sizeof(double)
+};
+
+/* A task's memory for elements before they are added. */
+typedef struct pair_memory {
+    _Alignas(64) double turned[PAIR_SHORT_ROW * PAIR_PITCH];
+    _Alignas(64) char packed[PAIR_SHORT_ROW * PAIR_LANES * sizeof(double)];
+    _Alignas(64) float widened[PAIR_SHORT_ROW * PAIR_LANES];
+} pair_memory;
+
 /* Sums of rows side by side: lane r * components + p is part p of row r. */
 typedef struct exact_pairs {
     uint64_t components; /* real numbers of an element */
@@ -35,7 +49,7 @@ uint64_t gpr_cpu_paired_rows(gpr_dtype dtype);
  * columns of memory are neighbours under one index of the axes before theirs. Elements that the
  * mask leaves out count as -0. */
 void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first,
-                       uint64_t end, exact_pairs *pairs);
+                       uint64_t end, pair_memory *memory, exact_pairs *pairs);
 
 /* Sets hold[r] to whether the pairs of row r are its sum: no error was lost, there is no NaN, and
  * they are not the -0 of masked elements. */

@@ -89,17 +89,15 @@ void gpr_cpu_set_plain_width(plain_adder *how, uint64_t width)
 
 /* Folds to `lanes` doubles. */
 static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t rows,
-                 uint64_t first, uint64_t end, double *sums)
+                 uint64_t first, uint64_t end, staging *in, double *sums)
 {
-    stage s;
-
     if (gpr_cpu_lies_crosswise(how->work.view)) {
-        gpr_cpu_fold_columns(&how->work, r, row, rows, first, end, (char *)sums);
+        gpr_cpu_fold_columns(&how->work, r, row, rows, first, end, (char *)sums, &in->s);
     } else if (end - first == how->work.view->n) {
-        gpr_cpu_fold_rows(r, row, rows, (char *)sums, &s);
+        gpr_cpu_fold_rows(r, row, rows, (char *)sums, in);
     } else {
         for (uint64_t i = 0; i < rows; i++) {
-            const gpr_value sum = gpr_cpu_fold_run(r, row + i, first, end - first, &s);
+            const gpr_value sum = gpr_cpu_fold_run(r, row + i, first, end - first, in);
 
             memcpy(&sums[i * how->components], &sum, how->components * sizeof *sums);
         }
@@ -133,20 +131,19 @@ void gpr_cpu_merge_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *o
 }
 
 int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
-                      uint64_t end, plain_pairs *pairs)
+                      uint64_t end, plain_memory *memory, plain_pairs *pairs)
 {
     const uint64_t lanes = rows * how->components;
     const int is_first = pairs->lanes == 0;
-    _Alignas(64) double sums[GPR_HALVES][PLAIN_LANES];
 
     lower_flags();
     for (int half = 0; half < how->work.recipes; half++)
-        fold(how, &how->work.how[half], row, rows, first, end,
-             is_first && half == 0 ? pairs->sums : sums[half]);
+        fold(how, &how->work.how[half], row, rows, first, end, &memory->staged,
+             is_first && half == 0 ? pairs->sums : memory->sums[half]);
     if (was_inexact()) return 0;
     if (is_first) pairs->lanes = lanes;
     for (int half = is_first; half < how->work.recipes; half++)
-        gpr_cpu_add_to_pairs(pairs, sums[half], 1, lanes);
+        gpr_cpu_add_to_pairs(pairs, memory->sums[half], 1, lanes);
     return 1;
 }
 

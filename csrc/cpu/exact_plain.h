@@ -23,6 +23,12 @@ typedef struct plain_pairs {
     _Alignas(64) double lost[PLAIN_LANES];
 } plain_pairs;
 
+/* A task's memory for adding them. */
+typedef struct plain_memory {
+    _Alignas(64) double sums[GPR_HALVES][PLAIN_LANES];
+    staging staged; /* not used where loops read the rows where they are */
+} plain_memory;
+
 /* How rows are added. */
 typedef struct plain_adder {
     job work;
@@ -42,7 +48,7 @@ void gpr_cpu_set_plain_width(plain_adder *how, uint64_t width);
  * pairs->lanes is 0. Returns 0, with the pairs unchanged, if an addition was rounded. Rows are
  * units' (job.h). Needs rounding to nearest and subnormal numbers, as the other exact sums do. */
 int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
-                      uint64_t end, plain_pairs *pairs);
+                      uint64_t end, plain_memory *memory, plain_pairs *pairs);
 
 /* Adds `count` numbers to each of `lanes` pairs, a row of them after the other. */
 void gpr_cpu_add_to_pairs(plain_pairs *pairs, const double *numbers, uint64_t count,

@@ -82,14 +82,13 @@ static int place_bins(exact_bins *how, const void *elements, uint64_t count)
 }
 
 static int sum_as_placed(const exact_bins *how, const void *elements, uint64_t count,
-                         bin_sums *found)
+                         tile_memory *memory, bin_sums *found)
 {
     const gpr_exact_level *level = &how->loops->level[how->level];
-    _Alignas(64) float widened[GPR_EXACT_TILE];
 
     if (level->widened) {
-        how->widen.loop(elements, widened, count);
-        elements = widened;
+        how->widen.loop(elements, memory->widened, count);
+        elements = memory->widened;
     }
     return level->loop(elements, count, how->biases, found->sums);
 }
@@ -116,13 +115,14 @@ static void set_patience(exact_bins *how)
 
 /* Sums a tile in the bins of the tile before, or else in bins placed for it. Returns 0 if neither
  * hold it. */
-static int sum_in_bins(exact_bins *how, const void *elements, uint64_t count, bin_sums *found)
+static int sum_in_bins(exact_bins *how, const void *elements, uint64_t count, tile_memory *memory,
+                       bin_sums *found)
 {
-    if (how->placed && !may_need_fewer(how) && sum_as_placed(how, elements, count, found)) {
+    if (how->placed && !may_need_fewer(how) && sum_as_placed(how, elements, count, memory, found)) {
         if (how->level == 0 && how->patience > 1) how->patience--;
         return 1;
     }
-    if (place_bins(how, elements, count) && sum_as_placed(how, elements, count, found)) {
+    if (place_bins(how, elements, count) && sum_as_placed(how, elements, count, memory, found)) {
         set_patience(how);
         return 1;
     }
@@ -148,11 +148,11 @@ static void add_sums(gpr_exact_part *part, const exact_bins *how, const bin_sums
 
 /* ---------------------------------------------------------------- elements ------------------- */
 
-exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype)
+exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype, tile_memory *memory)
 {
     const gpr_loops *loops = gpr_cpu_loops();
     const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
-    exact_adder how = {.part = part, .dtype = dtype};
+    exact_adder how = {.part = part, .memory = memory, .dtype = dtype};
 
     if (row->kind != GPR_KIND_FLOAT) {
         if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
@@ -167,7 +167,7 @@ static int add_in_bins(exact_adder *how, const void *elements, uint64_t count)
     bin_sums found;
 
     if (!may_try_bins(&how->bins, count)) return 0;
-    if (!sum_in_bins(&how->bins, elements, count, &found)) return 0;
+    if (!sum_in_bins(&how->bins, elements, count, how->memory, &found)) return 0;
     add_sums(how->part, &how->bins, &found);
     return 1;
 }
@@ -190,15 +190,15 @@ void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count)
 
 /* ---------------------------------------------------------------- products ------------------- */
 
-product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype)
+product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype, tile_memory *memory)
 {
     const gpr_loops *loops = gpr_cpu_loops();
-    product_adder how = {.part = part, .dtype = dtype};
+    product_adder how = {.part = part, .memory = memory, .dtype = dtype};
 
     if (gpr_dtype_rows[dtype].kind != GPR_KIND_FLOAT) return how;
     if (loops->products[dtype] == NULL) how.widen = loops->widen[dtype];
     how.multiply = loops->products[how.widen.loop != NULL ? how.widen.to : dtype];
-    how.doubles = gpr_cpu_exact_adder(part, GPR_FLOAT64);
+    how.doubles = gpr_cpu_exact_adder(part, GPR_FLOAT64, memory);
     how.high = how.low = how.doubles.bins;
     return how;
 }
@@ -206,7 +206,7 @@ product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype)
 /* Adds products of doubles as two doubles each; 0 if they are not, or bins do not hold them. */
 static int add_product_pairs(product_adder *how, const double *a, const double *b, uint64_t count)
 {
-    _Alignas(64) double high[PRODUCT_TILE], low[PRODUCT_TILE];
+    double *const high = how->memory->high, *const low = how->memory->low;
     bin_sums found_high, found_low;
 
     if (!may_try_bins(&how->high, count)) return 0;
@@ -214,8 +214,8 @@ static int add_product_pairs(product_adder *how, const double *a, const double *
         how->high.skipped = SKIPPED_TILES;
         return 0;
     }
-    if (!sum_in_bins(&how->high, high, count, &found_high)) return 0;
-    if (!sum_in_bins(&how->low, low, count, &found_low)) {
+    if (!sum_in_bins(&how->high, high, count, how->memory, &found_high)) return 0;
+    if (!sum_in_bins(&how->low, low, count, how->memory, &found_low)) {
         how->high.skipped = SKIPPED_TILES;
         return 0;
     }
@@ -229,8 +229,7 @@ static int add_product_pairs(product_adder *how, const double *a, const double *
 
 void gpr_cpu_add_products(product_adder *how, const void *a, const void *b, uint64_t count)
 {
-    _Alignas(64) double products[PRODUCT_TILE];
-    _Alignas(64) float widened_a[PRODUCT_TILE], widened_b[PRODUCT_TILE];
+    tile_memory *memory = how->memory;
 
     if (how->multiply == NULL ||
         (how->dtype == GPR_FLOAT64 && !add_product_pairs(how, a, b, count))) {
@@ -239,11 +238,11 @@ void gpr_cpu_add_products(product_adder *how, const void *a, const void *b, uint
     }
     if (how->dtype == GPR_FLOAT64) return;
     if (how->widen.loop != NULL) {
-        how->widen.loop(a, widened_a, count);
-        a = widened_a;
-        how->widen.loop(b, widened_b, count);
-        b = widened_b;
+        how->widen.loop(a, memory->widened_factors[0], count);
+        a = memory->widened_factors[0];
+        how->widen.loop(b, memory->widened_factors[1], count);
+        b = memory->widened_factors[1];
     }
-    how->multiply(a, b, count, products, NULL);
-    gpr_cpu_add_tile(&how->doubles, products, count);
+    how->multiply(a, b, count, memory->products, NULL);
+    gpr_cpu_add_tile(&how->doubles, memory->products, count);
 }

@@ -30,24 +30,35 @@ typedef struct exact_bins {
     int units[GPR_EXACT_BINS]; /* exponent of a bin's last place */
 } exact_bins;
 
+enum { PRODUCT_TILE = 1024 }; /* products: with their factors they stay in the first cache */
+
+/* A task's memory for tiles. */
+typedef struct tile_memory {
+    _Alignas(64) float widened[GPR_EXACT_TILE];
+    _Alignas(64) float widened_factors[2][PRODUCT_TILE];
+    _Alignas(64) double products[PRODUCT_TILE];
+    _Alignas(64) double high[PRODUCT_TILE], low[PRODUCT_TILE]; /* products as two doubles each */
+} tile_memory;
+
 /* How one task adds its tiles of elements. */
 typedef struct exact_adder {
     gpr_exact_part *part;
+    tile_memory *memory;
     gpr_dtype dtype;
     exact_bins bins;   /* of floats */
     gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
 } exact_adder;
 
-exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype);
+/* `memory` is used for float16 and bfloat16 only. */
+exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype, tile_memory *memory);
 
 /* Adds up to GPR_EXACT_TILE aligned native elements. */
 void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count);
 
-enum { PRODUCT_TILE = 1024 }; /* products: with their factors they stay in the first cache */
-
 /* How one task adds its tiles of products. */
 typedef struct product_adder {
-    gpr_exact_part *part;       /* from gpr_exact_clear_products */
+    gpr_exact_part *part; /* from gpr_exact_clear_products */
+    tile_memory *memory;
     gpr_dtype dtype;            /* of the factors */
     gpr_widening widen;         /* before they are multiplied, if its loop is not NULL */
     gpr_products_loop multiply; /* NULL for integers */
@@ -55,7 +66,7 @@ typedef struct product_adder {
     exact_bins high, low;       /* for products that are two doubles */
 } product_adder;
 
-product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype);
+product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype, tile_memory *memory);
 
 /* Adds the products of up to PRODUCT_TILE pairs of aligned native factors. */
 void gpr_cpu_add_products(product_adder *how, const void *a, const void *b, uint64_t count);

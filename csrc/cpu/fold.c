@@ -5,42 +5,39 @@
 
 #include <string.h>
 
-enum {
-    WIDE_ENOUGH = 128,                        /* columns that need no other rows beside them */
-    MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS /* stages in a piece of a row */
-};
+enum { WIDE_ENOUGH = 128 }; /* columns that need no other rows beside them */
 
 /* ---------------------------------------------------------------- rows ----------------------- */
 
 /* Folds `count` > 0 elements of a row. */
 gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
-                           stage *s)
+                           staging *in)
 {
     const gpr_view *view = how->view;
     const char *memory =
         view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
-    gpr_value parts[MOST_PARTS], value = how->identity;
+    gpr_value value = how->identity;
     uint64_t made = 0;
 
-    if (memory != NULL && how->direct) {
+    if (gpr_cpu_is_direct(how)) {
         how->loop.rows(memory, 0, 1, count, &value);
         return value;
     }
     for (uint64_t done = 0; done < count;) {
         const uint64_t step = least(count - done, STAGE_ELEMENTS);
-        const char *elements = s->packed;
-        gpr_value *part = &parts[made++];
+        const char *elements = in->s.packed;
+        gpr_value *part = &in->parts[made++];
 
         *part = how->identity;
         if (memory != NULL)
             elements = memory + done * view->bytes;
         else
-            gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, s->packed);
-        how->loop.rows(gpr_cpu_prepare(how, elements, step, s), 0, 1, step, part);
+            gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, in->s.packed);
+        how->loop.rows(gpr_cpu_prepare(how, elements, step, &in->s), 0, 1, step, part);
         if (gpr_cpu_may_stop_early(how->fold) && gpr_cpu_is_decided(how, *part)) return *part;
         done += step;
     }
-    return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator, parts, made);
+    return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator, in->parts, made);
 }
 
 /* Folds rows of contiguous memory; steps of the last outer axis are one call of the loop. */
@@ -85,15 +82,15 @@ static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, ch
 }
 
 void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
-                       stage *s)
+                       staging *in)
 {
-    if (how->view->rows_contiguous && how->direct) {
+    if (gpr_cpu_is_direct(how)) {
         fold_rows_in_place(how, row, count, accumulators);
     } else if (how->view->n <= STAGE_ELEMENTS) {
-        fold_rows_staged(how, row, count, accumulators, s);
+        fold_rows_staged(how, row, count, accumulators, &in->s);
     } else {
         for (uint64_t i = 0; i < count; i++) {
-            const gpr_value value = gpr_cpu_fold_run(how, row + i, 0, how->view->n, s);
+            const gpr_value value = gpr_cpu_fold_run(how, row + i, 0, how->view->n, in);
             memcpy(accumulators + i * how->acc_bytes, value.bytes, how->acc_bytes);
         }
     }
@@ -154,14 +151,13 @@ static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
 
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
-                          uint64_t first, uint64_t end, char *accumulators)
+                          uint64_t first, uint64_t end, char *accumulators, stage *s)
 {
     const gpr_view *view = how->view;
     const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
     const uint64_t at_once = STAGE_ELEMENTS / width;
     int fresh = work->copies == 1;
     gpr_view tile;
-    stage s;
 
     if (work->columns_wide)
         make_wide_tile(view, width, &tile);
@@ -181,8 +177,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             for (uint64_t done = 0; done < run; done += at_once) {
                 const uint64_t rows = least(run - done, at_once);
 
-                gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s.packed);
-                fold_block(how, gpr_cpu_prepare(how, s.packed, rows * width, &s),
+                gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s->packed);
+                fold_block(how, gpr_cpu_prepare(how, s->packed, rows * width, s),
                            (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
                            accumulators);
                 fresh = 0;

@@ -7,6 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/convert.h"
 #include "lib/base/progress.h"
+#include "lib/base/status.h"
 
 static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
 
@@ -245,12 +246,33 @@ int gpr_cpu_must_stop(gpr_cpu_stop *stop)
     return atomic_load_explicit(&stop->stopped, memory_order_relaxed);
 }
 
-uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work)
+gpr_status gpr_cpu_make_memory(size_t bytes, gpr_cpu_memory *memory)
 {
+    *memory = (gpr_cpu_memory){0};
+    if (bytes == 0) return GPR_OK;
+    memory->block = malloc(bytes + GPR_TASK_ALIGNMENT);
+    if (memory->block == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the %zu bytes of a task", bytes);
+    memory->aligned = (char *)memory->block +
+                      (GPR_TASK_ALIGNMENT - (uintptr_t)memory->block % GPR_TASK_ALIGNMENT);
+    return GPR_OK;
+}
+
+gpr_status gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work,
+                             size_t bytes, uint32_t *threads)
+{
+    gpr_cpu_memory memory;
+    gpr_status status = GPR_OK;
+
+    *threads = 1;
+    GPR_TRY(gpr_cpu_make_memory(bytes, &memory));
     if (view->rows * view->n * view->bytes > ALONE_BYTES)
-        return gpr_parallel_for(count, task, work);
-    for (uint64_t i = 0; i < count; i++) task(work, i);
-    return 1;
+        *threads = gpr_parallel_for(count, task, work, memory.aligned);
+    else
+        for (uint64_t i = 0; i < count && task(work, i, memory.aligned); i++) continue;
+    free(memory.block);
+done:
+    return status;
 }
 
 /* What a job takes one thread, from rates that were measured with AVX2 and AVX-512: reading from
@@ -268,15 +290,23 @@ static double nanoseconds_alone(const job *work)
     return elements * each;
 }
 
-uint32_t gpr_cpu_run_job(uint64_t count, gpr_task task, job *work)
+gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
+                           uint32_t *threads)
 {
     const double worth = nanoseconds_alone(work) / WAKE_NANOSECONDS;
+    gpr_cpu_memory memory;
+    gpr_status status = GPR_OK;
 
+    *threads = 1;
+    GPR_TRY(gpr_cpu_make_memory(bytes, &memory));
     if (worth >= 2)
-        return gpr_parallel_for_at_most(count, worth < UINT32_MAX ? (uint32_t)worth : UINT32_MAX,
-                                        task, work);
-    for (uint64_t i = 0; i < count; i++) task(work, i);
-    return 1;
+        *threads = gpr_parallel_for_at_most(
+            count, worth < UINT32_MAX ? (uint32_t)worth : UINT32_MAX, task, work, memory.aligned);
+    else
+        for (uint64_t i = 0; i < count && task(work, i, memory.aligned); i++) continue;
+    free(memory.block);
+done:
+    return status;
 }
 
 int gpr_cpu_lies_crosswise(const gpr_view *view)

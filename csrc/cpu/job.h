@@ -18,8 +18,9 @@ enum {
     WAKE_NANOSECONDS = 25000,  /* of work that a thread must take over to be worth waking */
     PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, in the caches */
     STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
-    NARROW_COLUMNS = 64,       /* narrower blocks fold several rows of memory side by side */
-    MOST_NUMBER_BYTES = 16     /* of an element, and of the number in an accumulator */
+    MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS, /* stages in a piece of a row */
+    NARROW_COLUMNS = 64,   /* narrower blocks fold several rows of memory side by side */
+    MOST_NUMBER_BYTES = 16 /* of an element, and of the number in an accumulator */
 };
 
 /* ---- from elements to loops ---- */
@@ -57,6 +58,12 @@ typedef struct stage {
     _Alignas(64) char widened[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
 } stage;
 
+/* Memory for a row, or a piece of one, that passes through a stage. */
+typedef struct staging {
+    stage s;
+    gpr_value parts[MOST_PARTS]; /* accumulators of what was in it */
+} staging;
+
 /* Makes up to STAGE_ELEMENTS aligned native elements, which may lie in s->packed, into what the
  * loop reads. */
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s);
@@ -78,8 +85,8 @@ typedef struct gpr_cpu_stop {
 /* Begins, on the caller's thread, with a structure of zeros. */
 void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg);
 
-/* Asked before every task, or every few thousand elements of one. The caller's callback runs on the
- * caller's thread alone: the others see its answer. */
+/* Asked before every task, or every few thousand elements of one; a task that has to stop ends its
+ * job. The caller's callback runs on the caller's thread alone: the others see its answer. */
 int gpr_cpu_must_stop(gpr_cpu_stop *stop);
 
 /* ---- units of rows ---- */
@@ -99,9 +106,22 @@ gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows);
 /* First row of a unit, and its number of rows. */
 uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows);
 
-/* Runs tasks over a view's elements, on this thread alone if that is sooner. Returns how many
- * threads could take part. */
-uint32_t gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work);
+/* ---- tasks ---- */
+
+/* Memory of tasks on the caller's thread, from the heap: the stack is the caller's, and may be
+ * small. free(block) ends it. */
+typedef struct gpr_cpu_memory {
+    void *block;
+    void *aligned; /* NULL if there are no bytes */
+} gpr_cpu_memory;
+
+/* GPR_ERROR_MEMORY. */
+gpr_status gpr_cpu_make_memory(size_t bytes, gpr_cpu_memory *memory);
+
+/* Runs tasks that need `bytes` of memory each over a view's elements, on this thread alone if that
+ * is sooner. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
+gpr_status gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work,
+                             size_t bytes, uint32_t *threads);
 
 /* ---- a job ---- */
 
@@ -141,22 +161,29 @@ static inline int gpr_cpu_is_decided(const recipe *how, gpr_value value)
 
 /* ---- folding (fold.c) ---- */
 
-/* Folds elements [first, first + count) of a row, count > 0. */
+/* Whether a loop reads rows where they are. Folding them needs no memory, then. */
+static inline int gpr_cpu_is_direct(const recipe *how)
+{
+    return how->view->rows_contiguous && how->direct;
+}
+
+/* Folds elements [first, first + count) of a row, count > 0, of one piece if not direct. */
 gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
-                           stage *s);
+                           staging *in);
 
 /* Folds `count` whole rows to an accumulator each. */
 void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *accumulators,
-                       stage *s);
+                       staging *in);
 
 /* How many rows of memory of `width` elements, of n, are folded side by side where rows lie
  * crosswise. */
 uint64_t gpr_cpu_copies(uint64_t width, uint64_t n);
 
 /* Folds positions [first, end) of `width` rows that lie crosswise, neighbours under one index of
- * the axes before theirs, to an accumulator each. There is room for work->copies times as many. */
+ * the axes before theirs, to an accumulator each. There is room for work->copies times as many. The
+ * stage is not used if loops read the columns where they are. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
-                          uint64_t first, uint64_t end, char *accumulators);
+                          uint64_t first, uint64_t end, char *accumulators, stage *s);
 
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
@@ -172,9 +199,10 @@ void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);
 
-/* Runs the job's tasks by as many threads as its work is worth. Returns how many could take
- * part. */
-uint32_t gpr_cpu_run_job(uint64_t count, gpr_task task, job *work);
+/* Runs the job's tasks, which need `bytes` of memory each, by as many threads as its work is worth.
+ * *threads is how many could take part. GPR_ERROR_MEMORY. */
+gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
+                           uint32_t *threads);
 
 static inline uint64_t least(uint64_t a, uint64_t b)
 {

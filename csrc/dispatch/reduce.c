@@ -13,6 +13,8 @@
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
 
+enum { MANY = 1 << 18 }; /* results copied between two questions whether to stop */
+
 static _Thread_local gpr_run last_run;
 static _Thread_local int has_run;
 
@@ -38,27 +40,38 @@ static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_k
                     "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
+/* Whether the caller wants no result any more: asked once per MANY results that are copied. */
+static gpr_status check_interrupt(int (*interrupted)(void *), void *arg)
+{
+    if (interrupted == NULL || interrupted(arg) == 0) return GPR_OK;
+    return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+}
+
 /* Rows without elements become the operator's identity, if it has one. */
-static void fill_empty(const gpr_resolved *call)
+static gpr_status fill_empty(const gpr_resolved *call)
 {
     const gpr_rule *rule = &call->rule;
     const gpr_value identity = gpr_identity(rule->fold, rule->compute, rule->host_acc);
+    const size_t bytes = gpr_dtype_bytes(rule->result);
     uint8_t packed[sizeof identity];
     char *at = call->result;
+    gpr_status status = GPR_OK;
 
     gpr_write_acc(rule->acc_kind, rule->host_acc, &identity, packed);
-    for (uint64_t i = 0; i < call->view.rows; i++) {
-        gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
-        at += gpr_dtype_bytes(rule->result);
+    gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
+    for (uint64_t i = 1; i < call->view.rows; i++) {
+        if (i % MANY == 0) GPR_TRY(check_interrupt(call->interrupted, call->interrupted_arg));
+        memcpy(at + i * bytes, at, bytes);
     }
+done:
+    return status;
 }
 
 /* One reduction of one row or more, by the backend that the call comes to. */
 static gpr_status run_call(const gpr_resolved *call, gpr_run *run)
 {
     if (call->view.n == 0 && !call->result_on_device) {
-        fill_empty(call);
-        return GPR_OK;
+        return fill_empty(call);
     }
     if (call->on_device) return gpr_array_reduce(call, run);
     if (call->device >= 0) return gpr_stream_reduce(call, run);
@@ -98,12 +111,16 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
 }
 
 /* Copies results that follow each other to where the request wants them. */
-static void spread_results(const gpr_request *request, const result_axes *axes, const char *results)
+static gpr_status spread_results(const gpr_request *request, const result_axes *axes,
+                                 const char *results)
 {
     int64_t index[GPR_MAX_NDIM + 1] = {0};
     char *to = request->result;
+    gpr_status status = GPR_OK;
 
     for (uint64_t i = 0; i < axes->results; i++) {
+        if (i % MANY == MANY - 1)
+            GPR_TRY(check_interrupt(request->interrupted, request->interrupted_arg));
         memcpy(to, results + i * axes->bytes, axes->bytes);
         for (int a = axes->count - 1; a >= 0; a--) {
             to += request->result_strides[a];
@@ -112,6 +129,8 @@ static void spread_results(const gpr_request *request, const result_axes *axes, 
             index[a] = 0;
         }
     }
+done:
+    return status;
 }
 
 static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
@@ -123,12 +142,21 @@ static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
     if (results == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     call->result = results;
     status = run_call(call, run);
-    if (status == GPR_OK) spread_results(request, axes, results);
+    if (status == GPR_OK) status = spread_results(request, axes, results);
     free(results);
     return status;
 }
 
 /* ---------------------------------------------------------------- the calls ------------------ */
+
+/* Elements of the array, also those that are not read again. */
+static uint64_t elements_of(const gpr_request *request)
+{
+    uint64_t elements = 1;
+
+    for (int i = 0; i < request->ndim; i++) elements *= (uint64_t)request->shape[i];
+    return elements;
+}
 
 static gpr_status reduce(const gpr_request *request, gpr_run *run)
 {
@@ -139,7 +167,7 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
     GPR_TRY(gpr_resolve_call(request, &call));
     const gpr_view *view = &call.view;
     run->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
-    run->elements = view->rows * view->n;
+    run->elements = elements_of(request);
     run->bytes = run->elements * view->bytes;
     /* Without elements there is no result, even if there are no rows that want one: as NumPy has
      * it. */

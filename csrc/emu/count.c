@@ -186,7 +186,7 @@ static int same_request(const event *a, const event *b)
 static void count_banks(const event *e, size_t n, uint64_t *passes, uint64_t *ideal)
 {
     const unsigned words = e->bytes <= WORD_BYTES ? 1 : e->bytes / WORD_BYTES;
-    uintptr_t wanted[BANKS][WARP_LANES * MOST_WORDS];
+    static _Thread_local uintptr_t wanted[BANKS][WARP_LANES * MOST_WORDS]; /* no stack's: 32 KiB */
     unsigned queue[BANKS] = {0}, longest = 0, all = 0, groups = 0;
 
     for (size_t i = 0; i < n * words; i++) {

@@ -275,7 +275,7 @@ static int all_looked_up(const engine_module *module)
 
 void module_look_up(engine_module *module)
 {
-    enum { BATCH = 256, BEFORE = 5, ADDRESS_ROOM = 24 };
+    enum { BATCH = 128, BEFORE = 5, ADDRESS_ROOM = 20 };
     static const char output[] = "lines";
     char folder[FOLDER_ROOM], path[PATH_ROOM], lines[PATH_ROOM], addresses[BATCH][ADDRESS_ROOM];
     char *arguments[BEFORE + BATCH + 1] = {"addr2line", "-a", "-i", "-e", path};

@@ -11,6 +11,9 @@
  * reduces on the CPU, on a machine that has neither.
  *
  * Sizes are in elements unless a name says bytes. Strides are in bytes and may be zero or negative.
+ *
+ * A call takes at most GPR_STACK_BYTES of the calling thread's stack; on a GPU, what the driver
+ * takes comes on top. NVRTC runs in a thread of its own.
  */
 #ifndef GPUREDUCE_H
 #define GPUREDUCE_H
@@ -27,6 +30,8 @@ extern "C" {
 #else
 #define GPR_API
 #endif
+
+enum { GPR_STACK_BYTES = 32 * 1024 };
 
 /* ---------------------------------------------------------------- statuses and errors ------- */
 

@@ -16,8 +16,9 @@ typedef enum gpr_wide {
     GPR_WIDE_COMPLEX
 } gpr_wide;
 
-/* elements of a wide block: it and its neighbours stay in the first cache */
-enum { GPR_WIDE_ELEMENTS = 256 };
+/* elements of a wide block: it and its neighbours stay in the first cache, and a small stack has
+ * room for several */
+enum { GPR_WIDE_ELEMENTS = 128 };
 
 typedef union gpr_wide_block {
     int64_t i64[GPR_WIDE_ELEMENTS];

@@ -32,10 +32,11 @@ const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 #undef GPR_OPERATOR
 };
 
-enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
+enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1, GPR_CUMULATIVE = 0, GPR_IDEMPOTENT = 1 };
 
 const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
-#define GPR_FOLD(name, commutative, acc_kind, identity) {#name, commutative, acc_kind, identity},
+#define GPR_FOLD(name, commutative, idempotent, acc_kind, identity) \
+    {#name, commutative, idempotent, acc_kind, identity},
 #include "folds.def"
 #undef GPR_FOLD
 };

@@ -43,6 +43,7 @@ static inline int gpr_is_exact(gpr_acc_kind acc_kind)
 typedef struct gpr_fold_row {
     const char *name;
     int commutative;
+    int idempotent;
     gpr_acc_kind acc_kind;
     gpr_identity_kind identity;
 } gpr_fold_row;

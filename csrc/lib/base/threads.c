@@ -15,6 +15,7 @@
  * must bear being run twice. */
 #include "lib/base/threads.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,8 +26,8 @@
 
 static const double SPIN_SECONDS = 100e-6;
 
-/* A task's frames are up to 220 KiB. The program's thread-local storage is a part of a stack too:
- * 800 KiB under ThreadSanitizer. From 2 MiB on stacks may become huge pages, resident as a
+/* A worker's stack has its tasks' memory. The program's thread-local storage is a part of a stack
+ * too: 800 KiB under ThreadSanitizer. From 2 MiB on stacks may become huge pages, resident as a
  * whole. */
 enum { MAX_WORKERS = 1023, WORKER_STACK_BYTES = 1536 * 1024 };
 
@@ -53,13 +54,15 @@ static struct {
           .left = PTHREAD_COND_INITIALIZER,
           .busy = ATOMIC_FLAG_INIT};
 
-static void run_tasks(job *work)
+/* A task that ends the job sets the counter to its end: threads that draw a number after that stop,
+ * instead of passing over what may be billions of tasks. */
+static void run_tasks(job *work, void *memory)
 {
     uint64_t i;
 
     while ((i = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) < work->count) {
         gpr_note_progress(i, work->count);
-        work->task(work->context, i);
+        if (!work->task(work->context, i, memory)) atomic_store(&work->next, work->count);
     }
 }
 
@@ -75,6 +78,8 @@ static void look_out(uint64_t seen)
 
 static void *serve(void *unused)
 {
+    /* allocated: a frame of this size would be a mistake anywhere else */
+    void *memory = __builtin_alloca_with_align(GPR_TASK_MEMORY, GPR_TASK_ALIGNMENT * CHAR_BIT);
     uint64_t seen = 0;
 
     (void)unused;
@@ -86,7 +91,7 @@ static void *serve(void *unused)
         pool.places--;
         pool.joined++;
         pthread_mutex_unlock(&pool.lock);
-        run_tasks(&pool.job);
+        run_tasks(&pool.job, memory);
         pthread_mutex_lock(&pool.lock);
         if (--pool.joined == 0) pthread_cond_signal(&pool.left);
         pthread_mutex_unlock(&pool.lock);
@@ -158,11 +163,11 @@ uint32_t gpr_thread_count(void)
     return limits.cpu_threads > 0 ? limits.cpu_threads : 1;
 }
 
-static void run_alone(uint64_t count, gpr_task task, void *context)
+static void run_alone(uint64_t count, gpr_task task, void *context, void *memory)
 {
     for (uint64_t i = 0; i < count; i++) {
         gpr_note_progress(i, count);
-        task(context, i);
+        if (!task(context, i, memory)) return;
     }
 }
 
@@ -203,12 +208,13 @@ static void close_job(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context)
+uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context, void *memory)
 {
-    return gpr_parallel_for_at_most(count, UINT32_MAX, task, context);
+    return gpr_parallel_for_at_most(count, UINT32_MAX, task, context, memory);
 }
 
-uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, void *context)
+uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, void *context,
+                                  void *memory)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const uint32_t threads = count > 1 ? gpr_thread_count() : 1;
@@ -219,16 +225,16 @@ uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, 
     if (wanted > MAX_WORKERS) wanted = MAX_WORKERS;
     if (count <= 1 || wanted == 0 ||
         atomic_flag_test_and_set_explicit(&pool.busy, memory_order_acquire)) {
-        run_alone(count, task, context);
+        run_alone(count, task, context, memory);
         return 1;
     }
     pthread_once(&once, watch_forks);
     forks = atomic_load(&pool.forks);
     places = open_job(count, task, context, (uint32_t)wanted);
-    run_tasks(&pool.job);
+    run_tasks(&pool.job, memory);
     if (forks != atomic_load(&pool.forks)) {
         /* A task forked, and this is the child: the pool is new, and tasks of this job are lost. */
-        run_alone(count, task, context);
+        run_alone(count, task, context, memory);
         return 1;
     }
     close_job();

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "lib/base/environment.h"
 
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, OLDEST_NVRTC = 12000 };
+enum { COMPILER_STACK_BYTES = 8 << 20 };
 
 static struct {
 #define RT(member, arguments) int(*member) arguments;
@@ -270,6 +272,46 @@ done:
     return status;
 }
 
+/* A call of nvrtcCompileProgram. */
+typedef struct compilation {
+    nvrtc_program program;
+    int option_count;
+    const char *const *options;
+    int result;
+} compilation;
+
+static void *run_compiler(void *argument)
+{
+    compilation *work = argument;
+
+    work->result = nvrtc.CompileProgram(work->program, work->option_count, work->options);
+    return NULL;
+}
+
+/* Compiles in a thread of its own: the compiler needs more stack than callers may have. Signals
+ * stay with the program's threads. Without such a thread, in the caller's. */
+static int compile_program(compilation *work)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+    int is_started = 0;
+
+    if (pthread_attr_init(&attributes) == 0) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        is_started = pthread_attr_setstacksize(&attributes, COMPILER_STACK_BYTES) == 0 &&
+                     pthread_create(&thread, &attributes, run_compiler, work) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&attributes);
+    }
+    if (is_started)
+        (void)pthread_join(thread, NULL);
+    else
+        (void)run_compiler(work);
+    return work->result;
+}
+
 static gpr_status compile_locked(const gpr_translation *translation, const char *target,
                                  gpr_object *object)
 {
@@ -294,7 +336,8 @@ static gpr_status compile_locked(const gpr_translation *translation, const char 
     for (int i = 0; i < translation->entry_count; i++)
         RT_TRY(AddNameExpression, program, translation->entries[i]);
 
-    const int result = nvrtc.CompileProgram(program, option_count, options);
+    compilation work = {.program = program, .option_count = option_count, .options = options};
+    const int result = compile_program(&work);
     if (result != NVRTC_SUCCESS) {
         (void)gpr_fail(
             GPR_ERROR_COMPILE,

@@ -9,18 +9,20 @@
 #include "lib/base/convert.h"
 #include "lib/rules/accumulators.h"
 
+enum { AT_ONCE = GPR_WIDE_ELEMENTS / 2 }; /* accumulators: what they take lies in a small stack */
+
 /* A block of accumulators on its way to results. */
 typedef struct results_block {
-    gpr_wide_block first, second;         /* numbers: of a range, the smallest and the largest */
-    uint64_t position[GPR_WIDE_ELEMENTS]; /* or count */
-    double squares[GPR_WIDE_ELEMENTS];
+    gpr_wide_block first, second; /* numbers: of a range, the smallest and the largest */
+    uint64_t position[AT_ONCE];   /* or count */
+    double squares[AT_ONCE];
 } results_block;
 
 static void load_block(gpr_acc_kind acc_kind, gpr_dtype acc, const char *packed, uint64_t count,
                        results_block *block)
 {
     const size_t bytes = gpr_acc_bytes(acc_kind, acc), number_bytes = gpr_bytes_of(acc);
-    uint8_t first[GPR_WIDE_ELEMENTS * sizeof(double _Complex)], second[sizeof first];
+    uint8_t first[AT_ONCE * sizeof(double _Complex)], second[sizeof first];
 
     if (acc_kind == GPR_ACC_NUMBER) {
         gpr_load_wide(acc, packed, count, &block->first);
@@ -57,7 +59,7 @@ static gpr_wide divide_block(const gpr_rule *rule, gpr_wide wide, uint64_t count
                              results_block *block)
 {
     gpr_wide_block *sums = &block->first;
-    uint8_t narrow[GPR_WIDE_ELEMENTS * sizeof(uint64_t)];
+    uint8_t narrow[AT_ONCE * sizeof(uint64_t)];
 
     if (!gpr_is_inexact(rule->compute)) {
         gpr_store_wide(wide, sums, count, rule->compute, narrow);
@@ -146,7 +148,7 @@ void gpr_finish_squares(const gpr_rule *rule, const double *squares, const uint6
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
-        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
 
         if (counts != NULL) {
             memcpy(block.squares, squares + done, step * sizeof *squares);
@@ -171,7 +173,7 @@ void gpr_finish_means(const gpr_rule *rule, gpr_dtype acc, const void *sums, con
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
-        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
         gpr_wide wide = gpr_wide_of(acc);
 
         gpr_load_wide(acc, (const char *)sums + done * bytes, step, &block.first);
@@ -210,7 +212,7 @@ void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, con
 
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
-        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
         char *at = (char *)results + done * result_bytes;
 
         gpr_load_wide(acc, (const char *)low + done * bytes, step, &block.first);
@@ -243,7 +245,7 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
     }
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
-        const uint64_t step = left < GPR_WIDE_ELEMENTS ? left : GPR_WIDE_ELEMENTS;
+        const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
         char *at = (char *)results + done * result_bytes;
         gpr_wide wide = gpr_wide_of(acc);
 

@@ -114,6 +114,22 @@ static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
     }
 }
 
+/* Makes of each of a row's axes along which all elements are the same one, their mask too, an axis
+ * of the first one alone, if the fold finds the same. Of equals the first is found: positions that are
+ * counted, not carried along, stay the same without the axes in front. */
+static void read_repeats_once(const gpr_request *request, const gpr_rule *rule, gpr_axis *axes,
+                              int count)
+{
+    const int only_in_front = !may_reorder(request, rule);
+
+    for (int i = 0; i < count && gpr_fold_rows[rule->fold].idempotent; i++) {
+        if (axes[i].extent > 1 && axes[i].in == 0 && axes[i].mask == 0)
+            axes[i].extent = 1;
+        else if (only_in_front && axes[i].extent > 1)
+            break;
+    }
+}
+
 /* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer
  * axis. */
 static int continues(const gpr_axis *out, const gpr_axis *in, int masked)
@@ -280,6 +296,8 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
         read_mean_steps(request, rule, outer, mean_steps);
         read_position_steps(rule, request->reduced, axes + outer);
         GPR_TRY(check_addresses(request, rule, axes, mean_steps, outer, 0));
+        read_repeats_once(request, rule, axes + outer, request->reduced);
+        view->n = product(axes + outer, request->reduced);
         if (may_reorder(request, rule)) order_inner_axes(view, axes + outer, request->reduced);
         view->outer = append_axes(view, 0, axes, mean_steps, outer);
         view->inner = append_axes(view, view->outer, axes + outer, NULL, request->reduced);
@@ -581,7 +599,7 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
 
 uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count)
 {
-    enum { MARKS = 4 << 10 }; /* looked at together */
+    enum { MARKS = 1 << 10 }; /* looked at together */
     gpr_view mask;
     uint8_t marks[MARKS];
     uint64_t left_out = 0;

@@ -10,8 +10,9 @@
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
  * outer or one inner axis left. Where the operator commutes, a row's axes come in the order of
- * memory and are iterated forward: a Fortran-ordered or reversed array is contiguous too. Element
- * (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
+ * memory and are iterated forward: a Fortran-ordered or reversed array is contiguous too. Where
+ * elements that come again change nothing, the axes of a row along which they do are left out.
+ * Element (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
 typedef struct gpr_view {
     const char *data;
     /* or NULL */
@@ -26,7 +27,7 @@ typedef struct gpr_view {
     uint64_t first_position;
     /* product of outer extents */
     uint64_t rows;
-    /* product of inner extents */
+    /* product of inner extents, those that an idempotent fold reads once left out */
     uint64_t n;
     /* each row's elements are adjacent, aligned, unmasked, native byte order */
     int rows_contiguous;

@@ -47,7 +47,8 @@ typedef struct chunk {
     int whole;
 } chunk;
 
-/* What only some jobs need: apart from the job, since every small call would clear its 9 KiB. */
+/* What only some jobs need: apart from the job, since every small call would clear its 9 KiB, and
+ * on the heap, as a small stack has better use for them. */
 typedef struct job_memory {
     gpr_view unmasked, mask; /* of a job that sends its mask */
     gpr_exact_part exact[GPR_EXACT_MOST_PARTS];
@@ -125,13 +126,15 @@ typedef struct pack_task {
     uint64_t first, count, piece;
 } pack_task;
 
-static void pack_piece(void *context, uint64_t index)
+static int pack_piece(void *context, uint64_t index, void *memory)
 {
     const pack_task *task = context;
     const uint64_t skip = index * task->piece;
 
+    (void)memory;
     gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip),
              task->neutral, task->destination + skip * task->view->bytes);
+    return 1;
 }
 
 static void pack_view(const job *job, const gpr_view *view, const chunk *part, char *destination)
@@ -146,7 +149,7 @@ static void pack_view(const job *job, const gpr_view *view, const chunk *part, c
     if (task.count <= task.piece) {
         gpr_pack(task.view, task.first, task.count, task.neutral, destination);
     } else {
-        (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task);
+        (void)gpr_parallel_for((task.count + task.piece - 1) / task.piece, pack_piece, &task, NULL);
     }
 }
 
@@ -177,17 +180,21 @@ static void pack_chunk(job *job, const chunk *part, char *destination)
     job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
 }
 
+/* Whether chunks hold the mask too: where no element stands for one that is left out. */
+static int must_send_mask(const gpr_resolved *call)
+{
+    const gpr_acc_kind acc_kind = call->rule.acc_kind;
+
+    return call->view.mask != NULL && (acc_kind == GPR_ACC_MOMENTS ||
+                                       acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
+}
+
 /* Decides what chunks hold. */
 static void choose_content(job *job, job_memory *memory)
 {
-    const gpr_acc_kind acc_kind = job->rule->acc_kind;
-
     job->elements = job->view;
     job->companion = job->second;
     job->unit = job->view->bytes;
-    job->sends_mask =
-        job->view->mask != NULL &&
-        (acc_kind == GPR_ACC_MOMENTS || acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
     if (job->sends_mask) {
         memory->unmasked = *job->view;
         memory->unmasked.mask = NULL;
@@ -531,19 +538,25 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
-    job_memory memory;
+    const int sends_mask = must_send_mask(call);
+    job_memory *memory = NULL;
     job job = {.call = call,
                .view = view,
                .second = call->second,
                .rule = rule,
                .run = run,
-               .exact = memory.exact,
+               .sends_mask = sends_mask,
                .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
+    if (sends_mask || gpr_is_exact(rule->acc_kind)) {
+        memory = malloc(sizeof *memory);
+        if (memory == NULL) GPR_TRY(gpr_fail(GPR_ERROR_MEMORY, "out of memory"));
+        job.exact = memory->exact;
+    }
     job.compute = gpr_stream_of(job.device, call->stream);
-    choose_content(&job, &memory);
+    choose_content(&job, memory);
     job.neutral = gpr_neutral_element(rule->fold, rule->element);
     job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     job.result_bytes = gpr_dtype_bytes(rule->result);
@@ -559,7 +572,9 @@ gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
         status = prepare_ring(&job);
         if (status == GPR_OK) status = stream_chunks(&job);
     }
+done:
     free(job.pieces);
+    free(memory);
     gpr_device_leave(job.device);
     return status;
 }

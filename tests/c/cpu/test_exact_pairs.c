@@ -172,6 +172,7 @@ static void test_pairs_hold_the_sum_or_say_no(void)
                                          .strides = strides,
                                          .data = memory,
                                          .kernel = -1};
+            static pair_memory staging;
             uint8_t hold[PAIR_LANES];
             exact_pairs pairs;
             gpr_view view;
@@ -180,7 +181,7 @@ static void test_pairs_hold_the_sum_or_say_no(void)
             CHECK(view_of(&request, &view) == GPR_OK && view.rows == rows && view.n == n,
                   "%llu by %llu", (unsigned long long)rows, (unsigned long long)n);
             CHECK(gpr_cpu_lies_crosswise(&view) == crosswise, "crosswise %d", crosswise);
-            gpr_cpu_sum_pairs(&view, 0, rows, 0, n, &pairs);
+            gpr_cpu_sum_pairs(&view, 0, rows, 0, n, &staging, &pairs);
             gpr_cpu_pairs_hold(&pairs, rows, 0, hold);
             for (uint64_t r = 0; r < rows; r++) {
                 const char *first =
@@ -231,6 +232,7 @@ static void test_plain_sums_are_exact_or_say_no(void)
                                          .strides = strides,
                                          .data = memory,
                                          .kernel = -1};
+            static plain_memory staging;
             static plain_pairs pairs;
             plain_adder how;
             exact_pairs some = {.components = 1};
@@ -246,8 +248,8 @@ static void test_plain_sums_are_exact_or_say_no(void)
             pairs.lanes = 0;
             pairs.has_rests = 0;
             easy += spread == 8;
-            if (!gpr_cpu_sum_plain(&how, 0, rows, 0, cut, &pairs) ||
-                !gpr_cpu_sum_plain(&how, 0, rows, cut, n, &pairs)) {
+            if (!gpr_cpu_sum_plain(&how, 0, rows, 0, cut, &staging, &pairs) ||
+                !gpr_cpu_sum_plain(&how, 0, rows, cut, n, &staging, &pairs)) {
                 refused++;
                 continue;
             }

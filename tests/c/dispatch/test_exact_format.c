@@ -188,13 +188,14 @@ static void test_one_flagged_element_at_every_place_of_a_tile(void)
                 const int kind = (int)((place + (uint64_t)first) % KINDS);
                 const int ones = check_between(0, 1) && kind < KINDS - 1;
                 const uint64_t plain = ones ? (uint64_t)(last_exponent(f) / 2) << f.fraction : sign;
+                static tile_memory memory;
                 gpr_exact_part part;
                 exact_adder adder;
 
                 for (uint64_t i = 0; i < count; i++)
                     memcpy(values + i * bytes, i == place ? &specials[kind] : &plain, bytes);
                 gpr_exact_clear(&part, floats[d]);
-                adder = gpr_cpu_exact_adder(&part, floats[d]);
+                adder = gpr_cpu_exact_adder(&part, floats[d], &memory);
                 gpr_cpu_add_tile(&adder, values, count);
                 gpr_exact_carry(&part);
                 CHECK(part.flags == (flags[kind] | GPR_EXACT_NOT_MINUS_ZERO) && part.count == count,

@@ -148,7 +148,7 @@ template <class Fold, template <class> class Structure, class F> int with_accumu
 template <class F> int with_fold(int fold, int acc, F f)
 {
     switch (fold) {
-#define GPR_FOLD(name, commutative, acc_kind, identity) CASE_##acc_kind(name)
+#define GPR_FOLD(name, commutative, idempotent, acc_kind, identity) CASE_##acc_kind(name)
 #include "folds.def"
 #undef GPR_FOLD
     default: return 0;

@@ -355,8 +355,24 @@ static void check_lift(const combination *c)
     CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, BITS), c, "lift");
 }
 
-/* Every fold of one combination. `commuted` counts pairs whose order did not matter. */
-static void check_combination(const combination *c, uint64_t *commuted, uint64_t *pairs)
+/* Whether what comes again changes nothing. */
+static int is_unchanged(const combination *c,
+                        gpr_value (*combine)(const combination *, gpr_value, gpr_value),
+                        gpr_value a)
+{
+    const gpr_value twice = combine(c, a, a);
+
+    return same_acc(c->fold, c->acc, &twice, &a, NUMBERS);
+}
+
+/* What draws of a fold came to. */
+typedef struct tally {
+    uint64_t pairs, commuted,
+        unchanged; /* drawn; their order did not matter; nor the first again */
+} tally;
+
+/* Every fold of one combination. */
+static void check_combination(const combination *c, tally *found)
 {
     for (int draw = 0; draw < DRAWS; draw++) {
         const gpr_value a = draw_acc(c), b = draw_acc(c);
@@ -366,14 +382,16 @@ static void check_combination(const combination *c, uint64_t *commuted, uint64_t
         check_combine(c, a, a);
         check_atomic(c, a, b);
         check_identity(c, a);
-        *commuted += commutes(c, combine_on_device, a, b) && commutes(c, combine_on_host, a, b);
-        ++*pairs;
+        found->commuted +=
+            commutes(c, combine_on_device, a, b) && commutes(c, combine_on_host, a, b);
+        found->unchanged +=
+            is_unchanged(c, combine_on_device, a) && is_unchanged(c, combine_on_host, a);
+        found->pairs++;
     }
 }
 
 /* Accumulators that rules ask for: on the device by named kernels, and by the host. */
-static void check_rule(const gpr_rule *rule, uint64_t commuted[GPR_FOLD_COUNT],
-                       uint64_t pairs[GPR_FOLD_COUNT])
+static void check_rule(const gpr_rule *rule, tally found[GPR_FOLD_COUNT])
 {
     static char seen[GPR_FOLD_COUNT][GPR_DTYPE_COUNT][GPR_DTYPE_COUNT];
     const gpr_dtype accs[] = {rule->host_acc, rule->device_acc};
@@ -382,13 +400,13 @@ static void check_rule(const gpr_rule *rule, uint64_t commuted[GPR_FOLD_COUNT],
         const combination c = {rule->fold, rule->compute, accs[i], i == 0};
 
         if (seen[c.fold][c.compute][c.acc]++) continue;
-        check_combination(&c, &commuted[c.fold], &pairs[c.fold]);
+        check_combination(&c, &found[c.fold]);
     }
 }
 
 static void test_kernels_and_host_fold_alike(void)
 {
-    uint64_t commuted[GPR_FOLD_COUNT] = {0}, pairs[GPR_FOLD_COUNT] = {0};
+    tally found[GPR_FOLD_COUNT] = {0};
 
     for (int op = 0; op < GPR_OP_COUNT; op++) {
         for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
@@ -399,7 +417,7 @@ static void test_kernels_and_host_fold_alike(void)
                         GPR_OK ||
                     gpr_leave_out(&rule, skip_nan, 0) != GPR_OK)
                     continue;
-                check_rule(&rule, commuted, pairs);
+                check_rule(&rule, found);
             }
         }
     }
@@ -407,9 +425,11 @@ static void test_kernels_and_host_fold_alike(void)
         const gpr_fold_row *row = &gpr_fold_rows[fold];
 
         if (gpr_is_exact(row->acc_kind)) continue;
-        CHECK(pairs[fold] > 0, "no rule asked for %s", row->name);
-        CHECK(row->commutative == (commuted[fold] == pairs[fold]),
+        CHECK(found[fold].pairs > 0, "no rule asked for %s", row->name);
+        CHECK(row->commutative == (found[fold].commuted == found[fold].pairs),
               "folds.def: order of operands, %s", row->name);
+        CHECK(row->idempotent == (found[fold].unchanged == found[fold].pairs),
+              "folds.def: operands that come again, %s", row->name);
     }
 }
 

@@ -25,12 +25,14 @@ typedef struct counts {
     uint64_t plain[MOST_TASKS]; /* written without atomics: a race detector watches */
 } counts;
 
-static void count_task(void *context, uint64_t index)
+static int count_task(void *context, uint64_t index, void *memory)
 {
     counts *c = context;
 
+    (void)memory;
     atomic_fetch_add(&c->runs[index], 1);
     c->plain[index] = index * index;
+    return 1;
 }
 
 static void set_threads(uint32_t threads)
@@ -52,7 +54,7 @@ static uint64_t run_counted(uint64_t count)
     uint64_t wrong = 0;
 
     memset(c, 0, sizeof *c);
-    const uint32_t threads = gpr_parallel_for(count, count_task, c);
+    const uint32_t threads = gpr_parallel_for(count, count_task, c, NULL);
     if (threads < 1 || threads > gpr_thread_count()) wrong++;
     for (uint64_t i = 0; i < MOST_TASKS; i++)
         wrong += c->runs[i] != (i < count) || (i < count && c->plain[i] != i * i);
@@ -72,9 +74,11 @@ static void test_counts(void)
     }
 }
 
-static void progress_task(void *shares, uint64_t index)
+static int progress_task(void *shares, uint64_t index, void *memory)
 {
+    (void)memory;
     ((double *)shares)[index] = gpr_progress();
+    return 1;
 }
 
 static void test_progress_is_the_share_of_tasks_that_have_begun(void)
@@ -85,10 +89,55 @@ static void test_progress_is_the_share_of_tasks_that_have_begun(void)
 
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         set_threads(threads[t]);
-        (void)gpr_parallel_for(COUNT, progress_task, shares);
+        (void)gpr_parallel_for(COUNT, progress_task, shares, NULL);
         for (int i = 0; i < COUNT; i++)
             CHECK(shares[i] == (double)i / COUNT, "task %d saw %g", i, shares[i]);
     }
+}
+
+/* Ends the job after its first few tasks. */
+static int last_task(void *ran, uint64_t index, void *memory)
+{
+    (void)memory;
+    atomic_fetch_add((_Atomic uint64_t *)ran, 1);
+    return index < 10;
+}
+
+static void test_a_task_ends_its_job(void)
+{
+    static const uint32_t threads[] = {1, 8};
+
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        _Atomic uint64_t ran = 0;
+
+        set_threads(threads[t]);
+        /* that many tasks would pass for years, also if each did nothing */
+        (void)gpr_parallel_for(UINT64_C(1) << 62, last_task, (void *)&ran, NULL);
+        CHECK(ran >= 11 && ran <= 11 + threads[t], "%" PRIu64 " tasks ran", (uint64_t)ran);
+    }
+}
+
+/* A worker's memory is its own, and has room for what is promised. */
+static int memory_task(void *own, uint64_t index, void *memory)
+{
+    unsigned char *bytes = memory;
+    int is_own = (uintptr_t)memory % GPR_TASK_ALIGNMENT == 0;
+
+    memset(bytes, (int)(index % 251), GPR_TASK_MEMORY);
+    for (int i = 0; i < GPR_TASK_MEMORY; i++) is_own &= bytes[i] == index % 251;
+    ((uint8_t *)own)[index] = (uint8_t)is_own;
+    return 1;
+}
+
+static void test_tasks_have_memory_of_their_own(void)
+{
+    enum { COUNT = 64 };
+    static _Alignas(GPR_TASK_ALIGNMENT) char memory[GPR_TASK_MEMORY];
+    uint8_t own[COUNT] = {0};
+
+    set_threads(8);
+    (void)gpr_parallel_for(COUNT, memory_task, own, memory);
+    for (int i = 0; i < COUNT; i++) CHECK(own[i], "task %d", i);
 }
 
 static void *call_often(void *failures)
@@ -158,10 +207,11 @@ static _Atomic int forked;
 static pid_t forked_child;
 static pid_t original;
 
-static void fork_task(void *context, uint64_t index)
+static int fork_task(void *context, uint64_t index, void *memory)
 {
     int first = 0;
 
+    (void)memory;
     /* The workers hold still, so that the caller surely gets a task. */
     while (!pthread_equal(pthread_self(), forker) && !forked) usleep(10);
     if (pthread_equal(pthread_self(), forker) &&
@@ -170,6 +220,7 @@ static void fork_task(void *context, uint64_t index)
         if (child != 0) forked_child = child;
     }
     atomic_fetch_or(&((counts *)context)->runs[index], 1);
+    return 1;
 }
 
 static void test_fork_in_a_task(void)
@@ -181,7 +232,7 @@ static void test_fork_in_a_task(void)
     original = getpid();
     forker = pthread_self();
     forked = 0;
-    (void)gpr_parallel_for(MOST_TASKS, fork_task, c);
+    (void)gpr_parallel_for(MOST_TASKS, fork_task, c, NULL);
     for (int i = 0; i < MOST_TASKS; i++) missing += c->runs[i] == 0;
     if (getpid() != original) check_leave(missing != 0 || run_counted(100) != 0);
     CHECK(missing == 0, "tasks of the parent");
@@ -194,6 +245,8 @@ int main(void)
     check_begin();
     test_counts();
     test_progress_is_the_share_of_tasks_that_have_begun();
+    test_a_task_ends_its_job();
+    test_tasks_have_memory_of_their_own();
     test_many_callers();
     test_fork();
     test_fork_beside_a_job();

@@ -554,12 +554,13 @@ static void test_tiles_of_all_kinds_follow_each_other(void)
             const gpr_dtype dtype = floats[d];
             const int fields = (1 << exponent_bits(dtype)) - 1;
             int low = 0, high = 0, reached = 0;
+            static tile_memory memory;
             gpr_exact_part part, one_by_one;
             exact_adder adder;
 
             gpr_exact_clear(&part, dtype);
             gpr_exact_clear(&one_by_one, dtype);
-            adder = gpr_cpu_exact_adder(&part, dtype);
+            adder = gpr_cpu_exact_adder(&part, dtype, &memory);
             for (int i = 0; i < TILES; i++) {
                 const uint64_t count = (uint64_t)check_between(i % 8 == 0 ? 1 : 300,
                                                                i % 8 == 0 ? 300 : GPR_EXACT_TILE);

@@ -1,0 +1,107 @@
+/* Reductions that would take hours: they are interrupted, or read what repeats once. Counted in
+ * questions, not in seconds: a loop without questions would not come to its end. */
+#include <string.h>
+
+#include "check.h"
+#include "gpureduce.h"
+#include "request.h"
+
+enum { BIT_PER_ROW = 40, FEW_ROWS = 70, MANY_ROWS = 1 << 20 };
+
+static int asked;
+
+static int stop_at_once(void *unused)
+{
+    (void)unused;
+    asked++;
+    return 1;
+}
+
+static union {
+    uint64_t words[2 * MANY_ROWS];
+    char bytes[sizeof(uint64_t) * 2 * MANY_ROWS];
+} results;
+static char element[4096]; /* and its neighbours */
+static uint8_t marks[FEW_ROWS] = {1};
+
+/* Rows of one element that comes again and again; neighbours in memory, or all the same one. */
+static gpr_status reduce_repeats(gpr_operator op, gpr_dtype dtype, int64_t rows, int is_masked,
+                                 const char *kernel)
+{
+    const int64_t shape[2] = {rows, INT64_C(1) << BIT_PER_ROW};
+    const int64_t strides[2] = {rows <= FEW_ROWS ? (int64_t)gpr_dtype_bytes(dtype) : 0, 0};
+    const int64_t mask_strides[2] = {1, 0};
+    gpr_request request = sums_of(dtype, 2, shape, element, &results);
+
+    request.op = op;
+    request.strides = strides;
+    request.device = GPR_DEVICE_CPU;
+    request.interrupted = stop_at_once;
+    if (is_masked) {
+        request.mask = marks;
+        request.mask_strides = mask_strides;
+    }
+    (void)gpr_find_kernel(kernel, &request.kernel);
+    asked = 0;
+    return gpr_reduce(&request);
+}
+
+static int is_idempotent(gpr_operator op)
+{
+    return op == GPR_OP_MIN || op == GPR_OP_MAX || op == GPR_OP_ANY || op == GPR_OP_ALL ||
+           op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX || op == GPR_OP_PTP || op == GPR_OP_MINMAX ||
+           op == GPR_OP_BITWISE_AND || op == GPR_OP_BITWISE_OR;
+}
+
+static void test_repeats(void)
+{
+    static const char *const kernels[] = {"auto", "fast"};
+
+    for (int op = 0; op < GPR_OP_COUNT; op++) {
+        for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
+            const int64_t rows = check_between(0, 1) ? 1 : FEW_ROWS;
+            const int takes_mask = op != GPR_OP_ARGMIN && op != GPR_OP_ARGMAX;
+            const int is_masked = takes_mask && check_between(0, 1);
+            const gpr_status status = reduce_repeats((gpr_operator)op, (gpr_dtype)dtype, rows,
+                                                     is_masked, kernels[check_between(0, 1)]);
+
+            if (status == GPR_ERROR_TYPE) continue;
+            if (is_idempotent((gpr_operator)op))
+                CHECK(status == GPR_OK, "%s of %s: %s", gpr_operator_name((gpr_operator)op),
+                      gpr_dtype_name((gpr_dtype)dtype), gpr_last_error()->message);
+            else /* partial results of so many elements may find no memory */
+                CHECK((status == GPR_ERROR_INTERRUPTED && asked == 1) ||
+                          status == GPR_ERROR_MEMORY || status == GPR_OK,
+                      "%s of %s: %d after %d questions", gpr_operator_name((gpr_operator)op),
+                      gpr_dtype_name((gpr_dtype)dtype), (int)status, asked);
+        }
+    }
+}
+
+/* Results of nothing, and results with gaps, of which there are as many as memory holds. */
+static void test_many_results(void)
+{
+    const int64_t shape[2] = {MANY_ROWS, 0}, one[2] = {MANY_ROWS, 1}, strides[2] = {0, 0},
+                  result_strides[1] = {16};
+    gpr_request request = sums_of(GPR_INT64, 2, shape, element, &results);
+
+    request.device = GPR_DEVICE_CPU;
+    request.interrupted = stop_at_once;
+    asked = 0;
+    CHECK(gpr_reduce(&request) == GPR_ERROR_INTERRUPTED && asked == 1, "nothing: %d", asked);
+    request.shape = one;
+    request.strides = strides;
+    request.result_strides = result_strides;
+    asked = 0;
+    CHECK(gpr_reduce(&request) == GPR_ERROR_INTERRUPTED && asked == 1, "gaps: %d", asked);
+    CHECK(gpr_last_error()->status == GPR_ERROR_INTERRUPTED, "which error");
+}
+
+int main(void)
+{
+    check_begin();
+    for (size_t i = 0; i < sizeof element; i++) element[i] = (char)(check_random() % 2);
+    test_repeats();
+    test_many_results();
+    return check_end();
+}
