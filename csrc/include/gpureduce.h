@@ -31,7 +31,7 @@ extern "C" {
 #define GPR_API
 #endif
 
-enum { GPR_STACK_BYTES = 32 * 1024 };
+enum { GPR_STACK_BYTES = 48 * 1024 };
 
 /* ---------------------------------------------------------------- statuses and errors ------- */
 
