@@ -20,7 +20,7 @@
 namespace gpr {
 
 // The identities that the registry lists. No variables: PTX would declare each of them.
-#define GPR_FOLD(name, commutative, idempotent, acc_kind, identity) enum { identity_of_##name = identity };
+#define GPR_FOLD(name, commutes, once, acc_kind, identity) enum { identity_of_##name = identity };
 #include "folds.def"
 #undef GPR_FOLD
 

@@ -115,8 +115,8 @@ static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
 }
 
 /* Makes of each of a row's axes along which all elements are the same one, their mask too, an axis
- * of the first one alone, if the fold finds the same. Of equals the first is found: positions that are
- * counted, not carried along, stay the same without the axes in front. */
+ * of the first one alone, if the fold finds the same. Of equals the first is found: positions that
+ * are counted, not carried along, stay the same without the axes in front. */
 static void read_repeats_once(const gpr_request *request, const gpr_rule *rule, gpr_axis *axes,
                               int count)
 {

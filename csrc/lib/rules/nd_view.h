@@ -12,7 +12,8 @@
  * outer or one inner axis left. Where the operator commutes, a row's axes come in the order of
  * memory and are iterated forward: a Fortran-ordered or reversed array is contiguous too. Where
  * elements that come again change nothing, the axes of a row along which they do are left out.
- * Element (row r, position i) of the view is the r-th outer index in C order and i-th inner index. */
+ * Element (row r, position i) of the view is the r-th outer index in C order and i-th inner
+ * index. */
 typedef struct gpr_view {
     const char *data;
     /* or NULL */
