@@ -362,13 +362,13 @@ static void find_memory(exact_job *work)
 /* Runs the task that is the whole job. */
 static gpr_status run_one_task(exact_job *work)
 {
-    gpr_cpu_memory memory;
+    void *memory;
     gpr_status status = GPR_OK;
 
     find_memory(work);
-    GPR_TRY(gpr_cpu_make_memory(work->memory, &memory));
-    (void)task_as_ieee(work, 0, memory.aligned);
-    free(memory.block);
+    GPR_TRY(gpr_cpu_take_memory(work->memory, &memory));
+    (void)task_as_ieee(work, 0, memory);
+    gpr_cpu_give_memory(memory);
 done:
     return status;
 }
@@ -376,13 +376,13 @@ done:
 /* Runs tasks, on all cores. */
 static gpr_status run_parallel(exact_job *work, uint64_t tasks)
 {
-    gpr_cpu_memory memory;
+    void *memory;
     gpr_status status = GPR_OK;
 
     find_memory(work);
-    GPR_TRY(gpr_cpu_make_memory(work->memory, &memory));
-    (void)gpr_parallel_for(tasks, task_as_ieee, work, memory.aligned);
-    free(memory.block);
+    GPR_TRY(gpr_cpu_take_memory(work->memory, &memory));
+    (void)gpr_parallel_for(tasks, task_as_ieee, work, memory);
+    gpr_cpu_give_memory(memory);
 done:
     return status;
 }

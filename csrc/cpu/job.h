@@ -108,15 +108,12 @@ uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *r
 
 /* ---- tasks ---- */
 
-/* Memory of tasks on the caller's thread, from the heap: the stack is the caller's, and may be
- * small. free(block) ends it. */
-typedef struct gpr_cpu_memory {
-    void *block;
-    void *aligned; /* NULL if there are no bytes */
-} gpr_cpu_memory;
+/* Memory of tasks on the caller's thread, whose stack is the caller's, and may be small: up to
+ * GPR_TASK_MEMORY bytes, aligned to GPR_TASK_ALIGNMENT; NULL if there are none.
+ * GPR_ERROR_MEMORY. */
+gpr_status gpr_cpu_take_memory(size_t bytes, void **memory);
 
-/* GPR_ERROR_MEMORY. */
-gpr_status gpr_cpu_make_memory(size_t bytes, gpr_cpu_memory *memory);
+void gpr_cpu_give_memory(void *memory);
 
 /* Runs tasks that need `bytes` of memory each over a view's elements, on this thread alone if that
  * is sooner. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
