@@ -136,7 +136,9 @@ static int make_directories(const char *path)
             allowed =
                 fstat(folder, &about) == 0 && (about.st_uid == 0 || about.st_uid == geteuid());
             if (allowed) {
-                (void)mkdirat(folder, name, 0700); /* another process may have been faster */
+                /* Another process may have been faster. The umask may forbid even this user. */
+                if (mkdirat(folder, name, 0700) == 0)
+                    (void)fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW);
                 next = openat(folder, name, WAY);
             }
         }

@@ -38,6 +38,8 @@ enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 #define WRAPS(WRAP)                                                                                \
     WRAP(MEMORY, malloc, void *, (size_t bytes), (bytes), NULL, ENOMEM)                            \
     WRAP(MEMORY, calloc, void *, (size_t count, size_t bytes), (count, bytes), NULL, ENOMEM)       \
+    WRAP(MEMORY, aligned_alloc, void *, (size_t alignment, size_t bytes), (alignment, bytes),      \
+         NULL, ENOMEM)                                                                             \
     WRAP(MEMORY, strdup, char *, (const char *text), (text), NULL, ENOMEM)                         \
     WRAP(MEMORY, strndup, char *, (const char *text, size_t most), (text, most), NULL, ENOMEM)     \
     WRAP(OWN, free, void, (void *memory), (memory), , )                                            \
@@ -61,6 +63,8 @@ enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
     WRAP(PLAIN, mkdirat, int, (int at, const char *path, mode_t mode), (at, path, mode), -1,       \
          EACCES)                                                                                   \
     WRAP(PLAIN, fchmod, int, (int file, mode_t mode), (file, mode), -1, EPERM)                     \
+    WRAP(PLAIN, fchmodat, int, (int at, const char *path, mode_t mode, int flags),                 \
+         (at, path, mode, flags), -1, EPERM)                                                       \
     WRAP(PLAIN, fdopendir, DIR *, (int file), (file), NULL, ENOMEM)                                \
     WRAP(PLAIN, sched_getaffinity, int, (pid_t process, size_t bytes, cpu_set_t *set),             \
          (process, bytes, set), -1, EINVAL)                                                        \
@@ -521,8 +525,8 @@ typedef struct refusal {
 
 static int is_allocator(function which)
 {
-    return which == CALL_malloc || which == CALL_calloc || which == CALL_strdup ||
-           which == CALL_strndup;
+    return which == CALL_malloc || which == CALL_calloc || which == CALL_aligned_alloc ||
+           which == CALL_strdup || which == CALL_strndup;
 }
 
 static int refuse_once(const void *argument)

@@ -279,20 +279,32 @@ static void test_an_entry_that_others_could_have_written_is_dropped(void)
 
 static void test_the_umask_decides_nothing(void)
 {
-    static const mode_t masks[] = {0, 022, 0777};
+    static const struct {
+        mode_t mask;
+        const char *outer, *inner;
+    } cases[] = {{0, "umask0", "umask0/inner"},
+                 {022, "umask022", "umask022/inner"},
+                 {0777, "umask0777", "umask0777/inner"}};
     char path[400];
     struct stat about;
 
-    begin("umask");
-    CHECK(info().entries == 0, "the directory is new");
-    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++) {
-        const mode_t before = umask(masks[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const mode_t mask = cases[i].mask;
+
+        begin(cases[i].inner);
+        CHECK(access(directory, F_OK) != 0, "the directory is there already");
+        const mode_t before = umask(mask);
         write_seeded("key", i);
         (void)umask(before);
+        (void)snprintf(path, sizeof path, "%s/%s", root, cases[i].outer);
+        CHECK(stat(path, &about) == 0 && (about.st_mode & 07777) == 0700, "umask %o: mode %o of %s",
+              mask, about.st_mode, path);
+        CHECK(stat(directory, &about) == 0 && (about.st_mode & 07777) == 0700,
+              "umask %o: mode %o of %s", mask, about.st_mode, directory);
         find_entry(path, sizeof path);
-        CHECK(stat(path, &about) == 0 && (about.st_mode & 07777) == 0600, "umask %o: mode %o",
-              masks[i], about.st_mode);
-        CHECK(read_seeded("key", i) == 1, "umask %o", masks[i]);
+        CHECK(stat(path, &about) == 0 && (about.st_mode & 07777) == 0600, "umask %o: mode %o", mask,
+              about.st_mode);
+        CHECK(read_seeded("key", i) == 1, "umask %o", mask);
     }
 }
 
