@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -543,7 +544,7 @@ def test_what_compilers_write_is_in_a_folder_of_the_users_own(
     look = f'stat -c "%a %n" "$TMPDIR" {temporary}/* {temporary}/*/* >> {met}'
     monkeypatch.setenv("PATH", f"{wrapped_programs(tmp_path, look)}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(explain.tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("GPUREDUCE_CACHE_BYTES", "0")
     monkeypatch.delenv("CXX", raising=False)
     gr.explain("sequential", block_size=32)
@@ -557,7 +558,10 @@ def test_what_compilers_write_is_in_a_folder_of_the_users_own(
 
 
 @needs_compiler
-def test_an_interrupt_ends_the_compiler_and_leaves_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_compiler_and_leaves_no_folder(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     temporary, begun = tmp_path / "tmp", tmp_path / "begun"
     temporary.mkdir()
     wait = f"echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600"
@@ -568,9 +572,10 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_folder(tmp_path: Path) -> 
         "GPUREDUCE_CACHE_BYTES": "0",
         "CXX": str(programs / "g++"),
     }
-    # Where this run ignores interrupts, as under nohup, so would the child.
+    # What this run ignores, as under nohup, the child would ignore, too.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "for each in (signal.SIGTERM, signal.SIGHUP): signal.signal(each, signal.SIG_DFL)\n"
         "import gpureduce as gr; gr.explain('sequential')"
     )
     with subprocess.Popen(
@@ -582,9 +587,10 @@ def test_an_interrupt_ends_the_compiler_and_leaves_no_folder(tmp_path: Path) -> 
         while not begun.exists():
             assert process.poll() is None
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in said
+    assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+    assert process.returncode == -number
     assert list(temporary.iterdir()) == []
     assert has_ended(int(begun.read_text()))
 

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import math
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._temporary import temporary_folder
 
 __all__ = ["BASELINES", "DeviceView", "DeviceWork", "available", "numpy_function"]
 
@@ -114,24 +114,25 @@ class Cub:
     name = "cub"
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="gpureduce-cub-")
-        library = Path(self._folder.name) / "cub_device_reduce.so"
         command = ["nvcc", "-O3", "-std=c++17", "-arch=native", "-shared", "-Xcompiler", "-fPIC"]
-        try:
-            subprocess.run(
-                [*command, str(CUB_SOURCE), "-o", str(library)],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-        except FileNotFoundError:
-            raise RuntimeError(
-                "nvcc, which compiles cub::DeviceReduce, is not on PATH: install a toolkit"
-            ) from None
-        except subprocess.CalledProcessError as error:
-            last = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-            raise RuntimeError(f"nvcc does not compile cub::DeviceReduce: {last[0]}") from None
-        self._measure = ctypes.CDLL(str(library)).cub_measure
+        # A library that is loaded needs its file no more.
+        with temporary_folder("gpureduce-cub-") as folder:
+            library = folder / "cub_device_reduce.so"
+            try:
+                subprocess.run(
+                    [*command, str(CUB_SOURCE), "-o", str(library)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                )
+            except FileNotFoundError:
+                raise RuntimeError(
+                    "nvcc, which compiles cub::DeviceReduce, is not on PATH: install a toolkit"
+                ) from None
+            except subprocess.CalledProcessError as error:
+                last = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+                raise RuntimeError(f"nvcc does not compile cub::DeviceReduce: {last[0]}") from None
+            self._measure = ctypes.CDLL(str(library)).cub_measure
 
     def host_call(self, op: str, array: np.ndarray[Any, Any], axis: Any) -> Callable[[], Any]:
         """Not available."""

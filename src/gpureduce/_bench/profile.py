@@ -12,10 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ import numpy as np
 from .. import _core
 from .._dtypes import native_dtype
 from .._exceptions import DeviceUnavailableError
+from .._temporary import temporary_folder
 from .benchmark_array import BenchmarkArray, on_device, random_values
 
 __all__ = ["COLUMNS", "Column", "check_possible", "counter_table", "profile_kernel", "run_ncu"]
@@ -128,8 +127,8 @@ def run_ncu(
         message says what to do.
     """
     program = find_ncu()
-    with tempfile.TemporaryDirectory(prefix="gpureduce-ncu-") as folder:
-        log = Path(folder) / "log.csv"
+    with temporary_folder("gpureduce-ncu-") as folder:
+        log = folder / "log.csv"
         options = ["--clock-control", "none", "--print-units", "base", "--csv", "--page", "raw"]
         options += ["--log-file", str(log), "--metrics", ",".join(dict.fromkeys(metrics))]
         done = subprocess.run(

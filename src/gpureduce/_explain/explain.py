@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -23,6 +22,7 @@ import numpy as np
 from .. import _core, _exceptions
 from .._dtypes import native_dtype
 from .._locate import emulator
+from .._temporary import temporary_folder
 from .explanation import Explanation, Explanations
 from .report import read_report
 
@@ -219,8 +219,8 @@ def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
             f"the emulator is not beside the package, in {Path(__file__).parent}: it was built "
             "without. Install gpureduce again from its source, with pip install ."
         )
-    with tempfile.TemporaryDirectory(prefix="gpureduce-explain-") as directory:
-        report = Path(directory) / "report"
+    with temporary_folder("gpureduce-explain-") as directory:
+        report = directory / "report"
         if "," in str(report):
             raise ValueError(
                 f"the folder for temporary files must have no comma in its name: {directory} (see "
