@@ -65,16 +65,18 @@ def _minmax(call: Call, mask: Array | None) -> tuple[Array, Array]:
 def _min_but_nat(call: Call, op: str, mask: Array | None) -> Any:
     """The smallest element that is not NaT, or NaT.
 
-    A second pass with a mask runs only if there are NaT.
+    A second pass with a mask runs only if there are NaT. Its results go into those of the first,
+    whose memory order is that of the elements.
     """
-    low = run_core(call, op, mask)
+    low = np.asarray(run_core(call, op, mask))
     if not np.any(low == _NAT):
         return low
     dates = np.not_equal(call.array, _NAT, out=bools_like(call.array))
     if mask is not None:
         dates &= mask
-    low = run_core(call, op, dates)
-    return np.where(run_core(call, "max", dates) == _NAT, _NAT, low)
+    none_left = np.equal(run_core(call, "max", dates), _NAT)
+    low[...] = np.where(none_left, _NAT, run_core(call, op, dates))
+    return low
 
 
 def _argmax(call: Call) -> Any:

@@ -498,6 +498,24 @@ def test_results_lie_in_memory_as_numpys_do(
             assert order_of(result) == order_of(expected), (a.strides, a.dtype, where.strides)
 
 
+@pytest.mark.parametrize("name", ["min", "max", "nanmin", "nanmax"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dates_lie_in_memory_as_numpys_do(name: str, layout: str, rng: np.random.Generator) -> None:
+    """Also where NaT takes a second pass with a mask, and in arrays that are broadcast."""
+    dates = rng.integers(1, 9, (2, 4, 3)).astype("M8[D]")
+    dates[rng.random(dates.shape) < 0.3] = "NaT"
+    dates[0, 0, 0] = "NaT"
+    row = np.broadcast_to(dates[0, :1], (4, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for a, axes in ((lay_out(dates, layout), (0, 1, 2, (), (0,))), (row, ((),))):
+            for axis in axes:
+                result = getattr(gr, name)(a, axis=axis, device="cpu")
+                expected = getattr(np, name)(a, axis=axis)
+                np.testing.assert_array_equal(result, expected)
+                assert order_of(result) == order_of(expected), (a.strides, axis)
+
+
 SOMETIMES = ("mean of swapped float16 out", "nanmin out=...", "bitwise_or out=...")
 """What NumPy refuses in some versions, or until it has made other calls."""
 
