@@ -35,6 +35,7 @@ from ._records import (
 
 if TYPE_CHECKING:
     from ._bench.benchmark import benchmark
+    from ._bench.changes import Changes
     from ._bench.compare import compare
     from ._bench.comparison import Comparison
     from ._bench.timing import Timing
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheInfo",
+    "Changes",
     "Comparison",
     "CudaError",
     "DeviceInfo",
@@ -79,6 +81,7 @@ __all__ += _reductions
 _LATE = {
     "benchmark": "_bench.benchmark",
     "compare": "_bench.compare",
+    "Changes": "_bench.changes",
     "Comparison": "_bench.comparison",
     "explain": "_explain.explain",
     "Explanation": "_explain.explanation",

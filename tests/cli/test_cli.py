@@ -538,6 +538,33 @@ def test_compare_compares(
 
 
 @pytest.mark.usefixtures("cheap_ceiling")
+def test_a_run_is_compared_against_a_saved_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ("compare", "auto", "-n", "1000", *QUICK, "--baselines", "--no-break-even")
+    axes = ("--dtype", "float32", "int16", "--sizes", "10", "1e3")
+    status, out, err = run(*common, *axes, "--save", "before", capsys=capsys)
+    assert (status, err) == (0, "saved in .gpureduce/before.json\n")
+    assert "int16, 1,000 elements" in out
+    saved = json.loads(Path(".gpureduce/before.json").read_text())
+    assert {(each["dtype"], each["elements"]) for each in saved["rows"]} == {
+        *(("float32", 10), ("float32", 1000), ("int16", 10), ("int16", 1000)),
+    }
+    for each in saved["rows"]:  # as if that run had taken no time: everything is slower now
+        each["host"]["samples"] = [1e-12] * 12
+    Path("fast.json").write_text(json.dumps(saved))
+    there = (*common, *axes, "--against", "fast.json")
+    status, out, _ = run(*there, "--fail-if-slower", "10", capsys=capsys)
+    assert status == options.SLOWER
+    assert "this run against the earlier run 'fast.json'" in out
+    assert "0 faster, 4 slower, 0 level" in out
+    found = json.loads(succeed(*there, "--json", capsys=capsys))
+    assert {each["outcome"] for each in found["against"]["changes"]} == {"slower"}
+    assert "| slower |" in succeed(*there, "--markdown", capsys=capsys)
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
 def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     quick = (*QUICK, "-n", "1000")
@@ -612,6 +639,10 @@ def test_a_wrong_kernel_is_status_3(
         (("bench", "-n", "10", "--cache", "warm"), 2, "cache must be one of"),
         (("compare", "-n", "10", "--baselines", "jax"), 2, "unknown baseline 'jax'"),
         (("compare", "-n", "10", "--sizes", "11"), 2, "sizes must be from 1"),
+        (("compare", "--against", "nothing"), 1, "no saved run 'nothing'; save one by"),
+        (("compare", "--save", "a/b"), 2, "a run is saved under a name like 'before'"),
+        (("compare", "--save", "nowhere/b.json"), 1, "No such file or directory: 'nowhere'"),
+        (("compare", "--fail-if-slower", "5"), 2, "needs the run to compare with: --against"),
         (("cache", "cler"), 2, "unknown action 'cler'; did you mean 'clear'?"),
         (("smu", "a.npy"), 2, "unknown command 'smu'; did you mean 'sum'"),
         (("bench", "reduce7"), 2, "did you mean 'reduce6'"),

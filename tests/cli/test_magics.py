@@ -64,6 +64,8 @@ def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
     found = magics["gr_compare"](f"a auto --baselines numpy --no-break-even {QUICK}")
     assert isinstance(found, gr.Comparison)
     assert [row.name for row in found] == ["auto", "numpy"]
+    several = f"a auto --dtype int8 int16 --baselines --no-break-even {QUICK}"
+    assert magics["gr_compare"](several).dtypes == ("int8", "int16")
 
 
 @pytest.mark.skipif(
@@ -78,7 +80,10 @@ def test_explain_explains(magics: dict[str, Any]) -> None:
     ("name", "line", "message"),
     [
         ("gr_bench", "", "%gr_bench takes an array: see %gr_bench --help"),
-        ("gr_bench", "a -n 3", "takes an array, not --file, -n or --dtype"),
+        ("gr_bench", "a -n 3", "takes an array, not --file or -n"),
+        ("gr_bench", "a --dtype int8", "takes an array, not --dtype: convert it by astype"),
+        ("gr_compare", "a --save x", "%gr_compare has no --save"),
+        ("gr_compare", "a --fail-if-slower 0", "%gr_compare has no --fail-if-slower"),
         ("gr_bench", "a --csv t.csv", "%gr_bench has no --csv"),
         ("gr_bench", "a --json", "%gr_bench has no --json"),
         ("gr_compare", "a --kind bars", "%gr_compare has no --kind"),

@@ -20,6 +20,7 @@ from .._interop.inputs import as_array
 
 __all__ = [
     "BenchmarkArray",
+    "RandomArray",
     "as_benchmark_array",
     "on_device",
     "on_host",
@@ -159,6 +160,17 @@ def random_values(dtype: Any, n: int, seed: int = 20240501) -> np.ndarray[Any, A
         info = np.iinfo(kind)
         pattern = rng.integers(info.min, info.max, period, dtype=kind, endpoint=True)
     return repeat(pattern, n)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomArray:
+    """:func:`random_values` of a length, in whatever dtype they are converted to."""
+
+    elements: int
+
+    def astype(self, dtype: Any) -> np.ndarray[Any, Any]:
+        """The values in a dtype."""
+        return random_values(dtype, self.elements)
 
 
 def repeat(pattern: np.ndarray[Any, Any], n: int) -> np.ndarray[Any, Any]:

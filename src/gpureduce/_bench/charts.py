@@ -214,8 +214,11 @@ def _plot_bars(comparison: ComparisonRecord, column: str | None, ax: Axes | Figu
         if chosen == "on_device" or comparison.peak is None
         else (None, None)
     )
-    draw_bars(drawn, [row.label for row in rows], rates, [row.is_kernel for row in rows], *roofs)
-    size = f"{rows[0].elements:,} {comparison.dtype}, {show_bytes(rows[0].bytes)}"
+    labels = [comparison.label(row) for row in rows]
+    draw_bars(drawn, labels, rates, [row.is_kernel for row in rows], *roofs)
+    size = f"{rows[0].elements:,} {comparison.dtype}"
+    if len(comparison.dtypes) == 1:
+        size += f", {show_bytes(rows[0].bytes)}"
     _plain(
         drawn,
         f"{comparison.op} of {size}",
@@ -228,11 +231,16 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     chosen, words = _column(comparison, column)
     rows = _timed(comparison, chosen)
     drawn = _axes(ax, 6.0)
-    labels = list(dict.fromkeys((row.name, row.is_kernel) for row in rows))
+    several = len(comparison.dtypes) > 1
+
+    def named(row: Contender) -> str:
+        return f"{row.name}, {row.dtype}" if several else row.name
+
+    labels = list(dict.fromkeys((named(row), row.is_kernel) for row in rows))
     # Libraries, and the kernels that are fastest at the largest size, have a colour; other lines
     # are pale.
     last = {
-        row.name: row.bytes / getattr(row, chosen).median
+        named(row): row.bytes / getattr(row, chosen).median
         for row in rows
         if row.elements == rows[-1].elements
     }
@@ -245,7 +253,7 @@ def _plot_sizes(comparison: ComparisonRecord, column: str | None, ax: Axes | Fig
     for name, is_kernel in labels:
         points: dict[int, float] = {}
         for row in rows:
-            if row.name == name:
+            if named(row) == name:
                 rate = row.bytes / getattr(row, chosen).median / GIGA
                 points[row.bytes] = max(points.get(row.bytes, 0.0), rate)
         order = sorted(points)
@@ -308,8 +316,8 @@ def _plot_roofline(
         raise ValueError("nothing was timed at the largest size")
     inches = max(6.5, LABEL_INCHES * len(rows) * 1.4)
     drawn = _axes(ax, inches)
-    intensity = rows[0].elements / rows[0].bytes
-    span = (intensity / 8, intensity * 8)
+    intensities = [row.elements / row.bytes for row in rows]
+    span = (min(intensities) / 8, max(intensities) * 8)
     handles: list[Any] = []
     for value, colour, style, text in _roofs(comparison.ceiling, comparison.peak):
         line = drawn.plot(
@@ -327,7 +335,9 @@ def _plot_roofline(
     )
     seen: set[bool] = set()
     drawn.set_yscale("log")
-    heights = [line[0] * intensity / GIGA for line in _roofs(comparison.ceiling, comparison.peak)]
+    heights = [
+        line[0] * max(intensities) / GIGA for line in _roofs(comparison.ceiling, comparison.peak)
+    ]
     low, high = speeds[0][0] / 3, max(*heights, speeds[-1][0]) * 8
     drawn.set_ylim(low, high)
     places = spread_out(
@@ -339,15 +349,16 @@ def _plot_roofline(
             None if row.is_kernel in seen else ("gpureduce" if row.is_kernel else "library")
         )
         seen.add(row.is_kernel)
+        intensity = row.elements / row.bytes
         dots = drawn.plot(
             [intensity], [speed], marker, color=colour, markersize=8, label=words_there, zorder=3
         )
         handles += dots if words_there else []
-        text = f"{row.label}  {show_bandwidth(row.bytes * speed * GIGA / row.elements)} GB/s"
+        rate = show_bandwidth(row.bytes * speed * GIGA / row.elements)
         drawn.annotate(
-            text,
+            f"{comparison.label(row)}  {rate} GB/s",
             (intensity, speed),
-            (intensity * 1.6, low * (high / low) ** place),
+            (max(intensities) * 1.6, low * (high / low) ** place),
             fontsize=TEXT_SIZE - 2,
             color=INK,
             va="center",

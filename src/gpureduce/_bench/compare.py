@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _core
+from .._dtypes import native_dtype
 from .._records import kernels as catalogue
 from .._records import last_run, limits
 from .baselines import BASELINES, NumPy, available, numpy_function
@@ -26,7 +28,7 @@ from .sampling import NOISY, Phases, Turn, progress_bar, ratio_interval, take_tu
 from .session import REFUSED, BenchmarkSession, check_operator, ignoring_array
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, DTypeLike
 
 __all__ = ["compare"]
 
@@ -70,6 +72,7 @@ def compare(
     baselines: Iterable[str] = DEFAULT_BASELINES,
     device: str | None = None,
     sizes: Iterable[int] | None = None,
+    dtypes: Iterable[DTypeLike] | None = None,
     cache: str = "hot",
     seconds: float = SECONDS,
     precision: float = PRECISION,
@@ -100,13 +103,15 @@ def compare(
         As the reductions take it.
     sizes : iterable of int, optional
         Numbers of elements: compares on the first elements of the flattened array, for each number.
+    dtypes : iterable of dtype, optional
+        Compares on the array converted to each dtype, by its method ``astype``.
     cache : {"hot", "cold", "rotated"}, optional
         As :func:`benchmark` takes it. Libraries are timed hot or cold.
     seconds, precision : float, optional
         As :func:`benchmark` takes them, for each contender and kind of time.
     break_even : bool, optional
         Whether to find the size at which the fastest kernel and NumPy take the same time, from host
-        memory to a result.
+        memory to a result. Not with several dtypes.
     ceiling, profile, progress : bool, optional
         As :func:`benchmark` takes them.
 
@@ -119,7 +124,7 @@ def compare(
     ValueError
         An unknown kernel, operator, baseline, device or cache; a size that the array does not have.
     TypeError
-        A dtype that is not reduced.
+        A dtype that is not reduced, or that the array cannot be converted to.
     DeviceUnavailableError
         A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
         missing or not allowed.
@@ -141,13 +146,26 @@ def compare(
     ... )
     >>> [row.name for row in found], found["auto"].right
     (['auto', 'numpy'], True)
+
+    What changed from one run to the next (``found.save("before")`` keeps a run for later):
+
+    >>> again = gr.compare(
+    ...     np.ones(10_000), device="cpu", baselines=["numpy"], seconds=0.01,
+    ...     break_even=False, ceiling=False,
+    ... )
+    >>> [change.label for change in again.against(found)]
+    ['auto (CPU backend)', 'numpy']
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
-    whole = as_benchmark_array(arr)
     check_operator(op)
     if not hasattr(np, op):
         raise ValueError(f"NumPy has no {op} to check results with")
+    makers = list(_makers(arr, dtypes))
+    if not makers:
+        raise ValueError("dtypes must name one dtype at least")
+    whole, others = makers[0](), makers[1:]
+    break_even = break_even and axis is None and not others
     blocks = (
         [block_size]
         if block_size is None or isinstance(block_size, (int, np.integer))
@@ -156,6 +174,7 @@ def compare(
     wanted = list(dict.fromkeys(baselines))
     present, missing = available(wanted)
     lengths = _lengths(whole, sizes, axis)
+    count = (1 + len(others)) * len(lengths)
     with progress_bar(f"compare {op}", progress) as bar:
         where = BenchmarkSession(whole, axis, device, cache)
         names, only_on_gpus = _kernel_names(kernels, where)
@@ -164,17 +183,16 @@ def compare(
         phases = Phases(
             bar,
             {
-                "start": (len(lengths), TYPICAL_SECONDS * counted),
-                "device": (len(lengths) * (not where.why_no_device), TYPICAL_SECONDS * counted),
-                "host": (len(lengths), TYPICAL_SECONDS * counted),
-                "break-even": (int(break_even and axis is None), BREAK_EVEN_SECONDS),
+                "start": (count, TYPICAL_SECONDS * counted),
+                "device": (count * (not where.why_no_device), TYPICAL_SECONDS * counted),
+                "host": (count, TYPICAL_SECONDS * counted),
+                "break-even": (int(break_even), BREAK_EVEN_SECONDS),
                 "ceiling": (int(ceiling), CEILING_SECONDS),
             },
         )
         rows: list[Contender] = []
         warnings: list[str] = []
-        for n in lengths:
-            part = whole if n is None else replace(whole, array=_first(whole, n), shape=(n,))
+        for part in _parts(whole, others, lengths):
             with BenchmarkSession(part, axis, device, cache) as session:
                 if profile:
                     check_possible(session.why_no_device)
@@ -183,7 +201,7 @@ def compare(
                         op, part, session, names, blocks, wanted, present, missing, profile
                     )
                 entries += [
-                    _Entry(Contender(name, True, part.elements, 0, absent=ONLY_ON_GPUS))
+                    _Entry(replace(_row(part, name, True), bytes=0, absent=ONLY_ON_GPUS))
                     for name in only_on_gpus
                 ]
                 for kind in ("device", "host"):
@@ -194,12 +212,12 @@ def compare(
                         with phases.phase(kind) as moving:
                             take_turns(turns, seconds, precision, moving)
                 rows += [entry.finish() for entry in entries]
-                warnings += _warnings(
-                    session, entries, precision, part.elements if len(lengths) > 1 else 0
-                )
+                where_it_was = [part.dtype.name] * bool(others)
+                where_it_was += [f"{part.elements:,} elements"] * (len(lengths) > 1)
+                warnings += _warnings(session, entries, precision, ", ".join(where_it_was))
                 info = session.info
         even = None
-        if break_even and axis is None:
+        if break_even:
             with phases.phase("break-even") as moving:
                 even = _look_for_break_even(rows, whole, op, device, present, moving)
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
@@ -213,7 +231,7 @@ def compare(
     setting = environment(info.ordinal if info is not None else 0)
     return Comparison(
         op=op,
-        dtype=whole.dtype.name,
+        dtype=", ".join(dict.fromkeys(row.dtype for row in rows)),
         shape=whole.shape,
         axis=axis,
         cache=cache,
@@ -224,6 +242,39 @@ def compare(
         device_name=setting["device"]["name"] if on_gpu else setting["cpu"],
         warnings=tuple(dict.fromkeys([*warnings, *filter(None, [trouble])])),
         environment=setting,
+    )
+
+
+def _makers(arr: Any, dtypes: Iterable[DTypeLike] | None) -> Iterator[Callable[[], BenchmarkArray]]:
+    """What makes the array in each dtype: they need not be in memory together."""
+    if dtypes is None:
+        yield partial(as_benchmark_array, arr)
+        return
+    convert = getattr(arr, "astype", None)
+    if convert is None:
+        found = as_benchmark_array(arr)
+        if found.pointer is not None:
+            raise TypeError(f"dtypes need an array with astype, not {type(arr).__name__}")
+        convert = found.array.astype
+    for dtype in dict.fromkeys(map(native_dtype, dtypes)):
+        yield partial(lambda each: as_benchmark_array(convert(each)), dtype)
+
+
+def _parts(
+    whole: BenchmarkArray,
+    others: Iterable[Callable[[], BenchmarkArray]],
+    lengths: Sequence[int | None],
+) -> Iterator[BenchmarkArray]:
+    """The arrays that are compared on, each made when its turn comes."""
+    for make in (lambda: whole, *others):
+        here = make()
+        for n in lengths:
+            yield here if n is None else replace(here, array=_first(here, n), shape=(n,))
+
+
+def _row(part: BenchmarkArray, name: str, is_kernel: bool, results_bytes: int = 0) -> Contender:
+    return Contender(
+        name, is_kernel, part.elements, part.nbytes + results_bytes, dtype=part.dtype.name
     )
 
 
@@ -276,14 +327,14 @@ def _enter(
     """Check every contender's result, and warm up those whose result is right."""
     right = reference(op, on_host(it), session.axis)
     like = np.asarray(numpy_function(op)(np.ones(1, it.dtype))).dtype
-    moved_bytes = it.nbytes + right[0].size * like.itemsize
+    results_bytes = right[0].size * like.itemsize
     entries = []
     for name in names:
         for block in blocks:
-            row = Contender(name, True, it.elements, moved_bytes, block_size=int(block or 0))
+            row = replace(_row(it, name, True, results_bytes), block_size=int(block or 0))
             entries.append(_enter_kernel(op, it, session, row, block, right, like, profile))
     for name in baselines:
-        row = Contender(name, False, it.elements, moved_bytes)
+        row = _row(it, name, False, results_bytes)
         if name in present:
             entries.append(_enter_baseline(op, it, session, row, present[name], right, like))
         else:
@@ -397,9 +448,9 @@ def _enter_baseline(
 
 
 def _warnings(
-    session: BenchmarkSession, entries: Sequence[_Entry], precision: float, n: int
+    session: BenchmarkSession, entries: Sequence[_Entry], precision: float, where: str
 ) -> list[str]:
-    """Warnings about one size; those of several contenders share a line."""
+    """Warnings about one array; those of several contenders share a line."""
     found = [*session.cache_troubles(), *moved(session.readings)]
     noisy = {"device": "device time", "host": "time from host memory"}
     for kind, words in noisy.items():
@@ -417,7 +468,7 @@ def _warnings(
                 f"{len(doubtful)} of {len(timed)} are noisy, drifted or have few samples, in "
                 f"{words}: {names}"
             )
-    return [f"{n:,} elements: {each}" for each in found] if n else found
+    return [f"{where}: {each}" for each in found] if where else found
 
 
 def _look_for_break_even(

@@ -7,7 +7,9 @@ speedup divides times of one kind.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._display.exported import Exported, make_public
@@ -22,10 +24,20 @@ from .._display.tables import (
     terminal_width,
     time_unit,
 )
+from .changes import Changes, find_changes
 from .charts import plot_comparison
-from .contenders import BEST_PEER, FIRST, NUMPY, ComparisonRecord, Contender, outcome
+from .contenders import (
+    BEST_PEER,
+    FIRST,
+    NUMPY,
+    BreakEven,
+    ComparisonRecord,
+    Contender,
+    outcome,
+)
 from .environment import flat_environment
 from .profile import counter_table
+from .runs import load_run, save_run
 from .sampling import Spread
 
 if TYPE_CHECKING:
@@ -59,12 +71,12 @@ class Comparison(ComparisonRecord, Exported):
     Attributes
     ----------
     op, dtype, shape, axis
-        What was reduced.
+        Operator; dtype of the elements, or several with commas; shape of the array; reduced axes.
     cache
         What the caches held when a sample started.
     rows
-        The :class:`Contender` records: kernels in the order given, then libraries; for each size in
-        turn.
+        The :class:`Contender` records: kernels in the order given, then libraries; for each dtype
+        and size in turn.
     break_even
         :class:`BreakEven` of the fastest kernel and NumPy; ``None`` if it was not measured.
     peak, ceiling
@@ -83,16 +95,21 @@ class Comparison(ComparisonRecord, Exported):
 
     # ------------------------------------------------------------ tables
 
-    def table(self, elements: int | None = None) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows of text, of one size.
+    def table(
+        self, elements: int | None = None, dtype: str | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of text, of one size and dtype.
 
         Parameters
         ----------
         elements : int, optional
             The largest by default.
+        dtype : str, optional
+            The first by default.
         """
         size = self.sizes[-1] if elements is None else elements
-        here = [row for row in self.rows if row.elements == size]
+        kind_of = self.dtypes[0] if dtype is None else dtype
+        here = [row for row in self.rows if (row.elements, row.dtype) == (size, kind_of)]
         kinds = [
             kind
             for kind in ("on_device", "host")
@@ -177,27 +194,33 @@ class Comparison(ComparisonRecord, Exported):
             if row.elements != size:
                 continue
             if row.absent:
-                said.append(f"{row.label}: {row.absent}")
+                said.append(f"{self.label(row)}: {row.absent}")
             elif row.right is False:
                 said.append(
-                    f"{row.label}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was not timed"
+                    f"{self.label(row)}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was "
+                    "not timed"
                 )
         untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
         reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
         said += [f"no device times: {why}" for why in reasons if why]
-        return said
+        return list(dict.fromkeys(said))
 
     def _losses(self) -> list[str]:
-        """Whether the GPU is slower than NumPy beyond the spread of both, and by what."""
+        """For each dtype, whether the GPU is slower than NumPy beyond the spread of both."""
         size = self.sizes[-1] if self.rows else 0
-        numpy = next((row for row in self.rows if row.name == NUMPY and row.elements == size), None)
+        return [
+            loss
+            for dtype in self.dtypes
+            for loss in self._loss(
+                [row for row in self.rows if (row.elements, row.dtype) == (size, dtype)]
+            )
+        ]
+
+    def _loss(self, here: list[Contender]) -> list[str]:
+        numpy = next((row for row in here if row.name == NUMPY), None)
         if numpy is None or numpy.host is None:
             return []
-        there = [
-            row
-            for row in self.rows
-            if row.elements == size and row.is_kernel and row.ran_on not in ("", "cpu")
-        ]
+        there = [row for row in here if row.is_kernel and row.ran_on not in ("", "cpu")]
         timed = [(row.host.median, row) for row in there if row.host is not None]
         if not timed:
             return []
@@ -208,8 +231,8 @@ class Comparison(ComparisonRecord, Exported):
         ratio = show_speedup(best / numpy.host.median, (1 / interval[1], 1 / interval[0]))
         said = (
             f"the GPU is slower than numpy at this size: from host memory the fastest kernel, "
-            f"{row.label}, takes {show_time(best)}, numpy {show_time(numpy.host.median)} (numpy is "
-            f"{ratio} times faster)"
+            f"{self.label(row)}, takes {show_time(best)}, numpy {show_time(numpy.host.median)} "
+            f"(numpy is {ratio} times faster)"
         )
         if row.on_device is not None:
             said += f"; its kernels alone take {show_time(row.on_device.median)}"
@@ -218,15 +241,18 @@ class Comparison(ComparisonRecord, Exported):
         return [said]
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        sizes = self.sizes
-        return [(f"{n:,} elements" if len(sizes) > 1 else "", *self.table(n)) for n in sizes]
+        tables = []
+        for dtype, n in dict.fromkeys((row.dtype, row.elements) for row in self.rows):
+            parts = [dtype] * (len(self.dtypes) > 1) + [f"{n:,} elements"] * (len(self.sizes) > 1)
+            tables.append((", ".join(parts), *self.table(n, dtype)))
+        return tables
 
     def _counter_table(self) -> tuple[list[str], list[list[str]]] | None:
         counted = [row for row in self.rows if row.counters]
         if not counted:
             return None
         return counter_table(
-            [{"kernel": row.label, **each} for row in counted for each in row.counters]
+            [{"kernel": self.label(row), **each} for row in counted for each in row.counters]
         )
 
     def __str__(self) -> str:
@@ -277,7 +303,8 @@ class Comparison(ComparisonRecord, Exported):
         """A dictionary for each row, without lists."""
         flat = []
         for row in self.rows:
-            one: dict[str, Any] = {"op": self.op, "dtype": self.dtype, "cache": self.cache}
+            one: dict[str, Any] = {"op": self.op, "dtype": row.dtype or self.dtype}
+            one["cache"] = self.cache
             one |= {name: getattr(row, name) for name in _BARE}
             for kind in ("host", "on_device"):
                 spread: Spread | None = getattr(row, kind)
@@ -361,6 +388,113 @@ class Comparison(ComparisonRecord, Exported):
             "environment": self.environment,
         }
 
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Comparison:
+        """Make a comparison from what :meth:`to_dict` returned.
+
+        Parameters
+        ----------
+        saved : dict
+
+        Returns
+        -------
+        Comparison
+
+        Raises
+        ------
+        ValueError
+            The dictionary is not of a comparison.
+        """
+        try:
+            return cls(
+                op=saved["op"],
+                dtype=saved["dtype"],
+                shape=tuple(saved["shape"]),
+                axis=tuple(axis) if isinstance(axis := saved["axis"], list) else axis,
+                cache=saved["cache"],
+                rows=tuple(_row_of(each) for each in saved["rows"]),
+                break_even=_break_even_of(saved["break_even"]),
+                peak=saved["peak"],
+                ceiling=saved["ceiling"],
+                device_name=saved["device_name"],
+                warnings=tuple(saved["warnings"]),
+                environment=saved["environment"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a saved comparison ({type(error).__name__}: {error})") from None
+
+    def save(self, name: str | os.PathLike[str]) -> Path:
+        """Write the comparison to a file, for :meth:`against` in a later run.
+
+        Parameters
+        ----------
+        name : str or path
+            A name, for the file ``.gpureduce/NAME.json`` in the current folder; or a path that ends
+            with ``.json``. An older file is replaced.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            The name is neither.
+        OSError
+            The file cannot be written.
+        """
+        return save_run(name, self.to_json())
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str]) -> Comparison:
+        """Read a comparison that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        name : str or path
+            As :meth:`save` takes it.
+
+        Returns
+        -------
+        Comparison
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is saved under this name; the error lists the names that are.
+        ValueError
+            The file holds something else.
+        """
+        path, saved = load_run(name)
+        try:
+            return cls.from_dict(saved)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def against(self, earlier: Comparison | str | os.PathLike[str]) -> Changes:
+        """Compare these times with those of an earlier run, contender by contender.
+
+        Parameters
+        ----------
+        earlier : Comparison or str or path
+            The earlier run, or the name or path that it was saved under.
+
+        Returns
+        -------
+        Changes
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is saved under this name; the error lists the names that are.
+        ValueError
+            The runs have no contender in common that both have timed.
+        """
+        if isinstance(earlier, Comparison):
+            return find_changes(earlier, self)
+        return find_changes(type(self).load(earlier), self, os.fspath(earlier))
+
     def _rows(self) -> list[list[Any]]:
         setting = flat_environment(self.environment)
         flat = self._flat()
@@ -416,6 +550,29 @@ class Comparison(ComparisonRecord, Exported):
             An unknown kind or column, or nothing was timed.
         """
         return plot_comparison(self, kind or self.default_kind, column, ax)
+
+
+def _spread_of(saved: dict[str, Any] | None) -> Spread | None:
+    return None if saved is None else Spread(tuple(saved["samples"]), saved["calls_per_sample"])
+
+
+def _row_of(saved: dict[str, Any]) -> Contender:
+    """A row from its dictionary; the speedups in it follow from the times."""
+    plain = {each.name: saved[each.name] for each in fields(Contender)}
+    plain |= {kind: _spread_of(saved[kind]) for kind in ("host", "on_device")}
+    plain["ulps"] = None if saved["ulps"] is None else float(saved["ulps"])
+    plain["counters"] = tuple(saved["counters"])
+    return Contender(**plain)
+
+
+def _break_even_of(saved: dict[str, Any] | None) -> BreakEven | None:
+    if saved is None:
+        return None
+    plain = {each.name: saved[each.name] for each in fields(BreakEven)}
+    plain |= {name: tuple(saved[name]) for name in ("sizes", "ratios")}
+    plain["intervals"] = tuple(map(tuple, saved["intervals"]))
+    plain["between"] = None if saved["between"] is None else tuple(saved["between"])
+    return BreakEven(**plain)
 
 
 def _show_error(row: Contender) -> str:

@@ -38,8 +38,9 @@ class Contender:
         Whether it is a kernel of this package.
     block_size, grid_size
         Threads per block and blocks of the first launch; 0 for libraries, and on the CPU.
-    elements, bytes
-        Elements of the array, and bytes read and written: its elements once, the results once.
+    elements, bytes, dtype
+        Elements of the array; bytes read and written: its elements once, the results once; and the
+        elements' dtype.
     ran_on
         ``"cuda:N"`` or ``"cpu"``; ``""`` if it did not run.
     right, ulps
@@ -72,6 +73,7 @@ class Contender:
     why_no_host: str = ""
     why_no_device: str = ""
     counters: tuple[dict[str, Any], ...] = ()
+    dtype: str = ""
 
     @property
     def label(self) -> str:
@@ -249,9 +251,9 @@ class ComparisonRecord:
         return len(self.rows)
 
     def __getitem__(self, which: int | str) -> Contender:
-        """A row by its number; or by its name, the one of the largest size."""
+        """A row by its number; or by its name or label, the first of those of the largest size."""
         if isinstance(which, str):
-            found = [row for row in self.rows if which in (row.name, row.label)]
+            found = [row for row in self.rows if which in (row.name, row.label, self.label(row))]
             if not found:
                 raise KeyError(which)
             return max(found, key=lambda row: row.elements)
@@ -261,6 +263,24 @@ class ComparisonRecord:
     def sizes(self) -> tuple[int, ...]:
         """Elements of the arrays, rising."""
         return tuple(sorted({row.elements for row in self.rows}))
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Names of the arrays' dtypes, in the order in which they were compared."""
+        return tuple(dict.fromkeys(row.dtype for row in self.rows))
+
+    def label(self, row: Contender) -> str:
+        """A row's :attr:`Contender.label`, with its dtype if the comparison has several.
+
+        Parameters
+        ----------
+        row : Contender
+
+        Returns
+        -------
+        str
+        """
+        return f"{row.label}, {row.dtype}" if len(self.dtypes) > 1 else row.label
 
     @property
     def default_kind(self) -> str:
@@ -282,7 +302,7 @@ class ComparisonRecord:
         row : Contender
         over : {"first", "numpy", "best peer"}
             The first kernel of the comparison, NumPy, or the fastest library other than NumPy, of
-            the same size.
+            the same size and dtype.
         column : {"host", "on_device"}
             Which times: both are of the same kind.
 
@@ -317,7 +337,9 @@ class ComparisonRecord:
         """Times of a row and of what it is compared with."""
         if column not in ("host", "on_device"):
             raise ValueError(f"column must be 'host' or 'on_device', not {column!r}")
-        others = [each for each in self.rows if each.elements == row.elements]
+        others = [
+            each for each in self.rows if (each.elements, each.dtype) == (row.elements, row.dtype)
+        ]
         if over == FIRST:
             others = [each for each in others if each.is_kernel][:1]
         elif over == NUMPY:

@@ -1,7 +1,8 @@
 """The command ``gpureduce``: subcommands over the public functions.
 
 Exit status: 0, 1 if the work failed, 2 if the command line or an argument is wrong, 3 if a result
-was wrong, 130 after an interrupt. An error is one line on standard error.
+was wrong, 4 if a kernel was slower than `--fail-if-slower` allows, 130 after an interrupt. An error
+is one line on standard error.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ SUBCOMMANDS = {
             "gpureduce compare",
             "gpureduce compare reduce0 reduce6 auto -n 1e8 --block-size 128 256",
             "gpureduce compare auto --sizes 1e4 1e6 1e8 -n 1e8 --plot sizes.png",
+            "gpureduce compare auto --dtype float32 float64 int32 --save before",
+            "gpureduce compare auto --dtype float32 float64 int32 --against before",
         ),
     ),
     "explain": Subcommand(

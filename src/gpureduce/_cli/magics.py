@@ -29,6 +29,13 @@ from .options import Parser
 __all__ = ["register"]
 
 
+_OF_COMMANDS = (
+    *("csv", "html", "plot", "kind", "json", "markdown", "source"),
+    *("save", "against", "fail_if_slower"),
+)
+"""Options of commands for which the object that a magic returns has methods."""
+
+
 class _HelpPrinted(Exception):  # noqa: N818  no error
     """``--help`` was given: there is nothing to run."""
 
@@ -70,11 +77,12 @@ def _split(line: str) -> tuple[str, str]:
 
 def _refuse_files(name: str, options: argparse.Namespace) -> None:
     """Raise a ``ValueError`` for options of a command's output: a magic returns an object."""
-    for word in ("csv", "html", "plot", "kind", "json", "markdown", "source"):
-        if getattr(options, word, None):
+    for word in _OF_COMMANDS:
+        given = getattr(options, word, None)
+        if given is not None and given is not False:
             raise ValueError(
-                f"%{name} has no --{word}: it returns what the command would write; see what that "
-                "can do"
+                f"%{name} has no --{word.replace('_', '-')}: it returns an object whose methods do "
+                "what the command's option does"
             )
 
 
@@ -105,8 +113,10 @@ def _over_array(
             options = parser.parse_args(shlex.split(words))
         except _HelpPrinted:
             return None
-        if options.file is not None or options.n is not None or options.dtype is not None:
-            raise ValueError(f"%{name} takes an array, not --file, -n or --dtype")
+        if options.file is not None or options.n is not None:
+            raise ValueError(f"%{name} takes an array, not --file or -n")
+        if isinstance(options.dtype, str):
+            raise ValueError(f"%{name} takes an array, not --dtype: convert it by astype")
         _refuse_files(name, options)
         return measure(shell.ev(expression), options)
 

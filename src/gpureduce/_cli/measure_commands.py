@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .npy_files import load, named_dtype
-from .options import WRONG_ANSWER, add_bar, add_json, add_where, axes, count, expect_to_write
+from .options import (
+    SLOWER,
+    WRONG_ANSWER,
+    add_bar,
+    add_json,
+    add_where,
+    axes,
+    count,
+    expect_to_write,
+    print_json,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["add_bench", "add_compare", "bench", "contest", "run_bench", "run_compare"]
 
 
-DEFAULT_ELEMENTS = 10_000_000
-"""Elements of the random array that is measured if no file is named."""
+DEFAULT_ELEMENTS, DEFAULT_DTYPE = 10_000_000, "float32"
+"""Random elements that are measured if no file is named."""
 
 
 def _add_measured(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +40,6 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", type=count, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
     )
-    parser.add_argument("--dtype", help="of the random elements (default: float32)")
     parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
     parser.add_argument(
@@ -58,10 +68,14 @@ def _measured(options: argparse.Namespace) -> np.ndarray[Any, Any]:
         if options.n is not None or options.dtype is not None:
             raise ValueError("-n and --dtype are of random elements, without --file")
         return load(options.file)[0]
-    n = DEFAULT_ELEMENTS if options.n is None else options.n
+    return random_values(named_dtype(options.dtype or DEFAULT_DTYPE), _elements(options))
+
+
+def _elements(options: argparse.Namespace) -> int:
+    n: int = DEFAULT_ELEMENTS if options.n is None else options.n
     if n < 1:
         raise ValueError(f"-n must be 1 or more, not {n}")
-    return random_values(named_dtype(options.dtype or "float32"), n)
+    return n
 
 
 def _shared(options: argparse.Namespace) -> dict[str, Any]:
@@ -70,22 +84,27 @@ def _shared(options: argparse.Namespace) -> dict[str, Any]:
     return given if options.seconds is None else given | {"seconds": options.seconds}
 
 
-def _show(found: Any, options: argparse.Namespace, **plot: Any) -> None:
-    """Write and print a measurement in the requested formats."""
+def _show(found: Any, options: argparse.Namespace, changes: Any = None, **plot: Any) -> None:
+    """Write and print a measurement, and its changes, in the requested formats."""
     if options.csv is not None:
         found.to_csv(options.csv)
     if options.html is not None:
         from .._display.html_page import whole_page
 
-        options.html.write_text(whole_page(found.title, found._repr_html_()), encoding="utf-8")
+        body = found._repr_html_() + ("" if changes is None else changes._repr_html_())
+        options.html.write_text(whole_page(found.title, body), encoding="utf-8")
     if options.plot is not None:
         from .._display.figures import save_figure
 
         save_figure(options.plot, lambda figure: found.plot(ax=figure, **plot))
+    shown = [found] if changes is None else [found, changes]
     if options.json:
-        print(found.to_json(indent=1))
+        more = {} if changes is None else {"against": changes.to_dict()}
+        print_json(found.to_dict() | more)
+    elif options.markdown:
+        print("\n".join(each.to_markdown() for each in shown), end="")
     else:
-        print(found.to_markdown() if options.markdown else str(found), end="")
+        print("\n".join(map(str, shown)), end="")
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +112,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         "kernel", nargs="?", default="auto", help="name or alias (default: %(default)s)"
     )
     _add_measured(parser)
+    parser.add_argument("--dtype", help=f"of the random elements (default: {DEFAULT_DTYPE})")
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
 
@@ -118,19 +138,18 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)"
     )
     _add_measured(parser)
-    parser.add_argument(
-        "--block-size",
-        type=int,
+    axes_of_values = parser.add_argument_group("axes of values: each value is compared")
+    axes_of_values.add_argument(
+        "--dtype",
         nargs="+",
-        metavar="B",
-        help="threads per block, or several to try",
+        metavar="DTYPE",
+        help=f"dtypes of the elements (default: {DEFAULT_DTYPE}, or the file's)",
     )
-    parser.add_argument(
-        "--sizes",
-        type=count,
-        nargs="+",
-        metavar="N",
-        help="compare on the first N elements, for each",
+    axes_of_values.add_argument(
+        "--sizes", type=count, nargs="+", metavar="N", help="the first N elements"
+    )
+    axes_of_values.add_argument(
+        "--block-size", type=int, nargs="+", metavar="B", help="threads per block"
     )
     parser.add_argument(
         "--baselines",
@@ -143,6 +162,22 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "--no-break-even", action="store_true", help="do not look for the size that is worth a GPU"
     )
     parser.add_argument("--kind", help="of the picture: bars, sizes or roofline")
+    runs = parser.add_argument_group("runs")
+    runs.add_argument(
+        "--save",
+        metavar="NAME",
+        help="save the figures as .gpureduce/NAME.json, or in a FILE.json",
+    )
+    runs.add_argument(
+        "--against", metavar="NAME", help="print what changed since the run saved as NAME"
+    )
+    runs.add_argument(
+        "--fail-if-slower",
+        type=float,
+        metavar="PERCENT",
+        help="exit with status 4 if a kernel is slower than in that run, by more than PERCENT "
+        "and beyond the spread",
+    )
 
 
 def contest(array: Any, options: argparse.Namespace) -> Comparison:
@@ -155,13 +190,46 @@ def contest(array: Any, options: argparse.Namespace) -> Comparison:
         block_size=options.block_size,
         baselines=options.baselines,
         sizes=options.sizes,
+        dtypes=options.dtype,
         break_even=not options.no_break_even,
         **_shared(options),
     )
 
 
+def _competed(options: argparse.Namespace) -> Any:
+    """The array to compare on."""
+    from .._bench.benchmark_array import RandomArray
+
+    if options.file is None:
+        options.dtype = options.dtype or [DEFAULT_DTYPE]
+        return RandomArray(_elements(options))
+    if options.n is not None:
+        raise ValueError("-n is of random elements, without --file")
+    return load(options.file)[0]
+
+
 def run_compare(options: argparse.Namespace) -> int:
+    from .._bench.changes import find_changes
+    from .._bench.comparison import Comparison
+    from .._bench.runs import check_to_save
+
     expect_to_write(options)
-    found = contest(_measured(options), options)
-    _show(found, options, kind=options.kind)
-    return WRONG_ANSWER if any(row.is_kernel and row.right is False for row in found) else 0
+    if options.save is not None:
+        check_to_save(options.save)
+    if options.fail_if_slower is not None and options.against is None:
+        raise ValueError("--fail-if-slower needs the run to compare with: --against NAME")
+    earlier = None if options.against is None else Comparison.load(options.against)
+    found = contest(_competed(options), options)
+    if options.save is not None:
+        print(f"saved in {found.save(options.save)}", file=sys.stderr)
+    changes = None if earlier is None else find_changes(earlier, found, options.against)
+    _show(found, options, changes, kind=options.kind)
+    if any(row.is_kernel and row.right is False for row in found):
+        return WRONG_ANSWER
+    limit = options.fail_if_slower
+    is_slower = (
+        changes is not None
+        and limit is not None
+        and any(change.is_kernel and change.is_slower_by(limit) for change in changes)
+    )
+    return SLOWER if is_slower else 0

@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any, NoReturn
 
-FAILED, WRONG_USAGE, WRONG_ANSWER, INTERRUPTED = 1, 2, 3, 130
+FAILED, WRONG_USAGE, WRONG_ANSWER, SLOWER, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 class Parser(argparse.ArgumentParser):
