@@ -876,13 +876,19 @@ def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: 
     ]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.001, 0.004, 0.002])
     assert sorted(line.get_xdata()[0] for line in ax.lines) == pytest.approx([4, 5])
+    assert (ax.get_xscale(), ax.get_xlim()[0]) == ("linear", 0)  # so that lengths are speeds
+    assert [text.get_text() for text in ax.texts][:4] == ["GB/s", "0.001", "0.004", "0.002"]
+    ax.figure.canvas.draw()
+    right = ax.transAxes.transform((1, 0))[0]
+    figures = [text.get_window_extent() for text in ax.texts[1:4]]
+    assert all(box.x0 > right for box in figures)  # where no line crosses them
     assert ax.patches[2].get_hatch()
     assert not ax.patches[0].get_hatch()
     words = [text.get_text() for text in ax.figure.legends[0].get_texts()]
     assert words == [
         "gpureduce",
         "library",
-        "read here at most: 4 GB/s",
+        "highest measured: 4 GB/s",
         "theoretical peak: 5 GB/s",
     ]
     assert "GB/s" in ax.get_xlabel()
@@ -942,7 +948,7 @@ def test_the_roofline_has_each_at_its_speed_under_the_roof(
     points = [line for line in ax.lines if len(line.get_xdata()) == 1]
     assert sorted(line.get_ydata()[0] for line in points) == pytest.approx([0.00025, 0.0005, 0.001])
     assert {line.get_xdata()[0] for line in points} == {0.25}
-    roof = next(line for line in ax.lines if "read here" in str(line.get_label()))
+    roof = next(line for line in ax.lines if "highest measured" in str(line.get_label()))
     (x, _), (y, _) = roof.get_xdata(), roof.get_ydata()
     assert y == pytest.approx(4 * x)
 

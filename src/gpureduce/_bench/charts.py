@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .._display.figures import INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "check_kind", "draw_bars", "plot_comparison", "plot_stages"]
 
-KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#D55E00", "#7A7A7A", "#BDBDBD"
+KERNEL, LIBRARY, CEILING, PEAK, PALE = "#0072B2", "#E69F00", "#333333", "#7A7A7A", "#BDBDBD"
 _LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#A6761D")
 _MARKERS = "os^DvPX*"
 _STAGE_COLOURS = {
@@ -32,8 +33,8 @@ _STAGE_COLOURS = {
     "return": "#E69F00",
 }
 BAR_INCHES, LEAST_INCHES, WIDTH = 0.29, 2.6, 10.0
-LOGARITHMIC_BEYOND = 20
-"""Ratio of the longest to the shortest bar at which the axis is logarithmic."""
+FIGURES_POINTS = 62
+"""Width of a column of figures beside bars, in points."""
 SHORT_AXIS = 200
 """Ratio of the ends of a logarithmic axis below which there is room for more labels."""
 LABEL_INCHES = 0.17
@@ -95,7 +96,7 @@ def _roofs(ceiling: float | None, peak: float | None) -> list[tuple[float, str, 
     """Value, colour, style and label of the lines of peak and ceiling."""
     lines: list[tuple[float, str, Any, str]] = []
     if ceiling is not None:
-        lines.append((ceiling, CEILING, "-", f"read here at most: {show_bandwidth(ceiling)} GB/s"))
+        lines.append((ceiling, CEILING, "-", f"highest measured: {show_bandwidth(ceiling)} GB/s"))
     if peak is not None:
         lines.append((peak, PEAK, (0, (5, 3)), f"theoretical peak: {show_bandwidth(peak)} GB/s"))
     return lines
@@ -132,10 +133,14 @@ def draw_bars(
     labels: Sequence[str],
     rates: Sequence[float],
     are_kernels: Sequence[bool],
-    ceiling: float | None,
-    peak: float | None,
+    ceiling: float | None = None,
+    peak: float | None = None,
+    steps: bool = False,
 ) -> None:
     """Draw a bar of bandwidth per label, from top to bottom, and the lines of peak and ceiling.
+
+    Bars start at zero: a bar that is twice as long is twice as fast. Figures are written beside the
+    axes, where no line crosses them.
 
     Parameters
     ----------
@@ -145,49 +150,50 @@ def draw_bars(
         Bytes per second.
     are_kernels : sequence of bool
         Libraries have another colour and a hatch.
-    ceiling, peak : float or None
+    ceiling, peak : float or None, optional
         Bytes per second.
+    steps : bool, optional
+        Also write how many times as fast each is as the one above it.
     """
     from matplotlib.patches import Patch
 
     values = [rate / GIGA for rate in rates]
-    logarithmic = max(values) > LOGARITHMIC_BEYOND * min(values)
+    columns = [["GB/s", *map(show_bandwidth, rates)]]
+    if steps:
+        factors = [f"{each / before:,.2f}" for before, each in pairwise(values)]
+        columns.append(["times the\none above", "", *factors])
+    for place, column in enumerate(columns, 1):
+        for row, words in enumerate(column, -1):
+            ax.annotate(
+                words,
+                (1, row if row >= 0 else -0.6),
+                (FIGURES_POINTS * place, 0),
+                xycoords=ax.get_yaxis_transform(),
+                textcoords="offset points",
+                ha="right",
+                va="center" if row >= 0 else "bottom",
+                fontsize=TEXT_SIZE - 1,
+                color=INK if row >= 0 else "#555555",
+                annotation_clip=False,
+            )
     for i, (value, is_kernel) in enumerate(zip(values, are_kernels, strict=True)):
         colour, hatch = (KERNEL, None) if is_kernel else (LIBRARY, "///")
         ax.barh(i, value, height=0.74, color=colour, hatch=hatch, edgecolor="white", linewidth=0)
-        ax.annotate(
-            show_bandwidth(rates[i]),
-            (value, i),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=TEXT_SIZE - 1,
-            color=INK,
-            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
-        )
     handles: list[Any] = [Patch(facecolor=KERNEL, label="gpureduce")]
     if not all(are_kernels):
         handles.append(
             Patch(facecolor=LIBRARY, hatch="///", edgecolor="white", linewidth=0, label="library")
         )
-    for value, colour, style, words in _roofs(ceiling, peak):
+    roofs = _roofs(ceiling, peak)
+    for value, colour, style, words in roofs:
         handles.append(
-            ax.axvline(
-                value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words, zorder=0
-            )
+            ax.axvline(value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words)
         )
-    tops = [*values, *(line[0] / GIGA for line in _roofs(ceiling, peak))]
-    if logarithmic:
-        ax.set_xscale("log")
-        _plain_numbers(ax.xaxis)
-        ax.set_xlim(min(values) / 2, max(tops) * 2.4)
-    else:
-        ax.set_xlim(0, max(tops) * 1.12)
+    ax.set_xlim(0, max(*values, *(value / GIGA for value, *_ in roofs), 0) * 1.02)
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.4, -0.6)
-    ax.set_xlabel(
-        f"bandwidth, GB/s{' (logarithmic)' if logarithmic else ''}", fontsize=TEXT_SIZE, color=INK
-    )
+    ax.set_xlabel("bandwidth, GB/s", fontsize=TEXT_SIZE, color=INK)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     ax.tick_params(axis="y", length=0)
     below = "outside lower center"
     if ax.figure.get_layout_engine() is not None and len(ax.figure.axes) == 1:
@@ -386,7 +392,7 @@ def _plot_roofline(
     _plain(
         drawn,
         f"{comparison.op} of {rows[0].elements:,} {comparison.dtype} under the memory's roof",
-        f"one operation an element; {words}, {comparison.cache} cache; {comparison.device_name}",
+        f"one operation per element; {words}, {comparison.cache} cache; {comparison.device_name}",
     )
     return drawn
 
