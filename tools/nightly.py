@@ -8,6 +8,7 @@ The targets run one after the other, also after one that fails; the exit status 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -38,6 +39,13 @@ class Run:
     seconds: float
 
 
+def environment() -> dict[str, str]:
+    """This one, without the jobs of the make that runs this script, which are not passed on."""
+    flags = os.environ.get("MAKEFLAGS", "").split()
+    kept = [flag for flag in flags if not flag.startswith("--jobserver")]
+    return os.environ | {"MAKEFLAGS": " ".join(kept)}
+
+
 def run(target: str) -> Run:
     """Run a target of the Makefile; its output is shown and kept."""
     start = time.monotonic()
@@ -45,6 +53,7 @@ def run(target: str) -> Run:
     with subprocess.Popen(
         ["make", target],
         cwd=ROOT,
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -32,3 +32,10 @@ def test_the_page_has_the_marks_and_keeps_all_else() -> None:
     assert nightly.written(twice, "first figures\n") == once
     with pytest.raises(ValueError, match="no marks"):
         nightly.written("no page", "")
+
+
+def test_a_target_runs_on_all_cores_and_keeps_what_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MAKEFLAGS", "-j2 --jobserver-auth=3,4 --no-builtin-rules -- CC=gcc-12")
+    assert nightly.environment()["MAKEFLAGS"] == "-j2 --no-builtin-rules -- CC=gcc-12"
