@@ -62,11 +62,14 @@ static void sort_axes(const operands *all, int *order)
     }
 }
 
-/* Steps of an array of `shape` that is allocated in an order. */
+/* Steps of an array of `shape` that is allocated in an order: none if it has no elements. */
 static void allocate(int ndim, const int64_t *shape, const int *order, int64_t *steps)
 {
     int64_t step = 1;
 
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == 0) step = 0;
+    }
     for (int i = 0; i < ndim; i++) {
         steps[order[i]] = step;
         step *= shape[order[i]];

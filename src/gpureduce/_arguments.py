@@ -190,11 +190,13 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
         )
 
 
-def only_start(call: Call, ufunc: np.ufunc) -> Any:
-    """The start in the result's shape, for no elements and an operator without identity."""
+def only_start(call: Call, ufunc: np.ufunc, mask: Array | None = None) -> Any:
+    """The start in the result's shape and order, for no elements and an operator without
+    identity.
+    """
     is_time = call.array.dtype.kind in "mM"
     array = call.array.view(np.int64) if is_time else call.array
-    bools = run_core(call._replace(array=array, dtype=None, skip_nan=False), "any")
+    bools = run_core(call._replace(array=array, dtype=None, skip_nan=False), "any", mask)
     start = np.asarray(start_of(call, ufunc))
     return np.full_like(np.asarray(bools), start, start.dtype)[()]
 

@@ -186,7 +186,7 @@ def _fold(call: Call) -> Any:
         call = convert_for(call, ufunc, out)
         array = call.array
     if array.size == 0 and has_initial(call) and ufunc.identity is None:
-        result = only_start(call, ufunc)
+        result = only_start(call, ufunc, mask)
     else:
         check_identity(call, ufunc)
         dtype = _type_before_start(call)
@@ -430,7 +430,7 @@ def _minmax(call: Call) -> tuple[Any, Any]:
         for ufunc, out in zip(ufuncs, outs, strict=True)
     ]
     if call.array.size == 0 and has_initial(call):
-        results = [only_start(one, ufunc) for ufunc, one in zip(ufuncs, calls, strict=True)]
+        results = [only_start(one, ufunc, mask) for ufunc, one in zip(ufuncs, calls, strict=True)]
     else:
         check_identity(call, np.minimum)
         if all(one is call for one in calls):

@@ -516,6 +516,30 @@ def test_dates_lie_in_memory_as_numpys_do(name: str, layout: str, rng: np.random
                 assert order_of(result) == order_of(expected), (a.strides, axis)
 
 
+TAKE_WHERE = [
+    name for name in NAMES if "arg" not in name and name not in ("minmax", "ptp", "count_nonzero")
+]
+
+
+@pytest.mark.parametrize("name", TAKE_WHERE)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_results_of_no_elements_lie_in_memory_as_numpys_do(name: str) -> None:
+    begin = {"initial": 0} if name in ("min", "max", "nanmin", "nanmax") else {}
+    for dtype in ("i2",) if "bitwise" in name else ("i2", "f4", "c16"):
+        for array in permuted(np.ones((0, 2, 3), dtype)):
+            for mask in (*permuted(np.ones((1, 2, 3), bool)), *permuted(np.ones((2, 3), bool))):
+                keywords = {"axis": 0, "where": mask, **begin}
+                result = getattr(gr, name)(array, device="cpu", **keywords)
+                expected = getattr(Theirs(), name)(array, **keywords)
+                assert order_of(result) == order_of(expected), (array.strides, mask.strides)
+
+
+def permuted(array: Any) -> list[Any]:
+    """The array with its axes in every order in memory."""
+    orders = list(itertools.permutations(range(array.ndim)))
+    return [array.transpose(order).copy().transpose(np.argsort(order)) for order in orders]
+
+
 SOMETIMES = ("mean of swapped float16 out", "nanmin out=...", "bitwise_or out=...")
 """What NumPy refuses in some versions, or until it has made other calls."""
 
