@@ -1,6 +1,6 @@
 """What type checkers make of calls: mypy reads this file, nothing runs it."""
 
-from typing import Any, assert_type
+from typing import Any, assert_type, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,40 @@ def device_arrays(a: OnDevice, out: OnDevice) -> None:
     assert_type(gr.var(a, axis=0, correction=1, stream=7), OnDevice)
     assert_type(gr.nanmax(a, axis=(0, 1), out=out), OnDevice)
     assert_type(gr.count_nonzero(a), OnDevice)
+
+
+def kernels(a: NDArray[np.float32], named: gr.KernelName, text: str) -> None:
+    """Names that the registry has pass, as do those that the package returns."""
+    gr.sum(a, kernel="reduce3")
+    gr.max(a, kernel=named)
+    gr.dot(a, a, kernel="exact")
+    gr.benchmark("shfl_atomic", a, kernel=None)
+    gr.benchmark(gr.sum, a, kernel="auto")
+    gr.compare(a, "auto")
+    gr.compare(a, ["reduce0", "auto"])
+    gr.compare(a, [info.name for info in gr.kernels()])
+    gr.explain(("reduce0", "reduce1"))
+    gr.kernel_source("interleaved_modulo")
+    for info in gr.kernels():
+        gr.mean(a, kernel=info.name)
+    gr.mean(a, kernel=cast(gr.KernelName, text))  # of a file or a command line, say
+    run = gr.last_run()
+    if run is not None:
+        gr.sum(a, kernel=run.kernel)
+
+
+def unknown_kernels(a: NDArray[np.float32], text: str) -> None:
+    gr.sum(a, kernel="typo")  # type: ignore[call-overload]
+    gr.sum(a, kernel=text)  # type: ignore[call-overload]
+    gr.argmax(a, kernel="reduce7")  # type: ignore[call-overload]
+    gr.dot(a, a, kernel="reduce0")  # type: ignore[call-overload]
+    gr.benchmark("typo", a)  # type: ignore[arg-type]
+    gr.benchmark(gr.sum, a, kernel="typo")  # type: ignore[arg-type]
+    gr.compare(a, "typo")  # type: ignore[arg-type]
+    gr.compare(a, ["auto", "typo"])  # type: ignore[list-item]
+    gr.explain("typo")  # type: ignore[call-overload]
+    gr.explain(["typo"])  # type: ignore[list-item]
+    gr.kernel_source("typo")  # type: ignore[arg-type]
 
 
 def refused(a: NDArray[np.float32]) -> None:

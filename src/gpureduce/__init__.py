@@ -14,6 +14,7 @@ from ._exact import ExactSum
 from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
 from ._functions import *  # noqa: F403 (the reductions, which _functions.py lists)
 from ._functions import __all__ as _reductions
+from ._kernel_names import KernelName
 from ._memory import empty_pinned, pinned_copy
 from ._records import (
     CacheInfo,
@@ -53,6 +54,7 @@ __all__ = [
     "Explanation",
     "Explanations",
     "KernelInfo",
+    "KernelName",
     "KernelUnavailableError",
     "LastRun",
     "Limits",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def dot(
     b: NDArray[_Scalar],
     *,
     dtype: None = None,
-    kernel: str = "auto",
+    kernel: Literal["auto", "exact"] = "auto",
     device: str | None = None,
     block_size: int | None = None,
     grid_size: int | None = None,
@@ -40,7 +40,7 @@ def dot(
     b: ArrayLike,
     *,
     dtype: type[_Scalar] | np.dtype[_Scalar],
-    kernel: str = "auto",
+    kernel: Literal["auto", "exact"] = "auto",
     device: str | None = None,
     block_size: int | None = None,
     grid_size: int | None = None,
@@ -52,7 +52,7 @@ def dot(
     b: ArrayLike,
     *,
     dtype: DTypeLike | None = None,
-    kernel: str = "auto",
+    kernel: Literal["auto", "exact"] = "auto",
     device: str | None = None,
     block_size: int | None = None,
     grid_size: int | None = None,
@@ -65,7 +65,7 @@ def dot(
     b: ArrayLike,
     *,
     dtype: DTypeLike | None = None,
-    kernel: str = "auto",
+    kernel: Literal["auto", "exact"] = "auto",
     device: str | None = None,
     block_size: int | None = None,
     grid_size: int | None = None,

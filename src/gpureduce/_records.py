@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from . import _core
+from ._kernel_names import KernelName
 
 __all__ = [
     "CacheInfo",
@@ -75,8 +76,8 @@ class KernelInfo:
         Whether it can run on the first GPU; if not, the reason and a remedy.
     """
 
-    name: str
-    aliases: tuple[str, ...]
+    name: KernelName
+    aliases: tuple[KernelName, ...]
     family: str
     summary: str
     removes: str
@@ -137,7 +138,7 @@ class LastRun:
     """
 
     device: str
-    kernel: str
+    kernel: KernelName
     variant: str
     block_size: int
     grid_size: int
@@ -221,7 +222,7 @@ def kernels() -> list[KernelInfo]:
     return [_kernel_info(row) for row in _core.kernels()]
 
 
-def kernel_source(name: str, helpers: bool | Literal["used"] = False) -> str:
+def kernel_source(name: KernelName, helpers: bool | Literal["used"] = False) -> str:
     """CUDA source of a kernel, as NVRTC compiles it.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from ._kernel_names import KernelName
 from ._records import MinMax
 
 Axis = int | tuple[int, ...] | None
@@ -19,7 +20,7 @@ class DeviceArray(Protocol):
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 class Options(TypedDict, total=False):
-    kernel: str
+    kernel: KernelName
     device: str | None
     block_size: int | None
     grid_size: int | None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, _functions
+from .._kernel_names import KernelName
 from .._memory import empty_pinned
 from .._records import last_run, limits
 from .benchmark_array import BenchmarkArray, as_benchmark_array
@@ -37,11 +38,11 @@ RETURN_SECONDS = 0.2
 
 
 def benchmark(
-    func_or_kernel: str | Callable[..., Any],
+    func_or_kernel: KernelName | Callable[..., Any],
     arr: ArrayLike,
     *,
     op: str = "sum",
-    kernel: str | None = None,
+    kernel: KernelName | None = None,
     axis: int | tuple[int, ...] | None = None,
     dtype: DTypeLike | None = None,
     device: str | None = None,
@@ -138,7 +139,7 @@ def benchmark(
 
 def _target(
     func_or_kernel: Any, op: str, kernel: str | None
-) -> tuple[str, str, str | None, Callable[[Any], Any] | None]:
+) -> tuple[str, str, KernelName | None, Callable[[Any], Any] | None]:
     """Its name, operator and kernel, and the callable if it is not a function of this package."""
     if isinstance(func_or_kernel, str):
         if kernel is not None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._dtypes import native_dtype
+from .._kernel_names import KernelName
 from .._records import kernels as catalogue
 from .._records import last_run, limits
 from .baselines import BASELINES, NumPy, available, numpy_function
@@ -64,7 +65,7 @@ class _Entry:
 
 def compare(
     arr: ArrayLike,
-    kernels: Iterable[str] | str | None = None,
+    kernels: Iterable[KernelName] | KernelName | None = None,
     op: str = "sum",
     *,
     axis: int | tuple[int, ...] | None = None,
@@ -295,8 +296,8 @@ def _first(whole: BenchmarkArray, n: int) -> Any:
 
 
 def _kernel_names(
-    kernels: Iterable[str] | str | None, session: BenchmarkSession
-) -> tuple[list[str], list[str]]:
+    kernels: Iterable[KernelName] | KernelName | None, session: BenchmarkSession
+) -> tuple[list[KernelName], list[KernelName]]:
     """Kernels that run there, and those that were named and only run on GPUs.
 
     On the CPU one loop stands in for all kernels of GPUs: its time would be under each of their

@@ -21,6 +21,7 @@ import numpy as np
 
 from .. import _core, _exceptions
 from .._dtypes import native_dtype
+from .._kernel_names import KernelName
 from .._locate import emulator
 from .._temporary import temporary_folder
 from .explanation import Explanation, Explanations
@@ -40,7 +41,7 @@ _BUILTIN_EXCEPTIONS: dict[str, type[Exception]] = {
 
 @overload
 def explain(
-    kernel: str,
+    kernel: KernelName,
     n: int | None = None,
     *,
     block_size: int | None = None,
@@ -51,7 +52,7 @@ def explain(
 ) -> Explanation: ...
 @overload
 def explain(
-    kernel: list[str] | tuple[str, ...],
+    kernel: list[KernelName] | tuple[KernelName, ...],
     n: int | None = None,
     *,
     block_size: int | None = None,
@@ -61,7 +62,7 @@ def explain(
     rows: int = 1,
 ) -> Explanations: ...
 def explain(
-    kernel: str | Sequence[str],
+    kernel: KernelName | Sequence[KernelName],
     n: int | None = None,
     *,
     block_size: int | None = None,
