@@ -372,16 +372,6 @@ static __attribute__((noinline)) void make_recipes(const gpr_rule *rule, gpr_vie
     }
 }
 
-/* Rows of one element as columns of one row: loops take many of them at once. */
-static void lay_crosswise(gpr_view *view)
-{
-    const int64_t far = INT64_C(1) << 62; /* no step is taken, but steps are compared */
-
-    view->axes[view->outer] = (gpr_axis){.extent = 1, .in = far};
-    view->inner = 1;
-    view->rows_contiguous = view->contiguous = 0;
-}
-
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
@@ -416,9 +406,7 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         return GPR_OK;
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(&work)) return GPR_OK;
-    if (view->n == 1 && view->rows > 1 && view->inner == 0 && view->outer < GPR_MAX_NDIM) {
-        gpr_copy_view(&single, view);
-        lay_crosswise(&single);
+    if (gpr_cpu_lay_crosswise(view, &single)) {
         work.view = view = &single;
         make_recipes(rule, &marks, &work);
     }

@@ -1,7 +1,11 @@
 /* Adds arrays and products of arrays to exact sums, and rows to results, on all cores: by tiles
  * (exact_tiles.h), or as pairs of doubles side by side where rows are short or columns of memory
  * (exact_pairs.h). Parts depend on the elements alone, not on how tasks divide them. */
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#else
 #include <fenv.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +25,10 @@ enum {
     PLAIN_BYTES = 32768,   /* of a row that are added plainly at once: they fit the first cache */
     PLAIN_BLOCK = 1 << 18, /* elements of a block of columns that are added plainly at once */
     MOST_PATIENCE = 64,    /* blocks */
-    MOST_SPOILT = 8, /* of a long row's blocks, one in so many may be no plain sums: else tiles take
-                      * less time than pairs */
+    MOST_SPOILT = 5, /* of a long row's blocks, one in so many may be no plain sums, and some of the
+                      * first ones: else tiles take less time than pairs */
+    SPOILT_AT_FIRST = 3,
+    ASK_ELEMENTS = 1 << 17, /* that are added between two questions whether to stop */
     TILES_TO_ASK = 8 /* between two looks at the clock, which take as long as part of a tile */
 };
 
@@ -333,18 +339,49 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
 }
 
-/* The task in a floating point environment of its own: a program may run with subnormal numbers
- * flushed to zero, with another rounding, or with traps, in its own threads and so in the
- * pool's. */
+/* A floating point environment of a task's own: a program may run with subnormal numbers flushed to
+ * zero, with another rounding, or with traps, in its own threads and so in the pool's. On x86-64
+ * that of vectors is all there is to doubles, and is set in a tenth of the time. */
+#if defined(__x86_64__)
+typedef unsigned environment;
+
+static environment enter_ieee(void)
+{
+    const environment before = _mm_getcsr();
+
+    _mm_setcsr(_MM_MASK_MASK | _MM_ROUND_NEAREST);
+    return before;
+}
+
+static void leave_ieee(environment before)
+{
+    _mm_setcsr(before);
+}
+#else
+typedef fenv_t environment;
+
+static environment enter_ieee(void)
+{
+    environment before;
+
+    (void)fegetenv(&before);
+    (void)fesetenv(FE_DFL_ENV);
+    return before;
+}
+
+static void leave_ieee(environment before)
+{
+    (void)fesetenv(&before);
+}
+#endif
+
 static int task_as_ieee(void *context, uint64_t index, void *memory)
 {
     exact_job *work = context;
-    fenv_t environment;
+    const environment before = enter_ieee();
 
-    (void)fegetenv(&environment);
-    (void)fesetenv(FE_DFL_ENV);
     work->task(work, index, memory);
-    (void)fesetenv(&environment);
+    leave_ieee(before);
     return !work->stop.stopped && !work->given_up;
 }
 
@@ -568,23 +605,28 @@ static gpr_status reduce_side_by_side(exact_job *work)
 typedef struct experience {
     uint64_t blocks, spoilt;
     uint64_t patience, skipped;
+    uint64_t added; /* elements since it was asked whether to stop */
 } experience;
 
 /* Adds elements [first, end) of a unit's rows as pairs. */
 static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uint64_t first,
                          uint64_t end, pair_memory *memory, plain_pairs *pairs)
 {
+    const gpr_view *view = work->view;
     const uint64_t components = work->plain->components, most = PAIR_LANES / components;
+    const uint64_t extent =
+        gpr_cpu_lies_crosswise(view) ? view->axes[view->outer - 1].extent : UINT64_MAX;
     exact_pairs some;
 
-    gpr_cpu_add_to_pairs(pairs, NULL, 0, rows * components);
     for (uint64_t at = first; at < end; at += PAIRED_ELEMENTS) {
-        for (uint64_t r = 0; r < rows; r += most) {
-            const uint64_t few = least(rows - r, most), lane = r * components;
+        for (uint64_t r = 0, few; r < rows; r += few) {
+            const uint64_t lane = r * components;
 
-            gpr_cpu_sum_pairs(work->view, row + r, few, at, least(end, at + PAIRED_ELEMENTS),
-                              memory, &some);
-            gpr_cpu_merge_pairs(pairs, lane, &some, few * components);
+            few = least(least(rows - r, most), extent - (row + r) % extent);
+
+            gpr_cpu_sum_pairs(view, row + r, few, at, least(end, at + PAIRED_ELEMENTS), memory,
+                              &some);
+            gpr_cpu_merge_pairs(pairs, lane, &some, few * components, rows * components);
         }
     }
 }
@@ -595,25 +637,27 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
 {
     const int is_long = !gpr_cpu_lies_crosswise(work->view) && work->view->n > PAIRED_ELEMENTS;
 
-    pairs->lanes = 0;
-    pairs->has_rests = 0;
+    gpr_cpu_clear_plain(pairs);
     for (uint64_t at = first; at < end; at += work->block) {
         const uint64_t until = least(end, at + work->block);
 
-        if (gpr_cpu_must_stop(&work->stop)) return 1;
+        if (seen->added > ASK_ELEMENTS && gpr_cpu_must_stop(&work->stop)) return 1;
+        if (seen->added > ASK_ELEMENTS) seen->added = 0;
         if (atomic_load_explicit(&work->given_up, memory_order_relaxed)) return 0;
+        seen->added += (until - at) * rows;
         seen->blocks++;
+        gpr_cpu_count_plain(work->plain, row, rows, at, until, &memory->plain, pairs);
         if (seen->skipped > 0) {
             seen->skipped--;
         } else if (gpr_cpu_sum_plain(work->plain, row, rows, at, until, &memory->plain, pairs)) {
             if (seen->patience > 1) seen->patience--;
             continue;
+        } else if (is_long) {
+            if (++seen->spoilt > SPOILT_AT_FIRST + seen->blocks / MOST_SPOILT) return 0;
         } else {
             seen->skipped = seen->patience;
             seen->patience = least(2 * seen->patience, MOST_PATIENCE);
         }
-        seen->spoilt++;
-        if (is_long && seen->spoilt > 1 + seen->blocks / MOST_SPOILT) return 0;
         add_as_pairs(work, row, rows, at, until, &memory->pairs, pairs);
     }
     return 1;
@@ -649,6 +693,7 @@ static void plain_task(exact_job *work, uint64_t index, exact_memory *memory)
     experience seen = {.patience = 1};
     uint64_t rows;
 
+    if (gpr_cpu_must_stop(&work->stop)) return;
     if (work->pairs != NULL) {
         const uint64_t first = index % work->pieces * work->length;
         const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &rows);
@@ -679,14 +724,8 @@ static void finish_units_task(exact_job *work, uint64_t index, exact_memory *mem
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
         plain_pairs *whole = &work->pairs[unit * work->pieces];
 
-        for (uint64_t piece = 1; piece < work->pieces; piece++) {
-            const plain_pairs *next = &whole[piece];
-
-            gpr_cpu_add_to_pairs(whole, next->sums, 1, next->lanes);
-            if (!next->has_rests) continue;
-            gpr_cpu_add_to_pairs(whole, next->rests, 1, next->lanes);
-            for (uint64_t i = 0; i < next->lanes; i++) whole->lost[i] += next->lost[i];
-        }
+        for (uint64_t piece = 1; piece < work->pieces; piece++)
+            gpr_cpu_merge_plain(whole, &whole[piece], rows, &memory->plain);
         finish_unit(work, row, rows, memory, whole);
     }
 }
@@ -695,20 +734,17 @@ static void finish_units_task(exact_job *work, uint64_t index, exact_memory *mem
 static void cut_plain(exact_job *work, plain_adder *plain)
 {
     const gpr_view *view = work->view;
-    const uint64_t lanes = PLAIN_LANES / plain->components;
     const int is_crosswise = gpr_cpu_lies_crosswise(view);
-    uint64_t most_rows = lanes, least_length = LEAST_TASK;
+    uint64_t least_length = LEAST_TASK;
 
-    work->block = PLAIN_BYTES / view->bytes;
-    if (!is_crosswise) {
-        most_rows = least(lanes, 1 + LEAST_TASK / view->n);
-        if (view->n <= PAIRED_ELEMENTS) work->block = view->n;
-    }
-    work->units = gpr_cpu_cut_units(view, most_rows);
     if (is_crosswise) {
-        gpr_cpu_set_plain_width(plain, work->units.rows);
+        work->units = gpr_cpu_cut_plain_columns(plain);
         work->block = least(PLAIN_BLOCK / work->units.rows, PAIRED_ELEMENTS * plain->work.copies);
         least_length = LEAST_POSITIONS * (plain->work.copies > 1 ? 16 : 1);
+    } else {
+        work->units = gpr_cpu_cut_units(
+            view, least(PLAIN_LANES / plain->components, 1 + LEAST_TASK / view->n));
+        work->block = view->n <= PAIRED_ELEMENTS ? view->n : PLAIN_BYTES / view->bytes;
     }
     work->pieces = 1;
     if (work->units.count < FEW_TASKS && view->n * view->rows * view->bytes > ALONE_BYTES &&
@@ -737,7 +773,8 @@ static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                             (unsigned long long)tasks);
     } else {
-        work->per_task = work->units.count / MOST_TASKS + 1;
+        work->per_task =
+            1 + work->units.count / MOST_TASKS + LEAST_TASK / (work->units.rows * work->view->n);
         tasks = divide_up(work->units.count, work->per_task);
     }
     find_memory(work);
@@ -806,7 +843,8 @@ gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dt
 
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
 {
-    const gpr_view *view = &call->view;
+    gpr_view single;
+    const gpr_view *view = gpr_cpu_lay_crosswise(&call->view, &single) ? &single : &call->view;
     const gpr_rule *rule = &call->rule;
     exact_job work =
         make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
@@ -828,8 +866,8 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
     run->variant = gpr_cpu_isa();
     run->block_size = 1;
     run->grid_size = 1;
-    if (work.rule->acc_kind == GPR_ACC_EXACT && !work.counts_mask && view->n > 0 &&
-        view->rows > 0 && gpr_cpu_make_plain_adder(view, rule, &plain)) {
+    if (work.rule->acc_kind == GPR_ACC_EXACT && view->n > 0 && view->rows > 0 &&
+        gpr_cpu_make_plain_adder(view, rule, &plain)) {
         status = reduce_plain(&work, &plain, &is_done);
         if (status != GPR_OK || is_done) return interrupted_or(&work, status);
     }

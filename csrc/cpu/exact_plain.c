@@ -2,7 +2,7 @@
 #include "cpu/exact_plain.h"
 
 #include <fenv.h>
-#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "lib/base/convert.h"
@@ -52,10 +52,16 @@ static int has_flag(void)
 
 /* ---------------------------------------------------------------- adding --------------------- */
 
+enum { GROUPED_ELEMENTS = 32768 }; /* of short columns that are added together */
+
+_Static_assert(offsetof(plain_pairs, rests) ==
+                   offsetof(plain_pairs, sums) + GPR_COLUMN_BLOCK * sizeof(double),
+               "halves are where the loops put them");
+
 int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_adder *how)
 {
     const gpr_loops *loops = gpr_cpu_loops();
-    const int is_double = view->dtype == GPR_FLOAT64;
+    recipe *sum = &how->work.how[0];
 
     if (!gpr_cpu_has_pairs(view->dtype) || view->dtype == GPR_COMPLEX128 || !has_flag()) return 0;
     memset(&how->work, 0, sizeof how->work);
@@ -63,221 +69,235 @@ int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_a
     how->rule.fold = GPR_FOLD_sum;
     how->rule.acc_kind = GPR_ACC_NUMBER;
     how->rule.compute = view->dtype;
-    /* A mean has to know how many elements were left out: rows with NaN are not added here. */
-    how->rule.skip_nan = rule->skip_nan && !rule->divide;
     how->components = (uint64_t)gpr_exact_parts(view->dtype);
+    how->is_halved = view->dtype == GPR_FLOAT64;
     how->work.view = view;
-    how->work.recipes = is_double ? GPR_HALVES : 1;
-    for (int half = 0; half < how->work.recipes; half++) {
-        recipe *r = &how->work.how[half];
-
-        *r = gpr_cpu_recipe(&how->rule, view, GPR_FOLD_sum);
-        if (is_double)
-            r->loop = how->rule.skip_nan ? loops->skipping_halves[half] : loops->halves[half];
+    how->work.recipes = 1;
+    *sum = gpr_cpu_recipe(&how->rule, view, GPR_FOLD_sum);
+    if (how->is_halved) {
+        sum->loop = rule->skip_nan ? loops->skipping_halves : loops->halves;
+        sum->combine = loops->combine_halves;
+    }
+    if (rule->divide && (rule->skip_nan || view->mask != NULL)) {
+        gpr_mask_view(view, &how->marks);
+        how->work.how[how->work.recipes++] = gpr_cpu_count_recipe(&how->rule, view, &how->marks);
     }
     how->work.columns_direct =
-        gpr_cpu_lies_crosswise(view) && how->work.how[0].direct && gpr_cpu_columns_in_place(view);
+        gpr_cpu_lies_crosswise(view) && sum->direct && gpr_cpu_columns_in_place(view);
     return 1;
 }
 
-void gpr_cpu_set_plain_width(plain_adder *how, uint64_t width)
+gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how)
 {
-    const uint64_t copies = gpr_cpu_copies(width, how->work.view->n);
+    const gpr_view *view = how->work.view;
+    const uint64_t lanes = PLAIN_LANES / how->components;
+    gpr_cpu_units units = gpr_cpu_cut_units(view, lanes);
+    const uint64_t copies = gpr_cpu_copies(units.rows, view->n);
 
-    how->work.copies = copies * width * how->components <= PLAIN_LANES ? copies : 1;
+    how->work.copies = copies * units.rows <= lanes ? copies : 1;
+    if (how->work.copies > 1 || units.rows < units.width) return units;
+    /* Sums of short columns are few: those of several indices of the axes before are added
+     * together. */
+    units.rows *= least(lanes / units.width, 1 + GROUPED_ELEMENTS / (units.width * view->n));
+    units.width = view->rows;
+    units.blocks = units.count = divide_up(view->rows, units.rows);
+    return units;
 }
 
-/* Folds to `lanes` doubles. */
+/* Folds elements [first, end) of a row to one accumulator, of two halves where sums have them. */
+static void fold_run(const recipe *r, uint64_t row, uint64_t first, uint64_t end,
+                     plain_memory *memory, void *sum)
+{
+    const gpr_view *view = r->view;
+    stage *s = &memory->staged.s;
+
+    if (gpr_cpu_is_direct(r)) {
+        r->loop.rows(gpr_view_row(view, row) + first * view->bytes, 0, 1, end - first, sum);
+        return;
+    }
+    for (uint64_t at = first; at < end; at += STAGE_ELEMENTS) {
+        const uint64_t count = least(end - at, STAGE_ELEMENTS);
+        const char *elements = s->packed;
+
+        if (view->rows_contiguous)
+            elements = gpr_view_row(view, row) + at * view->bytes;
+        else
+            gpr_pack(view, row * view->n + at, count, r->neutral.bytes, s->packed);
+        r->loop.rows(gpr_cpu_prepare(r, elements, count, s), 0, 1, count,
+                     at == first ? sum : memory->part.sums);
+        if (at != first) r->combine((const char *)memory->part.sums, 0, 1, 1, 0, sum);
+    }
+}
+
+/* Folds to an accumulator of each row, 8 bytes or 16. */
 static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t rows,
-                 uint64_t first, uint64_t end, staging *in, double *sums)
+                 uint64_t first, uint64_t end, plain_memory *memory, void *sums)
 {
-    if (gpr_cpu_lies_crosswise(how->work.view)) {
-        gpr_cpu_fold_columns(&how->work, r, row, rows, first, end, (char *)sums, &in->s);
-    } else if (end - first == how->work.view->n) {
-        gpr_cpu_fold_rows(r, row, rows, (char *)sums, in);
-    } else {
-        for (uint64_t i = 0; i < rows; i++) {
-            const gpr_value sum = gpr_cpu_fold_run(r, row + i, first, end - first, in);
+    const gpr_view *view = how->work.view;
+    const uint64_t n = view->n;
 
-            memcpy(&sums[i * how->components], &sum, how->components * sizeof *sums);
+    if (gpr_cpu_lies_crosswise(view)) {
+        const uint64_t copies = how->work.copies, extent = view->axes[view->outer - 1].extent;
+        const int is_halved = how->is_halved && r == &how->work.how[0];
+
+        for (uint64_t some; rows > 0; rows -= some, row += some) {
+            char *to = sums;
+
+            some = least(rows, extent - row % extent);
+            if (is_halved && copies > 1)
+                memset(to + GPR_COLUMN_BLOCK * sizeof(double), 0, some * copies * sizeof(double));
+            gpr_cpu_fold_columns(&how->work, r, row, some, first, end, to, &memory->staged.s);
+            sums = to + some * r->acc_bytes;
         }
+    } else if (end - first == n && (gpr_cpu_is_direct(r) || n <= STAGE_ELEMENTS)) {
+        gpr_cpu_fold_rows(r, row, rows, sums, &memory->staged);
+    } else {
+        for (uint64_t i = 0; i < rows; i++)
+            fold_run(r, row + i, first, end, memory, (char *)sums + i * r->acc_bytes);
     }
 }
 
-void gpr_cpu_add_to_pairs(plain_pairs *pairs, const double *numbers, uint64_t count, uint64_t lanes)
+void gpr_cpu_clear_plain(plain_pairs *pairs)
 {
-    if (pairs->lanes == 0) {
-        memset(pairs->sums, 0, lanes * sizeof *pairs->sums);
-        pairs->lanes = lanes;
+    pairs->lanes = 0;
+    pairs->has_rests = pairs->has_lost = pairs->is_counted = 0;
+}
+
+/* Makes sums, halves of them, or nothing pairs of a number and what its rounding left, which have
+ * room for more below. */
+static void make_pairs(plain_pairs *pairs, uint64_t lanes)
+{
+    if (pairs->lanes == 0) memset(pairs->sums, 0, lanes * sizeof *pairs->sums);
+    if (!pairs->has_rests) memset(pairs->rests, 0, lanes * sizeof *pairs->rests);
+    if (!pairs->has_lost) memset(pairs->lost, 0, lanes * sizeof *pairs->lost);
+    for (uint64_t i = 0; pairs->has_rests && !pairs->has_lost && i < lanes; i++) {
+        const double a = pairs->sums[i], b = pairs->rests[i], sum = a + b, of_b = sum - a;
+
+        pairs->sums[i] = sum;
+        pairs->rests[i] = (a - (sum - of_b)) + (b - of_b);
     }
-    if (!pairs->has_rests) {
-        memset(pairs->rests, 0, lanes * sizeof *pairs->rests);
-        memset(pairs->lost, 0, lanes * sizeof *pairs->lost);
-        pairs->has_rests = 1;
-    }
-    gpr_cpu_loops()->pairs[GPR_FLOAT64]((const char *)numbers, (int64_t)(lanes * sizeof *numbers),
-                                        count, lanes, pairs->sums, pairs->rests, pairs->lost);
+    pairs->lanes = lanes;
+    pairs->has_rests = pairs->has_lost = 1;
 }
 
 void gpr_cpu_merge_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
-                         uint64_t lanes)
+                         uint64_t lanes, uint64_t all)
 {
     const gpr_pairs_loop add = gpr_cpu_loops()->pairs[GPR_FLOAT64];
     double *lost = pairs->lost + lane;
 
+    make_pairs(pairs, all);
     add((const char *)others->sums, 0, 1, lanes, pairs->sums + lane, pairs->rests + lane, lost);
     add((const char *)others->rests, 0, 1, lanes, pairs->sums + lane, pairs->rests + lane, lost);
     for (uint64_t i = 0; i < lanes; i++) lost[i] += others->lost[i];
 }
 
+/* Adds exact sums, of two doubles each if the pairs' are, to exact ones. Returns 0, with the pairs
+ * unchanged, if an addition was rounded. */
+static int add_exact(plain_pairs *pairs, const plain_pairs *others, plain_pairs *before)
+{
+    const gpr_columns_loop add = gpr_cpu_loops()->loop[GPR_FOLD_sum][GPR_FLOAT64].columns;
+    const size_t bytes = pairs->lanes * sizeof(double);
+
+    memcpy(before->sums, pairs->sums, bytes);
+    if (pairs->has_rests) memcpy(before->rests, pairs->rests, bytes);
+    lower_flags();
+    add((const char *)others->sums, 0, 1, pairs->lanes, 0, pairs->sums);
+    if (pairs->has_rests) add((const char *)others->rests, 0, 1, pairs->lanes, 0, pairs->rests);
+    if (!was_inexact()) return 1;
+    memcpy(pairs->sums, before->sums, bytes);
+    if (pairs->has_rests) memcpy(pairs->rests, before->rests, bytes);
+    return 0;
+}
+
+/* Adds sums of as many lanes, of the same rows. */
+static void merge_sums(plain_pairs *pairs, const plain_pairs *others, plain_memory *memory)
+{
+    const gpr_pairs_loop add = gpr_cpu_loops()->pairs[GPR_FLOAT64];
+    const uint64_t lanes = others->lanes;
+
+    if (!pairs->has_lost && !others->has_lost && add_exact(pairs, others, &memory->before)) return;
+    make_pairs(pairs, lanes);
+    add((const char *)others->sums, 0, 1, lanes, pairs->sums, pairs->rests, pairs->lost);
+    if (others->has_rests)
+        add((const char *)others->rests, 0, 1, lanes, pairs->sums, pairs->rests, pairs->lost);
+    for (uint64_t i = 0; others->has_lost && i < lanes; i++) pairs->lost[i] += others->lost[i];
+}
+
 int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
                       uint64_t end, plain_memory *memory, plain_pairs *pairs)
 {
-    const uint64_t lanes = rows * how->components;
-    const int is_first = pairs->lanes == 0;
+    plain_pairs *sums = pairs->lanes == 0 ? pairs : &memory->more;
 
     lower_flags();
-    for (int half = 0; half < how->work.recipes; half++)
-        fold(how, &how->work.how[half], row, rows, first, end, &memory->staged,
-             is_first && half == 0 ? pairs->sums : memory->sums[half]);
+    fold(how, &how->work.how[0], row, rows, first, end, memory, sums->sums);
     if (was_inexact()) return 0;
-    if (is_first) pairs->lanes = lanes;
-    for (int half = is_first; half < how->work.recipes; half++)
-        gpr_cpu_add_to_pairs(pairs, memory->sums[half], 1, lanes);
+    sums->lanes = rows * how->components;
+    sums->has_rests = how->is_halved;
+    sums->has_lost = 0;
+    if (sums != pairs) merge_sums(pairs, sums, memory);
     return 1;
+}
+
+static void merge_counts(plain_pairs *pairs, const plain_pairs *others, uint64_t rows)
+{
+    for (uint64_t i = 0; i < rows; i++) pairs->counts[i] += others->counts[i];
+}
+
+void gpr_cpu_count_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
+                         uint64_t end, plain_memory *memory, plain_pairs *pairs)
+{
+    plain_pairs *counts = pairs->is_counted ? &memory->more : pairs;
+
+    if (how->work.recipes == 1) return;
+    fold(how, &how->work.how[1], row, rows, first, end, memory, counts->counts);
+    if (counts != pairs) merge_counts(pairs, counts, rows);
+    pairs->is_counted = 1;
+}
+
+void gpr_cpu_merge_plain(plain_pairs *pairs, const plain_pairs *others, uint64_t rows,
+                         plain_memory *memory)
+{
+    merge_sums(pairs, others, memory);
+    if (pairs->is_counted) merge_counts(pairs, others, rows);
 }
 
 /* ---------------------------------------------------------------- results -------------------- */
 
-/* Bits of a double below the last one of a number of the type, and the least exponent field, of a
- * double, from which numbers of the type have all their bits. */
-typedef struct narrow_format {
-    uint64_t below, midpoint, least_field;
-} narrow_format;
-
-static narrow_format narrow_format_of(gpr_dtype real)
+static gpr_narrow_format narrow_format_of(gpr_dtype real)
 {
     const gpr_dtype_row *row = &gpr_dtype_rows[real];
     const int bits = 52 - row->fraction;
 
-    return (narrow_format){.below = (UINT64_C(1) << bits) - 1,
-                           .midpoint = bits > 0 ? UINT64_C(1) << (bits - 1) : 1, /* never */
-                           .least_field = 1023 - ((1u << (row->exponent - 1)) - 2)};
+    return (gpr_narrow_format){.below = (UINT64_C(1) << bits) - 1,
+                               .midpoint = bits > 0 ? UINT64_C(1) << (bits - 1) : 1, /* never */
+                               .least_field = 1023 - ((1u << (row->exponent - 1)) - 2)};
 }
 
-/* Makes values the quotients of exact sums, one double each, by n, rounded to double. Returns
- * whether rounding them to the narrower type, too, may differ from rounding the quotients: not
- * unless a rounded quotient is a midpoint of two numbers of the type and was rounded, as every
- * midpoint is a double and no rounding crosses a double. A midpoint has 25 bits at most, so that
- * its product with n, which shows whether it was rounded, is exact. Subnormal ones, whose midpoints
- * are elsewhere, are as doubtful. */
-enum { MIDPOINT_FACTOR_BITS = 28 };
-
-static int divide_plain(double *values, uint64_t count, uint64_t n, narrow_format format)
+/* Rounds `count` sums from a lane on, over divisors, or over `divisor` where that is NULL, to
+ * results, if these are single or double, or otherwise to values for `store`. Returns 0 where that
+ * is not certain. */
+static int round_lanes(const plain_pairs *pairs, gpr_dtype real, uint64_t lane, uint64_t count,
+                       const double *divisors, double divisor, void *results)
 {
-    const double divisor = (double)n;
-    uint64_t doubtful = n >> MIDPOINT_FACTOR_BITS;
+    const gpr_loops *loops = gpr_cpu_loops();
+    const double *sums = pairs->sums + lane, *lost = pairs->has_lost ? pairs->lost + lane : NULL;
+    const gpr_narrow_format format = narrow_format_of(real);
 
-    for (uint64_t i = 0; i < count; i++) {
-        const double quotient = values[i] / divisor;
-        uint64_t bits;
-
-        memcpy(&bits, &quotient, sizeof bits);
-        doubtful |=
-            ((uint64_t)((bits & format.below) == format.midpoint) &
-             (uint64_t)(quotient * divisor != values[i])) |
-            ((uint64_t)((bits << 1 >> 53) < format.least_field) & (uint64_t)(bits << 1 != 0));
-        values[i] = quotient;
-    }
-    return doubtful != 0;
+    if (!pairs->has_rests)
+        return loops->round_sums(sums, divisors, divisor, count, &format, real == GPR_FLOAT32,
+                                 results);
+    return real == GPR_FLOAT64 &&
+           loops->round_pairs(sums, pairs->rests + lane, lost, divisors, divisor, count, results);
 }
 
-/* Multiples of doubles, for quotients: see divide_pairs. */
-enum { SPLIT_BITS = 27 };
-
-/* Makes values the quotients of pairs by n, rounded once to double; returns 0 where that is not
- * certain. The quotient q of the larger number leaves the remainder u - q n, which is a double; q
- * times n is exact by halves of q, as n has 26 bits at most. With the smaller number, v, the
- * quotient of that remainder is e, right to a few roundings, and if q + e rounds to the same
- * double with e a little smaller and a little larger, it is the result. So it is where e is exact,
- * which decides ties. */
-static int divide_pairs(const double *sums, const double *rests, uint64_t count, uint64_t n,
-                        double *values)
+/* Stores results of 16 bits. */
+static void store(const double *values, gpr_dtype result, uint64_t count, char *results)
 {
-    const double divisor = (double)n, doubt = 0x1p-48;
-    const uint64_t upper_bits = ~((UINT64_C(1) << SPLIT_BITS) - 1);
-    int is_certain = 1;
-
-    if (n >> (53 - SPLIT_BITS) != 0) return 0;
-    for (uint64_t i = 0; i < count; i++) {
-        const double u = sums[i] + rests[i], of_rest = u - sums[i],
-                     v = (sums[i] - (u - of_rest)) + (rests[i] - of_rest), q = u / divisor;
-        uint64_t bits;
-        double upper;
-
-        memcpy(&bits, &q, sizeof bits);
-        bits &= upper_bits;
-        memcpy(&upper, &bits, sizeof upper);
-        const double remainder = (u - upper * divisor) - (q - upper) * divisor;
-        const double t = remainder + v, of_v = t - remainder,
-                     t_rest = (remainder - (t - of_v)) + (v - of_v), e = t / divisor;
-        const double low = q + e * (1 - doubt), high = q + e * (1 + doubt);
-        const int is_moderate = (fabs(q) > 0x1p-900) & (fabs(u) < 0x1p900);
-
-        uint64_t e_bits;
-        memcpy(&e_bits, &e, sizeof e_bits);
-        /* a tie: e is a power of two, so that e n is exact */
-        const int is_exact =
-            (e_bits << 12 == 0) & (e * divisor == t) & (t_rest == 0) & (fabs(e) > 0x1p-960);
-
-        values[i] = q + e;
-        is_certain &= (is_moderate & ((low == high) | is_exact)) | ((u == 0) & (v == 0));
-    }
-    return is_certain;
-}
-
-/* Whether sums that have no rests are results' values, or quotients, for sure; if so, they are made
- * `values`, NaN of which are all alike. */
-static int finish_sums(const double *sums, const gpr_rule *rule, uint64_t count, uint64_t n,
-                       double *values)
-{
-    const narrow_format format = narrow_format_of(gpr_real_dtype(rule->result));
-    int has_nan = 0;
-
-    for (uint64_t i = 0; i < count; i++) {
-        const double sum = sums[i] + 0.0; /* a sum starts at +0 */
-
-        has_nan |= sum != sum;
-        values[i] = sum == sum ? sum : NAN;
-    }
-    /* Their number is unknown. */
-    if (has_nan && rule->divide && rule->skip_nan) return 0;
-    return !rule->divide || !divide_plain(values, count, n, format);
-}
-
-/* The same of pairs, none of which may be infinite or NaN. */
-static int finish_pairs(const double *sums, const double *rests, const double *lost,
-                        const gpr_rule *rule, uint64_t count, uint64_t n, double *values)
-{
-    int is_sum = 1;
-
-    if (gpr_real_dtype(rule->result) != GPR_FLOAT64) return 0;
-    for (uint64_t i = 0; i < count; i++) {
-        values[i] = sums[i] + rests[i] + 0.0;
-        is_sum &= (lost[i] == 0) & (fabs(values[i]) < INFINITY);
-    }
-    if (!is_sum) return 0;
-    return !rule->divide || divide_pairs(sums, rests, count, n, values);
-}
-
-static void store(const double *values, const gpr_rule *rule, uint64_t rows, char *results)
-{
-    const int is_complex = gpr_dtype_rows[rule->result].kind == GPR_KIND_COMPLEX;
     gpr_wide_block block;
 
-    memcpy(block.f64, values, rows * (is_complex ? 2 : 1) * sizeof *values);
-    gpr_store_wide(is_complex ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &block, rows, rule->result,
-                   results);
+    memcpy(block.f64, values, count * sizeof *values);
+    gpr_store_wide(GPR_WIDE_FLOAT, &block, count, result, results);
 }
 
 /* Finishes rows, as many as exact_pairs has room for, one by one. */
@@ -288,43 +308,51 @@ static void finish_carefully(const plain_pairs *pairs, const plain_adder *how, c
     exact_pairs some = {.components = how->components};
 
     memcpy(some.sums, pairs->sums + lane, bytes);
-    if (pairs->has_rests) {
-        memcpy(some.rests, pairs->rests + lane, bytes);
-        memcpy(some.lost, pairs->lost + lane, bytes);
-    }
+    if (pairs->has_rests) memcpy(some.rests, pairs->rests + lane, bytes);
+    if (pairs->has_lost) memcpy(some.lost, pairs->lost + lane, bytes);
     gpr_cpu_pairs_hold(&some, rows, 0, hold);
     gpr_cpu_finish_pairs(&some, rule, rows, n, results, hold);
+}
+
+/* Elements of a row that count. */
+static uint64_t count_of(const plain_pairs *pairs, uint64_t row, uint64_t n)
+{
+    return pairs->is_counted ? pairs->counts[row] : n;
 }
 
 int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const gpr_rule *rule,
                          uint64_t rows, uint64_t n, char *results, uint8_t *hold)
 {
     const size_t bytes = gpr_dtype_bytes(rule->result);
+    const gpr_dtype real = gpr_real_dtype(rule->result);
+    const uint64_t components = how->components, most = GPR_WIDE_ELEMENTS / components,
+                   few = pairs->is_counted ? 1 : PAIR_LANES / components;
     /* complex results of real elements, and the other way round, are not stored as they are */
-    const int is_alike = gpr_exact_parts(rule->result) == (int)how->components;
-    const uint64_t most = GPR_WIDE_ELEMENTS / how->components;
-    double values[GPR_WIDE_ELEMENTS];
+    const int is_alike = gpr_exact_parts(rule->result) == (int)components;
+    const int is_stored = real == GPR_FLOAT32 || real == GPR_FLOAT64;
+    const int is_counted = rule->divide && pairs->is_counted;
+    const double divisor = rule->divide ? (double)n : 1;
+    double values[GPR_WIDE_ELEMENTS], divisors[GPR_WIDE_ELEMENTS];
     int all = 1;
 
     for (uint64_t row = 0; row < rows;) {
-        const uint64_t some = least(rows - row, most), lane = row * how->components,
-                       count = some * how->components;
-        const int is_finished =
-            is_alike &&
-            (pairs->has_rests ? finish_pairs(pairs->sums + lane, pairs->rests + lane,
-                                             pairs->lost + lane, rule, count, n, values)
-                              : finish_sums(pairs->sums + lane, rule, count, n, values));
+        const uint64_t some = least(rows - row, most), count = some * components;
+        char *to = results + row * bytes;
 
+        for (uint64_t i = 0; i < count && is_counted; i++)
+            divisors[i] = (double)pairs->counts[row + i / components];
         memset(hold + row, 1, some);
-        if (is_finished) {
-            store(values, rule, some, results + row * bytes);
+        if (is_alike &&
+            round_lanes(pairs, real, row * components, count, is_counted ? divisors : NULL, divisor,
+                        is_stored ? (void *)to : values)) {
+            if (!is_stored) store(values, rule->result, some, to);
         } else {
-            for (uint64_t done = 0; done < some;) {
-                const uint64_t few = least(some - done, PAIR_LANES / how->components);
-                const uint64_t at = row + done;
+            for (uint64_t done = 0; done < some; done += few) {
+                const uint64_t now = least(some - done, few), at = row + done;
 
-                finish_carefully(pairs, how, rule, at, few, n, results + at * bytes, hold + at);
-                done += few;
+                finish_carefully(pairs, how, rule, at, now, count_of(pairs, at, n),
+                                 results + at * bytes, hold + at);
+                if (count_of(pairs, at, n) == 0) hold[at] = 0;
             }
             for (uint64_t r = 0; r < some; r++) all &= hold[row + r];
         }

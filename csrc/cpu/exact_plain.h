@@ -12,28 +12,36 @@
 #include "cpu/exact_pairs.h"
 #include "cpu/job.h"
 
-enum { PLAIN_LANES = 1024 }; /* real numbers side by side, of as many rows */
+enum { PLAIN_LANES = GPR_COLUMN_BLOCK }; /* real numbers side by side, of as many rows */
 
-/* Sums of rows side by side as two doubles each, as exact_pairs, but more of them. */
+/* Sums of rows side by side as two doubles each, as exact_pairs, but more of them; and how many
+ * elements of each row count. */
 typedef struct plain_pairs {
     uint64_t lanes;
     int has_rests; /* 0: sums are all there is, and `rests` and `lost` are not set */
+    int has_lost;  /* 0: sums and rests are exact, and `lost` is not set */
+    int is_counted;
     _Alignas(64) double sums[PLAIN_LANES];
-    _Alignas(64) double rests[PLAIN_LANES];
+    _Alignas(64) double rests[PLAIN_LANES]; /* where loops that add halves expect them */
     _Alignas(64) double lost[PLAIN_LANES];
+    _Alignas(64) uint64_t counts[PLAIN_LANES];
 } plain_pairs;
 
 /* A task's memory for adding them. */
 typedef struct plain_memory {
-    _Alignas(64) double sums[GPR_HALVES][PLAIN_LANES];
-    staging staged; /* not used where loops read the rows where they are */
+    plain_pairs more;   /* sums of a block */
+    plain_pairs before; /* what they are added to */
+    plain_pairs part;   /* sums of what was in the stage */
+    staging staged;     /* not used where loops read the rows where they are */
 } plain_memory;
 
 /* How rows are added. */
 typedef struct plain_adder {
-    job work;
+    job work;      /* its first recipe sums, a second one counts */
     gpr_rule rule; /* of the plain sum */
+    gpr_view marks;
     uint64_t components;
+    int is_halved; /* sums are two doubles each */
 } plain_adder;
 
 /* Makes an adder of a view's rows, sums of which are asked by `rule`, an exact one. Returns 0 where
@@ -41,26 +49,34 @@ typedef struct plain_adder {
  * for one, has no flag. */
 int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_adder *how);
 
-/* For rows that lie crosswise: of units of `width` rows. */
-void gpr_cpu_set_plain_width(plain_adder *how, uint64_t width);
+/* Cuts rows that lie crosswise into units, which may hold rows under several indices of the axes
+ * before theirs. */
+gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how);
 
-/* Adds elements [first, end) of `rows` rows from `row` on to pairs->sums, or makes sums of them if
- * pairs->lanes is 0. Returns 0, with the pairs unchanged, if an addition was rounded. Rows are
- * units' (job.h). Needs rounding to nearest and subnormal numbers, as the other exact sums do. */
+/* Before the first elements are added. */
+void gpr_cpu_clear_plain(plain_pairs *pairs);
+
+/* Adds elements [first, end) of `rows` rows from `row` on. Returns 0, with the pairs unchanged, if
+ * an addition was rounded. Rows are units' (job.h). Needs rounding to nearest and subnormal
+ * numbers, as the other exact sums do. */
 int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
                       uint64_t end, plain_memory *memory, plain_pairs *pairs);
 
-/* Adds `count` numbers to each of `lanes` pairs, a row of them after the other. */
-void gpr_cpu_add_to_pairs(plain_pairs *pairs, const double *numbers, uint64_t count,
-                          uint64_t lanes);
+/* Adds how many of these elements count to each row's number, if results depend on it. */
+void gpr_cpu_count_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
+                         uint64_t end, plain_memory *memory, plain_pairs *pairs);
 
-/* Adds other pairs to those of lanes from `lane` on. */
+/* Adds other sums and counts of the same `rows` rows. */
+void gpr_cpu_merge_plain(plain_pairs *pairs, const plain_pairs *others, uint64_t rows,
+                         plain_memory *memory);
+
+/* Adds other pairs to those of `lanes` lanes from `lane` on, of `all` that there are. */
 void gpr_cpu_merge_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
-                         uint64_t lanes);
+                         uint64_t lanes, uint64_t all);
 
-/* Stores the results of rows of n elements, one after another; those of rows where hold[r] is 0
- * have no meaning: their pairs are not their sum, or their quotient cannot be rounded from it.
- * Returns whether all hold. */
+/* Stores the results of rows of n elements, or of as many as were counted, one after another; those
+ * of rows where hold[r] is 0 have no meaning: their pairs are not their sum, or their quotient
+ * cannot be rounded from it. Returns whether all hold. */
 int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const gpr_rule *rule,
                          uint64_t rows, uint64_t n, char *results, uint8_t *hold);
 

@@ -133,8 +133,21 @@ recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gp
                   .acc = GPR_UINT64,
                   .acc_bytes = gpr_dtype_rows[GPR_UINT64].bytes};
 
+    if (!rule->skip_nan) return how;
     /* What a mask leaves out is no number then. */
-    if (rule->skip_nan) how.neutral = gpr_neutral_element(GPR_FOLD_fmin, rule->element);
+    how.neutral = gpr_neutral_element(GPR_FOLD_fmin, rule->element);
+    how.widen = loops->numbers[rule->element].rows == NULL ? loops->widen[rule->element]
+                                                           : (gpr_widening){NULL};
+    how.loop_dtype = how.widen.loop != NULL ? how.widen.to : rule->element;
+    if (loops->numbers[how.loop_dtype].rows != NULL) {
+        how.tell_numbers = 0;
+        how.direct = how.widen.loop == NULL;
+        how.loop = loops->numbers[how.loop_dtype];
+    } else { /* complex numbers */
+        how.widen.loop = NULL;
+        how.loop_dtype = GPR_BOOL;
+    }
+    how.loop_bytes = gpr_dtype_rows[how.loop_dtype].bytes;
     return how;
 }
 
@@ -351,6 +364,18 @@ int gpr_cpu_lies_crosswise(const gpr_view *view)
     return view->outer > 0 && view->inner > 0 &&
            llabs(view->axes[view->outer - 1].in) <
                llabs(view->axes[view->outer + view->inner - 1].in);
+}
+
+int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns)
+{
+    const int64_t far = INT64_C(1) << 62; /* no step is taken, but steps are compared */
+
+    if (view->n != 1 || view->rows < 2 || view->inner > 0 || view->outer == GPR_MAX_NDIM) return 0;
+    gpr_copy_view(columns, view);
+    columns->axes[columns->outer] = (gpr_axis){.extent = 1, .in = far};
+    columns->inner = 1;
+    columns->rows_contiguous = columns->contiguous = 0;
+    return 1;
 }
 
 gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)

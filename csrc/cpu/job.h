@@ -185,6 +185,10 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
 
+/* Makes a view of several rows of one element each one of columns of one row: loops take many of
+ * them at once. 0, and nothing done, if it is no such view. */
+int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns);
+
 /* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked,
  * in native byte order. */
 int gpr_cpu_columns_in_place(const gpr_view *view);

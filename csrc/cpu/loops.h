@@ -40,8 +40,6 @@ typedef struct gpr_loop {
     gpr_dtype accumulator;
 } gpr_loop;
 
-enum { GPR_HALVES = 2 }; /* of a float64: its upper bits, and the lower ones */
-
 enum {
     GPR_EXACT_TILE = 4096,   /* most elements of one call of a gpr_exact_loop */
     GPR_EXACT_BINS = 7,      /* most bins of one: with them, float32's whole range */
@@ -90,6 +88,26 @@ typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, doubl
 typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                double *sums, double *rests, double *lost);
 
+/* Bits of a double below the last one of a number of a narrower type, half of that one, and the
+ * least exponent field, of a double, from which numbers of the type have all their bits. */
+typedef struct gpr_narrow_format {
+    uint64_t below, midpoint, least_field;
+} gpr_narrow_format;
+
+/* Rounds `count` exact sums over divisors[i], or over `divisor` if divisors is NULL: NaN over 0,
+ * and all NaN alike. Results are float32 if they are single, otherwise doubles, which become the
+ * format when they are stored as such. Returns 0 where that is not certain for one of them. Needs
+ * rounding to nearest, and subnormal numbers neither read nor written as zero. */
+typedef int (*gpr_round_sums_loop)(const double *sums, const double *divisors, double divisor,
+                                   uint64_t count, const gpr_narrow_format *format, int is_single,
+                                   void *results);
+
+/* The same of sums that are two doubles each, rounded to double: exactly so if lost is NULL, and
+ * otherwise where lost[i] is 0. Infinities are never certain, nor NaN if lost is not NULL. */
+typedef int (*gpr_round_pairs_loop)(const double *sums, const double *rests, const double *lost,
+                                    const double *divisors, double divisor, uint64_t count,
+                                    double *results);
+
 /* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the
  * odd ones from center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
@@ -135,9 +153,15 @@ typedef struct gpr_loops {
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* the same without NaN elements, sums and products of floats */
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
-    /* sums of float64 by halves: of each number's first 26 bits, and of what is left of it; and the
-     * same without NaN */
-    gpr_loop halves[GPR_HALVES], skipping_halves[GPR_HALVES];
+    /* how many are no NaN, of float32 and float64 */
+    gpr_loop numbers[GPR_DTYPE_COUNT];
+    /* sums of float64 by halves, and the same without NaN: those of numbers' first 26 bits, and
+     * GPR_COLUMN_BLOCK doubles behind each that of what is left of them. In any order: only sums of
+     * which no addition was rounded have a meaning. Of columns GPR_COLUMN_BLOCK at most. */
+    gpr_loop halves, skipping_halves;
+    gpr_columns_loop combine_halves; /* rows of such sums */
+    gpr_round_sums_loop round_sums;
+    gpr_round_pairs_loop round_pairs;
     /* of floats and complex numbers, which are two floats each */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
     /* of floats */

@@ -291,8 +291,6 @@ INLINE vec_f64 alternate(double a, double b)
 /* What LOAD makes of one number. */
 #define TAIL_float32(x) (x)
 #define TAIL_float64(x) (x)
-#define TAIL_upper upper_part
-#define TAIL_lower lower_part
 
 /* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is
  * for STEP, and stands in for the numbers that are missing from the last step of all lanes. */
@@ -521,19 +519,19 @@ enum { EXTREME_VECTORS = 4 };
 /* ---------------------------------------------------------------- counts and bits ------------ */
 
 /* LANE counts BLOCK elements. */
-#define DEFINE_COUNT_RUN(name, T, LANE, BLOCK)                                     \
-    INLINE uint64_t count_##name(const T *p, uint64_t n)                           \
-    {                                                                              \
-        uint64_t total = 0;                                                        \
-        while (n > 0) {                                                            \
-            const uint64_t some = n < (BLOCK) ? n : (BLOCK);                       \
-            LANE lane = 0;                                                         \
-            for (uint64_t i = 0; i < some; i++) lane = (LANE)(lane + (p[i] != 0)); \
-            total += lane;                                                         \
-            p += some;                                                             \
-            n -= some;                                                             \
-        }                                                                          \
-        return total;                                                              \
+#define DEFINE_COUNT_RUN(run, name, T, COUNTED, LANE, BLOCK)                         \
+    INLINE uint64_t run##_##name(const T *p, uint64_t n)                             \
+    {                                                                                \
+        uint64_t total = 0;                                                          \
+        while (n > 0) {                                                              \
+            const uint64_t some = n < (BLOCK) ? n : (BLOCK);                         \
+            LANE lane = 0;                                                           \
+            for (uint64_t i = 0; i < some; i++) lane = (LANE)(lane + COUNTED(p[i])); \
+            total += lane;                                                           \
+            p += some;                                                               \
+            n -= some;                                                               \
+        }                                                                            \
+        return total;                                                                \
     }
 
 /* An odd number of true elements is their number's last bit. NARROW counts ROUND of a column's. */
@@ -613,41 +611,48 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 
 /* A short skipping run starts from the identity: every element may be NaN. */
 #define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
+#define IS_NUMBER(x) ((x) == (x))
+#define LIFT_NUMBER(x) ((uint64_t)IS_NUMBER(x))
+#define GPR_COMBINE_numbers GPR_COMBINE_count
+#define START_numbers START_count
 #define LIFT_MULTIPLIED(x) ((x) == (x) ? (double)(x) : 1.0)
 #define START_skipping_sum START_sum
 #define START_skipping_prod START_prod
 
-#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                     \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                        \
-    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                      \
-    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)               \
-    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)             \
-    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                            \
-    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                   \
-    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)       \
-    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)      \
-    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)      \
-    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)     \
-    DEFINE_SHORT(prod, name, T, double, LIFT_DOUBLE)                       \
-    DEFINE_SHORT(skipping_prod, name, T, double, LIFT_MULTIPLIED)          \
-    DEFINE_DOUBLE_LOOP(sum, name, T, LOAD, LIFT_DOUBLE, 0.0)               \
-    DEFINE_DOUBLE_LOOP(prod, name, T, LOAD, LIFT_DOUBLE, 1.0)              \
-    DEFINE_DOUBLE_LOOP(skipping_sum, name, T, LOAD, LIFT_SUMMED, 0.0)      \
-    DEFINE_DOUBLE_LOOP(skipping_prod, name, T, LOAD, LIFT_MULTIPLIED, 1.0) \
-    DEFINE_EXTREME_LOOP(min, name, T, tag)                                 \
-    DEFINE_EXTREME_LOOP(max, name, T, tag)                                 \
-    DEFINE_EXTREME_LOOP(fmin, name, T, tag)                                \
-    DEFINE_EXTREME_LOOP(fmax, name, T, tag)                                \
-    DEFINE_SQUARES(name, T, LOAD)                                          \
-    DEFINE_LANES(distances, name, T, LOAD, sum, 0.0)                       \
-    DEFINE_SKIPPING_MOMENTS(name, T)                                       \
-    DEFINE_MOMENTS(name, T)                                                \
-    DEFINE_DISTANCES(name, T)                                              \
-    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                  \
-    DEFINE_FLOAT_FIND(name, T, BITS)                                       \
-    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                              \
-    DEFINE_COUNT_RUN(name, T, COUNTS, INT32_MAX)                           \
-    DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)
+#define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                           \
+    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                              \
+    DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                            \
+    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                     \
+    DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                                   \
+    DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                                  \
+    DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                         \
+    DEFINE_FLOAT_EXTREME_RUN(min, min, name, T, tag, <, 0, INFINITY)                             \
+    DEFINE_FLOAT_EXTREME_RUN(max, max, name, T, tag, >, 0, -INFINITY)                            \
+    DEFINE_FLOAT_EXTREME_RUN(fmin, min, name, T, tag, <, 1, INFINITY)                            \
+    DEFINE_FLOAT_EXTREME_RUN(fmax, max, name, T, tag, >, 1, -INFINITY)                           \
+    DEFINE_SHORT(prod, name, T, double, LIFT_DOUBLE)                                             \
+    DEFINE_SHORT(skipping_prod, name, T, double, LIFT_MULTIPLIED)                                \
+    DEFINE_DOUBLE_LOOP(sum, name, T, LOAD, LIFT_DOUBLE, 0.0)                                     \
+    DEFINE_DOUBLE_LOOP(prod, name, T, LOAD, LIFT_DOUBLE, 1.0)                                    \
+    DEFINE_DOUBLE_LOOP(skipping_sum, name, T, LOAD, LIFT_SUMMED, 0.0)                            \
+    DEFINE_DOUBLE_LOOP(skipping_prod, name, T, LOAD, LIFT_MULTIPLIED, 1.0)                       \
+    DEFINE_EXTREME_LOOP(min, name, T, tag)                                                       \
+    DEFINE_EXTREME_LOOP(max, name, T, tag)                                                       \
+    DEFINE_EXTREME_LOOP(fmin, name, T, tag)                                                      \
+    DEFINE_EXTREME_LOOP(fmax, name, T, tag)                                                      \
+    DEFINE_SQUARES(name, T, LOAD)                                                                \
+    DEFINE_LANES(distances, name, T, LOAD, sum, 0.0)                                             \
+    DEFINE_SKIPPING_MOMENTS(name, T)                                                             \
+    DEFINE_MOMENTS(name, T)                                                                      \
+    DEFINE_DISTANCES(name, T)                                                                    \
+    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                        \
+    DEFINE_FLOAT_FIND(name, T, BITS)                                                             \
+    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                    \
+    DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, COUNTS, INT32_MAX)                            \
+    DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)                                                    \
+    DEFINE_COUNT_RUN(numbers, name, T, IS_NUMBER, COUNTS, INT32_MAX)                             \
+    DEFINE_LOOP(numbers, name, T, uint64_t, uint64_t, LIFT_NUMBER, COUNTS, INT32_MAX, IS_NUMBER, \
+                LOWER_SAME)
 
 /* A bool that is not 0 is 1, whatever its byte. Its product and minimum are "all", its maximum
  * "any". */
@@ -683,8 +688,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH)
 
 /* Counts of wide elements. */
-#define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK) \
-    DEFINE_COUNT_RUN(name, T, LANE, BLOCK)       \
+#define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK)                \
+    DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, LANE, BLOCK) \
     DEFINE_COUNTS(name, T, LANE, BLOCK)
 /* Bytes are counted like bools. */
 #define DEFINE_BYTE_COUNTS(name, T)                                    \
@@ -1041,47 +1046,7 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
-/* Halves of float64: a sum of them has as much room in a double as one of float32. The upper one is
- * the number without its last 27 bits, the lower one, of 27 bits at most, is the rest, which is
- * exact. Of infinities and NaN one of the two is no number. */
-#define UPPER_BITS UINT64_C(0xfffffffff8000000)
-
-INLINE vec_f64 load_upper(const double *p)
-{
-    return (vec_f64)((vec_u64)load_f64(p) & UPPER_BITS);
-}
-
-INLINE vec_f64 load_lower(const double *p)
-{
-    return load_f64(p) - load_upper(p);
-}
-
-INLINE double upper_part(double x)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    bits &= UPPER_BITS;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-INLINE double lower_part(double x)
-{
-    return x - upper_part(x);
-}
-
-#define LIFT_SUMMED_upper(x) LIFT_SUMMED(upper_part(x))
-#define LIFT_SUMMED_lower(x) LIFT_SUMMED(lower_part(x))
-#define DEFINE_HALF(half)                                                \
-    DEFINE_DOUBLE_RUN(sum, half, double, load_##half, sum, 0.0)          \
-    DEFINE_DOUBLE_RUN(skipping_sum, half, double, load_##half, sum, 0.0) \
-    DEFINE_SHORT_SUM(sum, half, double, half##_part)                     \
-    DEFINE_SHORT_SUM(skipping_sum, half, double, LIFT_SUMMED_##half)     \
-    DEFINE_DOUBLE_LOOP(sum, half, double, load_##half, half##_part, 0.0) \
-    DEFINE_DOUBLE_LOOP(skipping_sum, half, double, load_##half, LIFT_SUMMED_##half, 0.0)
-DEFINE_HALF(upper)
-DEFINE_HALF(lower)
+#include "cpu/loops_exact.h"
 
 /* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple
  * of that, and what was rounded away can be had back exactly and goes to the next bin. So each
@@ -1553,6 +1518,8 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
 /* Folds of floats and complex numbers alone. */
 #define NAN_LOOPS_OF(ID, name) LOOP_OF(fmin, ID, name), LOOP_OF(fmax, ID, name),
 
+#define NUMBERS_LOOP(name) {rows_numbers_##name, columns_numbers_##name, GPR_UINT64}
+
 #define FIND_GPR_KIND_FLOAT_2(ID, name)
 #define FIND_LOOP(ID, name) [GPR_##ID] = find_##name,
 #define FIND_GPR_KIND_BOOL_1 FIND_LOOP
@@ -1594,6 +1561,7 @@ const gpr_loops LOOPS_TABLE = {
 #undef GPR_DTYPE
         },
     .skipping = {ALL_SKIPPING_OF(FLOAT32, float32), ALL_SKIPPING_OF(FLOAT64, float64)},
+    .numbers = {[GPR_FLOAT32] = NUMBERS_LOOP(float32), [GPR_FLOAT64] = NUMBERS_LOOP(float64)},
     .squares =
         {
             [GPR_FLOAT32] = squares_float32,
@@ -1636,10 +1604,11 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_INT64] = {widen_int64, GPR_FLOAT64},
             [GPR_UINT64] = {widen_uint64, GPR_FLOAT64},
         },
-    .halves = {{rows_sum_upper, columns_sum_upper, GPR_FLOAT64},
-               {rows_sum_lower, columns_sum_lower, GPR_FLOAT64}},
-    .skipping_halves = {{rows_skipping_sum_upper, columns_skipping_sum_upper, GPR_FLOAT64},
-                        {rows_skipping_sum_lower, columns_skipping_sum_lower, GPR_FLOAT64}},
+    .halves = {rows_halves, columns_halves, GPR_FLOAT64},
+    .skipping_halves = {rows_skipping_halves, columns_skipping_halves, GPR_FLOAT64},
+    .combine_halves = columns_of_halves,
+    .round_sums = round_sums,
+    .round_pairs = round_pairs,
     .exact =
         {
             [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},

@@ -8,6 +8,7 @@
 #include "cpu/exact_pairs.h"
 #include "cpu/exact_plain.h"
 #include "cpu/loops.h"
+#include "lib/base/convert.h"
 #include "lib/exact/exact.h"
 #include "lib/rules/rules.h"
 #include "request.h"
@@ -244,9 +245,8 @@ static void test_plain_sums_are_exact_or_say_no(void)
                   "%llu by %llu", (unsigned long long)rows, (unsigned long long)n);
             CHECK(gpr_make_rule(GPR_OP_SUM, dtype, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "a rule");
             CHECK(gpr_cpu_make_plain_adder(&view, &rule, &how), "there is a flag");
-            gpr_cpu_set_plain_width(&how, rows);
-            pairs.lanes = 0;
-            pairs.has_rests = 0;
+            if (crosswise) (void)gpr_cpu_cut_plain_columns(&how);
+            gpr_cpu_clear_plain(&pairs);
             easy += spread == 8;
             if (!gpr_cpu_sum_plain(&how, 0, rows, 0, cut, &staging, &pairs) ||
                 !gpr_cpu_sum_plain(&how, 0, rows, cut, n, &staging, &pairs)) {
@@ -255,12 +255,13 @@ static void test_plain_sums_are_exact_or_say_no(void)
             }
             held += spread == 8;
             memcpy(some.sums, pairs.sums, rows * sizeof(double));
-            memcpy(some.rests, pairs.rests, rows * sizeof(double));
+            if (pairs.has_rests) memcpy(some.rests, pairs.rests, rows * sizeof(double));
             for (uint64_t r = 0; r < rows; r++) {
                 const char *first =
                     (const char *)memory + (crosswise ? r : r * n) * (uint64_t)bytes;
 
-                CHECK(pairs.lost[r] == 0, "%s row %llu", isas[i], (unsigned long long)r);
+                CHECK(!pairs.has_lost || pairs.lost[r] == 0, "%s row %llu", isas[i],
+                      (unsigned long long)r);
                 CHECK(is_sum(&some, r, dtype, first, n, crosswise ? rows : 1),
                       "%s rows %llu n %llu crosswise %d", isas[i], (unsigned long long)rows,
                       (unsigned long long)n, crosswise);
@@ -272,10 +273,82 @@ static void test_plain_sums_are_exact_or_say_no(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
+/* Results of plain sums, one double each or two, whose elements all count or were counted: those
+ * that hold are what integer arithmetic makes of them. */
+static void test_plain_sums_are_rounded_once(void)
+{
+    enum { ROUNDS = 600, MOST_ROWS = 200 };
+    static plain_pairs pairs;
+    uint64_t certain = 0, all = 0;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        const char *isa = isas[check_random() % ISAS];
+        const gpr_dtype result = results[check_random() % RESULTS];
+        const int divide = (int)(check_random() % 2), is_far = check_random() % 16 == 0;
+        const uint64_t rows = (uint64_t)check_between(1, MOST_ROWS),
+                       n = check_random() % 2 ? (uint64_t)check_between(1, 20)
+                                              : (uint64_t)check_between(1, 1 << 27);
+        const size_t bytes = gpr_dtype_bytes(result);
+        plain_adder how = {.components = 1};
+        gpr_rule rule;
+        char got[MOST_ROWS * 8];
+        uint8_t hold[MOST_ROWS], value[8];
+
+        if (gpr_set_cpu_isa(isa) != GPR_OK) continue;
+        CHECK(gpr_make_rule(divide ? GPR_OP_MEAN : GPR_OP_SUM, GPR_FLOAT64, GPR_DTYPE_DEFAULT,
+                            &rule) == GPR_OK,
+              "divide %d", divide);
+        rule.result = result;
+        gpr_cpu_clear_plain(&pairs);
+        pairs.lanes = rows;
+        pairs.has_rests = check_random() % 2 == 0;
+        pairs.has_lost = pairs.has_rests && check_random() % 2;
+        pairs.is_counted = divide && check_random() % 2;
+        for (uint64_t r = 0; r < rows; r++) {
+            const int exponent =
+                is_far ? (int)check_between(-1074, 1023) : (int)check_between(-30, 16);
+            const int few = (int)bytes == 8 ? 53 : (int)check_between(1, 27);
+            const uint64_t count = pairs.is_counted ? (uint64_t)check_between(0, 40) : n;
+
+            pairs.counts[r] = count;
+            pairs.lost[r] = check_random() % 8 == 0;
+            pairs.sums[r] = number_of(exponent, check_random() % 2 ? few : 53) *
+                            (check_random() % 4 ? 1 : (double)count);
+            pairs.rests[r] = rest_for(pairs.sums[r]);
+            if (check_random() % 32 == 0 || count == 0) pairs.sums[r] = pairs.rests[r] = 0;
+            if (!pairs.has_lost && check_random() % 32 == 0) pairs.sums[r] = -NAN;
+        }
+        (void)gpr_cpu_finish_plain(&pairs, &how, &rule, rows, n, got, hold);
+        for (uint64_t r = 0; r < rows; r++) {
+            const double sum = pairs.sums[r], rest = pairs.has_rests ? pairs.rests[r] : 0;
+            const int is_nothing = pairs.is_counted && pairs.counts[r] == 0;
+
+            all += !is_far && !pairs.has_lost;
+            if (!hold[r]) continue;
+            certain += !is_far && !pairs.has_lost;
+            CHECK(!pairs.has_lost || pairs.lost[r] == 0, "%s: something was lost", isa);
+            if (isnan(sum) || is_nothing) {
+                const double nan = NAN;
+
+                gpr_convert(GPR_FLOAT64, &nan, result, value, 1);
+            } else {
+                reference(sum, rest, divide, pairs.is_counted ? pairs.counts[r] : n, result, value);
+            }
+            CHECK(memcmp(value, got + r * bytes, bytes) == 0, "%s: %s of %a and %a over %llu", isa,
+                  gpr_dtype_name(result), sum, rest,
+                  (unsigned long long)(pairs.is_counted ? pairs.counts[r] : n));
+        }
+    }
+    CHECK(certain > all / 8 * 7, "%llu of %llu", (unsigned long long)certain,
+          (unsigned long long)all);
+    (void)gpr_set_cpu_isa(NULL);
+}
+
 int main(void)
 {
     check_begin();
     test_plain_sums_are_exact_or_say_no();
+    test_plain_sums_are_rounded_once();
     test_pairs_are_rounded_once();
     test_pairs_hold_the_sum_or_say_no();
     return check_end();

@@ -1,0 +1,400 @@
+/* Part of loops_template.h: exact sums of float64 by halves, and rounding what sums come to.
+ *
+ * A half's sum has as much room in a double as a sum of float32. The upper half is the number
+ * without its last 27 bits, the lower one, of 27 bits at most, is the rest, which is exact. Of
+ * infinities and NaN the lower one is NaN. Both are added in one pass, in whatever order is
+ * quickest: callers take the sums only where no addition was rounded. */
+
+#define UPPER_BITS UINT64_C(0xfffffffff8000000)
+
+INLINE vec_f64 upper_of(vec_f64 x)
+{
+    return (vec_f64)((vec_u64)x & UPPER_BITS);
+}
+
+INLINE double upper_part(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits &= UPPER_BITS;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE double sum_of_lanes(vec_f64 x)
+{
+    double lanes[VECTOR_LANES];
+
+    memcpy(lanes, &x, sizeof lanes);
+    UNROLLED
+    for (int half = VECTOR_LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lanes[k] += lanes[k + half];
+    return lanes[0];
+}
+
+/* Vectors of a row's or of columns' halves, added side by side; rows of a column in one step. */
+enum { HALVES_VECTORS = 4 };
+
+#define ALL_NUMBERS(x) (x)
+#define NUMBERS_ALONE(x) (vec_f64)((vec_i64)(x) & ((x) == (x)))
+
+#define ADD_HALVES(x, upper, lower)       \
+    do {                                  \
+        const vec_f64 most = upper_of(x); \
+        upper += most;                    \
+        lower += (x) - most;              \
+    } while (0)
+#define ADD_HALVES_OF_ONE(x, upper, lower) \
+    do {                                   \
+        const double most = upper_part(x); \
+        upper += most;                     \
+        lower += (x) - most;               \
+    } while (0)
+
+/* VECTOR and LIFT make numbers of elements. */
+#define DEFINE_HALVES_ROW(run, VECTOR, LIFT)                                                       \
+    INLINE void row_##run(const double *p, uint64_t n, double *upper, double *lower)               \
+    {                                                                                              \
+        vec_f64 uppers[HALVES_VECTORS] = {{0}}, lowers[HALVES_VECTORS] = {{0}};                    \
+        double first = 0, second = 0;                                                              \
+        uint64_t i = 0;                                                                            \
+        if (n >= VECTOR_LANES) {                                                                   \
+            for (; i + HALVES_VECTORS * VECTOR_LANES <= n; i += HALVES_VECTORS * VECTOR_LANES) {   \
+                PREFETCH(p + i, HALVES_VECTORS * VECTOR_BYTES);                                    \
+                UNROLLED                                                                           \
+                for (int k = 0; k < HALVES_VECTORS; k++) {                                         \
+                    const vec_f64 given = load_f64(p + i + k * VECTOR_LANES), x = VECTOR(given);   \
+                    ADD_HALVES(x, uppers[k], lowers[k]);                                           \
+                }                                                                                  \
+            }                                                                                      \
+            for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) {                                     \
+                const vec_f64 given = load_f64(p + i), x = VECTOR(given);                          \
+                ADD_HALVES(x, uppers[0], lowers[0]);                                               \
+            }                                                                                      \
+            UNROLLED                                                                               \
+            for (int half = HALVES_VECTORS / 2; half > 0; half /= 2) {                             \
+                UNROLLED                                                                           \
+                for (int k = 0; k < half; k++) {                                                   \
+                    uppers[k] += uppers[k + half];                                                 \
+                    lowers[k] += lowers[k + half];                                                 \
+                }                                                                                  \
+            }                                                                                      \
+            first = sum_of_lanes(uppers[0]);                                                       \
+            second = sum_of_lanes(lowers[0]);                                                      \
+        }                                                                                          \
+        SCALAR_LOOP                                                                                \
+        for (; i < n; i++) {                                                                       \
+            const double x = LIFT(p[i]);                                                           \
+            ADD_HALVES_OF_ONE(x, first, second);                                                   \
+        }                                                                                          \
+        *upper = first;                                                                            \
+        *lower = second;                                                                           \
+    }                                                                                              \
+    static void rows_##run(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out) \
+    {                                                                                              \
+        double *upper = out;                                                                       \
+        for (uint64_t r = 0; r < rows; r++, data += stride)                                        \
+            row_##run((const double *)(const void *)data, n, upper + r,                            \
+                      upper + GPR_COLUMN_BLOCK + r);                                               \
+    }
+
+/* The sums of VECTORS vectors of columns, added to those in `out` unless they are `fresh`. */
+#define DEFINE_HALVES_TILES(tiles, run, VECTOR, VECTORS)                                           \
+    INLINE uint64_t tiles##_##run(const char *data, int64_t stride, uint64_t rows, uint64_t j,     \
+                                  uint64_t width, int fresh, double *out)                          \
+    {                                                                                              \
+        for (; j + (VECTORS) * VECTOR_LANES <= width; j += (VECTORS) * VECTOR_LANES) {             \
+            const char *at = data + j * sizeof(double);                                            \
+            vec_f64 upper[VECTORS], lower[VECTORS];                                                \
+            uint64_t r = 0;                                                                        \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS) && !fresh; k++) {                                        \
+                upper[k] = load_f64(out + j + k * VECTOR_LANES);                                   \
+                lower[k] = load_f64(out + GPR_COLUMN_BLOCK + j + k * VECTOR_LANES);                \
+            }                                                                                      \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS) && fresh; k++) {                                         \
+                const vec_f64 given =                                                              \
+                                  load_f64((const double *)(const void *)at + k * VECTOR_LANES),   \
+                              x = VECTOR(given);                                                   \
+                upper[k] = upper_of(x);                                                            \
+                lower[k] = x - upper[k];                                                           \
+            }                                                                                      \
+            if (fresh) r++, at += stride;                                                          \
+            for (; r < rows; r++, at += stride) {                                                  \
+                UNROLLED                                                                           \
+                for (int k = 0; k < (VECTORS); k++) {                                              \
+                    const vec_f64 given = load_f64((const double *)(const void *)at +              \
+                                                   k * VECTOR_LANES),                              \
+                                  x = VECTOR(given);                                               \
+                    ADD_HALVES(x, upper[k], lower[k]);                                             \
+                }                                                                                  \
+            }                                                                                      \
+            UNROLLED                                                                               \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
+                memcpy(out + j + k * VECTOR_LANES, &upper[k], sizeof upper[k]);                    \
+                memcpy(out + GPR_COLUMN_BLOCK + j + k * VECTOR_LANES, &lower[k], sizeof lower[k]); \
+            }                                                                                      \
+        }                                                                                          \
+        return j;                                                                                  \
+    }
+
+#define DEFINE_HALVES(run, VECTOR, LIFT)                                                       \
+    DEFINE_HALVES_ROW(run, VECTOR, LIFT)                                                       \
+    DEFINE_HALVES_TILES(tiles, run, VECTOR, HALVES_VECTORS)                                    \
+    DEFINE_HALVES_TILES(vectors, run, VECTOR, 1)                                               \
+    static void columns_##run(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
+                              int fresh, void *out)                                            \
+    {                                                                                          \
+        double *upper = out, *lower = upper + GPR_COLUMN_BLOCK;                                \
+        for (uint64_t row = 0; row < rows; row += STEP_ROWS) {                                 \
+            const uint64_t some = rows - row < STEP_ROWS ? rows - row : STEP_ROWS;             \
+            uint64_t j = tiles_##run(data, stride, some, 0, width, fresh, out);                \
+            j = vectors_##run(data, stride, some, j, width, fresh, out);                       \
+            for (; j < width; j++) {                                                           \
+                const char *at = data + j * sizeof(double);                                    \
+                double first = fresh ? 0 : upper[j], second = fresh ? 0 : lower[j];            \
+                for (uint64_t r = 0; r < some; r++, at += stride) {                            \
+                    const double x = LIFT(*(const double *)(const void *)at);                  \
+                    ADD_HALVES_OF_ONE(x, first, second);                                       \
+                }                                                                              \
+                upper[j] = first;                                                              \
+                lower[j] = second;                                                             \
+            }                                                                                  \
+            fresh = 0;                                                                         \
+            data += (int64_t)some * stride;                                                    \
+        }                                                                                      \
+    }
+
+DEFINE_HALVES(halves, ALL_NUMBERS, LIFT_DOUBLE)
+DEFINE_HALVES(skipping_halves, NUMBERS_ALONE, LIFT_SUMMED)
+
+/* Rows of sums of halves, added to one. */
+static void columns_of_halves(const char *data, int64_t stride, uint64_t rows, uint64_t width,
+                              int fresh, void *out)
+{
+    const uint64_t plane = GPR_COLUMN_BLOCK * sizeof(double);
+
+    columns_sum_float64(data, stride, rows, width, fresh, out);
+    columns_sum_float64(data + plane, stride, rows, width, fresh, (char *)out + plane);
+}
+
+/* ---- what sums come to ---- */
+
+#define EVERY(x) ((vec_f64){0} + (x))
+
+/* What vectors of sums are rounded by, and what was found. */
+typedef struct rounding {
+    vec_f64 divisor, inverse;
+    const gpr_narrow_format *format;
+    vec_i64 doubtful, nan;
+} rounding;
+
+INLINE int has_flag_set(vec_i64 flags)
+{
+    int64_t any = 0;
+
+    UNROLLED
+    for (int k = 0; k < VECTOR_LANES; k++) any |= flags[k];
+    return any != 0;
+}
+
+/* How sums are divided: by a power of two, by one number, or by a number each. */
+typedef enum division { BY_POWER, BY_ONE, BY_EACH } division;
+
+INLINE division division_of(const double *divisors, double divisor)
+{
+    uint64_t bits;
+
+    if (divisors != NULL) return BY_EACH;
+    memcpy(&bits, &divisor, sizeof bits);
+    return bits << 12 == 0 ? BY_POWER : BY_ONE;
+}
+
+/* Makes NaN alike: sums of other NaN, and those of infinities, have the bits of their elements. */
+static void unify_nan(uint64_t count, int is_single, char *results)
+{
+    float *singles = (float *)(void *)results;
+    double *doubles = (double *)(void *)results;
+
+    for (uint64_t i = 0; is_single && i < count; i++)
+        singles[i] = singles[i] == singles[i] ? singles[i] : NAN;
+    for (uint64_t i = 0; !is_single && i < count; i++)
+        doubles[i] = doubles[i] == doubles[i] ? doubles[i] : (double)NAN;
+}
+
+INLINE void store_vector(vec_f64 x, int is_single, char *to)
+{
+    typedef float half_vector __attribute__((vector_size(VECTOR_BYTES / 2)));
+
+    if (is_single) {
+        const half_vector narrow = __builtin_convertvector(x, half_vector);
+        memcpy(to, &narrow, sizeof narrow);
+    } else {
+        memcpy(to, &x, sizeof x);
+    }
+}
+
+/* Numbers behind `count` of them, in place of which there are others. */
+INLINE vec_f64 load_last(const double *p, uint64_t count, double other)
+{
+    double lanes[VECTOR_LANES];
+
+    for (uint64_t k = 0; k < VECTOR_LANES; k++) lanes[k] = k < count ? p[k] : other;
+    return load_f64(lanes);
+}
+
+/* See gpr_round_sums_loop. A quotient is rounded to double and then to the narrower type, which may
+ * differ from rounding it once if the rounded quotient is a midpoint of two numbers of the type
+ * and was rounded: every midpoint is a double and no rounding crosses a double. A midpoint has 25
+ * bits at most, so that its product with a divisor below 2^28, which shows whether it was rounded,
+ * is exact. Subnormal numbers, whose midpoints are elsewhere, are as doubtful. Divided by a power
+ * of two, sums are exact still: they are far from a double's smallest numbers. */
+#define MOST_MIDPOINT_FACTOR 0x1p28
+
+INLINE vec_f64 round_sum(division how, vec_f64 sum, rounding *r)
+{
+    vec_f64 value = sum * r->inverse;
+
+    if (how != BY_POWER) {
+        value = sum / r->divisor;
+        const vec_u64 bits = (vec_u64)value, magnitude = bits & (uint64_t)INT64_MAX;
+        r->doubtful |= (vec_i64)((bits & r->format->below) == r->format->midpoint) &
+                       ((value * r->divisor != sum) | (r->divisor >= MOST_MIDPOINT_FACTOR));
+        r->doubtful |=
+            (vec_i64)(magnitude < r->format->least_field << 52) & (vec_i64)(magnitude != 0);
+    }
+    r->nan |= value != value;
+    return value;
+}
+
+INLINE int round_sums_by(division how, const double *sums, const double *divisors, double divisor,
+                         uint64_t count, const gpr_narrow_format *format, int is_single,
+                         char *results)
+{
+    const size_t bytes = is_single ? sizeof(float) : sizeof(double);
+    rounding r = {.divisor = EVERY(divisor), .inverse = EVERY(1 / divisor), .format = format};
+    char last[sizeof(vec_f64)];
+    uint64_t i = 0;
+
+    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+        if (how == BY_EACH) r.divisor = load_f64(divisors + i);
+        store_vector(round_sum(how, load_f64(sums + i), &r), is_single, results + i * bytes);
+    }
+    if (i < count) {
+        if (how == BY_EACH) r.divisor = load_last(divisors + i, count - i, 1);
+        store_vector(round_sum(how, load_last(sums + i, count - i, 0), &r), is_single, last);
+        memcpy(results + i * bytes, last, (count - i) * bytes);
+    }
+    if (has_flag_set(r.nan)) unify_nan(count, is_single, results);
+    return !has_flag_set(r.doubtful);
+}
+
+#define ROUND_SUMS_BY(how, is_single) \
+    round_sums_by(how, sums, divisors, divisor, count, format, is_single, results)
+
+static int round_sums(const double *sums, const double *divisors, double divisor, uint64_t count,
+                      const gpr_narrow_format *format, int is_single, void *results)
+{
+    switch (division_of(divisors, divisor)) {
+    case BY_POWER: return is_single ? ROUND_SUMS_BY(BY_POWER, 1) : ROUND_SUMS_BY(BY_POWER, 0);
+    case BY_ONE: return is_single ? ROUND_SUMS_BY(BY_ONE, 1) : ROUND_SUMS_BY(BY_ONE, 0);
+    default: return is_single ? ROUND_SUMS_BY(BY_EACH, 1) : ROUND_SUMS_BY(BY_EACH, 0);
+    }
+}
+
+/* What is left of `number` without q times the divisor, of 26 bits at most, where q is the quotient
+ * but for its last bits: a double. */
+INLINE vec_f64 remainder_of(vec_f64 number, vec_f64 q, vec_f64 divisor)
+{
+#ifdef LESS_PRODUCT
+    return LESS_PRODUCT(number, q, divisor);
+#else
+    const vec_f64 upper = upper_of(q);
+
+    return (number - upper * divisor) - (q - upper) * divisor;
+#endif
+}
+
+/* See gpr_round_pairs_loop. The quotient q of the larger number, right to its last bits, leaves a
+ * remainder, which is a double. With the smaller number, the quotient of that is e, right to a few
+ * roundings. If q + e rounds to the same double with e a little smaller and a little larger, it is
+ * the result. So it is where e is exact, which decides ties. */
+#define QUOTIENT_DOUBT 0x1p-48
+#define MOST_PAIR_DIVISOR 0x1p26
+
+/* Rounds the sums of a and b. Where `is_quotient` they are divided; a quotient may be subnormal,
+ * which rounds it again, and a sum infinite that is not. */
+INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, vec_i64 is_lost,
+                          int may_be_lost, rounding *r)
+{
+    const vec_f64 zero = {0}, u = a + b, size = (vec_f64)((vec_i64)u & INT64_MAX);
+    vec_i64 is_certain = size <= EVERY(is_quotient ? 0x1p900 : DBL_MAX);
+    vec_f64 value = u * r->inverse;
+
+    if (is_quotient) is_certain &= (size >= EVERY(0x1p-900)) | (u == zero);
+    if (how != BY_POWER) {
+        const vec_f64 of_rest = u - a, v = (a - (u - of_rest)) + (b - of_rest), q = u * r->inverse,
+                      remainder = remainder_of(u, q, r->divisor), t = remainder + v,
+                      of_v = t - remainder, t_rest = (remainder - (t - of_v)) + (v - of_v),
+                      e = t / r->divisor;
+        /* e times the divisor is exact if both are short */
+        const vec_i64 is_exact =
+            (((vec_i64)e & (int64_t)~UPPER_BITS) == 0) & (e * r->divisor == t) & (t_rest == zero);
+        const vec_i64 is_same = q + e * (1 - QUOTIENT_DOUBT) == q + e * (1 + QUOTIENT_DOUBT);
+
+        is_certain &= (r->divisor < EVERY(MOST_PAIR_DIVISOR)) & (is_same | is_exact);
+        is_certain |= (u == zero) & (v == zero);
+        value = q + e + zero;
+    }
+    if (may_be_lost)
+        is_certain &= ~is_lost;
+    else /* of elements that are NaN, or infinities of both signs */
+        is_certain |= a != a;
+    r->doubtful |= ~is_certain;
+    r->nan |= value != value;
+    return value;
+}
+
+INLINE int round_pairs_by(division how, int is_quotient, const double *sums, const double *rests,
+                          const double *lost, const double *divisors, double divisor,
+                          uint64_t count, double *results)
+{
+    rounding r = {.divisor = EVERY(divisor), .inverse = EVERY(1 / divisor)};
+    vec_i64 is_lost = {0};
+    vec_f64 value;
+    uint64_t i = 0;
+
+    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+        if (how == BY_EACH) r.divisor = load_f64(divisors + i);
+        if (how == BY_EACH) r.inverse = 1 / r.divisor;
+        if (lost != NULL) is_lost = load_f64(lost + i) != EVERY(0);
+        value = round_pair(how, is_quotient, load_f64(sums + i), load_f64(rests + i), is_lost,
+                           lost != NULL, &r);
+        memcpy(results + i, &value, sizeof value);
+    }
+    if (i < count) {
+        if (how == BY_EACH) r.divisor = load_last(divisors + i, count - i, 1);
+        if (how == BY_EACH) r.inverse = 1 / r.divisor;
+        if (lost != NULL) is_lost = load_last(lost + i, count - i, 0) != EVERY(0);
+        value = round_pair(how, is_quotient, load_last(sums + i, count - i, 0),
+                           load_last(rests + i, count - i, 0), is_lost, lost != NULL, &r);
+        memcpy(results + i, &value, (count - i) * sizeof *results);
+    }
+    if (has_flag_set(r.nan)) unify_nan(count, 0, (char *)results);
+    return !has_flag_set(r.doubtful);
+}
+
+#define ROUND_PAIRS_BY(how, is_quotient) \
+    round_pairs_by(how, is_quotient, sums, rests, lost, divisors, divisor, count, results)
+
+static int round_pairs(const double *sums, const double *rests, const double *lost,
+                       const double *divisors, double divisor, uint64_t count, double *results)
+{
+    switch (division_of(divisors, divisor)) {
+    case BY_POWER: return divisor == 1 ? ROUND_PAIRS_BY(BY_POWER, 0) : ROUND_PAIRS_BY(BY_POWER, 1);
+    case BY_ONE: return ROUND_PAIRS_BY(BY_ONE, 1);
+    default: return ROUND_PAIRS_BY(BY_EACH, 1);
+    }
+}
