@@ -372,6 +372,33 @@ static __attribute__((noinline)) void make_recipes(const gpr_rule *rule, gpr_vie
     }
 }
 
+static double by_threads(double alone)
+{
+    const uint32_t threads = gpr_cpu_threads_for(alone);
+
+    return threads > 1 ? alone / threads + WAKE_NANOSECONDS : alone;
+}
+
+double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule)
+{
+    gpr_view marks;
+    job work = {.view = view};
+    double alone;
+
+    if (gpr_is_exact(rule->acc_kind)) {
+        alone = gpr_cpu_exact_nanoseconds(view, rule->acc_kind);
+    } else {
+        make_recipes(rule, &marks, &work);
+        alone = gpr_cpu_job_nanoseconds(&work);
+    }
+    return by_threads(alone);
+}
+
+double gpr_cpu_nanoseconds_to_pack(const gpr_view *view)
+{
+    return by_threads(gpr_cpu_nanoseconds_to_read(view, 1));
+}
+
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;

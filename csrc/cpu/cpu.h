@@ -14,7 +14,15 @@
  * GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run);
 
-/* The same where sums are exact: the rule's kind is GPR_ACC_EXACT or GPR_ACC_EXACT_MOMENTS. */
+/* What a reduction of a host array is estimated to take, by as many threads as it is worth: by
+ * rates of processors with AVX2 and AVX-512. */
+double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule);
+
+/* What packing a view's elements is estimated to take, by as many threads as it is worth. */
+double gpr_cpu_nanoseconds_to_pack(const gpr_view *view);
+
+/* gpr_cpu_reduce where sums are exact: the rule's kind is GPR_ACC_EXACT or
+ * GPR_ACC_EXACT_MOMENTS. */
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);
 
 /* Adds every element of a host view of one row to an empty part, which takes its dtype; see

@@ -410,18 +410,30 @@ done:
     return status;
 }
 
-/* Runs tasks, on all cores. */
-static gpr_status run_parallel(exact_job *work, uint64_t tasks)
+/* Reading and the bins of tiles, or the words of products. */
+double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind)
 {
-    void *memory;
-    gpr_status status = GPR_OK;
+    const double per_element = kind == GPR_ACC_EXACT ? 0.2 : 1.0;
+    const int is_staged = !view->rows_contiguous || view->mask != NULL;
+
+    return (double)view->rows * (double)view->n * per_element +
+           gpr_cpu_nanoseconds_to_read(view, is_staged);
+}
+
+static double nanoseconds_alone(const exact_job *work)
+{
+    return gpr_cpu_exact_nanoseconds(work->view, work->add == add_elements ? GPR_ACC_EXACT
+                                                                           : GPR_ACC_EXACT_MOMENTS);
+}
+
+/* Runs tasks, by as many threads as they are worth. */
+static gpr_status run_tasks(exact_job *work, uint64_t tasks)
+{
+    uint32_t threads;
 
     find_memory(work);
-    GPR_TRY(gpr_cpu_take_memory(work->memory, &memory));
-    (void)gpr_parallel_for(tasks, task_as_ieee, work, memory);
-    gpr_cpu_give_memory(memory);
-done:
-    return status;
+    return gpr_cpu_run_tasks(nanoseconds_alone(work), tasks, task_as_ieee, work, work->memory,
+                             &threads);
 }
 
 static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted)(void *),
@@ -454,7 +466,7 @@ static gpr_status add_pieces(exact_job *work)
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                         (unsigned long long)tasks);
-    status = run_parallel(work, tasks);
+    status = run_tasks(work, tasks);
     for (uint64_t row = 0; status == GPR_OK && row < view->rows && !gpr_cpu_must_stop(&work->stop);
          row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
@@ -550,7 +562,6 @@ static gpr_status reduce_unit_pieces(exact_job *work)
 {
     const uint64_t least_length = 4 * PAIRED_ELEMENTS,
                    wanted = divide_up(MOST_TASKS, work->units.count);
-    uint32_t threads = 0;
     gpr_status status = GPR_OK;
 
     work->pieces = least(divide_up(work->view->n, least_length), wanted);
@@ -563,8 +574,7 @@ static gpr_status reduce_unit_pieces(exact_job *work)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                         (unsigned long long)tasks);
     work->task = unit_piece_task;
-    find_memory(work);
-    status = gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work, work->memory, &threads);
+    status = run_tasks(work, tasks);
     for (uint64_t unit = 0;
          status == GPR_OK && unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
         uint64_t rows;
@@ -587,15 +597,12 @@ static gpr_status reduce_unit_pieces(exact_job *work)
 static gpr_status reduce_side_by_side(exact_job *work)
 {
     const gpr_view *view = work->view;
-    uint32_t threads = 0;
 
     work->units = gpr_cpu_cut_units(view, gpr_cpu_paired_rows(view->dtype));
     if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work);
     work->task = unit_task;
     work->per_task = work->units.count / MOST_TASKS + 1;
-    find_memory(work);
-    return gpr_cpu_run_tasks(view, divide_up(work->units.count, work->per_task), task_as_ieee, work,
-                             work->memory, &threads);
+    return run_tasks(work, divide_up(work->units.count, work->per_task));
 }
 
 /* ---------------------------------------------------------------- plain sums ----------------- */
@@ -747,8 +754,7 @@ static void cut_plain(exact_job *work, plain_adder *plain)
         work->block = view->n <= PAIRED_ELEMENTS ? view->n : PLAIN_BYTES / view->bytes;
     }
     work->pieces = 1;
-    if (work->units.count < FEW_TASKS && view->n * view->rows * view->bytes > ALONE_BYTES &&
-        gpr_thread_count() > 1)
+    if (work->units.count < FEW_TASKS && gpr_cpu_threads_for(nanoseconds_alone(work)) > 1)
         work->pieces =
             least(divide_up(view->n, least_length), divide_up(MOST_TASKS / 4, work->units.count));
     work->length = divide_up(view->n, work->pieces);
@@ -760,7 +766,6 @@ static void cut_plain(exact_job *work, plain_adder *plain)
 static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done)
 {
     gpr_status status = GPR_OK;
-    uint32_t threads = 0;
     uint64_t tasks;
 
     work->plain = plain;
@@ -777,8 +782,7 @@ static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done
             1 + work->units.count / MOST_TASKS + LEAST_TASK / (work->units.rows * work->view->n);
         tasks = divide_up(work->units.count, work->per_task);
     }
-    find_memory(work);
-    status = gpr_cpu_run_tasks(work->view, tasks, task_as_ieee, work, work->memory, &threads);
+    status = run_tasks(work, tasks);
     if (status == GPR_OK && work->pairs != NULL && !work->stop.stopped && !work->given_up) {
         work->task = finish_units_task;
         status = run_one_task(work);
@@ -805,10 +809,9 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
 /* Adds the only row to its parts. */
 static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 {
-    const gpr_view *view = work->view;
     gpr_status status = GPR_OK;
 
-    if (view->n * view->bytes > ALONE_BYTES && gpr_thread_count() > 1) {
+    if (gpr_cpu_threads_for(nanoseconds_alone(work)) > 1) {
         status = add_pieces(work);
         if (status == GPR_OK) memcpy(parts, work->parts, (size_t)work->width * sizeof *parts);
         free(work->parts);
@@ -848,10 +851,9 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
     const gpr_rule *rule = &call->rule;
     exact_job work =
         make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
-    const uint64_t row_bytes = view->n * view->bytes;
     gpr_status status = GPR_OK;
     plain_adder plain;
-    int is_done = 0;
+    int is_done = 0, is_parallel;
 
     work.rule = rule;
     work.result = call->result;
@@ -871,16 +873,17 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         status = reduce_plain(&work, &plain, &is_done);
         if (status != GPR_OK || is_done) return interrupted_or(&work, status);
     }
+    is_parallel = gpr_cpu_threads_for(nanoseconds_alone(&work)) > 1;
     if (has_paired_rows(&work)) {
         status = reduce_side_by_side(&work);
-    } else if (row_bytes > ALONE_BYTES && view->rows < MOST_TASKS && gpr_thread_count() > 1) {
+    } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
         status = add_pieces(&work);
         for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++)
             finish_row(&work, row, work.parts + row * work.pieces * (uint64_t)work.width);
         free(work.parts);
-    } else if (row_bytes * view->rows > ALONE_BYTES) {
+    } else if (is_parallel) {
         work.per_task = view->rows / MOST_TASKS + 1;
-        status = run_parallel(&work, divide_up(view->rows, work.per_task));
+        status = run_tasks(&work, divide_up(view->rows, work.per_task));
     } else {
         work.per_task = view->rows;
         status = run_one_task(&work);

@@ -308,16 +308,26 @@ void gpr_cpu_give_memory(void *memory)
 }
 #endif
 
-gpr_status gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work,
+uint32_t gpr_cpu_threads_for(double nanoseconds)
+{
+    const double worth = nanoseconds / WAKE_NANOSECONDS;
+    const uint32_t threads = gpr_thread_count();
+
+    if (worth < 2) return 1;
+    return worth < threads ? (uint32_t)worth : threads;
+}
+
+gpr_status gpr_cpu_run_tasks(double nanoseconds, uint64_t count, gpr_task task, void *work,
                              size_t bytes, uint32_t *threads)
 {
+    const uint32_t most = gpr_cpu_threads_for(nanoseconds);
     void *memory;
     gpr_status status = GPR_OK;
 
     *threads = 1;
     GPR_TRY(gpr_cpu_take_memory(bytes, &memory));
-    if (view->rows * view->n * view->bytes > ALONE_BYTES)
-        *threads = gpr_parallel_for(count, task, work, memory);
+    if (most > 1)
+        *threads = gpr_parallel_for_at_most(count, most, task, work, memory);
     else
         for (uint64_t i = 0; i < count && task(work, i, memory); i++) continue;
     gpr_cpu_give_memory(memory);
@@ -325,38 +335,33 @@ done:
     return status;
 }
 
-/* What a job takes one thread, from rates that were measured with AVX2 and AVX-512: reading from
- * the last cache, and what is computed of each element beside it. */
-static double nanoseconds_alone(const job *work)
+/* Rates that were measured with AVX2 and AVX-512: reading from the last cache, and what is computed
+ * of each element beside it. */
+double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages)
 {
-    const double per_byte = 0.05, per_distance = 0.3, per_staged = 0.4;
-    const gpr_view *view = work->view;
-    const double elements = (double)view->rows * (double)view->n;
-    double each = per_byte * (double)view->bytes;
+    const double per_byte = 0.05, per_staged = 0.4;
 
-    if (work->how[0].rule->acc_kind == GPR_ACC_MOMENTS) each += per_distance;
-    for (int k = 0; k < work->recipes; k++)
-        if (!work->how[k].direct || view->mask != NULL) each += per_staged;
-    return elements * each;
+    return (double)view->rows * (double)view->n *
+           (per_byte * (double)view->bytes + per_staged * stages);
+}
+
+double gpr_cpu_job_nanoseconds(const job *work)
+{
+    const double per_distance = 0.3;
+    const gpr_view *view = work->view;
+    double nanoseconds = 0;
+    int stages = 0;
+
+    for (int k = 0; k < work->recipes; k++) stages += !work->how[k].direct || view->mask != NULL;
+    if (work->how[0].rule->acc_kind == GPR_ACC_MOMENTS)
+        nanoseconds = (double)view->rows * (double)view->n * per_distance;
+    return nanoseconds + gpr_cpu_nanoseconds_to_read(view, stages);
 }
 
 gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
                            uint32_t *threads)
 {
-    const double worth = nanoseconds_alone(work) / WAKE_NANOSECONDS;
-    void *memory;
-    gpr_status status = GPR_OK;
-
-    *threads = 1;
-    GPR_TRY(gpr_cpu_take_memory(bytes, &memory));
-    if (worth >= 2)
-        *threads = gpr_parallel_for_at_most(
-            count, worth < UINT32_MAX ? (uint32_t)worth : UINT32_MAX, task, work, memory);
-    else
-        for (uint64_t i = 0; i < count && task(work, i, memory); i++) continue;
-    gpr_cpu_give_memory(memory);
-done:
-    return status;
+    return gpr_cpu_run_tasks(gpr_cpu_job_nanoseconds(work), count, task, work, bytes, threads);
 }
 
 int gpr_cpu_lies_crosswise(const gpr_view *view)

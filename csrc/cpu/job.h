@@ -14,10 +14,9 @@
 #include "lib/rules/rules.h"
 
 enum {
-    ALONE_BYTES = 1024 * 1024, /* up to this, waking other threads costs more than they save */
-    WAKE_NANOSECONDS = 25000,  /* of work that a thread must take over to be worth waking */
-    PIECE_BYTES = 256 * 1024,  /* of a task: tens of microseconds of work, in the caches */
-    STAGE_ELEMENTS = 1024,     /* of a stage: three buffers of it fit the first cache */
+    WAKE_NANOSECONDS = 25000, /* of work that a thread must take over to be worth waking */
+    PIECE_BYTES = 256 * 1024, /* of a task: tens of microseconds of work, in the caches */
+    STAGE_ELEMENTS = 1024,    /* of a stage: three buffers of it fit the first cache */
     MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS, /* stages in a piece of a row */
     NARROW_COLUMNS = 64,   /* narrower blocks fold several rows of memory side by side */
     MOST_NUMBER_BYTES = 16 /* of an element, and of the number in an accumulator */
@@ -115,10 +114,16 @@ gpr_status gpr_cpu_take_memory(size_t bytes, void **memory);
 
 void gpr_cpu_give_memory(void *memory);
 
-/* Runs tasks that need `bytes` of memory each over a view's elements, on this thread alone if that
- * is sooner. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
-gpr_status gpr_cpu_run_tasks(const gpr_view *view, uint64_t count, gpr_task task, void *work,
+/* How many threads are worth waking, this one included, for what takes one thread so long. */
+uint32_t gpr_cpu_threads_for(double nanoseconds);
+
+/* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for what takes
+ * one thread so long. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
+gpr_status gpr_cpu_run_tasks(double nanoseconds, uint64_t count, gpr_task task, void *work,
                              size_t bytes, uint32_t *threads);
+
+/* What reading a view's elements takes one thread, that pass through a stage so many times. */
+double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages);
 
 /* ---- a job ---- */
 
@@ -200,6 +205,9 @@ void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);
 /* Sets tile->data and tile->mask to the element at (row, position) of the view. */
 void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_view *tile);
 
+/* What folding a job's elements takes one thread. */
+double gpr_cpu_job_nanoseconds(const job *work);
+
 /* Runs the job's tasks, which need `bytes` of memory each, by as many threads as its work is worth.
  * *threads is how many could take part. GPR_ERROR_MEMORY. */
 gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
@@ -214,6 +222,11 @@ static inline uint64_t divide_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
 }
+
+/* ---- exact_add.c ---- */
+
+/* What an exact sum of a view's elements takes one thread. */
+double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind);
 
 /* ---- composite.c ---- */
 

@@ -1,5 +1,8 @@
-/* Where a host array is reduced sooner: a line through two measured times for each side, seconds
- * = latency + bytes / rate. */
+/* Where a host array is reduced sooner. Two sums are timed on each side, of few elements and of
+ * many. A GPU's time is a line through both, seconds = latency + bytes / rate: elements cross the
+ * bus, whatever is made of them, and those that lie apart are packed meanwhile. The CPU's time is
+ * what its backend estimates, by the same rates that decide how many threads a call has, in
+ * proportion to what it estimated of the sums that were timed. */
 #include "dispatch/device_select.h"
 
 #include <pthread.h>
@@ -14,8 +17,8 @@
 enum { FEW = 4 << 10, MANY = 32 << 20, TRIES = 3 };
 
 typedef struct line {
-    double latency;  /* seconds */
-    double per_byte; /* seconds */
+    double latency; /* seconds */
+    double slope;   /* seconds per byte, or per nanosecond estimated */
 } line;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,13 +66,25 @@ static double time_reduction(const float *data, uint64_t bytes, int device)
     return best;
 }
 
+/* What a sum of so many bytes is measured by: the bytes, or the time that is estimated. */
+static double size_of(uint64_t bytes, int device)
+{
+    float none[1] = {0}, result = 0;
+    gpr_resolved call;
+
+    if (device != GPR_DEVICE_CPU) return (double)bytes;
+    if (make_sum(none, bytes, device, &result, &call) != GPR_OK) return (double)bytes;
+    return gpr_cpu_nanoseconds(&call.view, &call.rule);
+}
+
 static int measure_line(const float *data, int device, line *result)
 {
     const double few = time_reduction(data, FEW, device), many = time_reduction(data, MANY, device);
+    const double least = size_of(FEW, device), most = size_of(MANY, device);
 
     if (few < 0 || many < 0) return 0;
-    result->per_byte = (many - few) / (MANY - FEW);
-    result->latency = few - FEW * result->per_byte;
+    result->slope = many > few ? (many - few) / (most - least) : 0;
+    result->latency = few - least * result->slope;
     return 1;
 }
 
@@ -85,9 +100,10 @@ static void measure(void)
     free(data);
 }
 
-/* Where a host array of `bytes` bytes is expected to be reduced sooner. */
-static int find_fastest(uint64_t bytes)
+/* Where a host array is expected to be reduced sooner. */
+static int find_fastest(const gpr_view *view, const gpr_rule *rule)
 {
+    const double elements = (double)view->rows * (double)view->n;
     double on_cpu = 0, on_gpu = 0;
 
     if (!gpr_cuda_usable()) return GPR_DEVICE_CPU;
@@ -97,20 +113,24 @@ static int find_fastest(uint64_t bytes)
     if (!measured) {
         on_gpu = 1;
     } else {
-        on_cpu = cpu.latency + (double)bytes * cpu.per_byte;
-        on_gpu = gpu.latency + (double)bytes * gpu.per_byte;
+        const int arrays = rule->acc_kind == GPR_ACC_EXACT_PRODUCTS ? 2 : 1;
+        const double crossing = elements * (double)view->bytes * arrays * gpu.slope;
+        const double packing = view->contiguous ? 0 : gpr_cpu_nanoseconds_to_pack(view) * cpu.slope;
+
+        on_cpu = cpu.latency + gpr_cpu_nanoseconds(view, rule) * cpu.slope;
+        on_gpu = gpu.latency + (packing > crossing ? packing : crossing);
     }
     pthread_mutex_unlock(&lock);
     return on_gpu < on_cpu ? 0 : GPR_DEVICE_CPU;
 }
 
-gpr_status gpr_select_device(int asked, uint64_t bytes, int *device)
+gpr_status gpr_select_device(int asked, const gpr_view *view, const gpr_rule *rule, int *device)
 {
     if (asked < GPR_DEVICE_CUDA)
         return gpr_fail(GPR_ERROR_VALUE, "unknown device number %d", asked);
     *device = asked;
     if (asked == GPR_DEVICE_CUDA) *device = 0;
     if (asked == GPR_DEVICE_DEFAULT) *device = gpr_cuda_usable() ? 0 : GPR_DEVICE_CPU;
-    if (asked == GPR_DEVICE_FASTEST) *device = find_fastest(bytes);
+    if (asked == GPR_DEVICE_FASTEST) *device = find_fastest(view, rule);
     return GPR_OK;
 }

@@ -2,11 +2,12 @@
 #ifndef GPR_DISPATCH_DEVICE_SELECT_H
 #define GPR_DISPATCH_DEVICE_SELECT_H
 
-#include "gpureduce.h"
+#include "lib/rules/nd_view.h"
+#include "lib/rules/rules.h"
 
-/* The device that is asked for, as an ordinal or GPR_DEVICE_CPU, for `bytes` bytes of a host array.
- * GPR_DEVICE_FASTEST: where that many are expected to be reduced sooner; measures both sides once
+/* The device that is asked for, as an ordinal or GPR_DEVICE_CPU, for a reduction of a view's
+ * elements. GPR_DEVICE_FASTEST: where that is expected to take less time; measures both sides once
  * per process. GPR_ERROR_VALUE: no such device. */
-gpr_status gpr_select_device(int asked, uint64_t bytes, int *device);
+gpr_status gpr_select_device(int asked, const gpr_view *view, const gpr_rule *rule, int *device);
 
 #endif

@@ -62,12 +62,9 @@ static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gp
                            .interrupted_arg = request->interrupted_arg};
     GPR_TRY(gpr_make_product_rule(request->a.dtype, request->b.dtype, request->factor,
                                   request->compute, &call->rule));
-    GPR_TRY(gpr_select_device(
-        request->device,
-        request->n * (gpr_dtype_bytes(request->a.dtype) + gpr_dtype_bytes(request->b.dtype)),
-        &call->device));
     GPR_TRY(gpr_make_view(&a, &call->rule, &call->view));
     GPR_TRY(gpr_make_view(&b, &call->rule, second));
+    GPR_TRY(gpr_select_device(request->device, &call->view, &call->rule, &call->device));
     GPR_TRY(gpr_check_places(&a, call->device));
     if (call->device >= 0) GPR_TRY(gpr_cuda_available());
     if (request->on_device) {

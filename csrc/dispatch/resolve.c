@@ -152,7 +152,7 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     else
         GPR_TRY(resolve_types(request, &call->rule, &call->kernel));
     GPR_TRY(gpr_make_view(request, &call->rule, &call->view));
-    GPR_TRY(gpr_select_device(request->device, view->rows * view->n * view->bytes, &call->device));
+    GPR_TRY(gpr_select_device(request->device, view, &call->rule, &call->device));
     GPR_TRY(gpr_check_places(request, call->device));
     if (request->on_device) GPR_TRY(gpr_check_device_array(request, view, &call->rule));
     if (call->device >= 0) GPR_TRY(gpr_cuda_available());
