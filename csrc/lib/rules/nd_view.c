@@ -377,20 +377,30 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 
 /* ---------------------------------------------------------------- packing -------------------- */
 
-/* Copying a strided run, by element size. memcpy of a constant size is one load or store,
- * whatever the alignment. */
-#define DEFINE_COPY_RUN(size)                                                                  \
-    static void copy_run_##size(char *destination, const char *source, int64_t stride,         \
-                                uint64_t count)                                                \
-    {                                                                                          \
-        uint64_t i = 0;                                                                        \
-        for (; i + 4 <= count; i += 4, source += 4 * stride) {                                 \
-            memcpy(destination + i * size, source, size);                                      \
-            memcpy(destination + (i + 1) * size, source + stride, size);                       \
-            memcpy(destination + (i + 2) * size, source + 2 * stride, size);                   \
-            memcpy(destination + (i + 3) * size, source + 3 * stride, size);                   \
-        }                                                                                      \
-        for (; i < count; i++, source += stride) memcpy(destination + i * size, source, size); \
+/* Copying a plane of runs, by element size. memcpy of a constant size is one load or store,
+ * whatever the alignment. Runs of every second element and reversed ones have loops of their own,
+ * whose steps the compiler knows, and so makes vectors of. */
+#define COPY_RUN(size, step)             \
+    for (uint64_t i = 0; i < count; i++) \
+    memcpy(destination + i * size, source + (int64_t)i * (step), size)
+#define DEFINE_COPY_RUN(size)                                                             \
+    static void copy_run_##size(char *restrict destination, const char *restrict source,  \
+                                int64_t stride, uint64_t count)                           \
+    {                                                                                     \
+        if (stride == 2 * (size))                                                         \
+            COPY_RUN(size, 2 * (size));                                                   \
+        else if (stride == -(size))                                                       \
+            COPY_RUN(size, -(size));                                                      \
+        else                                                                              \
+            COPY_RUN(size, stride);                                                       \
+    }                                                                                     \
+    static void copy_runs_##size(char *restrict destination, const char *restrict source, \
+                                 gpr_axis rows, gpr_axis columns)                         \
+    {                                                                                     \
+        const uint64_t count = columns.extent;                                            \
+        for (uint64_t r = 0; r < rows.extent;                                             \
+             r++, source += rows.in, destination += count * (size))                       \
+            COPY_RUN(size, columns.in);                                                   \
     }
 DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
@@ -411,6 +421,21 @@ static void copy_run(size_t bytes, char *destination, const char *source, int64_
     case 4: copy_run_4(destination, source, stride, count); break;
     case 8: copy_run_8(destination, source, stride, count); break;
     default: copy_run_16(destination, source, stride, count); break;
+    }
+}
+
+/* Runs so short that a call for each would take longer than its elements. */
+enum { SHORT_RUN = 16 };
+
+static void copy_short_runs(size_t bytes, char *destination, const char *source, gpr_axis rows,
+                            gpr_axis columns)
+{
+    switch (bytes) {
+    case 1: copy_runs_1(destination, source, rows, columns); break;
+    case 2: copy_runs_2(destination, source, rows, columns); break;
+    case 4: copy_runs_4(destination, source, rows, columns); break;
+    case 8: copy_runs_8(destination, source, rows, columns); break;
+    default: copy_runs_16(destination, source, rows, columns); break;
     }
 }
 
@@ -447,34 +472,42 @@ typedef struct pair {
 
 /* Replaces packed elements whose mask byte is 0. Written as a choice, not a branch: masks are
  * hard to predict. */
-#define DEFINE_MASK_RUN(size, type)                                                  \
-    static void mask_run_##size(char *elements, const uint8_t *mask, int64_t stride, \
-                                uint64_t count, const void *neutral)                 \
-    {                                                                                \
-        type replacement;                                                            \
-        memcpy(&replacement, neutral, size);                                         \
-        for (uint64_t i = 0; i < count; i++) {                                       \
-            type bits;                                                               \
-            memcpy(&bits, elements + i * size, size);                                \
-            bits = mask[(int64_t)i * stride] ? bits : replacement;                   \
-            memcpy(elements + i * size, &bits, size);                                \
-        }                                                                            \
+#define MASK_RUN(size, type, step)                              \
+    for (uint64_t i = 0; i < columns.extent; i++) {             \
+        type bits;                                              \
+        memcpy(&bits, elements + i * size, size);               \
+        bits = marks[(int64_t)i * (step)] ? bits : replacement; \
+        memcpy(elements + i * size, &bits, size);               \
     }
-DEFINE_MASK_RUN(1, uint8_t)
-DEFINE_MASK_RUN(2, uint16_t)
-DEFINE_MASK_RUN(4, uint32_t)
-DEFINE_MASK_RUN(8, uint64_t)
-DEFINE_MASK_RUN(16, pair)
+#define DEFINE_MASK_RUNS(size, type)                                                    \
+    static void mask_runs_##size(char *restrict elements, const uint8_t *restrict mask, \
+                                 gpr_axis rows, gpr_axis columns, const void *neutral)  \
+    {                                                                                   \
+        type replacement;                                                               \
+        memcpy(&replacement, neutral, size);                                            \
+        for (uint64_t r = 0; r < rows.extent; r++, elements += columns.extent * size) { \
+            const uint8_t *marks = mask + (int64_t)r * rows.mask;                       \
+            if (columns.mask == 1)                                                      \
+                MASK_RUN(size, type, 1)                                                 \
+            else                                                                        \
+                MASK_RUN(size, type, columns.mask)                                      \
+        }                                                                               \
+    }
+DEFINE_MASK_RUNS(1, uint8_t)
+DEFINE_MASK_RUNS(2, uint16_t)
+DEFINE_MASK_RUNS(4, uint32_t)
+DEFINE_MASK_RUNS(8, uint64_t)
+DEFINE_MASK_RUNS(16, pair)
 
-static void mask_run(size_t bytes, char *elements, const uint8_t *mask, int64_t stride,
-                     uint64_t count, const void *neutral)
+static void mask_runs(size_t bytes, char *elements, const uint8_t *mask, gpr_axis rows,
+                      gpr_axis columns, const void *neutral)
 {
     switch (bytes) {
-    case 1: mask_run_1(elements, mask, stride, count, neutral); break;
-    case 2: mask_run_2(elements, mask, stride, count, neutral); break;
-    case 4: mask_run_4(elements, mask, stride, count, neutral); break;
-    case 8: mask_run_8(elements, mask, stride, count, neutral); break;
-    default: mask_run_16(elements, mask, stride, count, neutral); break;
+    case 1: mask_runs_1(elements, mask, rows, columns, neutral); break;
+    case 2: mask_runs_2(elements, mask, rows, columns, neutral); break;
+    case 4: mask_runs_4(elements, mask, rows, columns, neutral); break;
+    case 8: mask_runs_8(elements, mask, rows, columns, neutral); break;
+    default: mask_runs_16(elements, mask, rows, columns, neutral); break;
     }
 }
 
@@ -534,6 +567,8 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
 
     if (rows.extent > 1 && magnitude(rows.in) < magnitude(columns.in)) {
         copy_plane_tiled(view->bytes, destination, data, rows, columns);
+    } else if (columns.extent <= SHORT_RUN) {
+        copy_short_runs(view->bytes, destination, data, rows, columns);
     } else {
         for (uint64_t i = 0; i < rows.extent; i++)
             copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows.in,
@@ -543,10 +578,7 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
         const size_t part = gpr_part_bytes(view->dtype);
         swap_bytes(part, destination, rows.extent * columns.extent * (view->bytes / part));
     }
-    if (mask == NULL) return;
-    for (uint64_t i = 0; i < rows.extent; i++)
-        mask_run(view->bytes, destination + i * row_bytes, mask + (int64_t)i * rows.mask,
-                 columns.mask, columns.extent, neutral);
+    if (mask != NULL) mask_runs(view->bytes, destination, mask, rows, columns, neutral);
 }
 
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
