@@ -41,6 +41,7 @@ typedef struct composite {
     int columns_in_place;  /* ... which the loops read where they are */
     int direct;            /* memory is what the loops read, and nothing is left out */
     int many_at_once;      /* one call of a loop takes many rows */
+    int parts;             /* numbers of an element as the loops of columns read it */
     int short_rows;        /* positions: rows are so short that they have a loop of their own */
     uint64_t most_columns; /* of a unit */
     uint64_t segment;      /* positions taken at once */
@@ -408,7 +409,15 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     return in->tile;
 }
 
-/* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory. */
+/* Makes squared distances of complex columns of those of their parts. */
+static void add_parts(const composite *c, uint64_t width, double *squares)
+{
+    for (uint64_t j = 0; c->parts > 1 && j < width; j++)
+        squares[j] = squares[2 * j] + squares[2 * j + 1];
+}
+
+/* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory:
+ * moments of as many columns, or of twice as many, which are their parts. */
 static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
                          uint64_t end, unit_memory *memory)
 {
@@ -420,6 +429,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     const uint64_t most = c->columns_in_place
                               ? MOMENT_ROWS
                               : least(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
+    const uint64_t numbers = width * (uint64_t)c->parts;
     column_memory *in = &memory->columns;
     gpr_view tile;
 
@@ -436,13 +446,13 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
             elements = pack_columns(how, &tile, 0, rows, &memory->in);
             stride = (int64_t)(width * how->loop_bytes);
         }
-        memset(in->distances, 0, width * sizeof *in->distances);
-        memset(in->squares, 0, width * sizeof *in->squares);
+        memset(in->distances, 0, numbers * sizeof *in->distances);
+        memset(in->squares, 0, numbers * sizeof *in->squares);
         how->loop.columns(elements, stride, rows, width, 1, in->centers);
-        for (uint64_t j = 0; j < width; j++) in->centers[j] /= (double)rows;
-        gpr_cpu_loops()->distances[how->loop_dtype](elements, stride, rows, width, in->centers,
-                                                    in->distances, in->squares);
-        merge_columns(&in->all, rows, width, in->centers, in->distances, in->squares);
+        for (uint64_t j = 0; j < numbers; j++) in->centers[j] /= (double)rows;
+        gpr_cpu_loops()->distances[gpr_real_dtype(how->loop_dtype)](
+            elements, stride, rows, numbers, in->centers, in->distances, in->squares);
+        merge_columns(&in->all, rows, numbers, in->centers, in->distances, in->squares);
         first += rows;
     }
 }
@@ -450,13 +460,20 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
 static void fold_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
                                    uint64_t end, unit_memory *in, gpr_value *values)
 {
-    const column_moments *all = &in->columns.all;
+    column_moments *all = &in->columns.all;
+    const int is_complex = work->composite->parts > 1;
 
     fold_columns(work, row, width, first, end, in);
+    add_parts(work->composite, width, all->squares);
     for (uint64_t j = 0; j < width; j++) {
         values[j] = (gpr_value){.count = all->count, .squares = all->squares[j]};
-        values[j].mean[0] = all->mean[j];
-        values[j].mean[1] = all->rest[j];
+        if (is_complex) {
+            values[j].c128 = gpr_complex(all->mean[2 * j] + all->rest[2 * j],
+                                         all->mean[2 * j + 1] + all->rest[2 * j + 1]);
+        } else {
+            values[j].mean[0] = all->mean[j];
+            values[j].mean[1] = all->rest[j];
+        }
     }
 }
 
@@ -543,27 +560,52 @@ static gpr_positions_loop positions_loop(const recipe *how)
     }
 }
 
-/* Makes NaN of the numbers that a mask leaves out. NaN that count make the row's result NaN, which
- * infinities do, too. */
-#define DEFINE_MARK_OUT(name, T)                                                            \
-    static void mark_out_##name(T *numbers, const uint8_t *marks, uint64_t count, int skip) \
-    {                                                                                       \
-        for (uint64_t i = 0; i < count; i++) {                                              \
-            const T x = numbers[i], kept = x != x && !skip ? (T)INFINITY : x;               \
-            numbers[i] = marks[i] != 0 ? kept : (T)NAN;                                     \
-        }                                                                                   \
+/* Makes NaN of elements that a mask or NaN leave out, both parts of complex ones. NaN that count
+ * make the row's result NaN, which infinities do, too. By bits, as branches are hard to predict. */
+#define DEFINE_MARK_OUT(name, T, BITS, PARTS)                                                   \
+    static void mark_out_##name(char *elements, const uint8_t *marks, uint64_t count, int skip) \
+    {                                                                                           \
+        const T infinite = (T)INFINITY, none = (T)NAN;                                          \
+        const BITS skips = (BITS) - skip;                                                       \
+        BITS infinite_bits, none_bits;                                                          \
+        memcpy(&infinite_bits, &infinite, sizeof infinite);                                     \
+        memcpy(&none_bits, &none, sizeof none);                                                 \
+        for (uint64_t i = 0; i < count; i++, elements += (PARTS) * sizeof(T)) {                 \
+            T numbers[PARTS];                                                                   \
+            BITS bits[PARTS];                                                                   \
+            memcpy(numbers, elements, sizeof numbers);                                          \
+            memcpy(bits, elements, sizeof bits);                                                \
+            const BITS nan = (BITS) - (BITS)((numbers[0] != numbers[0]) |                       \
+                                             (numbers[(PARTS) - 1] != numbers[(PARTS) - 1]));   \
+            const BITS out = (BITS) - (BITS)(marks[i] == 0) | (nan & skips);                    \
+            for (int part = 0; part < (PARTS); part++) {                                        \
+                const BITS kept = (bits[part] & ~nan) | (infinite_bits & nan);                  \
+                bits[part] = (kept & ~out) | (none_bits & out);                                 \
+            }                                                                                   \
+            memcpy(elements, bits, sizeof bits);                                                \
+        }                                                                                       \
     }
-DEFINE_MARK_OUT(float32, float)
-DEFINE_MARK_OUT(float64, double)
+DEFINE_MARK_OUT(float32, float, uint32_t, 1)
+DEFINE_MARK_OUT(float64, double, uint64_t, 1)
+DEFINE_MARK_OUT(complex64, float, uint32_t, 2)
+DEFINE_MARK_OUT(complex128, double, uint64_t, 2)
 
+/* The same of the `count` elements in the tile. Without a mask, NaN of real numbers are as they
+ * have to be. */
 static void mark_out(const job *work, uint64_t count, scratch *in)
 {
     const recipe *how = &work->how[0];
+    const composite *c = work->composite;
+    const int skip = how->rule->skip_nan;
 
-    if (how->loop_dtype == GPR_FLOAT32)
-        mark_out_float32((float *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
-    else
-        mark_out_float64((double *)(void *)in->tile, in->marks, count, how->rule->skip_nan);
+    if (c->marks == NULL && c->parts == 1) return;
+    if (c->marks == NULL) memset(in->marks, 1, count);
+    switch (how->loop_dtype) {
+    case GPR_FLOAT32: mark_out_float32(in->tile, in->marks, count, skip); break;
+    case GPR_FLOAT64: mark_out_float64(in->tile, in->marks, count, skip); break;
+    case GPR_COMPLEX64: mark_out_complex64(in->tile, in->marks, count, skip); break;
+    default: mark_out_complex128(in->tile, in->marks, count, skip); break;
+    }
 }
 
 /* Variances of rows of which something is left out. */
@@ -577,10 +619,9 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
     uint64_t counts[RESULT_BATCH];
 
     memcpy(in->tile, elements, count * how->loop_bytes);
-    if (work->composite->marks != NULL) {
+    if (work->composite->marks != NULL)
         gpr_pack(work->composite->marks, row * n, count, NULL, in->marks);
-        mark_out(work, count, in);
-    }
+    mark_out(work, count, in);
     gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
     gpr_finish_squares(how->rule, squares, counts, rows, n,
                        work->result + row * work->result_bytes);
@@ -607,9 +648,13 @@ static void vary_columns(const job *work, uint64_t row, uint64_t width, unit_mem
         gpr_cpu_locate(c->marks, row, first, &marks);
         gpr_pack(&marks, 0, extent * width, NULL, in->marks + first * width);
     }
-    if (c->marks != NULL) mark_out(work, n * width, in);
-    gpr_cpu_loops()->skipping_columns[how->loop_dtype](in->tile, (int64_t)(width * how->loop_bytes),
-                                                       n, width, columns->squares, columns->counts);
+    mark_out(work, n * width, in);
+    gpr_cpu_loops()->skipping_columns[gpr_real_dtype(how->loop_dtype)](
+        in->tile, (int64_t)(width * how->loop_bytes), n, width * (uint64_t)c->parts,
+        columns->squares, columns->counts);
+    add_parts(c, width, columns->squares);
+    for (uint64_t j = 0; c->parts > 1 && j < width; j++)
+        columns->counts[j] = columns->counts[j * (uint64_t)c->parts];
     gpr_finish_squares(how->rule, columns->squares, columns->counts, width, n,
                        work->result + row * work->result_bytes);
 }
@@ -694,6 +739,7 @@ static int units_task(void *context, uint64_t index, void *memory)
             continue;
         }
         fold_columns(work, row, rows, 0, work->view->n, in);
+        add_parts(work->composite, rows, in->columns.all.squares);
         gpr_finish_squares(work->how[0].rule, in->columns.all.squares, NULL, rows, work->view->n,
                            work->result + row * work->result_bytes);
     }
@@ -790,25 +836,27 @@ static void describe(const job *work, composite *c)
     const gpr_rule *rule = how->rule;
     const int finds = rule->acc_kind == GPR_ACC_INDEXED, crosswise = gpr_cpu_lies_crosswise(view),
               runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
-              is_real = gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
+              varies = !finds && gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
+    const uint64_t extent = crosswise ? view->axes[view->outer - 1].extent : 0;
 
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);
     c->direct = c->in_place && how->direct && !c->leaves_out;
     /* Columns of which something is left out are folded in one tile. */
-    c->most_columns = MOMENT_COLUMNS;
+    c->parts = gpr_exact_parts(how->loop_dtype);
+    c->most_columns = MOMENT_COLUMNS / (uint64_t)c->parts;
     if (c->leaves_out)
-        c->most_columns = least(MOMENT_COLUMNS, TILE_BYTES / (view->n * how->loop_bytes));
-    c->columns = !finds && is_real && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
-                 (!runs || view->axes[view->outer - 1].extent >= LEAST_MOMENT_COLUMNS);
+        c->most_columns = least(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
+    c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
+                 (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
     c->columns_in_place = c->columns && !c->leaves_out && columns_are_in_place(work);
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->short_rows =
         finds && !c->crosswise && view->n <= GPR_SHORT_ROW && positions_loop(how) != NULL;
-    c->many_at_once = (finds || is_real) && !c->crosswise && view->n <= c->segment;
+    c->many_at_once = (finds || varies) && !c->crosswise && view->n <= c->segment;
 }
 
 int gpr_cpu_reduce_small(job *work)

@@ -166,10 +166,11 @@ typedef struct gpr_loops {
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
     /* of floats */
     gpr_distances_loop distances[GPR_DTYPE_COUNT];
-    /* of float32 and float64 */
+    /* of floats and complex numbers; of those without NaN both parts of what is left out are NaN */
     gpr_moments_loop moments[GPR_DTYPE_COUNT];
     gpr_skipping_moments_loop skipping_moments[GPR_DTYPE_COUNT];
-    /* the same of columns: `rows` rows of n <= GPR_COLUMN_BLOCK numbers make n results */
+    /* the same of columns of float32 and float64: `rows` rows of n <= GPR_COLUMN_BLOCK numbers make
+     * n results */
     gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* NULL for 16-bit floats and complex numbers */

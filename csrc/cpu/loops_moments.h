@@ -46,35 +46,78 @@ enum { SHORT_MOMENTS = 32 };
         }                                                                                   \
     }
 
-/* NaN elements add 0 to sums and nothing to counts. Rows are folded in lanes side by side, few
- * elements in fewer of them; columns row by row. */
+/* The same of complex numbers, whose distances' squares are those of both parts: lanes alternate
+ * between parts. */
+#define DEFINE_PAIR_MOMENTS(name, T, part)                                                  \
+    INLINE double short_moments_##name(const T *p, uint64_t n)                              \
+    {                                                                                       \
+        double re = 0, im = 0, squares[2] = {0};                                            \
+        for (uint64_t i = 0; i < n; i++) {                                                  \
+            re += (double)p[2 * i];                                                         \
+            im += (double)p[2 * i + 1];                                                     \
+        }                                                                                   \
+        re /= (double)n;                                                                    \
+        im /= (double)n;                                                                    \
+        for (uint64_t i = 0; i < n; i++) {                                                  \
+            const double x = (double)p[2 * i] - re, y = (double)p[2 * i + 1] - im;          \
+            squares[0] += x * x;                                                            \
+            squares[1] += y * y;                                                            \
+        }                                                                                   \
+        return squares[0] + squares[1];                                                     \
+    }                                                                                       \
+    static void moments_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                               double *squares)                                             \
+    {                                                                                       \
+        const double zero[2] = {0, 0};                                                      \
+        for (uint64_t r = 0; r < rows; r++, data += stride) {                               \
+            const T *row = (const T *)(const void *)data;                                   \
+            double center[2];                                                               \
+            lanes_f64 lanes;                                                                \
+            if (2 * n <= SHORT_MOMENTS) {                                                   \
+                squares[r] = short_moments_##name(row, n);                                  \
+                continue;                                                                   \
+            }                                                                               \
+            lanes_sum_##part(row, 2 * n, zero, &lanes);                                     \
+            combine_lanes_sum(&lanes, 2, center);                                           \
+            center[0] /= (double)n;                                                         \
+            center[1] /= (double)n;                                                         \
+            squares[r] = squares_##part(row, 2 * n, center);                                \
+        }                                                                                   \
+    }
+
+/* NaN elements add 0 to sums and nothing to counts; complex ones have two parts that are NaN. Rows
+ * are folded in lanes side by side, few numbers in fewer of them; columns row by row. */
 enum { SKIPPING_LANES = 16, FEW_SKIPPING_LANES = 4 };
-#define DEFINE_SKIPPING_ROW(name, T, LANES)                                                       \
+#define DEFINE_SKIPPING_ROW(name, T, PARTS, LANES)                                                \
     INLINE double skipping_squares_##name##_##LANES(const T *p, uint64_t n, uint64_t *count)      \
     {                                                                                             \
         double sums[LANES] = {0}, numbers[LANES] = {0}, rests[LANES] = {0}, squares[LANES] = {0}; \
-        double mean, sum = 0, number = 0, rest = 0;                                               \
+        double means[PARTS] = {0}, part_rests[PARTS] = {0}, part_squares[PARTS] = {0};            \
+        double number = 0, all = 0;                                                               \
         uint64_t i = 0;                                                                           \
         for (; i + LANES <= n; i += LANES)                                                        \
             for (int k = 0; k < LANES; k++) ADD_NUMBER(p[i + (uint64_t)k], sums[k], numbers[k]);  \
         for (int k = 0; i < n; i++, k++) ADD_NUMBER(p[i], sums[k], numbers[k]);                   \
         for (int k = 0; k < LANES; k++) {                                                         \
-            sum += sums[k];                                                                       \
+            means[k % (PARTS)] += sums[k];                                                        \
             number += numbers[k];                                                                 \
         }                                                                                         \
+        number /= PARTS;                                                                          \
         *count = (uint64_t)number;                                                                \
         if (*count == 0) return 0;                                                                \
-        mean = sum / number;                                                                      \
+        for (int part = 0; part < (PARTS); part++) means[part] /= number;                         \
         for (i = 0; i + LANES <= n; i += LANES)                                                   \
             for (int k = 0; k < LANES; k++)                                                       \
-                ADD_DISTANCE(p[i + (uint64_t)k], mean, rests[k], squares[k]);                     \
-        for (int k = 0; i < n; i++, k++) ADD_DISTANCE(p[i], mean, rests[k], squares[k]);          \
-        sum = 0;                                                                                  \
+                ADD_DISTANCE(p[i + (uint64_t)k], means[k % (PARTS)], rests[k], squares[k]);       \
+        for (int k = 0; i < n; i++, k++)                                                          \
+            ADD_DISTANCE(p[i], means[k % (PARTS)], rests[k], squares[k]);                         \
         for (int k = 0; k < LANES; k++) {                                                         \
-            sum += squares[k];                                                                    \
-            rest += rests[k];                                                                     \
+            part_squares[k % (PARTS)] += squares[k];                                              \
+            part_rests[k % (PARTS)] += rests[k];                                                  \
         }                                                                                         \
-        return gpr_squares_about_mean(sum, rest, *count);                                         \
+        for (int part = 0; part < (PARTS); part++)                                                \
+            all += gpr_squares_about_mean(part_squares[part], part_rests[part], *count);          \
+        return all;                                                                               \
     }
 #define ADD_NUMBER(element, sum, number)    \
     do {                                    \
@@ -90,42 +133,90 @@ enum { SKIPPING_LANES = 16, FEW_SKIPPING_LANES = 4 };
         squares += distance * distance;                                   \
     } while (0)
 
-#define DEFINE_SKIPPING_MOMENTS(name, T)                                                        \
-    DEFINE_SKIPPING_ROW(name, T, SKIPPING_LANES)                                                \
-    DEFINE_SKIPPING_ROW(name, T, FEW_SKIPPING_LANES)                                            \
+#define DEFINE_SKIPPING_ROWS(name, T, PARTS)                                                    \
+    DEFINE_SKIPPING_ROW(name, T, PARTS, SKIPPING_LANES)                                         \
+    DEFINE_SKIPPING_ROW(name, T, PARTS, FEW_SKIPPING_LANES)                                     \
     static void skipping_moments_##name(const char *data, int64_t stride, uint64_t rows,        \
                                         uint64_t n, double *squares, uint64_t *counts)          \
     {                                                                                           \
+        n *= PARTS;                                                                             \
         for (uint64_t r = 0; r < rows; r++) {                                                   \
             const T *row = (const T *)(const void *)(data + (int64_t)r * stride);               \
             squares[r] = n <= SHORT_MOMENTS                                                     \
                              ? skipping_squares_##name##_FEW_SKIPPING_LANES(row, n, &counts[r]) \
                              : skipping_squares_##name##_SKIPPING_LANES(row, n, &counts[r]);    \
         }                                                                                       \
-    }                                                                                           \
-    static void skipping_columns_##name(const char *data, int64_t stride, uint64_t rows,        \
-                                        uint64_t width, double *restrict squares,               \
-                                        uint64_t *restrict counts)                              \
+    }
+
+/* The moments of VECTORS vectors of columns. */
+enum { SKIPPING_VECTORS = 2 };
+#define DEFINE_SKIPPING_TILES(tiles, name, T, LOAD, VECTORS)                                    \
+    INLINE uint64_t tiles##_skipping_##name(const char *data, int64_t stride, uint64_t rows,    \
+                                            uint64_t j, uint64_t width, double *squares,        \
+                                            uint64_t *counts)                                   \
     {                                                                                           \
-        double sums[GPR_COLUMN_BLOCK], numbers[GPR_COLUMN_BLOCK], rests[GPR_COLUMN_BLOCK];      \
-        for (uint64_t j = 0; j < width; j++) sums[j] = numbers[j] = 0;                          \
-        for (uint64_t r = 0; r < rows; r++) {                                                   \
-            const T *p = (const T *)(const void *)(data + (int64_t)r * stride);                 \
-            for (uint64_t j = 0; j < width; j++) ADD_NUMBER(p[j], sums[j], numbers[j]);         \
+        enum { LANES = (VECTORS) * VECTOR_LANES };                                              \
+        for (; j + LANES <= width; j += LANES) {                                                \
+            const char *at = data + j * sizeof(T);                                              \
+            vec_f64 sum[VECTORS] = {{0}}, rest[VECTORS] = {{0}}, square[VECTORS] = {{0}};       \
+            vec_i64 number[VECTORS] = {{0}};                                                    \
+            double all_squares[LANES], all_rests[LANES];                                        \
+            for (uint64_t r = 0; r < rows; r++, at += stride) {                                 \
+                UNROLLED                                                                        \
+                for (int k = 0; k < (VECTORS); k++) {                                           \
+                    const vec_f64 x =                                                           \
+                        (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);          \
+                    const vec_i64 is_number = x == x;                                           \
+                    sum[k] += (vec_f64)((vec_i64)x & is_number);                                \
+                    number[k] -= is_number;                                                     \
+                }                                                                               \
+            }                                                                                   \
+            UNROLLED                                                                            \
+            for (int k = 0; k < (VECTORS); k++)                                                 \
+                sum[k] /= __builtin_convertvector(number[k] - (number[k] == 0), vec_f64);       \
+            at = data + j * sizeof(T);                                                          \
+            for (uint64_t r = 0; r < rows; r++, at += stride) {                                 \
+                UNROLLED                                                                        \
+                for (int k = 0; k < (VECTORS); k++) {                                           \
+                    const vec_f64 x =                                                           \
+                        (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);          \
+                    const vec_f64 apart = (vec_f64)((vec_i64)(x - sum[k]) & (vec_i64)(x == x)); \
+                    rest[k] += apart;                                                           \
+                    square[k] += apart * apart;                                                 \
+                }                                                                               \
+            }                                                                                   \
+            memcpy(all_squares, square, sizeof square);                                         \
+            memcpy(all_rests, rest, sizeof rest);                                               \
+            memcpy(counts + j, number, sizeof number);                                          \
+            for (uint64_t k = 0; k < LANES; k++)                                                \
+                squares[j + k] =                                                                \
+                    counts[j + k] > 0                                                           \
+                        ? gpr_squares_about_mean(all_squares[k], all_rests[k], counts[j + k])   \
+                        : 0.0;                                                                  \
         }                                                                                       \
-        for (uint64_t j = 0; j < width; j++) {                                                  \
-            sums[j] /= numbers[j] > 0 ? numbers[j] : 1.0;                                       \
-            rests[j] = squares[j] = 0;                                                          \
-        }                                                                                       \
-        for (uint64_t r = 0; r < rows; r++) {                                                   \
-            const T *p = (const T *)(const void *)(data + (int64_t)r * stride);                 \
-            for (uint64_t j = 0; j < width; j++)                                                \
-                ADD_DISTANCE(p[j], sums[j], rests[j], squares[j]);                              \
-        }                                                                                       \
-        for (uint64_t j = 0; j < width; j++) {                                                  \
-            counts[j] = (uint64_t)numbers[j];                                                   \
-            squares[j] =                                                                        \
-                counts[j] > 0 ? gpr_squares_about_mean(squares[j], rests[j], counts[j]) : 0.0;  \
+        return j;                                                                               \
+    }
+
+#define DEFINE_SKIPPING_MOMENTS(name, T, LOAD)                                                  \
+    DEFINE_SKIPPING_ROWS(name, T, 1)                                                            \
+    DEFINE_SKIPPING_TILES(tiles, name, T, LOAD, SKIPPING_VECTORS)                               \
+    DEFINE_SKIPPING_TILES(vectors, name, T, LOAD, 1)                                            \
+    static void skipping_columns_##name(const char *data, int64_t stride, uint64_t rows,        \
+                                        uint64_t width, double *squares, uint64_t *counts)      \
+    {                                                                                           \
+        uint64_t j = tiles_skipping_##name(data, stride, rows, 0, width, squares, counts);      \
+        j = vectors_skipping_##name(data, stride, rows, j, width, squares, counts);             \
+        for (; j < width; j++) {                                                                \
+            const char *at = data + j * sizeof(T);                                              \
+            double sum = 0, number = 0, rest = 0, square = 0;                                   \
+            for (uint64_t r = 0; r < rows; r++)                                                 \
+                ADD_NUMBER(*(const T *)(const void *)(at + (int64_t)r * stride), sum, number);  \
+            sum /= number > 0 ? number : 1.0;                                                   \
+            for (uint64_t r = 0; r < rows; r++)                                                 \
+                ADD_DISTANCE(*(const T *)(const void *)(at + (int64_t)r * stride), sum, rest,   \
+                             square);                                                           \
+            counts[j] = (uint64_t)number;                                                       \
+            squares[j] = counts[j] > 0 ? gpr_squares_about_mean(square, rest, counts[j]) : 0.0; \
         }                                                                                       \
     }
 

@@ -642,7 +642,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_EXTREME_LOOP(fmax, name, T, tag)                                                      \
     DEFINE_SQUARES(name, T, LOAD)                                                                \
     DEFINE_LANES(distances, name, T, LOAD, sum, 0.0)                                             \
-    DEFINE_SKIPPING_MOMENTS(name, T)                                                             \
+    DEFINE_SKIPPING_MOMENTS(name, T, LOAD)                                                       \
     DEFINE_MOMENTS(name, T)                                                                      \
     DEFINE_DISTANCES(name, T)                                                                    \
     DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                        \
@@ -953,6 +953,8 @@ typedef struct pair {
     {                                                                                  \
         return squares_##part(data, 2 * n, center);                                    \
     }                                                                                  \
+    DEFINE_PAIR_MOMENTS(name, P, part)                                                 \
+    DEFINE_SKIPPING_ROWS(name, P, 2)                                                   \
     static uint64_t find_##name(const void *data, uint64_t n, const void *value)       \
     {                                                                                  \
         const P *p = data;                                                             \
@@ -1570,11 +1572,22 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_COMPLEX128] = squares_complex128,
         },
     .distances = {[GPR_FLOAT32] = distances_float32, [GPR_FLOAT64] = distances_float64},
-    .moments = {[GPR_FLOAT32] = moments_float32, [GPR_FLOAT64] = moments_float64},
+    .moments =
+        {
+            [GPR_FLOAT32] = moments_float32,
+            [GPR_FLOAT64] = moments_float64,
+            [GPR_COMPLEX64] = moments_complex64,
+            [GPR_COMPLEX128] = moments_complex128,
+        },
     .skipping_columns = {[GPR_FLOAT32] = skipping_columns_float32,
                          [GPR_FLOAT64] = skipping_columns_float64},
-    .skipping_moments = {[GPR_FLOAT32] = skipping_moments_float32,
-                         [GPR_FLOAT64] = skipping_moments_float64},
+    .skipping_moments =
+        {
+            [GPR_FLOAT32] = skipping_moments_float32,
+            [GPR_FLOAT64] = skipping_moments_float64,
+            [GPR_COMPLEX64] = skipping_moments_complex64,
+            [GPR_COMPLEX128] = skipping_moments_complex128,
+        },
     .first_min =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
