@@ -18,6 +18,7 @@
 
 #include "cpu/job.h"
 #include "lib/base/clock.h"
+#include "lib/base/convert.h"
 #include "lib/base/status.h"
 
 enum {
@@ -42,6 +43,38 @@ typedef struct block {
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
                "workers have room for them");
 
+/* Makes means of `count` sums, over as many counts or of rows, if they are such that a loop divides
+ * them: doubles, or integers, which become doubles, and results that are float32 or float64. */
+static int finish_means(const job *work, const char *sums, const char *counts, uint64_t count,
+                        char *results)
+{
+    const recipe *how = &work->how[0];
+    const gpr_rule *rule = how->rule;
+    const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_widening widen = loops->widen[how->acc];
+    const int is_single = rule->result == GPR_FLOAT32,
+              is_wide = widen.loop != NULL && widen.to == GPR_FLOAT64;
+    double values[GPR_WIDE_ELEMENTS], divisors[GPR_WIDE_ELEMENTS];
+    const gpr_narrow_format any = {0};
+
+    if (!rule->divide || !(how->acc == GPR_FLOAT64 || is_wide)) return 0;
+    if (!is_single && rule->result != GPR_FLOAT64) return 0;
+    for (uint64_t done = 0; done < count; done += GPR_WIDE_ELEMENTS) {
+        const uint64_t some = least(count - done, GPR_WIDE_ELEMENTS);
+        const char *from = sums + done * how->acc_bytes;
+
+        if (is_wide)
+            widen.loop(from, values, some);
+        else
+            memcpy(values, from, some * sizeof *values);
+        if (counts != NULL)
+            loops->widen[GPR_UINT64].loop(counts + done * sizeof(uint64_t), divisors, some);
+        (void)loops->round_sums(values, counts != NULL ? divisors : NULL, (double)work->view->n,
+                                some, &any, is_single, results + done * work->result_bytes);
+    }
+    return 1;
+}
+
 /* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
  * largest, of a sum and a count, the counts. */
 static void finish(const job *work, const char *accumulators, const char *high, uint64_t count,
@@ -50,6 +83,7 @@ static void finish(const job *work, const char *accumulators, const char *high, 
     const recipe *how = &work->how[0];
     char *results = work->result + row * work->result_bytes;
 
+    if (finish_means(work, accumulators, work->recipes > 1 ? high : NULL, count, results)) return;
     if (work->recipes == 1)
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
                            work->output_stride);

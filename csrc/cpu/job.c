@@ -122,30 +122,26 @@ recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gp
     const gpr_fold fold = GPR_FOLD_sum;
     const gpr_loops *loops = gpr_cpu_loops();
     recipe how = {.rule = rule,
-                  .view = rule->skip_nan ? view : marks,
-                  .tell_numbers = rule->skip_nan,
-                  .direct = !rule->skip_nan,
+                  .view = marks,
+                  .direct = 1,
                   .fold = fold,
                   .loop = loops->loop[fold][GPR_BOOL],
                   .combine = loops->loop[fold][GPR_UINT64].columns,
                   .loop_dtype = GPR_BOOL,
-                  .loop_bytes = gpr_dtype_rows[GPR_BOOL].bytes,
                   .acc = GPR_UINT64,
                   .acc_bytes = gpr_dtype_rows[GPR_UINT64].bytes};
 
-    if (!rule->skip_nan) return how;
-    /* What a mask leaves out is no number then. */
-    how.neutral = gpr_neutral_element(GPR_FOLD_fmin, rule->element);
-    how.widen = loops->numbers[rule->element].rows == NULL ? loops->widen[rule->element]
-                                                           : (gpr_widening){NULL};
-    how.loop_dtype = how.widen.loop != NULL ? how.widen.to : rule->element;
-    if (loops->numbers[how.loop_dtype].rows != NULL) {
-        how.tell_numbers = 0;
+    if (rule->skip_nan) {
+        how.view = view;
+        /* What a mask leaves out is no number then. */
+        how.neutral = gpr_neutral_element(GPR_FOLD_fmin, rule->element);
+        how.loop_dtype = rule->element;
+        if (loops->numbers[rule->element].rows == NULL) {
+            how.widen = loops->widen[rule->element];
+            how.loop_dtype = how.widen.to;
+        }
         how.direct = how.widen.loop == NULL;
         how.loop = loops->numbers[how.loop_dtype];
-    } else { /* complex numbers */
-        how.widen.loop = NULL;
-        how.loop_dtype = GPR_BOOL;
     }
     how.loop_bytes = gpr_dtype_rows[how.loop_dtype].bytes;
     return how;
@@ -214,11 +210,6 @@ static void replace_nan(const recipe *how, const char *elements, uint64_t count,
 
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s)
 {
-    if (how->tell_numbers) {
-        memset(s->converted, 1, count);
-        gpr_cpu_drop_nan(how->rule->element, elements, count, (uint8_t *)s->converted);
-        return s->converted;
-    }
     if (how->replace_nan) {
         replace_nan(how, elements, count, s->packed);
         elements = s->packed;

@@ -28,7 +28,6 @@ enum {
 typedef struct recipe {
     const gpr_rule *rule;
     const gpr_view *view; /* the array, or its mask */
-    int tell_numbers;     /* elements are whether they are numbers, as bools, and nothing else */
     gpr_fold fold;        /* of the loop */
     gpr_loop loop;
     gpr_columns_loop combine; /* folds rows of accumulators */

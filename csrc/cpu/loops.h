@@ -151,9 +151,9 @@ typedef struct gpr_loops {
     const char *isa;
     /* of folds whose accumulators are numbers */
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
-    /* the same without NaN elements, sums and products of floats */
+    /* the same without NaN elements, sums and products of floats, sums of complex numbers */
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
-    /* how many are no NaN, of float32 and float64 */
+    /* how many are no NaN, of floats and complex numbers */
     gpr_loop numbers[GPR_DTYPE_COUNT];
     /* sums of float64 by halves, and the same without NaN: those of numbers' first 26 bits, and
      * GPR_COLUMN_BLOCK doubles behind each that of what is left of them. In any order: only sums of

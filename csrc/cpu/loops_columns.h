@@ -55,8 +55,11 @@ typedef struct column_step {
                  VECTOR_BYTES / sizeof(NARROW))                               \
     DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
 
-#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)            \
-    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)                  \
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)       \
+    DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)
+
+#define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)                                 \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,      \
                                         uint64_t width, int fresh, void *out)                 \
     {                                                                                         \

@@ -276,7 +276,19 @@ INLINE vec_f64 alternate(double a, double b)
     return value;
 }
 
+/* Which lanes are parts of complex numbers of which neither is NaN. */
+#ifndef SWAP_PARTS
+#define SWAP_PARTS(x) ((vec_f64){(x)[1], (x)[0]})
+#endif
+INLINE vec_i64 whole_pairs(vec_f64 x)
+{
+    const vec_f64 other = SWAP_PARTS(x);
+
+    return (vec_i64)(x == x) & (vec_i64)(other == other);
+}
+
 #define GPR_COMBINE_skipping_sum GPR_COMBINE_sum
+#define GPR_COMBINE_skipping_pairs GPR_COMBINE_sum
 #define GPR_COMBINE_skipping_prod GPR_COMBINE_prod
 
 /* What becomes of a lane `acc` and the next number x; `c` is what the caller gave of that lane. */
@@ -285,6 +297,7 @@ INLINE vec_f64 alternate(double a, double b)
 #define STEP_squares(acc, x, c) ((acc) + ((x) - (c)) * ((x) - (c)))
 #define STEP_distances(acc, x, c) ((acc) + ((x) - (c)))
 #define STEP_skipping_sum(acc, x, c) ((acc) + (vec_f64)((vec_i64)(x) & ((x) == (x))))
+#define STEP_skipping_pairs(acc, x, c) ((acc) + (vec_f64)((vec_i64)(x) & whole_pairs(x)))
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
@@ -938,8 +951,71 @@ typedef struct pair {
         columns_sum_##part(data, stride, rows, 2 * width, fresh, out);                       \
     }
 
-#define DEFINE_COMPLEX(name, P, part)                                                  \
+/* The same without numbers of which a part is NaN. */
+#define IS_PAIR(p) ((p)[0] == (p)[0] && (p)[1] == (p)[1])
+#define DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                           \
+    DEFINE_LANES(skipping_pairs, part, P, LOAD, sum, 0.0)                                       \
+    DEFINE_DOUBLE_TILES(tiles, skipping_pairs, part, P, LOAD, 0.0, TILE_VECTORS)                \
+    DEFINE_DOUBLE_TILES(vectors, skipping_pairs, part, P, LOAD, 0.0, 1)                         \
+    INLINE uint64_t singles_skipping_pairs_##part(const char *data, int64_t stride,             \
+                                                  column_step step, uint64_t j, uint64_t width, \
+                                                  double *narrow, double *accumulators)         \
+    {                                                                                           \
+        for (; j < width; j += 2) {                                                             \
+            double *to = (step.ends ? accumulators : narrow) + j, re = 0, im = 0;               \
+            for (uint64_t r = 0; r < step.rows; r++) {                                          \
+                const P *p = (const P *)(const void *)(data + (int64_t)r * stride) + j;         \
+                re += IS_PAIR(p) ? (double)p[0] : 0.0;                                          \
+                im += IS_PAIR(p) ? (double)p[1] : 0.0;                                          \
+            }                                                                                   \
+            if (!step.begins) {                                                                 \
+                re += narrow[j];                                                                \
+                im += narrow[j + 1];                                                            \
+            }                                                                                   \
+            if (step.ends && !step.fresh) {                                                     \
+                re += accumulators[j];                                                          \
+                im += accumulators[j + 1];                                                      \
+            }                                                                                   \
+            to[0] = re;                                                                         \
+            to[1] = im;                                                                         \
+        }                                                                                       \
+        return j;                                                                               \
+    }                                                                                           \
+    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS)                       \
+    enum { accumulator_skipping_sum_##name = GPR_COMPLEX128 };                                  \
+    static void rows_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,       \
+                                         uint64_t n, void *out)                                 \
+    {                                                                                           \
+        const double zero[2] = {0, 0};                                                          \
+        double *sums = out;                                                                     \
+        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                        \
+            const P *p = (const P *)(const void *)data;                                         \
+            if (2 * n < SHORT_ROW) {                                                            \
+                sums[0] = sums[1] = 0;                                                          \
+                for (uint64_t i = 0; i < n; i++, p += 2) {                                      \
+                    sums[0] += IS_PAIR(p) ? (double)p[0] : 0.0;                                 \
+                    sums[1] += IS_PAIR(p) ? (double)p[1] : 0.0;                                 \
+                }                                                                               \
+            } else {                                                                            \
+                lanes_f64 lanes;                                                                \
+                lanes_skipping_pairs_##part(p, 2 * n, zero, &lanes);                            \
+                combine_lanes_sum(&lanes, 2, sums);                                             \
+            }                                                                                   \
+        }                                                                                       \
+    }                                                                                           \
+    static void columns_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,    \
+                                            uint64_t width, int fresh, void *out)               \
+    {                                                                                           \
+        columns_skipping_pairs_##part(data, stride, rows, 2 * width, fresh, out);               \
+    }
+
+#define LIFT_PAIR_NUMBER(p) ((uint64_t)IS_PAIR(p))
+#define COMBINE_numbers GPR_COMBINE_count
+
+#define DEFINE_COMPLEX(name, P, part, LOAD)                                            \
     DEFINE_PAIR_SUM(name, P, part)                                                     \
+    DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                      \
+    DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4, NEVER)           \
     DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4, NEVER)                        \
     DEFINE_PAIR_EXTREME(min, name, P, <, 0)                                            \
     DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
@@ -967,8 +1043,8 @@ typedef struct pair {
         return n;                                                                      \
     }
 
-#define DEFINE_GPR_KIND_COMPLEX_8(name, T) DEFINE_COMPLEX(name, float, float32)
-#define DEFINE_GPR_KIND_COMPLEX_16(name, T) DEFINE_COMPLEX(name, double, float64)
+#define DEFINE_GPR_KIND_COMPLEX_8(name, T) DEFINE_COMPLEX(name, float, float32, WIDEN_F32)
+#define DEFINE_GPR_KIND_COMPLEX_16(name, T) DEFINE_COMPLEX(name, double, float64, load_f64)
 
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) DEFINE_##kind##_##bytes(name, c_type)
 #include "dtypes.def"
@@ -1562,8 +1638,15 @@ const gpr_loops LOOPS_TABLE = {
 #include "dtypes.def"
 #undef GPR_DTYPE
         },
-    .skipping = {ALL_SKIPPING_OF(FLOAT32, float32), ALL_SKIPPING_OF(FLOAT64, float64)},
-    .numbers = {[GPR_FLOAT32] = NUMBERS_LOOP(float32), [GPR_FLOAT64] = NUMBERS_LOOP(float64)},
+    .skipping = {ALL_SKIPPING_OF(FLOAT32, float32), ALL_SKIPPING_OF(FLOAT64, float64),
+                 SKIPPING_OF(sum, COMPLEX64, complex64), SKIPPING_OF(sum, COMPLEX128, complex128)},
+    .numbers =
+        {
+            [GPR_FLOAT32] = NUMBERS_LOOP(float32),
+            [GPR_FLOAT64] = NUMBERS_LOOP(float64),
+            [GPR_COMPLEX64] = NUMBERS_LOOP(complex64),
+            [GPR_COMPLEX128] = NUMBERS_LOOP(complex128),
+        },
     .squares =
         {
             [GPR_FLOAT32] = squares_float32,

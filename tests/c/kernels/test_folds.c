@@ -618,64 +618,82 @@ static void check_skipping_positions(const gpr_loops *loops, gpr_dtype dtype, in
               gpr_dtype_name(dtype));
 }
 
-/* Squared distances from the mean of n doubles, those that are no NaN, and their number. */
-static double squares_of(const double *row, uint64_t n, uint64_t *count)
+/* Squared distances from the mean of n elements of `parts` doubles, those that are no NaN, and
+ * their number. */
+static double squares_of(const double *row, uint64_t n, uint64_t parts, uint64_t *count)
 {
-    long double sum = 0, squares = 0;
+    long double squares = 0;
 
     *count = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        sum += isnan(row[i]) ? 0 : row[i];
-        *count += !isnan(row[i]);
-    }
-    for (uint64_t i = 0; i < n && *count > 0; i++) {
-        const long double distance = isnan(row[i]) ? 0 : row[i] - sum / (long double)*count;
-        squares += distance * distance;
+    for (uint64_t i = 0; i < n; i++) *count += !isnan(row[i * parts]);
+    for (uint64_t part = 0; part < parts; part++) {
+        long double sum = 0;
+
+        for (uint64_t i = part; i < n * parts; i += parts) sum += isnan(row[i]) ? 0 : row[i];
+        for (uint64_t i = part; i < n * parts && *count > 0; i += parts) {
+            const long double distance = isnan(row[i]) ? 0 : row[i] - sum / (long double)*count;
+            squares += distance * distance;
+        }
     }
     return (double)squares;
 }
 
-static void store_number(gpr_dtype dtype, double number, uint8_t *at)
+static void store_number(gpr_dtype dtype, const double *parts, uint8_t *at)
 {
-    gpr_convert(GPR_FLOAT64, &number, dtype, at, 1);
+    const int is_complex = gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+
+    gpr_convert(is_complex ? GPR_COMPLEX128 : GPR_FLOAT64, parts, dtype, at, 1);
 }
 
-/* Moments of rows, and the same without NaN, and of the same rows side by side as columns. */
+/* Moments of rows, and the same without NaN, and of real numbers the same rows side by side as
+ * columns; and how many are numbers, of rows and of columns. */
 static void check_moments_loops(const gpr_loops *loops, gpr_dtype dtype)
 {
     enum { ROWS = 21, MOST = 100 };
-    static _Alignas(64) uint8_t data[ROWS * MOST * 8], turned[sizeof data];
-    static double rows[ROWS][MOST];
-    const uint64_t n = (uint64_t)check_between(1, MOST);
+    static _Alignas(64) uint8_t data[ROWS * MOST * 16], turned[sizeof data];
+    static double rows[ROWS][MOST * 2];
+    const uint64_t n = (uint64_t)check_between(1, MOST),
+                   parts = gpr_kind_of(dtype) == GPR_KIND_COMPLEX ? 2 : 1;
     const size_t bytes = gpr_bytes_of(dtype);
     const int has_nan = check_random() % 2 == 0;
     double squares[3][ROWS];
-    uint64_t counts[2][ROWS];
+    uint64_t counts[4][ROWS];
 
     if (loops->moments[dtype] == NULL) return;
     for (size_t row = 0; row < ROWS; row++)
         for (size_t i = 0; i < n; i++) {
-            rows[row][i] = 1000 + ldexp((double)check_between(-(1 << 16), 1 << 16), -12);
-            if (has_nan && check_random() % 3 == 0) rows[row][i] = NAN;
-            store_number(dtype, rows[row][i], data + (row * n + i) * bytes);
-            store_number(dtype, rows[row][i], turned + (i * ROWS + row) * bytes);
+            double *number = &rows[row][i * parts];
+            const int is_nan = has_nan && check_random() % 3 == 0;
+
+            for (uint64_t part = 0; part < parts; part++)
+                number[part] =
+                    is_nan ? NAN : 1000 + ldexp((double)check_between(-(1 << 16), 1 << 16), -12);
+            store_number(dtype, number, data + (row * n + i) * bytes);
+            store_number(dtype, number, turned + (i * ROWS + row) * bytes);
         }
     loops->moments[dtype]((const char *)data, (int64_t)(n * bytes), ROWS, n, squares[0]);
     loops->skipping_moments[dtype]((const char *)data, (int64_t)(n * bytes), ROWS, n, squares[1],
                                    counts[0]);
-    loops->skipping_columns[dtype]((const char *)turned, (int64_t)(ROWS * bytes), n, ROWS,
-                                   squares[2], counts[1]);
+    memcpy(squares[2], squares[1], sizeof squares[1]);
+    memcpy(counts[1], counts[0], sizeof counts[0]);
+    if (parts == 1)
+        loops->skipping_columns[dtype]((const char *)turned, (int64_t)(ROWS * bytes), n, ROWS,
+                                       squares[2], counts[1]);
+    loops->numbers[dtype].rows((const char *)data, (int64_t)(n * bytes), ROWS, n, counts[2]);
+    loops->numbers[dtype].columns((const char *)turned, (int64_t)(ROWS * bytes), n, ROWS, 1,
+                                  counts[3]);
     for (size_t row = 0; row < ROWS; row++) {
         uint64_t count;
-        const double expected = squares_of(rows[row], n, &count);
+        const double expected = squares_of(rows[row], n, parts, &count);
 
         for (int k = 0; k < 3; k++)
             CHECK((k == 0 && count < n && isnan(squares[k][row])) ||
                       fabs(squares[k][row] - expected) <= 1e-11 * expected + 1e-15,
                   "%s: squares of %s, %d: %g, not %g", gpr_cpu_isa(), gpr_dtype_name(dtype), k,
                   squares[k][row], expected);
-        CHECK(counts[0][row] == count && counts[1][row] == count, "%s: counts of %s", gpr_cpu_isa(),
-              gpr_dtype_name(dtype));
+        for (int k = 0; k < 4; k++)
+            CHECK(counts[k][row] == count, "%s: counts of %s, %d", gpr_cpu_isa(),
+                  gpr_dtype_name(dtype), k);
     }
 }
 
