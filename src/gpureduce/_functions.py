@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._arguments import are_finite
+from ._arguments import are_finite, as_mask
 from ._calls import Call, NoValue
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
@@ -276,9 +276,10 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                     return result
                 if are_finite(result):
                     return result
-                if where is True:
-                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
-                    warn_if_nothing_is_left(call, None, result)
+                if type(a) is np.ndarray:
+                    leaves_out = skip_nan and a.dtype.kind in "fcV"
+                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=leaves_out)
+                    warn_if_nothing_is_left(call, as_mask(where, a.shape), result)
                     return result
         return reduce_any(
             Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan)

@@ -40,9 +40,11 @@ def mean(call: Call) -> Any:
     call = real_part(call)
     mask = as_mask(call.where, call.array.shape)
     leaves_out = call.skip_nan and call.array.dtype.kind in "fcV"  # V: bfloat16
+    # Where it is, nothing is counted unless a result is NaN.
+    shows_nan = call.out is None and call.dtype is None and call.array.dtype.kind not in "mM"
     if not leaves_out and (call.array.size == 0 or mask is not None):
-        every = call._replace(skip_nan=False)
-        if np.any(np.equal(count_kept(every, mask), 0)):
+        call = call._replace(skip_nan=False)
+        if not shows_nan and np.equal(count_kept(call, mask), 0).any():
             warn("Mean of empty slice")
     if call.array.dtype.kind in "mM":
         return _mean_of_times(call, mask)
@@ -56,7 +58,7 @@ def mean(call: Call) -> Any:
             dtype=call.dtype or type_of_moment_into(call.out.dtype.name, call.array.dtype.name)
         )
     result = run(call, mask=mask)
-    if leaves_out:
+    if leaves_out or (shows_nan and (call.array.size == 0 or mask is not None)):
         warn_if_nothing_is_left(call, mask, result)
     return result if call.out is None else store(call.out, result, np.add.__name__)
 
@@ -70,7 +72,7 @@ def _check_out(out: Any, array: Array, dtype: Any) -> None:
 
 def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None:
     """Warn if a mean has no elements."""
-    if np.any(result != result) and np.any(np.equal(count_kept(call, mask), 0)):
+    if (result != result).any() and np.equal(count_kept(call, mask), 0).any():
         warn("Mean of empty slice")
 
 
