@@ -584,8 +584,58 @@ def cpu_sweep_size(case: dict[str, Any]) -> str:
     return ("below 100", "100 to 10,000", "10,000 to a million", "a million and more")[step]
 
 
+SWEEP_REASONS = ROOT / "benchmarks" / "cpu_sweep_reasons.json"
+NOISE = "noise", "the quartiles of the ratios enclose 1: no difference was found"
+UNEXPLAINED = "unexplained", "no class of cases has it yet"
+
+
+def cpu_sweep_facts(case: dict[str, Any]) -> dict[str, Any]:
+    """What classes of cases choose by: how a case was drawn, and how much of it makes a result."""
+    shape, axis = case["shape"], case["axis"]
+    axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+    return {
+        **case,
+        "elements": math.prod(shape),
+        "per_result": math.prod(shape[i] for i in axes),
+        "results": math.prod(n for i, n in enumerate(shape) if i not in axes),
+    }
+
+
+def cpu_sweep_reason(case: dict[str, Any], classes: list[dict[str, Any]]) -> tuple[str, str]:
+    """Name and reason of the first class that a case slower than NumPy is one of.
+
+    A class has conditions: a list of names, a range of numbers, or true or false. A case that has
+    none of the classes is unexplained.
+    """
+    low, high = case["quartiles"]
+    if low <= 1 <= high:
+        return NOISE
+    facts = cpu_sweep_facts(case)
+
+    def is_met(name: str, wanted: Any) -> bool:
+        if isinstance(wanted, list) and not isinstance(wanted[0], str):
+            return bool(wanted[0] <= facts[name] <= wanted[1])
+        return facts[name] in wanted if isinstance(wanted, list) else facts[name] == wanted
+
+    for one in classes:
+        if all(is_met(name, wanted) for name, wanted in one["cases"].items()):
+            return one["class"], one["reason"]
+    return UNEXPLAINED
+
+
+def cpu_sweep_classes(found: list[tuple[dict[str, Any], tuple[str, str]]]) -> str:
+    """A row per class of the cases that are slower than NumPy, with its reason."""
+    head = ["slower than NumPy", "number", "least", "reason"]
+    rows = []
+    for name, reason in sorted({why for _, why in found}):
+        ratios = [case["times_numpy"] for case, why in found if why == (name, reason)]
+        rows.append([name, f"{len(ratios):,}", f"{min(ratios):.2f}", reason])
+    return table(head, rows)
+
+
 def cpu_sweep_table(result: dict[str, Any]) -> str:
-    """Random cases by what they have in common, and all that are slower than NumPy."""
+    """Random cases by what they have in common, and those slower than NumPy, with reasons."""
+    classes = json.loads(SWEEP_REASONS.read_text(encoding="utf-8"))
     cases, peers = result["cases"], result["peers"]
     parts: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
         ("function", lambda case: case["function"] + (" `exact`" * (case["kernel"] == "exact"))),
@@ -601,6 +651,11 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
                 cpu_sweep_row(f"{part}: {name}", [c for c in cases if name_of(c) == name], peers)
             )
     head = ["cases", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
+    found = [
+        (case, cpu_sweep_reason(case, classes))
+        for case in sorted(cases, key=lambda case: case["times_numpy"])
+        if case["times_numpy"] < 1
+    ]
     slower = [
         [
             f"{case['function']}{' `exact`' * (case['kernel'] == 'exact')} {case['dtype']}",
@@ -609,18 +664,21 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
             *(f"{statistics.median(case['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
             f"{case['times_numpy']:.2f}",
             " to ".join(f"{x:.2f}" for x in case["quartiles"]),
+            name,
         ]
-        for case in sorted(cases, key=lambda case: case["times_numpy"])
-        if case["times_numpy"] < 1
+        for case, (name, _) in found
     ]
-    slower_head = ["case", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles"]
+    slower_head = [
+        "case", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles", "class",
+    ]  # fmt: skip
     libraries = ", ".join(f"{name} {version}" for name, version in peers.items())
     note = (
         f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}, "
         f"{result['threads']} threads, {result['isa']}; the best of NumPy"
         f"{f', {libraries}' if libraries else ''}."
     )
-    listed = f"\n\nSlower than NumPy:\n\n{table(slower_head, slower)}" if slower else ""
+    reasons = f"{cpu_sweep_classes(found)}\n\n" if found else ""
+    listed = f"\n\n{reasons}Slower than NumPy:\n\n{table(slower_head, slower)}" if slower else ""
     return f"{note}\n\n{table(head, rows)}{listed}\n\n{caption(result)}"
 
 

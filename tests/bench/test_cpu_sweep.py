@@ -35,6 +35,43 @@ def test_a_short_sweep_has_right_answers_and_makes_tables(tmp_path: Path) -> Non
     assert max(0, len(listed) - 2) == sum(case["times_numpy"] < 1 for case in cases)
 
 
+def slower_case(**facts: object) -> dict[str, object]:
+    """A case that takes twice NumPy's time."""
+    drawn = {
+        "function": "sum", "kernel": "exact", "dtype": "float32", "shape": [4, 30, 5], "axis": 1,
+        "layout": "C", "data": "normal", "masked": False, "quartiles": [0.4, 0.6],
+        "times_numpy": 0.5,
+    }  # fmt: skip
+    return {**drawn, **facts}
+
+
+def test_a_slower_case_has_its_class_or_is_unexplained() -> None:
+    classes = [
+        {"class": "masks", "reason": "of masks", "cases": {"masked": True}},
+        {"class": "few", "reason": "few", "cases": {"dtype": ["float32"], "per_result": [2, 30]}},
+        {"class": "rows", "reason": "rows", "cases": {"results": [1, 1], "elements": [600, 601]}},
+    ]
+
+    def name_of(**facts: object) -> str:
+        return report.cpu_sweep_reason(slower_case(**facts), classes)[0]
+
+    assert name_of() == "few"
+    assert name_of(masked=True) == "masks"
+    assert name_of(dtype="float64") == "unexplained"
+    assert name_of(dtype="float64", axis=None) == "rows"
+    assert name_of(axis=[0, 1]) == "unexplained"
+    assert name_of(quartiles=[0.9, 1.1]) == "noise"
+
+
+def test_classes_of_slower_cases_choose_by_facts_that_cases_have() -> None:
+    classes = json.loads(report.SWEEP_REASONS.read_text(encoding="utf-8"))
+    facts = report.cpu_sweep_facts(slower_case())
+    assert len({one["class"] for one in classes}) == len(classes)
+    for one in classes:
+        assert one["reason"], one
+        assert set(one["cases"]) <= set(facts), one
+
+
 def test_a_sweep_without_time_says_so() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "cpu_sweep.py"), "--seconds", "0"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
