@@ -20,6 +20,7 @@
 
 enum {
     SEGMENT_BYTES = 16 * 1024, /* read in place: half of a small first cache */
+    MOST_SEGMENTS = 16,        /* between two tests whether one of them ends a search */
     TILE_ROWS = 16,            /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
@@ -43,6 +44,7 @@ typedef struct composite {
     int many_at_once;      /* one call of a loop takes many rows */
     int parts;             /* numbers of an element as the loops of columns read it */
     int short_rows;        /* positions: rows are so short that they have a loop of their own */
+    int finds_late; /* pieces find segments, of which the best is looked through at the end */
     uint64_t most_columns; /* of a unit */
     uint64_t segment;      /* positions taken at once */
     gpr_value nothing;     /* the accumulator of no elements */
@@ -257,29 +259,57 @@ static int needs_no_more(const job *work, const gpr_value *value)
     return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_final(&work->how[0], value);
 }
 
-/* The same where memory is what the loops read: the one segment that has it is looked through a
- * second time. */
-static gpr_value find_in_memory(const job *work, const char *memory, uint64_t first, uint64_t end)
+/* Finds a number in elements that the loops read where they are, of positions first .. end - 1, and
+ * the first position of the segment that has it. Segments make a number each, and the best of these
+ * is found as the elements are. The first segment goes alone: NaN may end the search there. */
+static gpr_value find_segment(const recipe *how, const char *memory, uint64_t first, uint64_t end,
+                              uint64_t segment)
 {
-    const recipe *how = &work->how[0];
-    const size_t bytes = work->view->bytes;
-    gpr_value found = work->composite->nothing;
-    uint64_t best = first, best_count = 0;
+    const gpr_loops *loops = gpr_cpu_loops();
+    const size_t bytes = how->loop_bytes;
+    _Alignas(MOST_NUMBER_BYTES) char numbers[MOST_SEGMENTS * MOST_NUMBER_BYTES];
+    gpr_value found = gpr_identity(how->rule->fold, how->rule->compute, how->acc);
+    uint64_t segments = 1;
 
     while (first < end && !is_final(how, &found)) {
-        const uint64_t count = least(end - first, work->composite->segment);
+        const uint64_t count = least(end - first, segments * segment), whole = count / segment,
+                       rest = count % segment, made = whole + (rest > 0);
+        const char *elements = memory + first * bytes;
         gpr_value part = how->identity;
 
-        how->loop.rows(memory + first * bytes, 0, 1, count, &part);
+        segments = MOST_SEGMENTS;
+        if (whole > 0)
+            how->loop.rows(elements, (int64_t)(segment * bytes), whole, segment, numbers);
+        if (rest > 0)
+            how->loop.rows(elements + whole * segment * bytes, 0, 1, rest,
+                           numbers + whole * how->acc_bytes);
+        loops->loop[how->fold][how->acc].rows(numbers, 0, 1, made, &part);
         if (is_better(how, part, found)) {
-            part.position = best = first;
-            best_count = count;
             found = part;
+            found.position = first + segment * loops->find[how->acc](numbers, made, &part);
         }
         first += count;
     }
-    if (best_count > 0)
-        found.position = best + position_of(how, memory + best * bytes, best_count, &found);
+    return found;
+}
+
+/* Makes the first position of a segment that of the number found in it. */
+static void find_in_segment(const recipe *how, const char *memory, uint64_t end, uint64_t segment,
+                            gpr_value *found)
+{
+    const uint64_t first = found->position;
+
+    if (first == GPR_NOWHERE) return;
+    found->position = first + position_of(how, memory + first * how->loop_bytes,
+                                          least(end - first, segment), found);
+}
+
+static gpr_value find_in_memory(const recipe *how, const char *memory, uint64_t first, uint64_t end,
+                                uint64_t segment)
+{
+    gpr_value found = find_segment(how, memory, first, end, segment);
+
+    find_in_segment(how, memory, end, segment, &found);
     return found;
 }
 
@@ -292,7 +322,8 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     const char *memory = c->in_place ? gpr_view_row(c->plain, row) : NULL;
 
     if (c->direct && work->how[0].rule->acc_kind == GPR_ACC_INDEXED) {
-        *value = find_in_memory(work, memory, first, end);
+        *value = (c->finds_late ? find_segment : find_in_memory)(&work->how[0], memory, first, end,
+                                                                 c->segment);
         return;
     }
     *value = c->nothing;
@@ -758,12 +789,12 @@ static int units_task(void *context, uint64_t index, void *memory)
     return 1;
 }
 
-static int unit_piece_task(void *context, uint64_t index, void *memory)
+static int unit_piece_task(void *context, uint64_t task, void *memory)
 {
     job *work = context;
     unit_memory *in = memory;
-    const uint64_t unit = index / work->pieces, piece = index % work->pieces,
-                   first = piece * work->length;
+    const uint64_t index = work->done + task, unit = index / work->pieces,
+                   piece = index % work->pieces, first = piece * work->length;
     gpr_value *partials = work->partials;
     uint64_t row = 0;
 
@@ -784,11 +815,13 @@ static int ends_in_first_piece(job *work, size_t memory, gpr_status *status)
 
     if (how->rule->acc_kind != GPR_ACC_INDEXED) return 0;
     *status = gpr_cpu_run_job(1, unit_piece_task, work, memory, &threads);
+    work->done = 1;
     return *status == GPR_OK && !work->stop.stopped && is_final(how, work->partials);
 }
 
 static void finish_pieces(job *work)
 {
+    const gpr_view *view = work->view;
     const gpr_rule *rule = work->how[0].rule;
     gpr_value *partials = work->partials;
 
@@ -797,9 +830,12 @@ static void finish_pieces(job *work)
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         for (uint64_t i = 0; i < rows; i++) {
-            const gpr_value value = gpr_fold_partials(
+            gpr_value value = gpr_fold_partials(
                 rule->fold, rule->compute, work->how[0].acc,
                 partials + (unit * work->units.rows + i) * work->pieces, work->pieces);
+            if (work->composite->finds_late)
+                find_in_segment(&work->how[0], view->data, view->n, work->composite->segment,
+                                &value);
             finish(work, &value, 1, row + i);
         }
     }
@@ -854,6 +890,7 @@ static void describe(const job *work, composite *c)
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
+    c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
     c->short_rows =
         finds && !c->crosswise && view->n <= GPR_SHORT_ROW && positions_loop(how) != NULL;
     c->many_at_once = (finds || varies) && !c->crosswise && view->n <= c->segment;
@@ -865,14 +902,21 @@ int gpr_cpu_reduce_small(job *work)
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
     const gpr_rule *rule = how->rule;
-    const int has_loop =
-        rule->acc_kind == GPR_ACC_INDEXED ||
-        (rule->acc_kind == GPR_ACC_MOMENTS && gpr_cpu_loops()->moments[how->loop_dtype] != NULL);
+    const int finds = rule->acc_kind == GPR_ACC_INDEXED,
+              varies = rule->acc_kind == GPR_ACC_MOMENTS &&
+                       gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
 
-    if (!has_loop || !how->direct || leaves_nan_out(rule) || view->n > SEGMENT_BYTES / view->bytes)
+    if (!(finds || varies) || !how->direct || leaves_nan_out(rule) || view->n > work->length)
         return 0;
     work->composite = &plain;
-    fold_each(work, view->data, 0, 1, 0);
+    if (view->n <= SEGMENT_BYTES / view->bytes) {
+        fold_each(work, view->data, 0, 1, 0);
+        return 1;
+    }
+    if (!finds) return 0;
+    const gpr_value value =
+        find_in_memory(how, view->data, 0, view->n, SEGMENT_BYTES / view->bytes);
+    finish(work, &value, 1, 0);
     return 1;
 }
 
@@ -912,7 +956,8 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     if (view->rows == 1 && ends_in_first_piece(work, memory, &status))
         work->pieces = run->grid_size = run->block_size = 1;
     else if (status == GPR_OK)
-        status = gpr_cpu_run_job(run->grid_size, unit_piece_task, work, memory, &run->block_size);
+        status = gpr_cpu_run_job(run->grid_size - work->done, unit_piece_task, work, memory,
+                                 &run->block_size);
     if (status == GPR_OK && !work->stop.stopped) finish_pieces(work);
     free(work->partials);
     return status;

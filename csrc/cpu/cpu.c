@@ -103,9 +103,10 @@ static int rows_are_direct(const job *work)
            (work->recipes == 1 || gpr_cpu_is_direct(&work->how[1]));
 }
 
-static int piece_task(void *context, uint64_t index, void *memory)
+static int piece_task(void *context, uint64_t task, void *memory)
 {
     job *work = context;
+    const uint64_t index = work->done + task;
     const uint64_t row = index / work->pieces, first = index % work->pieces * work->length;
     const uint64_t tasks = work->view->rows * work->pieces;
 
@@ -168,7 +169,8 @@ static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *ru
         for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
         /* Often the first elements decide: find out before waking anybody. */
         status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
-        if (view->rows == 1 && work->decided[0]) tasks = 0;
+        work->done = 1;
+        tasks = view->rows == 1 && work->decided[0] ? 0 : tasks - 1;
     } else {
         work->partials = stack_partials;
         if (tasks * (uint64_t)work->recipes > STACK_PARTIALS)

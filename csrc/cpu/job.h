@@ -116,8 +116,8 @@ void gpr_cpu_give_memory(void *memory);
 /* How many threads are worth waking, this one included, for what takes one thread so long. */
 uint32_t gpr_cpu_threads_for(double nanoseconds);
 
-/* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for what takes
- * one thread so long. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
+/* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for what
+ * takes one thread so long. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
 gpr_status gpr_cpu_run_tasks(double nanoseconds, uint64_t count, gpr_task task, void *work,
                              size_t bytes, uint32_t *threads);
 
@@ -139,6 +139,7 @@ typedef struct job {
     uint64_t per_task;                 /* rows or units of a task */
     uint64_t length;                   /* elements of a piece of a row */
     uint64_t pieces;                   /* of a row, or of a unit */
+    uint64_t done;                     /* pieces that were folded before there were tasks */
     void *partials;                    /* accumulators of pieces */
     _Atomic uint8_t *decided;          /* any and all in pieces: rows whose result is known */
     uint64_t copies;                   /* columns: rows folded side by side */

@@ -445,6 +445,47 @@ static void test_truth_places(void)
         }
 }
 
+static void put(example *e, int64_t at, gpr_value element)
+{
+    const size_t bytes = gpr_dtype_bytes(e->request.dtype);
+
+    memcpy(e->memory + (size_t)at * bytes, element.bytes, bytes);
+}
+
+/* The first of two extremes in a long row of equal elements, in whatever segment of whatever piece
+ * each is; then, of floats, a NaN behind them, and one before. */
+static void test_far_positions(void)
+{
+    for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)
+        for (int op = GPR_OP_ARGMIN; op <= GPR_OP_ARGMAX; op++) {
+            static const gpr_value common;
+            const gpr_value extreme =
+                gpr_neutral_element(op == GPR_OP_ARGMIN ? GPR_FOLD_max : GPR_FOLD_min, dtype);
+            const gpr_value nan =
+                gpr_convert_acc(GPR_FOLD_sum, (gpr_value){.f64 = NAN}, GPR_FLOAT64, dtype);
+            int64_t first = 0, second = 0;
+            example e;
+
+            set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 1, 1);
+            e.shape[0] = check_between(2, 1 << check_between(2, 19));
+            make_example(&e, 0, 0, 0, 0, 0);
+            for (int64_t i = 0; i < e.shape[0]; i++) put(&e, i, common);
+            check_example(&e, "all alike");
+            first = check_between(0, (int)e.shape[0] - 1);
+            second = check_between((int)first, (int)e.shape[0] - 1);
+            put(&e, first, extreme);
+            put(&e, second, extreme);
+            check_example(&e, "two extremes");
+            if (naive_is_float(dtype)) {
+                put(&e, check_between((int)first, (int)e.shape[0] - 1), nan);
+                check_example(&e, "NaN behind");
+                put(&e, check_between(0, (int)first), nan);
+                check_example(&e, "NaN before");
+            }
+            free_example(&e);
+        }
+}
+
 /* Random shapes, layouts, masks, byte orders, dtypes. */
 static void test_random(int count)
 {
@@ -658,6 +699,7 @@ int main(void)
         test_full_lanes();
         test_special_places();
         test_truth_places();
+        test_far_positions();
         test_matrices();
     }
     test_random(RANDOM_EXAMPLES);
