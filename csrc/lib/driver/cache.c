@@ -48,21 +48,8 @@ typedef struct entry_header {
 gpr_status gpr_write_cache_key(const gpr_translation *translation, const char *target,
                                gpr_text *key)
 {
-    uint8_t digest[GPR_SHA256_BYTES];
-    char hex[GPR_SHA256_HEX];
-    gpr_sha256 hash;
-
-    gpr_sha256_begin(&hash);
-    for (int i = 0; i < translation->source_count; i++) {
-        gpr_sha256_add(&hash, translation->sources[i].name,
-                       strlen(translation->sources[i].name) + 1);
-        gpr_sha256_add(&hash, translation->sources[i].text,
-                       strlen(translation->sources[i].text) + 1);
-    }
-    gpr_sha256_end(&hash, digest);
-    gpr_sha256_hex(digest, hex);
     gpr_text_add(key, "gpureduce %s\nnvrtc %d\ntarget %s\nsources %s\nheaders %s\n", gpr_version(),
-                 gpr_nvrtc_version(), target, hex,
+                 gpr_nvrtc_version(), target, translation->source_digest,
                  translation->header_stamp != NULL ? translation->header_stamp : "");
     for (int i = 0; i < translation->option_count; i++)
         gpr_text_add(key, "option %s\n", translation->options[i]);
@@ -85,8 +72,7 @@ static uint64_t size_limit(void)
     return errno == 0 && *end == '\0' && *text != '-' ? value : DEFAULT_LIMIT;
 }
 
-/* The cache's path, or NULL with a reason. */
-static const char *directory_path(char *path, size_t room, const char **reason)
+const char *gpr_cache_path(char *path, size_t room, const char **reason)
 {
     const char *own = gpr_environment("GPUREDUCE_CACHE_DIR");
     const char *xdg = gpr_environment("XDG_CACHE_HOME");
@@ -113,8 +99,7 @@ static const char *directory_path(char *path, size_t room, const char **reason)
     return *reason == NULL ? path : NULL;
 }
 
-/* What this user made and nobody else can write to. */
-static int is_ours_alone(const struct stat *about)
+int gpr_is_ours_alone(const struct stat *about)
 {
     return about->st_uid == geteuid() && (about->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -149,14 +134,13 @@ static int make_directories(const char *path)
     return allowed;
 }
 
-/* Opens the cache directory, and makes it if `make`. -1 with a reason if there is none that is this
- * user's alone: a directory that others can write to could hand us their machine code. */
-static int open_directory(int make, const char **reason)
+/* A directory that others can write to could hand us their machine code. */
+int gpr_cache_folder(int make, const char **reason)
 {
     enum { FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
     char room[PATH_ROOM];
     struct stat about;
-    const char *path = directory_path(room, sizeof room, reason);
+    const char *path = gpr_cache_path(room, sizeof room, reason);
 
     if (path == NULL) return -1;
     int directory = open(path, FOLDER);
@@ -172,7 +156,7 @@ static int open_directory(int make, const char **reason)
                                   : "the cache directory cannot be opened";
         return -1;
     }
-    if (fstat(directory, &about) != 0 || !is_ours_alone(&about)) {
+    if (fstat(directory, &about) != 0 || !gpr_is_ours_alone(&about)) {
         *reason = "the cache directory is not this user's alone";
         close(directory);
         return -1;
@@ -204,11 +188,21 @@ static int is_entry(const char *name)
     return names_entry(name) && name[NAME_LENGTH] == '\0';
 }
 
-/* Left by a process that died while writing: an entry's name, its process and a number. */
+/* Left by a process that died while writing: the name of an entry, or of measured costs, its process
+ * and a number. */
 static int is_temporary(const char *name)
 {
-    return name[0] == '.' && names_entry(name + 1) && name[1 + NAME_LENGTH] == '.' &&
-           strspn(name + 1 + NAME_LENGTH, ".0123456789") == strlen(name + 1 + NAME_LENGTH);
+    const char *rest = name + 1;
+
+    if (name[0] != '.' || strspn(rest, "0123456789abcdef") != GPR_SHA256_HEX - 1) return 0;
+    rest += GPR_SHA256_HEX - 1;
+    if (strncmp(rest, SUFFIX, SUFFIX_LENGTH) == 0)
+        rest += SUFFIX_LENGTH;
+    else if (strncmp(rest, GPR_COSTS_SUFFIX, sizeof GPR_COSTS_SUFFIX - 1) == 0)
+        rest += sizeof GPR_COSTS_SUFFIX - 1;
+    else
+        return 0;
+    return rest[0] == '.' && strspn(rest, ".0123456789") == strlen(rest);
 }
 
 /* ---------------------------------------------------------------- reading -------------------- */
@@ -291,7 +285,7 @@ static outcome read_entry(int file, const char *key, gpr_object *object)
 
     /* What was put here while others could write here is not ours, whatever it contains. */
     if (fstat(file, &about) != 0) return UNKNOWN;
-    if (!S_ISREG(about.st_mode) || !is_ours_alone(&about)) return DAMAGED;
+    if (!S_ISREG(about.st_mode) || !gpr_is_ours_alone(&about)) return DAMAGED;
     if (!read_all(file, &header, sizeof header)) return DAMAGED;
     if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0 || header.schema != SCHEMA ||
         header.key_bytes != key_bytes || header.body_bytes > LARGEST_ENTRY) {
@@ -314,7 +308,7 @@ int gpr_cache_read(const char *key, gpr_object *object)
 {
     char name[NAME_LENGTH + 1];
     const char *reason = NULL;
-    const int directory = open_directory(0, &reason);
+    const int directory = gpr_cache_folder(0, &reason);
     int file = -1, found = 0;
 
     *object = (gpr_object){0};
@@ -496,14 +490,31 @@ static void trim(int directory)
     free(all.items);
 }
 
+int gpr_cache_put(int folder, const char *name, const char *data, size_t bytes)
+{
+    char temporary[NAME_LENGTH + 40];
+    int file = -1, good = 0;
+
+    (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(),
+                   atomic_fetch_add(&serial, 1));
+    file = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0) return 0;
+    /* 0600 whatever the umask: an entry that its owner cannot read would be compiled each time */
+    good = fchmod(file, 0600) == 0 && write_all(file, data, bytes) && fsync(file) == 0;
+    good = close(file) == 0 && good;
+    good = good && renameat(folder, temporary, folder, name) == 0;
+    if (!good) (void)unlinkat(folder, temporary, 0);
+    return good;
+}
+
 void gpr_cache_write(const char *key, const gpr_object *object)
 {
-    char name[NAME_LENGTH + 1], temporary[NAME_LENGTH + 40];
+    char name[NAME_LENGTH + 1];
     const char *reason = NULL;
-    const int directory = open_directory(1, &reason);
+    const int directory = gpr_cache_folder(1, &reason);
     size_t bytes = 0;
     char *entry = NULL;
-    int file = -1, good = 0;
+    int good = 0;
 
     if (directory < 0) {
         if (size_limit() != 0) atomic_fetch_add(&faults, 1);
@@ -513,15 +524,7 @@ void gpr_cache_write(const char *key, const gpr_object *object)
     if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY)
         goto done; /* it would cost every other entry its place */
     entry_name(key, name);
-    (void)snprintf(temporary, sizeof temporary, ".%s.%ld.%u", name, (long)getpid(),
-                   atomic_fetch_add(&serial, 1));
-    file = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0) goto done;
-    /* 0600 whatever the umask: an entry that its owner cannot read would be compiled each time */
-    good = fchmod(file, 0600) == 0 && write_all(file, entry, bytes) && fsync(file) == 0;
-    good = close(file) == 0 && good;
-    good = good && renameat(directory, temporary, directory, name) == 0;
-    if (!good) (void)unlinkat(directory, temporary, 0);
+    good = gpr_cache_put(directory, name, entry, bytes);
     trim(directory);
 done:
     atomic_fetch_add(good ? &writes : &faults, 1);
@@ -534,12 +537,12 @@ done:
 gpr_status gpr_cache_get_info(gpr_cache_info *info)
 {
     const char *reason = NULL;
-    const int directory = open_directory(1, &reason);
+    const int directory = gpr_cache_folder(1, &reason);
     census all = {0};
 
     *info = (gpr_cache_info){.reason = reason, .limit_bytes = size_limit()};
     if (directory >= 0) {
-        (void)directory_path(info->directory, sizeof info->directory, &reason);
+        (void)gpr_cache_path(info->directory, sizeof info->directory, &reason);
         for_each_file(directory, 0, count_entry, &all);
         close(directory);
     }
@@ -555,7 +558,7 @@ gpr_status gpr_cache_get_info(gpr_cache_info *info)
 void gpr_cache_remove_all(void)
 {
     const char *reason = NULL;
-    const int directory = open_directory(0, &reason);
+    const int directory = gpr_cache_folder(0, &reason);
 
     if (directory < 0) return;
     for_each_file(directory, 1, remove_file, NULL);

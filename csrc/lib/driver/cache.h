@@ -23,6 +23,23 @@ int gpr_cache_read(const char *key, gpr_object *object);
  * its limit. */
 void gpr_cache_write(const char *key, const gpr_object *object);
 
+/* How names of measured costs end, after the digits of a SHA-256 (measured_costs.c). */
+#define GPR_COSTS_SUFFIX ".costs"
+
+/* Opens the cache's folder, and makes it if `make`. -1 with a reason, a static text, if there is
+ * none that is this user's alone. */
+int gpr_cache_folder(int make, const char **reason);
+
+/* The folder's path, or NULL with a reason; it need not exist. */
+const char *gpr_cache_path(char *path, size_t room, const char **reason);
+
+/* Whether an open file is what this user made and nobody else can write to. */
+struct stat;
+int gpr_is_ours_alone(const struct stat *about);
+
+/* Puts a file of mode 0600 into the folder, whole or not at all. 0: it could not. */
+int gpr_cache_put(int folder, const char *name, const char *data, size_t bytes);
+
 /* Removes every entry and every left-over temporary file. */
 void gpr_cache_remove_all(void);
 

@@ -1,4 +1,5 @@
-/* Opening and calling NVRTC. One lock covers both: programs are compiled one at a time. */
+/* Opening and calling NVRTC. A lock covers the opening; programs are compiled by as many threads as
+ * ask for them. */
 #include "lib/driver/nvrtc.h"
 
 #include <dlfcn.h>
@@ -312,8 +313,8 @@ static int compile_program(compilation *work)
     return work->result;
 }
 
-static gpr_status compile_locked(const gpr_translation *translation, const char *target,
-                                 gpr_object *object)
+static gpr_status compile_translation(const gpr_translation *translation, const char *target,
+                                      gpr_object *object)
 {
     const char *names[GPR_PROGRAM_SOURCES], *texts[GPR_PROGRAM_SOURCES],
         *options[GPR_MAX_OPTIONS + 2];
@@ -360,9 +361,7 @@ gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *tar
 
     *object = (gpr_object){0};
     if (status != GPR_OK) return status;
-    take_lock();
-    status = compile_locked(translation, target, object);
-    pthread_mutex_unlock(&lock);
+    status = compile_translation(translation, target, object);
     if (status != GPR_OK) gpr_object_clear(object);
     return status;
 }

@@ -35,6 +35,7 @@ typedef struct gpr_translation {
     const char *name; /* shown in the compiler's messages */
     gpr_source sources[GPR_PROGRAM_SOURCES];
     int source_count;
+    char source_digest[GPR_SHA256_HEX]; /* of gpr_program_digest */
     const char *entries[GPR_MAX_ENTRIES]; /* name expressions, as "gpr::sequential<First, 256u>" */
     int entry_count;
     const char *options[GPR_MAX_OPTIONS];
@@ -69,7 +70,8 @@ int gpr_nvrtc_version(void);
  * GPR_ERROR_DEVICE: the GPU is older than NVRTC compiles for. */
 gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM]);
 
-/* Compiles for `target`. GPR_ERROR_COMPILE with the log. */
+/* Compiles for `target`. GPR_ERROR_COMPILE with the log. Threads may compile at once: NVRTC allows
+ * it from its first version that is taken on, though older ones work on one program at a time. */
 gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target,
                              gpr_object *object);
 

@@ -273,6 +273,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
     translation->text = text->text;
     translation->name = row->name; /* not the file it includes: NVRTC would take it for that */
     translation->source_count = gpr_program_sources(traits->kernel, translation->sources);
+    gpr_program_digest(traits->kernel, translation->source_digest);
     translation->options[translation->option_count++] = "--std=c++17";
     /* Our own files need nothing of the CUDA runtime's declarations: without them a program
      * compiles 5 to 10 ms sooner. */

@@ -3,6 +3,7 @@
  * kernel_source() shows and what is in the tree are the same bytes. */
 #include "lib/driver/sources.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "lib/base/registry.h"
@@ -115,6 +116,43 @@ int gpr_program_sources(int kernel, gpr_source *sources)
     if (strcmp(own.name, fast.name) != 0) sources[count++] = fast; /* exact sums run its kernels */
     sources[count++] = own;
     return count;
+}
+
+static void hash_sources(int kernel, char hex[GPR_SHA256_HEX])
+{
+    gpr_source sources[GPR_PROGRAM_SOURCES];
+    const int count = gpr_program_sources(kernel, sources);
+    uint8_t digest[GPR_SHA256_BYTES];
+    gpr_sha256 hash;
+
+    gpr_sha256_begin(&hash);
+    for (int i = 0; i < count; i++) {
+        gpr_sha256_add(&hash, sources[i].name, strlen(sources[i].name) + 1);
+        gpr_sha256_add(&hash, sources[i].text, strlen(sources[i].text) + 1);
+    }
+    gpr_sha256_end(&hash, digest);
+    gpr_sha256_hex(digest, hex);
+}
+
+/* Without a lock, which a child could inherit locked: a thread that comes while another one fills
+ * in a digest hashes for itself. */
+void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX])
+{
+    enum { ABSENT, BEING_WRITTEN, PRESENT };
+    static struct {
+        atomic_int state;
+        char hex[GPR_SHA256_HEX];
+    } known[GPR_KERNEL_COUNT];
+    int state = ABSENT;
+
+    if (atomic_load_explicit(&known[kernel].state, memory_order_acquire) == PRESENT) {
+        memcpy(hex, known[kernel].hex, GPR_SHA256_HEX);
+        return;
+    }
+    hash_sources(kernel, hex);
+    if (!atomic_compare_exchange_strong(&known[kernel].state, &state, BEING_WRITTEN)) return;
+    memcpy(known[kernel].hex, hex, GPR_SHA256_HEX);
+    atomic_store_explicit(&known[kernel].state, PRESENT, memory_order_release);
 }
 
 _Static_assert(HELPER_COUNT + 2 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");

@@ -2,6 +2,8 @@
 #ifndef GPR_LIB_SOURCES_H
 #define GPR_LIB_SOURCES_H
 
+#include "lib/base/sha256.h"
+
 typedef struct gpr_source {
     const char *name; /* "sequential.cuh" */
     const char *text; /* NUL-terminated, static */
@@ -12,5 +14,9 @@ enum { GPR_PROGRAM_SOURCES = 64 };
 /* The files a program of this kernel may include: the shared helpers, then the kernel's own. Fills
  * at most GPR_PROGRAM_SOURCES entries and returns their number. */
 int gpr_program_sources(int kernel, gpr_source *sources);
+
+/* SHA-256 over the names and texts of these files, as hexadecimal digits. They never change, so
+ * they are read once per process and kernel: half a megabyte takes milliseconds. */
+void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX]);
 
 #endif
