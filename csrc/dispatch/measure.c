@@ -1,4 +1,4 @@
-/* Device time of a reduction, by events around its launches. */
+/* Device time of a reduction, by events around its launches, and what the plan expects of it. */
 #include "dispatch/resolve.h"
 #include "lib/run/device_path.h"
 
@@ -50,8 +50,8 @@ done:
     return status;
 }
 
-gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes,
-                       float *milliseconds)
+gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup, int repeats,
+                           uint64_t flush_bytes, float *milliseconds)
 {
     gpr_resolved call;
     gpr_array_job job = {.call = &call};
@@ -64,9 +64,44 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
     GPR_TRY(gpr_resolve_call(request, &call));
     if (call.view.n == 0 || call.view.rows == 0)
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
+    if (way != 0 && call.kernel != GPR_KERNEL_fast)
+        return gpr_fail(GPR_ERROR_VALUE, "kernel 'fast' has ways to read an array, '%s' has none",
+                        gpr_kernel_rows[call.kernel].name);
     GPR_TRY(gpr_device_enter(call.device, &job.device));
+    job.device->facts.way = way; /* of this device until it is left: nobody else plans for it */
     status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
+    job.device->facts.way = 0;
     gpr_device_leave(job.device);
+done:
+    return status;
+}
+
+gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint64_t flush_bytes,
+                       float *milliseconds)
+{
+    return gpr_measure_way(request, 0, warmup, repeats, flush_bytes, milliseconds);
+}
+
+gpr_status gpr_price_ways(const gpr_request *request, const gpr_device_facts *facts, uint32_t room,
+                          double *ns, uint32_t *count)
+{
+    gpr_resolution resolution;
+    gpr_rule rule;
+    gpr_view view;
+    gpr_layout layout;
+    gpr_status status = GPR_OK;
+
+    *count = 0;
+    GPR_TRY(gpr_resolve(request, &resolution));
+    memcpy(&rule, resolution.rule, sizeof rule);
+    GPR_TRY(gpr_make_view(request, &rule, &view));
+    if (resolution.kernel != GPR_KERNEL_fast)
+        return gpr_fail(GPR_ERROR_VALUE, "kernel 'fast' has ways to read an array, '%s' has none",
+                        gpr_kernel_rows[resolution.kernel].name);
+    if (view.n == 0 || view.rows == 0)
+        return gpr_fail(GPR_ERROR_VALUE, "an empty array is not read in any way");
+    gpr_view_layout(&view, NULL, &layout);
+    status = gpr_list_prices(&rule, &layout, facts, room, ns, count);
 done:
     return status;
 }

@@ -507,6 +507,68 @@ GPR_API gpr_status gpr_mark_passed(const gpr_mark *mark, int *passed);
 GPR_API gpr_status gpr_mark_wait(const gpr_mark *mark);
 GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 
+/* ---------------------------------------------------------------- plans --------------------- */
+
+/* What kernels of a GPU cost, for the model by which a plan of `fast` chooses among the ways to
+ * read an array. Other costs are other plans: bits of exact sums do not depend on them, those of
+ * float sums by kernel `fast` do. */
+typedef struct gpr_plan_costs {
+    double bytes_per_ns;        /* of memory, as far as kernels reach it */
+    double sm_bytes_per_ns;     /* that a multiprocessor takes in */
+    double instructions_per_ns; /* of a thread, on all multiprocessors */
+    double load_ns;             /* a round of loads from memory */
+    double block_ns;            /* a block's start, until its first load */
+    double step_ns;             /* halving what a tree has left, barriers included */
+    double merge_ns;            /* publishing partials and taking a ticket */
+    double partial_ns;          /* a round of loads of partials */
+} gpr_plan_costs;
+
+enum { GPR_PLAN_COST_COUNT = sizeof(gpr_plan_costs) / sizeof(double) };
+
+/* The name of the i-th member, "bytes_per_ns" and so on; NULL: there is none. */
+GPR_API const char *gpr_plan_cost_name(int index);
+
+/* Facts of a GPU that plans depend on. */
+typedef struct gpr_device_facts {
+    int cc; /* compute capability, 10 * major + minor */
+    uint32_t multiprocessors;
+    uint32_t threads_per_multiprocessor;
+    int slow_float64;           /* few units add float64: exact sums add integers */
+    double memory_bytes_per_ns; /* by clock and width; 0: the driver does not tell */
+    gpr_plan_costs costs;       /* measured; bytes_per_ns 0: estimated from the facts above */
+    uint32_t way; /* of kernel `fast`, for measuring: 1 is the first that the plan considers; 0: the
+                     cheapest */
+} gpr_device_facts;
+
+/* Costs of a device's plans, and where they come from. */
+typedef struct gpr_costs_info {
+    gpr_plan_costs costs;
+    int is_measured;  /* they come from the file */
+    char path[1100];  /* of the file for GPUs of this name, whether it exists or not; "": none */
+    char reason[256]; /* why the file is not used; "" if it is */
+} gpr_costs_info;
+
+/* Costs that plans for the device use. It is not opened. GPR_ERROR_VALUE, GPR_ERROR_DEVICE. */
+GPR_API gpr_status gpr_costs_at(int device, gpr_costs_info *info);
+/* Writes measured costs into the cache's folder, for all GPUs of the device's name, and has this
+ * process use them. NULL: removes the file; plans use estimates again. Other processes read the
+ * file when they open the device. GPR_ERROR_VALUE: a cost that is not positive or not plausible;
+ * GPR_ERROR_SYSTEM: there is no cache folder, or it cannot be written to. */
+GPR_API gpr_status gpr_store_costs(int device, const gpr_plan_costs *costs);
+/* Has this process use costs for a device, without a file; NULL: the file's, or estimates. */
+GPR_API gpr_status gpr_use_costs(int device, const gpr_plan_costs *costs);
+
+/* Facts of a device; those of a GPU that is typical of a compute capability. GPR_ERROR_VALUE,
+ * GPR_ERROR_DEVICE. */
+GPR_API gpr_status gpr_facts_at(int device, gpr_device_facts *facts);
+GPR_API gpr_status gpr_typical_facts(int cc, gpr_device_facts *facts);
+
+/* Prices of the ways that kernel `fast` has for a request of a device array, as gpr_device_facts
+ * counts them, in nanoseconds: at most `room`; *count is how many there are. Nothing is read from
+ * the array, and no GPU is needed. GPR_ERROR_VALUE: an empty array; as gpr_reduce. */
+GPR_API gpr_status gpr_price_ways(const gpr_request *request, const gpr_device_facts *facts,
+                                  uint32_t room, double *ns, uint32_t *count);
+
 /* ---------------------------------------------------------------- measuring ----------------- */
 
 /* Device time of an on_device request, by events around all its launches: `warmup` untimed runs,
@@ -515,6 +577,10 @@ GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
  * nothing of the array. */
 GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats,
                                uint64_t flush_bytes, float *milliseconds);
+/* The same for one of the ways of kernel `fast`, counted from 1 as gpr_price_ways lists them.
+ * GPR_ERROR_VALUE: there is no such way. */
+GPR_API gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
+                                   int repeats, uint64_t flush_bytes, float *milliseconds);
 
 /* ---------------------------------------------------------------- compiling ----------------- */
 
@@ -533,6 +599,15 @@ GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dt
  * the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
 GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
+
+/* Compiles into the disk cache the program that gpr_reduce will need for a request of a device
+ * array, on a GPU of these facts; no GPU is needed, and nothing is read from the array, whose
+ * address counts as aligned if it is NULL. *compiled: whether it was not there already. Several
+ * threads may do so at once. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_reduce; GPR_ERROR_KERNEL,
+ * GPR_ERROR_DEVICE: the GPU is too old for the kernel, or for NVRTC, or there is no NVRTC;
+ * GPR_ERROR_COMPILE. */
+GPR_API gpr_status gpr_warm(const gpr_request *request, const gpr_device_facts *facts,
+                            int *compiled);
 
 typedef struct gpr_cache_info {
     char directory[1024]; /* "" if the cache is off */

@@ -128,6 +128,7 @@ static int core_exec(PyObject *module)
         glue_exact_methods,        glue_interface_methods,     glue_dlpack_methods,
         glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
         glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
+        glue_cost_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;
@@ -144,6 +145,7 @@ static int core_exec(PyObject *module)
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0)
         return -1;
+    if (glue_add_cost_names(module) < 0) return -1;
     return add_dtypes(module);
 }
 

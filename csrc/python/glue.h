@@ -229,6 +229,13 @@ int glue_lacks_freedom(const glue_call *call);
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given);
 
+/* ---- costs.c ---- */
+
+/* Facts of a GPU from a tuple, as device_facts returns it. 0, or -1 with an exception. */
+int glue_read_facts(PyObject *object, gpr_device_facts *facts);
+/* PLAN_COSTS: the names of the costs, in order. 0, or -1 with an exception. */
+int glue_add_cost_names(PyObject *module);
+
 /* ---- the functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_run_methods[];
@@ -237,6 +244,7 @@ extern PyMethodDef glue_reduce_plain_methods[];
 extern PyMethodDef glue_dot_methods[];
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];
+extern PyMethodDef glue_cost_methods[];
 extern PyMethodDef glue_exact_methods[];
 
 static inline glue_state *glue_state_of(PyObject *module)

@@ -346,8 +346,8 @@ static PyObject *list_of_floats(const float *values, Py_ssize_t count)
     return list;
 }
 
-static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int repeats,
-                             unsigned long long flush_bytes)
+static PyObject *run_measure(glue_state *state, glue_call *call, unsigned way, int warmup,
+                             int repeats, unsigned long long flush_bytes)
 {
     char result = 0; /* host memory that nobody writes: results stay on the device */
     float *milliseconds = PyMem_Calloc((size_t)(repeats > 0 ? repeats : 1), sizeof *milliseconds);
@@ -361,7 +361,7 @@ static PyObject *run_measure(glue_state *state, glue_call *call, int warmup, int
     if (glue_locate(state, 0) < 0) goto done;
     if (!call->request.result_on_device) call->request.result = &result;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_measure(&call->request, warmup, repeats, flush_bytes, milliseconds);
+    status = gpr_measure_way(&call->request, way, warmup, repeats, flush_bytes, milliseconds);
     Py_END_ALLOW_THREADS
     list = status == GPR_OK ? list_of_floats(milliseconds, repeats) : glue_raise(state);
 done:
@@ -371,24 +371,26 @@ done:
 
 /* measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, warmup,
  * repeats, flush_bytes,
- *         compute=None, stream=0, *, layout keywords as above) */
+ *         compute=None, stream=0, way=0, *, layout keywords as above) */
 static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     enum { MOST_RUNS = 1000000 };
-    static char *names[] = {"op",      "pointer",     "shape",      "dtype",     "reduced",
-                            "kernel",  "device",      "block_size", "grid_size", "warmup",
-                            "repeats", "flush_bytes", "compute",    "stream",    LAYOUT_KEYWORDS};
+    static char *names[] = {"op",        "pointer", "shape",   "dtype",
+                            "reduced",   "kernel",  "device",  "block_size",
+                            "grid_size", "warmup",  "repeats", "flush_bytes",
+                            "compute",   "stream",  "way",     LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     unsigned long long flush_bytes = 0;
+    unsigned way = 0;
     int warmup = 0, repeats = 0;
     glue_call call;
     PyObject *list = NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOOiOiIIiiK|OK" LAYOUT_FORMAT, names,
-                                     &a.op, &a.pointer, &a.shape, &a.dtype, &a.reduced, &a.kernel,
-                                     &a.device, &a.block_size, &a.grid_size, &warmup, &repeats,
-                                     &flush_bytes, &a.compute, &a.stream, LAYOUT_ARGUMENTS(a))) {
+    if (!PyArg_ParseTupleAndKeywords(
+            arguments, keywords, "OOOOiOiIIiiK|OKI" LAYOUT_FORMAT, names, &a.op, &a.pointer,
+            &a.shape, &a.dtype, &a.reduced, &a.kernel, &a.device, &a.block_size, &a.grid_size,
+            &warmup, &repeats, &flush_bytes, &a.compute, &a.stream, &way, LAYOUT_ARGUMENTS(a))) {
         return NULL;
     }
     if (warmup < 0 || warmup > MOST_RUNS || repeats < 0 || repeats > MOST_RUNS) {
@@ -396,8 +398,53 @@ static PyObject *measure(PyObject *module, PyObject *arguments, PyObject *keywor
         return NULL;
     }
     if (read_device_call(state, &a, &call) < 0) return NULL;
-    list = run_measure(state, &call, warmup, repeats, flush_bytes);
+    list = run_measure(state, &call, way, warmup, repeats, flush_bytes);
     Py_DECREF(call.result_descr);
+    return list;
+}
+
+/* price_ways(op, shape, dtype, reduced, facts, strides=None) -> prices in nanoseconds, of ways
+ * counted from 1 */
+static PyObject *price_ways(PyObject *module, PyObject *arguments)
+{
+    enum { MOST_WAYS = 1024 };
+    glue_state *state = glue_state_of(module);
+    device_arguments a = {.compute = Py_None};
+    PyObject *given_facts = NULL, *list = NULL;
+    double *prices = NULL;
+    gpr_device_facts facts;
+    glue_call call;
+    uint32_t count = 0;
+
+    if (!PyArg_ParseTuple(arguments, "OOOiO|O", &a.op, &a.shape, &a.dtype, &a.reduced, &given_facts,
+                          &a.strides))
+        return NULL;
+    if (glue_read_facts(given_facts, &facts) < 0) return NULL;
+    a.pointer = PyLong_FromLong(0);
+    a.kernel = PyUnicode_FromString("fast");
+    prices = PyMem_Calloc(MOST_WAYS, sizeof *prices);
+    if (prices == NULL) PyErr_NoMemory();
+    if (a.pointer == NULL || a.kernel == NULL || prices == NULL) goto done;
+    if (read_device_call(state, &a, &call) < 0) goto done;
+    Py_DECREF(call.result_descr);
+    if (gpr_price_ways(&call.request, &facts, MOST_WAYS, prices, &count) != GPR_OK) {
+        glue_raise(state);
+        goto done;
+    }
+    if (count > MOST_WAYS) count = MOST_WAYS;
+    list = PyList_New(count);
+    for (uint32_t i = 0; i < count && list != NULL; i++) {
+        PyObject *price = PyFloat_FromDouble(prices[i]);
+        if (price == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, price);
+    }
+done:
+    Py_XDECREF(a.pointer);
+    Py_XDECREF(a.kernel);
+    PyMem_Free(prices);
     return list;
 }
 
@@ -435,6 +482,37 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
     kernel = gpr_choose_kernel(kernel, op, dtype, GPR_DTYPE_DEFAULT);
     if (gpr_kernel_info_at(kernel, &info) != GPR_OK) return glue_raise(state);
     return PyUnicode_FromString(info.name);
+}
+
+/* warm_device(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, strides=None) ->
+ * whether the program was compiled, and not in the cache already */
+static PyObject *warm_device(PyObject *module, PyObject *arguments)
+{
+    glue_state *state = glue_state_of(module);
+    device_arguments a = {.compute = Py_None};
+    PyObject *given_facts = NULL;
+    gpr_device_facts facts;
+    glue_call call;
+    unsigned way = 0;
+    int compiled = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "OOOiOO|IOO", &a.op, &a.shape, &a.dtype, &a.reduced, &a.kernel,
+                          &given_facts, &way, &a.compute, &a.strides))
+        return NULL;
+    if (glue_read_facts(given_facts, &facts) < 0) return NULL;
+    facts.way = way;
+    a.pointer = PyLong_FromLong(0);
+    if (a.pointer == NULL) return NULL;
+    const int failed = read_device_call(state, &a, &call) < 0;
+    Py_DECREF(a.pointer);
+    if (failed) return NULL;
+    Py_DECREF(call.result_descr);
+    if (glue_locate(state, 1) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_warm(&call.request, &facts, &compiled);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyBool_FromLong(compiled) : glue_raise(state);
 }
 
 /* compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine
@@ -505,9 +583,15 @@ PyMethodDef glue_memory_methods[] = {
                "result=0, result_strides=None, skip_nan=False, ddof=0.0)")},
     {"measure", (PyCFunction)(void (*)(void))measure, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("measure(op, pointer, shape, dtype, reduced, kernel, device, block_size, grid_size, "
-               "warmup, repeats, flush_bytes, compute=None, stream=0, *, strides=None, mask=0, "
+               "warmup, repeats, flush_bytes, compute=None, stream=0, way=0, *, strides=None, "
+               "mask=0, "
                "mask_strides=None, result=0, result_strides=None, skip_nan=False, ddof=0.0) -> "
                "list of milliseconds")},
+    {"price_ways", price_ways, METH_VARARGS,
+     PyDoc_STR("price_ways(op, shape, dtype, reduced, facts, strides=None) -> list of ns")},
+    {"warm_device", warm_device, METH_VARARGS,
+     PyDoc_STR("warm_device(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, "
+               "strides=None) -> bool")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
      PyDoc_STR(
          "choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ._bench.timing import Timing
     from ._explain.explain import explain
     from ._explain.explanation import Explanation, Explanations
+    from ._tune.tune import Tuning, tune
 
 __all__ = [
     "CacheInfo",
@@ -61,6 +62,7 @@ __all__ = [
     "MinMax",
     "NoDeviceWarning",
     "Timing",
+    "Tuning",
     "__version__",
     "benchmark",
     "cache_info",
@@ -77,6 +79,7 @@ __all__ = [
     "limits",
     "pinned_copy",
     "set_limits",
+    "tune",
 ]
 __all__ += _reductions
 
@@ -89,6 +92,8 @@ _LATE = {
     "Explanation": "_explain.explanation",
     "Explanations": "_explain.explanation",
     "Timing": "_bench.timing",
+    "Tuning": "_tune.tune",
+    "tune": "_tune.tune",
 }
 """Names whose modules are imported when they are first used."""
 

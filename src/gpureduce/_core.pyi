@@ -10,6 +10,7 @@ from ._kernel_names import KernelName
 __version__: str
 OPERATORS: dict[str, int]
 DTYPES: tuple[str, ...]
+PLAN_COSTS: tuple[str, ...]
 KERNEL_FILES: dict[str, str]
 KERNELS_ON_CPU: tuple[str, ...]
 
@@ -134,8 +135,32 @@ def measure(
     flush_bytes: int,
     compute: Any = None,
     stream: int = 0,
+    way: int = 0,
+    /,
+    *,
+    strides: tuple[int, ...] | None = None,
+) -> list[float]: ...
+def price_ways(
+    op: int | str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    reduced: int,
+    facts: tuple[Any, ...],
+    strides: tuple[int, ...] | None = None,
     /,
 ) -> list[float]: ...
+def warm_device(
+    op: int | str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    reduced: int,
+    kernel: str,
+    facts: tuple[Any, ...],
+    way: int = 0,
+    compute: Any = None,
+    strides: tuple[int, ...] | None = None,
+    /,
+) -> bool: ...
 def choose_kernel(name: str, op: int | str, dtype: str, /) -> str: ...
 def compile_program(
     kernel: str,
@@ -150,6 +175,14 @@ def compile_program(
 def compile_dot(
     a: str, b: str, factor: str, compute: str | None, block_size: int, cc: int, /
 ) -> int: ...
+
+# ---- costs.c
+
+def device_facts(device: int, /) -> tuple[Any, ...]: ...
+def typical_facts(capability: int, /) -> tuple[Any, ...]: ...
+def plan_costs(device: int, /) -> dict[str, Any]: ...
+def store_costs(device: int, costs: tuple[float, ...] | None, /) -> None: ...
+def use_costs(device: int, costs: tuple[float, ...] | None, /) -> None: ...
 
 # ---- device_array.c
 

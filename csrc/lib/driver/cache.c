@@ -188,7 +188,7 @@ static int is_entry(const char *name)
     return names_entry(name) && name[NAME_LENGTH] == '\0';
 }
 
-/* Left by a process that died while writing: the name of an entry, or of measured costs, its process
+/* Left by a process that died while writing: the name of an entry or of measured costs, its process
  * and a number. */
 static int is_temporary(const char *name)
 {

@@ -7,6 +7,10 @@
 #include <string.h>
 
 #include "lib/base/environment.h"
+#include "lib/driver/measured_costs.h"
+#include "lib/rules/plan_costs.h"
+
+enum { DEVICE_NAME_ROOM = sizeof((gpr_device_info){0}.name) };
 
 /* ---------------------------------------------------------------- facts for plans ------------ */
 
@@ -58,6 +62,7 @@ gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
     int value = 0;
     gpr_status status = GPR_OK;
 
+    *facts = (gpr_device_facts){0};
     GPR_TRY(read_capability(handle, &facts->cc));
     GPR_TRY(read_attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &value));
     facts->multiprocessors = (uint32_t)value;
@@ -67,6 +72,86 @@ gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
         read_attribute(handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
     facts->slow_float64 = is_float64_slow(value);
     GPR_TRY(read_bandwidth(handle, &facts->memory_bytes_per_ns));
+done:
+    return status;
+}
+
+/* GPUs that many have, one for each generation. */
+static const struct {
+    int cc;
+    uint32_t multiprocessors, threads_per_multiprocessor;
+    int slow_float64;
+    double memory_bytes_per_ns;
+} typical_gpus[] = {
+    {75, 40, 1024, 1, 320},    /* T4 */
+    {80, 108, 2048, 0, 1555},  /* A100 */
+    {86, 82, 1536, 1, 936},    /* RTX 3090 */
+    {89, 128, 1536, 1, 1008},  /* RTX 4090 */
+    {90, 132, 2048, 0, 3352},  /* H100 */
+    {100, 148, 2048, 0, 8000}, /* B200 */
+    {120, 170, 1536, 1, 1792}, /* RTX 5090 */
+};
+
+gpr_status gpr_typical_facts(int cc, gpr_device_facts *facts)
+{
+    enum { OLDEST = 50, NEWEST = 999 };
+
+    if (cc < OLDEST || cc > NEWEST)
+        return gpr_fail(GPR_ERROR_VALUE, "there is no compute capability %d.%d", cc / 10, cc % 10);
+    size_t i = sizeof typical_gpus / sizeof *typical_gpus - 1;
+    while (i > 0 && typical_gpus[i].cc > cc) i--;
+    *facts =
+        (gpr_device_facts){.multiprocessors = typical_gpus[i].multiprocessors,
+                           .threads_per_multiprocessor = typical_gpus[i].threads_per_multiprocessor,
+                           .slow_float64 = typical_gpus[i].slow_float64,
+                           .memory_bytes_per_ns = typical_gpus[i].memory_bytes_per_ns};
+    facts->cc = cc;
+    gpr_costs_of(facts, &facts->costs);
+    return GPR_OK;
+}
+
+gpr_status gpr_facts_at(int ordinal, gpr_device_facts *facts)
+{
+    CUdevice handle = 0;
+    gpr_costs_info costs;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_driver_ready());
+    GPR_TRY(gpr_check_ordinal(ordinal));
+    GPR_CU(cuDeviceGet, &handle, ordinal);
+    GPR_TRY(gpr_read_facts(handle, facts));
+    GPR_TRY(gpr_costs_at(ordinal, &costs));
+    facts->costs = costs.costs;
+done:
+    return status;
+}
+
+/* ---------------------------------------------------------------- costs of plans ------------- */
+
+static gpr_status read_name(int ordinal, gpr_device_facts *facts, char *name, int room)
+{
+    CUdevice handle = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_driver_ready());
+    GPR_TRY(gpr_check_ordinal(ordinal));
+    GPR_CU(cuDeviceGet, &handle, ordinal);
+    GPR_CU(cuDeviceGetName, name, room, handle);
+    GPR_TRY(gpr_read_facts(handle, facts));
+done:
+    return status;
+}
+
+gpr_status gpr_costs_at(int ordinal, gpr_costs_info *info)
+{
+    gpr_device_facts facts;
+    char name[DEVICE_NAME_ROOM];
+    gpr_status status = GPR_OK;
+
+    *info = (gpr_costs_info){.is_measured = 0};
+    GPR_TRY(read_name(ordinal, &facts, name, (int)sizeof name));
+    gpr_read_measured_costs(name, info);
+    if (!info->is_measured) gpr_costs_of(&facts, &info->costs);
 done:
     return status;
 }

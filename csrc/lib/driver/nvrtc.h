@@ -35,7 +35,7 @@ typedef struct gpr_translation {
     const char *name; /* shown in the compiler's messages */
     gpr_source sources[GPR_PROGRAM_SOURCES];
     int source_count;
-    char source_digest[GPR_SHA256_HEX]; /* of gpr_program_digest */
+    char source_digest[GPR_SHA256_HEX];   /* of gpr_program_digest */
     const char *entries[GPR_MAX_ENTRIES]; /* name expressions, as "gpr::sequential<First, 256u>" */
     int entry_count;
     const char *options[GPR_MAX_OPTIONS];

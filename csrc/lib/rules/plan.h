@@ -6,15 +6,6 @@
 #include "lib/rules/layout.h"
 #include "lib/rules/rules.h"
 
-/* Facts of a GPU that a plan depends on. */
-typedef struct gpr_device_facts {
-    int cc; /* compute capability, 10 * major + minor */
-    uint32_t multiprocessors;
-    uint32_t threads_per_multiprocessor;
-    int slow_float64;           /* few units add float64: exact sums add integers */
-    double memory_bytes_per_ns; /* by clock and width; 0: the driver does not tell */
-} gpr_device_facts;
-
 /* One launch, or several where the grid would be too large: the first over elements, later ones
  * over partials. */
 typedef struct gpr_pass {
@@ -65,5 +56,12 @@ typedef struct gpr_plan {
 gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, int finishes,
                          uint32_t block, uint32_t grid, const gpr_device_facts *facts,
                          gpr_plan *plan);
+
+/* Prices, in nanoseconds, of the ways that a plan of kernel `fast` with results is chosen from, in
+ * the order that facts->way counts: at most `room` of them; *count is how many there are. Rows and
+ * n are at least 1. GPR_ERROR_VALUE: as gpr_make_plan. */
+gpr_status gpr_list_prices(const gpr_rule *rule, const gpr_layout *layout,
+                           const gpr_device_facts *facts, uint32_t room, double *ns,
+                           uint32_t *count);
 
 #endif

@@ -6,14 +6,14 @@
 /* Fitted to 3500 measurements on an H100 and an H200, for which the same constants are best; a
  * third more or less of each changes the choice's time by less than a percent. GPUs differ in
  * bandwidth and multiprocessors, which they tell, far more than in latencies. */
-static const gpr_gpu_costs typical = {.sm_bytes_per_ns = 55,
-                                      .load_ns = 750,
-                                      .block_ns = 700,
-                                      .step_ns = 20,
-                                      .merge_ns = 1200,
-                                      .partial_ns = 500};
+static const gpr_plan_costs typical = {.sm_bytes_per_ns = 55,
+                                       .load_ns = 750,
+                                       .block_ns = 700,
+                                       .step_ns = 20,
+                                       .merge_ns = 1200,
+                                       .partial_ns = 500};
 
-void gpr_costs_of(const gpr_device_facts *facts, gpr_gpu_costs *costs)
+void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs)
 {
     /* Of the bandwidth by clock and width, kernels reach so much; and what a multiprocessor's
      * share of it may be, where the driver tells nothing or nonsense. */
@@ -23,6 +23,10 @@ void gpr_costs_of(const gpr_device_facts *facts, gpr_gpu_costs *costs)
     const double sms = facts->multiprocessors;
     double share = facts->memory_bytes_per_ns / sms;
 
+    if (facts->costs.bytes_per_ns > 0) {
+        *costs = facts->costs;
+        return;
+    }
     if (share <= 0) share = usual;
     if (share < least) share = least;
     *costs = typical;
@@ -46,7 +50,7 @@ gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
     }
 }
 
-double gpr_time_of(const gpr_gpu_costs *costs, const gpr_load *load)
+double gpr_time_of(const gpr_plan_costs *costs, const gpr_load *load)
 {
     /* From so many waves on, blocks end at different times and waves are no longer in step. */
     const double out_of_step = 8, beside = 0.1;

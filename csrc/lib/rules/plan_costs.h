@@ -7,26 +7,14 @@
  *        + a tenth of the other two
  *        + where blocks share rows: publishing + rounds of reading partials + tree
  *
- * Only the plan's files include this. */
+ * The plan's files include this, and what gives the facts of a GPU their costs. */
 #ifndef GPR_LIB_PLAN_COSTS_H
 #define GPR_LIB_PLAN_COSTS_H
 
 #include "lib/rules/plan_grid.h"
 
-/* Constants of a GPU. */
-typedef struct gpr_gpu_costs {
-    double bytes_per_ns;        /* of memory, as far as kernels reach it */
-    double sm_bytes_per_ns;     /* that a multiprocessor takes in */
-    double instructions_per_ns; /* of a thread, on all multiprocessors */
-    double load_ns;             /* a round of loads from memory */
-    double block_ns;            /* a block's start, until its first load */
-    double step_ns;             /* halving what a tree has left, barriers included */
-    double merge_ns;            /* publishing partials and taking a ticket */
-    double partial_ns;          /* a round of loads of partials */
-} gpr_gpu_costs;
-
-/* From a GPU's facts: its memory, multiprocessors and clocks. */
-void gpr_costs_of(const gpr_device_facts *facts, gpr_gpu_costs *costs);
+/* Measured costs if the facts have them, else from the GPU's memory, multiprocessors and clocks. */
+void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs);
 
 /* What depends on the accumulator: instructions per element folded, and per two accumulators
  * combined. */
@@ -47,7 +35,7 @@ typedef struct gpr_load {
 } gpr_load;
 
 /* The time of `load`, until the last block ends. */
-double gpr_time_of(const gpr_gpu_costs *costs, const gpr_load *load);
+double gpr_time_of(const gpr_plan_costs *costs, const gpr_load *load);
 
 /* The search prices a hundred ways per call, so these are a few instructions each. */
 static inline double gpr_lesser(double a, double b)

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/status.h"
+#include "lib/rules/accumulators.h"
 #include "lib/rules/plan_costs.h"
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
@@ -48,16 +50,22 @@ typedef struct way {
 /* The array and the GPU, and the best way so far. */
 typedef struct search {
     const gpr_plan_task *t;
-    gpr_gpu_costs costs;
+    gpr_plan_costs costs;
     gpr_fold_costs fold;
     double elements, bytes; /* that memory moves */
     int column;             /* the kept axis of neighbours, or -1 */
+    uint32_t considered;    /* ways so far */
+    double *prices;         /* of the first `room` ways; NULL: nobody asks */
+    uint32_t room;
     way best;
 } search;
 
 static void consider(search *s, const way *w)
 {
-    if (w->ns < s->best.ns) s->best = *w;
+    const uint32_t wanted = s->t->facts->way, number = ++s->considered;
+
+    if (number <= s->room) s->prices[number - 1] = w->ns;
+    if (wanted == 0 ? w->ns < s->best.ns : number == wanted) s->best = *w;
 }
 
 /* Takes axis `i` out of the plan's kept axes; at least one is left. */
@@ -730,6 +738,51 @@ static int has_full_columns(const search *s)
                GPR_WARP_LANES * GPR_VECTOR_BYTES;
 }
 
+/* Prices every way for an array that has elements, and keeps the best. */
+static void search_ways(search *s)
+{
+    const gpr_plan_task *t = s->t;
+    const gpr_layout *layout = t->layout;
+
+    gpr_costs_of(t->facts, &s->costs);
+    s->fold = gpr_fold_costs_of(t->rule, t->acc_bytes);
+    s->elements = (double)layout->rows * (double)layout->n;
+    s->bytes = moved_bytes(t);
+    if (gpr_rows_are_runs(layout)) {
+        consider_stream(s);
+        consider_rows(s);
+        consider_counted(s);
+    } else {
+        if (!has_full_columns(s)) consider_strided(s);
+        if (s->column >= 0) {
+            consider_columns(s);
+            consider_few(s);
+            consider_narrow(s);
+        }
+    }
+}
+
+gpr_status gpr_list_prices(const gpr_rule *rule, const gpr_layout *layout,
+                           const gpr_device_facts *facts, uint32_t room, double *ns,
+                           uint32_t *count)
+{
+    const gpr_plan_task t = {.rule = rule,
+                             .layout = layout,
+                             .facts = facts,
+                             .finishes = 1,
+                             .element_bytes = gpr_dtype_bytes(rule->element),
+                             .acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc)};
+    search s = {.t = &t,
+                .column = find_column(layout),
+                .prices = ns,
+                .room = room,
+                .best = {.ns = HUGE_VAL}};
+
+    search_ways(&s);
+    *count = s.considered;
+    return GPR_OK;
+}
+
 /* Chooses one of the planner's kernels and what goes with it. */
 gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
 {
@@ -748,22 +801,10 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
         s.best = last_choice.best;
         return fill_in(&s, &s.best, plan);
     }
-    gpr_costs_of(t->facts, &s.costs);
-    s.fold = gpr_fold_costs_of(t->rule, t->acc_bytes);
-    s.elements = (double)layout->rows * (double)layout->n;
-    s.bytes = moved_bytes(t);
-    if (gpr_rows_are_runs(layout)) {
-        consider_stream(&s);
-        consider_rows(&s);
-        consider_counted(&s);
-    } else {
-        if (!has_full_columns(&s)) consider_strided(&s);
-        if (s.column >= 0) {
-            consider_columns(&s);
-            consider_few(&s);
-            consider_narrow(&s);
-        }
-    }
+    search_ways(&s);
+    if (s.best.ns == HUGE_VAL)
+        return gpr_fail(GPR_ERROR_VALUE, "the plan considers %u ways to read this array, not %u",
+                        s.considered, t->facts->way);
     keep_choice(t, &s.best);
     return fill_in(&s, &s.best, plan);
 }

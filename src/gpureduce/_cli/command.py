@@ -24,6 +24,7 @@ from .info_commands import add_cache, add_kernels, run_cache, run_info, run_kern
 from .measure_commands import add_bench, add_compare, run_bench, run_compare
 from .options import FAILED, INTERRUPTED, WRONG_USAGE, Parser, add_json, examples, print_json
 from .reduce_command import add_reduction, reductions, run_reduction
+from .tune_command import add_tune, run_tune
 
 __all__ = ["SUBCOMMANDS", "main"]
 
@@ -152,6 +153,12 @@ SUBCOMMANDS = {
         add_explain,
         run_explain,
         ("gpureduce explain reduce0 reduce1 reduce2", "gpureduce explain shfl_atomic --source"),
+    ),
+    "tune": Subcommand(
+        "measure this GPU's costs, by which plans are made",
+        add_tune,
+        run_tune,
+        ("gpureduce tune", "gpureduce tune --device cuda:1 --dry-run", "gpureduce tune --forget"),
     ),
     "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
     "completion": Subcommand(

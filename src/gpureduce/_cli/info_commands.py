@@ -49,6 +49,21 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
     return found
 
 
+def _costs(ordinal: int) -> dict[str, Any]:
+    """Costs that a device's plans go by, and where they come from."""
+    found = _core.plan_costs(ordinal)
+    named = dict(zip(_core.PLAN_COSTS, found["costs"], strict=True))
+    return {**found, "device": f"cuda:{ordinal}", "costs": named}
+
+
+def _costs_words(ordinal: int) -> str:
+    found = _costs(ordinal)
+    costs = ", ".join(f"{name} {value:,.0f}" for name, value in found["costs"].items())
+    if found["is_measured"]:
+        return f"measured by gpureduce tune ({found['path']}): {costs}"
+    return f"estimated, as {found['reason']}: {costs}"
+
+
 def run_info(options: argparse.Namespace) -> int:
     from .._bench.environment import (
         environment,
@@ -73,6 +88,7 @@ def run_info(options: argparse.Namespace) -> int:
             {
                 "environment": environment(),
                 "devices": [asdict(each) for each in found],
+                "plan_costs": [_costs(each.ordinal) for each in found],
                 "cpu": cpu,
                 "limits": asdict(limits()),
                 "cache": asdict(cache),
@@ -94,6 +110,7 @@ def run_info(options: argparse.Namespace) -> int:
         )
         words += f"{show_bytes(each.memory_bytes)}, L2 {show_bytes(each.l2_bytes)}, {peak} GB/s"
         lines.append((f"cuda:{each.ordinal}", words))
+        lines.append((f"plans of cuda:{each.ordinal}", _costs_words(each.ordinal)))
     last = show_bytes(last_level_cache_bytes())
     lines.append(
         (

@@ -6,6 +6,7 @@
 #include "lib/exact/exact.h"
 #include "lib/rules/accumulators.h"
 #include "lib/rules/plan.h"
+#include "lib/rules/plan_costs.h"
 #include "shared/tuning.h"
 
 typedef struct work {
@@ -974,6 +975,61 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
+/* Random device arrays in C order: the plan is the cheapest of the ways that are priced, each of
+ * them can be asked for, and measured costs take the place of estimates. */
+static void test_each_way_has_a_price_and_can_be_asked_for(void)
+{
+    enum { ARRAYS = 300, MOST_WAYS = 1024, WAYS_TRIED = 20 };
+    static double ns[MOST_WAYS], slower[MOST_WAYS];
+
+    for (int i = 0; i < ARRAYS; i++) {
+        gpr_device_facts facts = device;
+        gpr_layout layout;
+        gpr_rule rule;
+        gpr_plan chosen, asked;
+        uint32_t count = 0, cheapest = 0;
+
+        CHECK(gpr_make_rule(GPR_OP_MAX, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &rule) == GPR_OK, "rule");
+        gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_fast], &rule);
+        gpr_contiguous_layout(1u << check_between(0, 20), (uint64_t)check_between(1, 100000),
+                              &layout);
+        CHECK(gpr_list_prices(&rule, &layout, &facts, MOST_WAYS, ns, &count) == GPR_OK &&
+                  count > 0 && count <= MOST_WAYS,
+              "%u ways", count);
+        for (uint32_t k = 1; k < count; k++)
+            if (ns[k] < ns[cheapest]) cheapest = k;
+        CHECK(gpr_make_plan(GPR_KERNEL_fast, &rule, &layout, 1, 0, 0, &facts, &chosen) == GPR_OK,
+              "%s", gpr_last_error()->message);
+        facts.way = cheapest + 1;
+        CHECK(gpr_make_plan(GPR_KERNEL_fast, &rule, &layout, 1, 0, 0, &facts, &asked) == GPR_OK &&
+                  asked.variant == chosen.variant && asked.block == chosen.block &&
+                  asked.lanes == chosen.lanes && asked.passes[0].grid == chosen.passes[0].grid,
+              "the cheapest of %u ways is not the plan", count);
+        for (int k = 0; k < WAYS_TRIED; k++) {
+            facts.way = (uint32_t)check_between(1, (int)count);
+            CHECK(gpr_make_plan(GPR_KERNEL_fast, &rule, &layout, 1, 0, 0, &facts, &asked) == GPR_OK,
+                  "way %u: %s", facts.way, gpr_last_error()->message);
+        }
+        facts.way = count + 1;
+        CHECK(gpr_make_plan(GPR_KERNEL_fast, &rule, &layout, 1, 0, 0, &facts, &asked) ==
+                      GPR_ERROR_VALUE &&
+                  strstr(gpr_last_error()->message, "ways to read") != NULL,
+              "way %u of %u", facts.way, count);
+        facts.way = 0;
+        gpr_costs_of(&device, &facts.costs);
+        CHECK(gpr_list_prices(&rule, &layout, &facts, MOST_WAYS, slower, &count) == GPR_OK &&
+                  memcmp(ns, slower, count * sizeof *ns) == 0,
+              "estimates that are given are other prices");
+        facts.costs.block_ns *= 3;
+        facts.costs.load_ns *= 3;
+        facts.costs.bytes_per_ns /= 3;
+        CHECK(gpr_list_prices(&rule, &layout, &facts, MOST_WAYS, slower, &count) == GPR_OK,
+              "costs");
+        for (uint32_t k = 0; k < count; k++)
+            CHECK(slower[k] > ns[k], "way %u costs no more on a slower GPU", k + 1);
+    }
+}
+
 int main(int count, char **arguments)
 {
     check_begin();
@@ -985,6 +1041,7 @@ int main(int count, char **arguments)
     test_blocks_share_the_tiles_of_an_exact_sum_evenly();
     test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
+    test_each_way_has_a_price_and_can_be_asked_for();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();
 }

@@ -1,0 +1,1 @@
+"""``gpureduce tune``: arrays (cells), the fit of costs to times (fit), measuring (tune)."""
