@@ -44,6 +44,8 @@ USES = {
     "csrc/kernels/course": ["csrc/kernels/core"],
     "csrc/python": [
         "csrc/include",
+        "csrc/registry",
+        "csrc/shared",
         "csrc/lib/rules/nd_view.h",
         "csrc/lib/rules/nd_view.c",
         "csrc/vendor",

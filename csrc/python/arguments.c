@@ -222,52 +222,6 @@ int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request
 
 /* ---------------------------------------------------------------- dtypes --------------------- */
 
-/* ml_dtypes registers bfloat16 with NumPy under a number that differs from process to process:
- * its scalar type's name is what tells it, without importing ml_dtypes. */
-static int is_bfloat16(const PyArray_Descr *descr)
-{
-    const char *name = descr->typeobj->tp_name;
-    const char *dot = strrchr(name, '.');
-
-    return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 &&
-           strcmp(dot != NULL ? dot + 1 : name, "bfloat16") == 0;
-}
-
-int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
-{
-    enum { MOST_BYTES = 8 };
-    static const gpr_dtype signed_of[MOST_BYTES + 1] = {
-        [1] = GPR_INT8, [2] = GPR_INT16, [4] = GPR_INT32, [8] = GPR_INT64};
-    static const gpr_dtype unsigned_of[MOST_BYTES + 1] = {
-        [1] = GPR_UINT8, [2] = GPR_UINT16, [4] = GPR_UINT32, [8] = GPR_UINT64};
-    const npy_intp bytes = PyDataType_ELSIZE(descr);
-
-    if (PyDataType_ISSIGNED(descr) && PyDataType_ISINTEGER(descr)) {
-        *dtype = signed_of[bytes];
-    } else if (PyDataType_ISUNSIGNED(descr)) {
-        *dtype = unsigned_of[bytes];
-    } else if (descr->type_num == NPY_FLOAT) {
-        *dtype = GPR_FLOAT32;
-    } else if (descr->type_num == NPY_DOUBLE) {
-        *dtype = GPR_FLOAT64;
-    } else if (descr->type_num == NPY_CFLOAT) {
-        *dtype = GPR_COMPLEX64;
-    } else if (descr->type_num == NPY_CDOUBLE) {
-        *dtype = GPR_COMPLEX128;
-    } else if (descr->type_num == NPY_HALF) {
-        *dtype = GPR_FLOAT16;
-    } else if (descr->type_num == NPY_BOOL) {
-        *dtype = GPR_BOOL;
-    } else if (is_bfloat16(descr)) {
-        *dtype = GPR_BFLOAT16;
-    } else {
-        PyErr_Format(PyExc_TypeError, "%s %S is not supported: " GLUE_SUPPORTED_DTYPES, what,
-                     descr);
-        return -1;
-    }
-    return 0;
-}
-
 int glue_read_descr(PyObject *object, PyArray_Descr **descr)
 {
     *descr = NULL;
@@ -298,26 +252,13 @@ static int is_index(gpr_operator op)
     return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX || op == GPR_OP_COUNT_NONZERO;
 }
 
-PyArray_Descr *glue_descr_of(gpr_dtype dtype)
-{
-    static const int numbers[GPR_DTYPE_COUNT] = {
-        [GPR_BOOL] = NPY_BOOL,       [GPR_INT8] = NPY_INT8,        [GPR_INT16] = NPY_INT16,
-        [GPR_INT32] = NPY_INT32,     [GPR_INT64] = NPY_INT64,      [GPR_UINT8] = NPY_UINT8,
-        [GPR_UINT16] = NPY_UINT16,   [GPR_UINT32] = NPY_UINT32,    [GPR_UINT64] = NPY_UINT64,
-        [GPR_FLOAT16] = NPY_FLOAT16, [GPR_BFLOAT16] = NPY_NOTYPE,  [GPR_FLOAT32] = NPY_FLOAT32,
-        [GPR_FLOAT64] = NPY_FLOAT64, [GPR_COMPLEX64] = NPY_CFLOAT, [GPR_COMPLEX128] = NPY_CDOUBLE,
-    };
-
-    return PyArray_DescrFromType(numbers[dtype]);
-}
-
 int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
                           PyArray_Descr *requested)
 {
     const gpr_request *request = &call->request;
 
     /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors
-     * go first: they tell long long from long, and bfloat16 has no number. */
+     * go first: they tell long long from long. */
     if (is_index(request->op)) {
         call->result_descr = PyArray_DescrFromType(NPY_INTP);
     } else if (requested != NULL && result == request->compute) {
@@ -358,10 +299,9 @@ static int read_axis(const glue_state *state, PyObject *object, int ndim, int sh
     return 0;
 }
 
-/* Floats and complex numbers come last. */
 static int may_lack_elements(const gpr_request *request)
 {
-    return request->skip_nan && request->dtype >= GPR_FLOAT16;
+    return request->skip_nan && glue_is_inexact(request->dtype);
 }
 
 /* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length
@@ -371,8 +311,6 @@ static int takes_scalar_axis(const gpr_request *request, int masked)
     if (may_lack_elements(request) || masked) return 1;
     return request->op != GPR_OP_MEAN && request->op != GPR_OP_VAR && request->op != GPR_OP_STD;
 }
-
-_Static_assert(GPR_FLOAT16 > GPR_UINT64, "integers come before floats");
 
 /* NumPy looks for positions in a 0-d array as in one of one axis. */
 static int axes_of_scalar(const gpr_request *request)

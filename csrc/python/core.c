@@ -29,21 +29,6 @@ static int add_operators(PyObject *module)
     return failed ? -1 : 0;
 }
 
-static int add_dtypes(PyObject *module)
-{
-    PyObject *names = PyTuple_New(GPR_DTYPE_COUNT);
-    int failed = names == NULL;
-
-    for (int i = 0; i < GPR_DTYPE_COUNT && !failed; i++) {
-        PyObject *name = PyUnicode_FromString(gpr_dtype_name((gpr_dtype)i));
-        failed = name == NULL;
-        if (!failed) PyTuple_SET_ITEM(names, i, name);
-    }
-    if (!failed) failed = PyModule_AddObjectRef(module, "DTYPES", names) < 0;
-    Py_XDECREF(names);
-    return failed ? -1 : 0;
-}
-
 /* KERNEL_FILES: kernel -> the file of its source, in the order of the course. */
 static int add_kernel_files(PyObject *module)
 {
@@ -146,7 +131,7 @@ static int core_exec(PyObject *module)
     if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0)
         return -1;
     if (glue_add_cost_names(module) < 0) return -1;
-    return add_dtypes(module);
+    return glue_add_dtypes(module);
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg)

@@ -202,11 +202,9 @@ static PyObject *get_interface(PyObject *self, void *closure)
     PyObject *shape = NULL, *typestr = NULL, *interface = NULL;
 
     (void)closure;
-    if (memory->dtype == GPR_BFLOAT16) {
-        PyErr_SetString(PyExc_AttributeError,
-                        "the CUDA array interface has no bfloat16: use DLPack");
-        return NULL;
-    }
+    if (!glue_is_numpys(memory->dtype))
+        return PyErr_Format(PyExc_AttributeError, "the CUDA array interface has no %s: use DLPack",
+                            gpr_dtype_name(memory->dtype));
     shape = get_of_memory(self, "shape");
     descr = shape != NULL ? glue_descr_of(memory->dtype) : NULL;
     typestr = descr != NULL ? PyObject_GetAttrString((PyObject *)descr, "str") : NULL;
@@ -307,8 +305,8 @@ static PyGetSetDef buffer_getters[] = {
     {"stream", get_of_memory, NULL,
      PyDoc_STR("handle of the stream that its elements are written on"), "stream"},
     {"memory", get_memory, NULL, PyDoc_STR("as the core takes it"), NULL},
-    {"__cuda_array_interface__", get_interface, NULL, PyDoc_STR("version 3; not for bfloat16"),
-     NULL},
+    {"__cuda_array_interface__", get_interface, NULL,
+     PyDoc_STR("version 3; not for dtypes that NumPy lacks"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -150,7 +150,7 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
         goto done;
     }
     /* floats and complex numbers come last */
-    if (source->dtype < GPR_FLOAT16) call.request.skip_nan = 0;
+    if (!glue_is_inexact(source->dtype)) call.request.skip_nan = 0;
     call.request.stream = source->stream;
     if (glue_resolve(&call) != GPR_OK) {
         result = leave_to_python();

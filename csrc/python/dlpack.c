@@ -63,8 +63,9 @@ static int refuse_dtype(DLDataType dtype)
     if (dtype.code < HAS_OWN_BITS) snprintf(bits, sizeof bits, "%d", (int)dtype.bits);
     PyErr_Format(PyExc_TypeError,
                  "reducing a device array of dtype %s%s (DLPack's type code %d with %d bits and %d "
-                 "lanes) is not supported: " GLUE_SUPPORTED_DTYPES,
-                 name, bits, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
+                 "lanes) is not supported: %s",
+                 name, bits, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes,
+                 glue_supported_dtypes);
     return -1;
 }
 

@@ -118,10 +118,6 @@ typedef struct glue_arguments {
 /* The options after NumPy's own: five consecutive arguments of every function that reduces. */
 enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
 
-/* Which dtypes are reduced, at the end of every message about one that is not. */
-#define GLUE_SUPPORTED_DTYPES \
-    "bool, integers, float16, bfloat16, float32, float64, complex64 and complex128 are"
-
 /* ---- numpy_api.c ---- */
 
 /* Fills in the table of NumPy's C API, once per process. 0, or -1 with an exception. */
@@ -138,6 +134,24 @@ void glue_set_cause(PyObject *class, PyObject *value, PyObject *traceback);
 /* Gives NoDeviceWarning, the first time in a process; -1 if the filters made it an exception. */
 int glue_warn_no_device(glue_state *state, const char *what);
 
+/* ---- numpy_dtypes.c ---- */
+
+/* Which dtypes are reduced, at the end of every message about one that is not. */
+extern const char glue_supported_dtypes[];
+/* Whether the numbers are floats or complex: NaN is among them. */
+int glue_is_inexact(gpr_dtype dtype);
+/* Whether NumPy itself has a dtype; ml_dtypes has the others. */
+int glue_is_numpys(gpr_dtype dtype);
+/* A gpr_dtype for a descriptor; `what` begins the TypeError for one that is not supported. 0 or
+ * -1. */
+int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
+/* The descriptor of a dtype, NumPy's or that of ml_dtypes, which is imported. New reference; NULL
+ * with an exception. */
+PyArray_Descr *glue_descr_of(gpr_dtype dtype);
+/* DTYPES: name -> (bytes, fraction bits, exponent bits, whether NumPy has it), in the registry's
+ * order. */
+int glue_add_dtypes(PyObject *module);
+
 /* ---- arguments.c: each returns 0, or -1 with an exception. ---- */
 
 /* An operator's number or its name. */
@@ -148,13 +162,9 @@ int glue_read_device(PyObject *object, int *device);
 /* The CUstream handle of an int or of another library's stream object; None is NULL. */
 int glue_read_stream(const glue_state *state, PyObject *object, void **stream);
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
-/* A gpr_dtype for a descriptor; `what` begins the TypeError that says it is not supported. */
-int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
 /* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the
  * machine's, as NumPy does. */
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
-/* NumPy's descriptor of a dtype, new reference; of bfloat16 it has none. */
-PyArray_Descr *glue_descr_of(gpr_dtype dtype);
 /* The descriptor of the result; new reference in call->result_descr. */
 int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *element,
                           PyArray_Descr *requested);

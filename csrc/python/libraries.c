@@ -383,9 +383,8 @@ static int refuse_dtype(const glue_state *state, PyObject *array)
     refused =
         name != NULL && read_dtype_text(name, &name) && gpr_find_dtype(name) == GPR_DTYPE_DEFAULT;
     if (refused) {
-        PyErr_Format(PyExc_TypeError,
-                     "reducing a device array of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES,
-                     dtype);
+        PyErr_Format(PyExc_TypeError, "reducing a device array of dtype %S is not supported: %s",
+                     dtype, glue_supported_dtypes);
         glue_set_cause(class, value, traceback);
     } else {
         PyErr_Restore(class, value, traceback);
@@ -585,8 +584,8 @@ static PyObject *library_dtype(PyObject *self, PyObject *dtype)
         if (PyTuple_GET_ITEM(library->dtypes, i) == dtype)
             return PyUnicode_FromString(gpr_dtype_name((gpr_dtype)i));
     }
-    return PyErr_Format(PyExc_TypeError,
-                        "reducing to dtype %S is not supported: " GLUE_SUPPORTED_DTYPES, dtype);
+    return PyErr_Format(PyExc_TypeError, "reducing to dtype %S is not supported: %s", dtype,
+                        glue_supported_dtypes);
 }
 
 static PyObject *library_assign(PyObject *self, PyObject *arguments)

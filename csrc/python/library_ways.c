@@ -44,23 +44,6 @@ static long take_long(PyObject *value)
     return number;
 }
 
-/* NumPy's dtype of elements; bfloat16 is the one of ml_dtypes. New reference. */
-static PyObject *numpy_dtype(gpr_dtype dtype)
-{
-    PyObject *module = NULL, *type = NULL;
-    PyArray_Descr *descr = NULL;
-
-    if (dtype != GPR_BFLOAT16) return (PyObject *)glue_descr_of(dtype);
-    module = PyImport_ImportModule("ml_dtypes");
-    type = module != NULL ? PyObject_GetAttrString(module, "bfloat16") : NULL;
-    if (module == NULL && PyErr_ExceptionMatches(PyExc_ImportError))
-        PyErr_SetString(PyExc_TypeError, "NumPy has no bfloat16: pip install 'gpureduce[bf16]'");
-    if (type != NULL) (void)PyArray_DescrConverter(type, &descr);
-    Py_XDECREF(module);
-    Py_XDECREF(type);
-    return (PyObject *)descr;
-}
-
 /* ---------------------------------------------------------------- is it on a device? --------- */
 
 int glue_is_always_held(const glue_state *state, const glue_library *library, PyObject *array)
@@ -146,9 +129,8 @@ static glue_device_array *describe_tensor(const glue_state *state, const glue_li
         if (PyTuple_GET_ITEM(library->dtypes, i) == dtype) found = i;
     }
     if (found < 0) {
-        PyErr_Format(PyExc_TypeError,
-                     "reducing a tensor of dtype %S is not supported: " GLUE_SUPPORTED_DTYPES,
-                     dtype);
+        PyErr_Format(PyExc_TypeError, "reducing a tensor of dtype %S is not supported: %s", dtype,
+                     glue_supported_dtypes);
         goto done;
     }
     if ((device = PyObject_GetAttr(tensor, NAME(device))) == NULL) goto done;
@@ -434,7 +416,7 @@ PyObject *glue_make_empty(const glue_state *state, const glue_library *library, 
                           const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
                           glue_device_array **memory)
 {
-    PyObject *descr = numpy_dtype(dtype), *made = NULL, *data = NULL, *pointer = NULL,
+    PyObject *descr = (PyObject *)glue_descr_of(dtype), *made = NULL, *data = NULL, *pointer = NULL,
              *device = NULL;
 
     (void)like;
@@ -465,7 +447,7 @@ PyObject *glue_make_on_stream(const glue_state *state, const glue_library *libra
                               const glue_device_array *beside, PyObject *shape, gpr_dtype dtype,
                               glue_device_array **memory)
 {
-    PyObject *descr = numpy_dtype(dtype), *stream = NULL, *made = NULL;
+    PyObject *descr = (PyObject *)glue_descr_of(dtype), *stream = NULL, *made = NULL;
 
     if (descr == NULL) return NULL;
     stream = PyObject_GetAttr(like, NAME(stream));

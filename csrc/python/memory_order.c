@@ -111,7 +111,7 @@ static void subtract_means(const glue_call *call, const operands *given, int64_t
 /* Whether NumPy has floats whose NaN it leaves out of this function in a copy of the array. */
 static int copies_without_nan(const gpr_request *request)
 {
-    const int may_be_nan = request->dtype >= GPR_FLOAT16 && request->dtype != GPR_BFLOAT16;
+    const int may_be_nan = glue_is_inexact(request->dtype) && glue_is_numpys(request->dtype);
 
     return request->skip_nan && may_be_nan && request->op != GPR_OP_MIN &&
            request->op != GPR_OP_MAX;

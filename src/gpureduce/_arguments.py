@@ -18,6 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ._calls import ON_CPU, Array, Call, NoValue, bools_like, run_core, warn
 from ._dates import run_dates
+from ._dtypes import is_numpys
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
@@ -108,7 +109,7 @@ def real_part(call: Call) -> Call:
     """
     if call.array.dtype.kind != "c" or call.dtype is None or np.dtype(call.dtype).kind in "bc":
         return call
-    if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for bfloat16
+    if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for dtypes it lacks
         warn_of_imaginary_parts()
     if call.skip_nan:  # NaN in either part leaves the element out
         numbers = np.logical_not(np.isnan(call.array), out=bools_like(call.array))
@@ -252,8 +253,8 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
     elif types[2] is not None and types[2].kind == "V":
-        # NumPy refuses other elements with bfloat16 as dtype and out, until it has reduced some
-        # without an out.
+        # NumPy refuses other elements with a dtype that it lacks as dtype and out, until it has
+        # reduced some without an out.
         types = (types[2], out.dtype, types[2])
     ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
 
@@ -270,7 +271,7 @@ def type_of_moment_into(out: str, elements: str) -> np.dtype[Any] | None:
 
     None where it is the elements' own.
     """
-    own, source = (np.dtype("float32" if name == "bfloat16" else name) for name in (out, elements))
+    own, source = (np.dtype(name if is_numpys(name) else "float32") for name in (out, elements))
     if out == elements or source.kind not in "fc" or own.kind not in "fc":
         return None
     wider = np.result_type(own, source)

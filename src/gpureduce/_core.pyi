@@ -9,7 +9,7 @@ from ._kernel_names import KernelName
 
 __version__: str
 OPERATORS: dict[str, int]
-DTYPES: tuple[str, ...]
+DTYPES: dict[str, tuple[int, int, int, bool]]
 PLAN_COSTS: tuple[str, ...]
 KERNEL_FILES: dict[str, str]
 KERNELS_ON_CPU: tuple[str, ...]

@@ -8,9 +8,10 @@ import numpy as np
 
 from . import _core
 from ._calls import Options
+from ._dtypes import native_dtype
 from ._interop.device_reduction import Work
 from ._interop.inputs import as_array, check_plain
-from ._interop.libraries import Library, device_library, numpy_dtype
+from ._interop.libraries import Library, device_library
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -183,9 +184,9 @@ def _dot_on_device(
             f'the first array of dot is on device "cuda:{x.device}" and the second on '
             f'"cuda:{y.device}"'
         )
-    # Of bfloat16 alone NumPy need not know.
+    # Of one dtype alone NumPy need not know.
     common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()
-    factor = np.promote_types(*map(numpy_dtype, common)).name if common else x.dtype
+    factor = np.promote_types(*map(native_dtype, common)).name if common else x.dtype
     with Work(library, a, x, options) as work:
         if y.stream is not None:
             work.join(y.stream)

@@ -1,4 +1,4 @@
-"""Dtypes by name, bfloat16 among them."""
+"""Dtypes of the registry as NumPy's, by name; ml_dtypes has those that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,73 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _core
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["native_dtype"]
+__all__ = [
+    "dtype_of_saved",
+    "finest_unit",
+    "is_narrow_float",
+    "is_numpys",
+    "item_bytes",
+    "name_of",
+    "native_dtype",
+]
+
+
+def is_numpys(name: str) -> bool:
+    """Whether NumPy itself has a dtype, as all but some of ours."""
+    return name not in _core.DTYPES or _core.DTYPES[name][3]
+
+
+def is_narrow_float(name: str) -> bool:
+    """Whether a dtype is a real float narrower than float64."""
+    bytes_, _, exponent, _ = _core.DTYPES[name]
+    return exponent > 0 and bytes_ < _core.DTYPES["float64"][0]
+
+
+def item_bytes(name: str) -> int:
+    """Bytes of an element, by its dtype's name."""
+    return _core.DTYPES[name][0]
+
+
+def finest_unit(name: str) -> int:
+    """Exponent of the smallest positive number of a float; 0 for other dtypes."""
+    _, fraction, exponent, _ = _core.DTYPES[name]
+    return 2 - 2 ** (exponent - 1) - fraction if exponent > 0 else 0
+
+
+def name_of(dtype: DTypeLike) -> str:
+    """Name of a dtype, of which those that NumPy lacks may be given as names."""
+    if isinstance(dtype, str) and dtype in _core.DTYPES:
+        return dtype
+    return np.dtype(dtype).name
 
 
 def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """A dtype in the machine's byte order; ``"bfloat16"`` is the one of ``ml_dtypes``."""
-    if isinstance(dtype, str) and dtype == "bfloat16":
+    if isinstance(dtype, str) and dtype in _core.DTYPES and not is_numpys(dtype):
         try:
             import ml_dtypes
         except ImportError:
             raise ImportError(
-                "bfloat16 is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'"
+                f"{dtype} is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'"
             ) from None
-        dtype = ml_dtypes.bfloat16
+        dtype = getattr(ml_dtypes, dtype)
     descr: np.dtype[Any] = np.dtype(dtype)
     return descr if descr.isnative else descr.newbyteorder("=")
+
+
+def dtype_of_saved(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Dtype of a file's elements, of which NumPy saves those that it lacks as bytes of no type.
+
+    Such bytes are of the dtype that NumPy lacks and that has this size, if there is just one.
+    """
+    if dtype.kind != "V" or dtype.names is not None or dtype.subdtype is not None:
+        return dtype
+    names = [
+        name for name in _core.DTYPES if not is_numpys(name) and item_bytes(name) == dtype.itemsize
+    ]
+    return native_dtype(names[0]) if len(names) == 1 else dtype

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._dtypes import native_dtype
+from ._dtypes import finest_unit, native_dtype
 from ._interop.inputs import as_array, check_plain
-from ._interop.libraries import device_library, numpy_dtype
+from ._interop.libraries import device_library
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable
@@ -25,8 +25,6 @@ _CHECKSUM_BYTES = 4
 _FLAGS_AT = 12
 _NOT_FINITE = 0b0111
 _INFINITIES = (0b0001, 0b0010)
-# Exponent of the unit that a state counts in: the smallest number of its dtype.
-_UNITS = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}
 
 
 class ExactSum:
@@ -125,7 +123,7 @@ class ExactSum:
         if library is not None:
             check_plain(a, "a")
         array = as_array(a, "a.compressed()") if library is None else library.read(a)
-        dtype = array.dtype if isinstance(array, np.ndarray) else numpy_dtype(array.dtype)
+        dtype = array.dtype if isinstance(array, np.ndarray) else native_dtype(array.dtype)
         if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):
             raise TypeError(
                 f"an exact sum of {self._type} does not take elements of dtype {dtype}: they "
@@ -276,7 +274,7 @@ class ExactSum:
         if special != 0:
             raise ValueError("cannot convert NaN to integer ratio")
         number = int.from_bytes(data[_WORDS_AT:-_CHECKSUM_BYTES], "little", signed=True)
-        halvings = -_UNITS.get(_core.exact_dtype(self._state), 0)
+        halvings = -finest_unit(_core.exact_dtype(self._state))  # which the state counts in
         twos = min((number & -number).bit_length() - 1, halvings) if number != 0 else halvings
         return number >> twos, 1 << (halvings - twos)
 

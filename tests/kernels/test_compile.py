@@ -214,7 +214,7 @@ def test_variances_about_given_means_compile_for_the_oldest_and_todays_gpus(
     plain, both = programs_of_fast["sum"], programs_of_fast["var"]
     cases: list[Case] = []
     for cc in (75, 90) if ALL_CASES else (rng.choice((75, 90)),):
-        dtypes = rng.sample(_core.DTYPES, len(_core.DTYPES))
+        dtypes = rng.sample(list(_core.DTYPES), len(_core.DTYPES))
         for place, program in enumerate(range(plain, both)):
             cases.append(
                 (
@@ -284,7 +284,7 @@ def test_every_exact_variance_compiles() -> None:
     rng = random.Random(SEED)
     print(f"seed {SEED}")
     for cc in ARCHITECTURES if ALL_CASES else rng.sample(ARCHITECTURES, 2):
-        for dtype in _core.DTYPES if ALL_CASES else [rng.choice(_core.DTYPES)]:
+        for dtype in _core.DTYPES if ALL_CASES else [rng.choice(list(_core.DTYPES))]:
             block = rng.choice(range(32, 1025, 32))
             size = _core.compile_program(
                 "exact", rng.choice(["var", "std"]), dtype, None, block, cc

@@ -15,6 +15,7 @@
 #include "lib/base/registry.h"
 #include "shared/exact_format.h"
 #include "shared/float_formats.h"
+#include "shared/tuning.h"
 
 enum {
     GPR_EXACT_WORDS = 134, /* of the widest number, a sum of products of float64 */
@@ -50,6 +51,10 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
 /* The dtype of whose elements every product of two elements is one: float64 for narrower floats.
  * `element` itself where there is no such dtype. */
 gpr_dtype gpr_exact_product_dtype(gpr_dtype element);
+
+/* Whether the sum of any GPR_PAIR_HALVES elements is a float64, so that pairs of doubles need no
+ * proof that they are their sum. */
+int gpr_pair_sum_is_float64(gpr_dtype element);
 
 /* Makes a part for products of two elements. Where gpr_exact_product_dtype(element) is another
  * dtype the part is of that dtype, and products are added as elements; otherwise it has twice the

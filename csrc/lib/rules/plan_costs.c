@@ -1,6 +1,7 @@
 /* Costs of plans: constants of GPUs, and the time of equal blocks. */
 #include "lib/rules/plan_costs.h"
 
+#include "lib/exact/exact.h"
 #include "shared/tuning.h"
 
 /* Fitted to 3500 measurements on an H100 and an H200, for which the same constants are best; a
@@ -45,7 +46,8 @@ gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
     case GPR_ACC_SUM_COUNT: return (gpr_fold_costs){.element = 6, .combine = 6};
     case GPR_ACC_RANGE: return (gpr_fold_costs){.element = 4, .combine = 6};
     case GPR_ACC_EXACT: /* pairs of doubles, which are added half as often as floats */
-        return (gpr_fold_costs){.element = rule->element == GPR_FLOAT16 ? 6 : 14, .combine = 40};
+        return (gpr_fold_costs){.element = gpr_pair_sum_is_float64(rule->element) ? 6 : 14,
+                                .combine = 40};
     default: return (gpr_fold_costs){.element = 1 + 1.5 * words, .combine = 2 * words};
     }
 }

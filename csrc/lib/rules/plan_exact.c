@@ -127,8 +127,9 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
 static int sums_by_pairs(const gpr_plan_task *t)
 {
     const gpr_rule *rule = t->rule;
-    const uint64_t n = t->layout->n,
-                   most = rule->element == GPR_FLOAT16 ? GPR_PAIR_HALVES : GPR_PAIR_ROW_ELEMENTS;
+    const uint64_t n = t->layout->n, most = gpr_pair_sum_is_float64(rule->element)
+                                                ? GPR_PAIR_HALVES
+                                                : GPR_PAIR_ROW_ELEMENTS;
 
     return t->finishes && !t->facts->slow_float64 && t->layout->rows > 1 && t->grid == 0 &&
            n <= most && gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
@@ -150,9 +151,9 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_rows_are_runs(t->layout))
         return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                (element == GPR_FLOAT32 && n > LONG_ROW);
-    if (strcmp(by_fast->variant, "fast_narrow") == 0) return element == GPR_FLOAT16;
+    if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
     if (gpr_is_row_major(t->layout)) return 0;
-    return element != GPR_FLOAT16 || n < LONG_COLUMN;
+    return !gpr_pair_sum_is_float64(element) || n < LONG_COLUMN;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.

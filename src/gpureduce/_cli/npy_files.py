@@ -83,6 +83,8 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
     """
     import numpy as np
 
+    from .._dtypes import dtype_of_saved
+
     if name == STANDARD_INPUT:
         if sys.stdin is None:
             raise OSError("standard input is closed")
@@ -92,7 +94,4 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
     else:
         with Path(name).open("rb") as file:
             array, path = _read(name, file), None
-    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == 2:
-        # numpy.save writes bfloat16 as two bytes of no type.
-        array = array.view(named_dtype("bfloat16"))
-    return array.view(np.ndarray), path
+    return array.view(dtype_of_saved(array.dtype)).view(np.ndarray), path

@@ -27,6 +27,7 @@ from .._arguments import (
 )
 from .._calls import Call, NoValue, Options, warn
 from .._core import DeviceArray
+from .._dtypes import is_narrow_float, is_numpys, item_bytes, name_of, native_dtype
 from .._ufuncs import UFUNCS
 from .libraries import (
     LEGACY_STREAM,
@@ -34,14 +35,11 @@ from .libraries import (
     Library,
     device_library,
     from_host,
-    item_bytes,
-    numpy_dtype,
 )
 
 EXACT = ("bool", "int", "uint")
 """How names of dtypes without NaN begin."""
 NUMBERS = _core.OPERATORS
-_NARROW_FLOATS = {"float16", "bfloat16", "float32"}
 _MOMENTS = ("mean", "var", "std")
 _ROUNDED = ("sum", "prod", *_MOMENTS)
 """Operators whose results are rounded, to a type that `out` has a part in."""
@@ -69,7 +67,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
     if dtype is not None:
         dtype = library.dtype(dtype)
-        dtype_name = _name_of(dtype)
+        dtype_name = name_of(dtype)
         if op in ("var", "std"):
             check_variance_dtype(call.name, source.dtype, dtype_name)
         if skip_nan and op in _MOMENTS:
@@ -113,10 +111,6 @@ def _warn_of_too_few(op: str, most: int, skip_nan: bool, ddof: Any) -> None:
         warn("Mean of empty slice")
     if op != "mean" and most <= as_ddof(ddof):
         warn("Degrees of freedom <= 0 for slice" + ("." if skip_nan else ""))
-
-
-def _name_of(dtype: Any) -> str:
-    return "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name
 
 
 class _NeedsConversionError(Exception):
@@ -339,7 +333,7 @@ class _Reduction(Work):
         if mean is not None:
             of_mean = self.take_mean(mean, kept)
             # NumPy's nan functions keep the floats they know.
-            widens = not self.skip_nan or self.source.dtype == "bfloat16"
+            widens = not self.skip_nan or not is_numpys(self.source.dtype)
             if dtype is None and widens:
                 dtype = _dtype_given_mean(self.source.dtype, of_mean)
         try:
@@ -368,18 +362,19 @@ class _Reduction(Work):
             pairs.append(pair)
             return made, self.half(pair, 0)
 
-        name = self.source.dtype if dtype is None else _name_of(dtype)
+        name = self.source.dtype if dtype is None else name_of(dtype)
         # An exact sum of narrow floats is rounded after the start was added.
         widens = (
             self.op == "sum"
             and self.options[0] in ("auto", "exact")
-            and {name, self.source.dtype} <= _NARROW_FLOATS
+            and is_narrow_float(name)
+            and is_narrow_float(self.source.dtype)
         )
         made = self.reduce(
             self.source, axis, np.float64 if widens else dtype, keepdims, mask, first
         )
         (pair,) = pairs
-        start = np.asarray(initial).astype(numpy_dtype(name)) if widens else initial
+        start = np.asarray(initial).astype(native_dtype(name)) if widens else initial
         self.fill(self.half(pair, 1, in_order=False), start)
         if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
             self.lent.append(made)
@@ -398,7 +393,7 @@ class _Reduction(Work):
         )
 
     def fill(self, memory: DeviceArray, value: Any) -> None:
-        start = np.empty((), numpy_dtype(memory.dtype))
+        start = np.empty((), native_dtype(memory.dtype))
         start[()] = value
         _core.fill_device(memory, start.tobytes(), self.stream)
 
@@ -417,9 +412,9 @@ def _dtype_given_mean(element: str, mean: str | None) -> str | None:
     if mean in (None, element) or element.startswith(EXACT):
         return None
     assert mean is not None
-    if "bfloat16" not in (element, mean):
+    if is_numpys(element) and is_numpys(mean):
         return np.result_type(element, mean).name
-    other = mean if element == "bfloat16" else element
+    other = element if is_numpys(element) else mean
     if other in ("bool", "int8", "uint8"):
         return None
     if other in ("float32", "float64", "complex64", "complex128"):
@@ -485,7 +480,7 @@ class _Out:
         own, source = str(self.memory.dtype), self.call.source.dtype
         if self.call.op in _MOMENTS:
             return type_of_moment_into(own, source)
-        if "bfloat16" in (own, source):
+        if not (is_numpys(own) and is_numpys(source)):
             return None
         return type_of_fold_into(ufunc, np.dtype(own), np.dtype(source))
 
@@ -496,9 +491,9 @@ class _Out:
         memory = self.memory
         check_shape(memory.shape, shape, self.name)
         if isinstance(memory, np.ndarray):
-            if memory.dtype == numpy_dtype(name) and memory.flags.behaved:
+            if memory.dtype == native_dtype(name) and memory.flags.behaved:
                 return self.out, memory
-            self.result = np.empty(shape, numpy_dtype(name))
+            self.result = np.empty(shape, native_dtype(name))
             return self.out, self.result
         if memory.dtype == name and not self.is_read(memory):
             return self.out, memory

@@ -20,8 +20,6 @@ __all__ = [
     "device_library",
     "from_host",
     "is_on_device",
-    "item_bytes",
-    "numpy_dtype",
 ]
 
 LEGACY_STREAM = _core.LEGACY_STREAM
@@ -34,23 +32,6 @@ device_library = _core.find_library
 def is_on_device(a: Any) -> bool:
     """Whether an object is an array in the memory of a CUDA device."""
     return device_library(a) is not None
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for a name of ours; for bfloat16 that of ``ml_dtypes``."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        from ml_dtypes import bfloat16
-    except ImportError:
-        raise TypeError("NumPy has no bfloat16: pip install 'gpureduce[bf16]'") from None
-    dtype: np.dtype[Any] = np.dtype(bfloat16)
-    return dtype
-
-
-def item_bytes(name: str) -> int:
-    """Bytes of an element, by its dtype's name."""
-    return 2 if name == "bfloat16" else np.dtype(name).itemsize
 
 
 def from_host(a: Any) -> np.ndarray[Any, Any]:
