@@ -147,6 +147,9 @@ def check_mean(
 
 # ---------------------------------------------------------------- starts
 
+PLAIN_STARTS = frozenset((int, float))
+"""Types of ``initial`` that NumPy converts to the dtype of any numbers."""
+
 
 def has_initial(call: Call) -> bool:
     """Whether a start was given. None means no start, not even the identity."""
@@ -158,13 +161,12 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
 
     It passes through ``out``: NumPy stores it there before it reduces.
     """
-    if call.dtype is None and type(call.initial) is float:
-        sign = math.copysign(1, call.initial)
-        start = plain_start(ufunc, call.array.dtype, call.initial, sign)
+    initial = call.initial
+    if call.dtype is None and type(initial) in PLAIN_STARTS:
+        sign = math.copysign(1, initial) if initial == 0 else 0
+        start = plain_start(ufunc, call.array.dtype, initial, sign)
     else:
-        start = ufunc.reduce(
-            np.empty(0, call.array.dtype), axis=0, dtype=call.dtype, initial=call.initial
-        )
+        start = ufunc.reduce(np.empty(0, call.array.dtype), 0, call.dtype, initial=initial)
     if isinstance(call.out, np.ndarray) and call.out.dtype != start.dtype:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)  # NumPy warns of elements
@@ -174,7 +176,7 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
 
 @functools.lru_cache(maxsize=64, typed=True)
 def plain_start(ufunc: np.ufunc, dtype: np.dtype[Any], initial: float, sign: float) -> Any:
-    """:func:`start_of` for a number, which is often the same; `sign` tells -0 from 0."""
+    """:func:`start_of` for a number, which is often the same; `sign` tells -0.0 from 0.0."""
     return ufunc.reduce(np.empty(0, dtype), axis=0, initial=initial)
 
 
@@ -256,9 +258,18 @@ def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> Non
         # NumPy refuses other elements with a dtype that it lacks as dtype and out, until it has
         # reduced some without an out.
         types = (types[2], out.dtype, types[2])
-    ufunc.reduce(np.zeros(1, types[0]), 0, types[2], np.zeros((), types[1]))
+    _check_types(ufunc, *types)
 
 
+@functools.lru_cache(maxsize=64)
+def _check_types(
+    ufunc: np.ufunc, array: np.dtype[Any], out: np.dtype[Any], dtype: np.dtype[Any] | None
+) -> None:
+    """Refuse types that ``ufunc.reduce`` refuses; those that it takes are asked for once."""
+    ufunc.reduce(np.zeros(1, array), 0, dtype, np.zeros((), out))
+
+
+@functools.lru_cache(maxsize=64)
 def type_of_fold_into(
     ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[Any]
 ) -> np.dtype[Any]:
@@ -266,18 +277,22 @@ def type_of_fold_into(
     return ufunc.resolve_dtypes((out, elements, None), casting="unsafe", reduction=True)[0]
 
 
-def type_of_moment_into(out: str, elements: str) -> np.dtype[Any] | None:
+@functools.lru_cache(maxsize=64)
+def type_of_moment_into(
+    out: np.dtype[Any] | str, elements: np.dtype[Any] | str
+) -> np.dtype[Any] | None:
     """Type that a mean, variance or deviation of floats into a wider ``out`` is rounded to.
 
-    None where it is the elements' own.
+    None where it is the elements' own. Dtypes that NumPy lacks may be given as names.
     """
-    own, source = (np.dtype(name if is_numpys(name) else "float32") for name in (out, elements))
-    if out == elements or source.kind not in "fc" or own.kind not in "fc":
+    names = [one if isinstance(one, str) else one.name for one in (out, elements)]
+    own, source = (np.dtype(name if is_numpys(name) else "float32") for name in names)
+    if names[0] == names[1] or source.kind not in "fc" or own.kind not in "fc":
         return None
     wider = np.result_type(own, source)
     if source.kind == "f":
         wider = np.empty(0, wider).real.dtype
-    return None if wider.name == elements else wider
+    return None if wider.name == names[1] else wider
 
 
 def convert_for(call: Call, ufunc: np.ufunc, out: Array) -> Call:

@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._arguments import are_finite, as_mask
+from ._arguments import PLAIN_STARTS, are_finite, as_mask
 from ._calls import Call, NoValue
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
-from ._rules import check_found, finish_plain_extreme, reduce_any
+from ._rules import (
+    check_found,
+    finish_plain_extreme,
+    finish_plain_fold,
+    reduce_any,
+    type_before_start,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -72,9 +78,6 @@ __all__ = [
 
 _reduce_plain = _core.reduce_plain
 
-_PLAIN_STARTS = (int, float)
-"""Types of ``initial`` that NumPy converts to the dtype of any numbers."""
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _functions: dict[str, Callable[..., Any]] = {}
@@ -116,12 +119,13 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if initial is NoValue:
+        has_none = initial is NoValue
+        if has_none or (type(initial) in PLAIN_STARTS and type(a) is np.ndarray):
             result = _reduce_plain(
                 code,
                 a,
                 axis,
-                dtype,
+                dtype if has_none else type_before_start(op, a.dtype, dtype, kernel),
                 keepdims,
                 out,
                 kernel,
@@ -134,7 +138,12 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
                 where,
             )
             if result is not NotImplemented:
-                return result
+                if has_none:
+                    return result
+                options = kernel, device, block_size, grid_size, stream
+                skips = skip_nan and a.dtype.kind not in "biu"
+                call = Call(op, a, options, axis, dtype, None, keepdims, initial, where, skips)
+                return finish_plain_fold(call, result)
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(
             Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan)
@@ -162,7 +171,7 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
     ) -> Any:
         has_none = initial is NoValue
         # A mask needs a start, because it may leave out every element.
-        starts = not has_none and type(initial) in _PLAIN_STARTS and type(a) is np.ndarray
+        starts = not has_none and type(initial) in PLAIN_STARTS and type(a) is np.ndarray
         if starts or (has_none and where is True):
             result = _reduce_plain(
                 code,

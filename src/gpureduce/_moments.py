@@ -44,7 +44,7 @@ def mean(call: Call) -> Any:
     shows_nan = call.out is None and call.dtype is None and call.array.dtype.kind not in "mM"
     if not leaves_out and (call.array.size == 0 or mask is not None):
         call = call._replace(skip_nan=False)
-        if not shows_nan and np.equal(count_kept(call, mask), 0).any():
+        if not shows_nan and _are_any(count_kept(call, mask) == 0):
             warn("Mean of empty slice")
     if call.array.dtype.kind in "mM":
         return _mean_of_times(call, mask)
@@ -54,9 +54,7 @@ def mean(call: Call) -> Any:
         return _mean_into_integers(call, mask)
     if call.out is not None:
         _check_out(call.out, call.array, call.dtype or _type_of_mean(call))
-        call = call._replace(
-            dtype=call.dtype or type_of_moment_into(call.out.dtype.name, call.array.dtype.name)
-        )
+        call = _rounded_for(call)
     result = run(call, mask=mask)
     if leaves_out or (shows_nan and (call.array.size == 0 or mask is not None)):
         warn_if_nothing_is_left(call, mask, result)
@@ -68,6 +66,16 @@ def _check_out(out: Any, array: Array, dtype: Any) -> None:
     check_out(out, np.add, array, dtype)
     if out.dtype.kind == "M":
         np.true_divide(np.zeros(1, out.dtype), 1)  # dates are not divided: NumPy's TypeError
+
+
+def _rounded_for(call: Call) -> Call:
+    """The call with the type that its result is rounded to for its ``out``."""
+    dtype = call.dtype or type_of_moment_into(call.out.dtype, call.array.dtype)
+    return call if dtype is call.dtype else call._replace(dtype=dtype)
+
+
+def _are_any(truths: Any) -> bool:
+    return bool(truths.any() if isinstance(truths, np.ndarray) else truths)
 
 
 def warn_if_nothing_is_left(call: Call, mask: Array | None, result: Any) -> None:
@@ -151,9 +159,10 @@ def variance(call: Call) -> Any:
     if call.skip_nan:
         _check_inexact(call)
     _check_where(call)
-    call = call._replace(ddof=as_ddof(call.ddof))
+    if type(call.ddof) not in (int, float):
+        call = call._replace(ddof=as_ddof(call.ddof))
     mask = as_mask(call.where, call.array.shape)
-    if not call.skip_nan and np.any(np.less_equal(count_kept(call, mask), call.ddof)):
+    if not call.skip_nan and _are_any(count_kept(call, mask) <= call.ddof):
         warn("Degrees of freedom <= 0 for slice")
     cast, call = _cast_of(call)
     if call.out is not None:
@@ -167,9 +176,7 @@ def variance(call: Call) -> Any:
                 f"cannot take the square root into out of dtype {call.out.dtype}: it must be "
                 "inexact"
             )
-        call = call._replace(
-            dtype=call.dtype or type_of_moment_into(call.out.dtype.name, call.array.dtype.name)
-        )
+        call = _rounded_for(call)
     if (
         call.skip_nan
         and cast is not None

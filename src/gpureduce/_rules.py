@@ -45,13 +45,14 @@ from ._interop.inputs import as_array, check_plain, wrapper_of
 from ._interop.libraries import device_library, from_host
 from ._ufuncs import UFUNCS
 
+_COMPLEX128, _FLOAT64 = np.dtype(np.complex128), np.dtype(np.float64)
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)
 """What ``nanmin`` and ``nanmax`` hand to a ufunc at once."""
 
 
 def reduce_any(call: Call) -> Any:
     """Reduce any array that NumPy takes, with every argument of NumPy."""
-    keepdims = _as_keepdims(call)
+    keepdims = call.keepdims if type(call.keepdims) is bool else _as_keepdims(call)
     # A copy of a call takes a microsecond, here and below: it is made where something changes.
     if keepdims is not call.keepdims or call.where is NoValue or call.center is None:
         call = call._replace(
@@ -99,10 +100,15 @@ def _reduce_into_outs(call: Call) -> Any:
 
 
 def _reduce(call: Call) -> Any:
-    for name, value in (("where", call.where), ("initial", call.initial), ("mean", call.center)):
-        check_plain(value, name)
-    for out in call.out if isinstance(call.out, tuple) else (call.out,):
-        check_plain(out, "out")
+    if call.where is not True:
+        check_plain(call.where, "where")
+    if call.initial is not NoValue:
+        check_plain(call.initial, "initial")
+    if call.center is not NoValue:
+        check_plain(call.center, "mean")
+    if call.out is not None:
+        for out in call.out if isinstance(call.out, tuple) else (call.out,):
+            check_plain(out, "out")
     library, wrapper = device_library(call.array), wrapper_of(call.array)
     if library is not None:
         if wrapper is None:
@@ -189,7 +195,9 @@ def _fold(call: Call) -> Any:
         result = only_start(call, ufunc, mask)
     else:
         check_identity(call, ufunc)
-        dtype = _type_before_start(call)
+        dtype = call.dtype
+        if has_initial(call):
+            dtype = type_before_start(call.op, array.dtype, dtype, call.options[0])
         result = run(call if dtype is call.dtype else call._replace(dtype=dtype), mask=mask)
     if (
         call.op == "sum" and out is not None and out.dtype.kind == "M"
@@ -198,6 +206,11 @@ def _fold(call: Call) -> Any:
     finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
     result = finish(call, mask, result)
     return result if out is None else store(out, result, ufunc.__name__)
+
+
+def finish_plain_fold(call: Call, result: Any) -> Any:
+    """Sums and products with a start, of an exact ndarray, as the core found them."""
+    return _finish_fold(call, None if call.where is True else call.where, result)
 
 
 def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
@@ -221,30 +234,31 @@ def _scaled(numbers: Any, dtype: np.dtype[Any], factor: float) -> Array:
     return copy
 
 
-def _type_of_result(call: Call) -> np.dtype[Any]:
+def _type_of_result(element: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     """Type of a sum or product of floats or complex numbers."""
-    dtype: np.dtype[Any] = np.dtype(call.dtype or call.array.dtype.newbyteorder("="))
-    return dtype
+    result: np.dtype[Any] = element if dtype is None else np.dtype(dtype)
+    return result if result.isnative else result.newbyteorder("=")
 
 
-def _type_before_start(call: Call) -> Any:
+def type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: str) -> Any:
     """Type in which a start is added to an exact sum, or multiplied by a product: the result is
     rounded after that.
 
     Kernels other than these compute in the result's type, as their names promise.
     """
-    if not has_initial(call) or call.array.dtype.kind not in "fV":
-        return call.dtype
-    kernel, dtype = call.options[0], _type_of_result(call)
-    is_exact = call.op == "sum" and kernel in ("auto", "exact") and dtype.kind in "fV"
-    is_planned = call.op == "prod" and kernel in ("auto", "fast") and dtype == call.array.dtype
-    return np.float64 if is_exact or is_planned else call.dtype
+    if element.kind not in "fV":
+        return dtype
+    result = _type_of_result(element, dtype)
+    is_exact = op == "sum" and kernel in ("auto", "exact") and result.kind in "fV"
+    is_planned = op == "prod" and kernel in ("auto", "fast") and result == element
+    return np.float64 if is_exact or is_planned else dtype
 
 
 def _sum_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
     """Sum from a start on, in which no part overflows if the whole does not."""
-    dtype = _type_of_result(call) if call.array.dtype.kind in "fcV" else result.dtype
-    wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+    element = call.array.dtype
+    dtype = _type_of_result(element, call.dtype) if element.kind in "fcV" else result.dtype
+    wide = _COMPLEX128 if dtype.kind == "c" else _FLOAT64
     if start == 0:
         if _is_minus_zero(start):
             result = _sum_without_start(call, mask, result)
@@ -261,7 +275,7 @@ def _sum_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
     with np.errstate(all="ignore"):
         if result.dtype == dtype:
             return np.add(result, start)
-        return (result + np.asarray(start).astype(wide)).astype(dtype)[()]
+        return (result + start.astype(wide)).astype(dtype)
 
 
 def _parts(array: Any) -> tuple[Array, ...]:

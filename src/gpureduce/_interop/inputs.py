@@ -28,8 +28,8 @@ _MISSING = object()
 
 def as_array(a: Any, instead_of_masked: str, name: str = "a") -> Array:
     """Make what NumPy takes an array; else a ``TypeError`` says what to pass instead."""
-    if type(a) is np.ndarray:
-        return a
+    if type(a) in _PLAIN_TYPES:
+        return np.asarray(a)
     if _is_masked(a):
         raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
     check_plain(a, name)
@@ -43,7 +43,7 @@ def as_array(a: Any, instead_of_masked: str, name: str = "a") -> Array:
     return from_host(a)
 
 
-_PLAIN_TYPES = frozenset((bool, int, float, np.ndarray))
+_PLAIN_TYPES = frozenset((bool, int, float, list, tuple, np.ndarray))
 """Types whose rules are NumPy's, which most arguments have."""
 
 
@@ -73,7 +73,7 @@ def check_plain(value: Any, name: str) -> None:
 
 def wrapper_of(a: Any) -> Callable[[Any, str], Any] | None:
     """How the type of `a` makes its own of a result, if it says so: ``a.__gpureduce_wrap__``."""
-    if getattr(type(a), "__gpureduce_wrap__", None) is None:
+    if type(a) in _PLAIN_TYPES or getattr(type(a), "__gpureduce_wrap__", None) is None:
         return None
     wrapper: Callable[[Any, str], Any] = a.__gpureduce_wrap__
     return wrapper
