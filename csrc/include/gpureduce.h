@@ -593,6 +593,14 @@ GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dt
                                        gpr_dtype compute, uint32_t block_size, int variant, int cc,
                                        uint64_t *machine_code_bytes);
 
+/* Writes the text of such a program to `size` bytes at `text`: what NVRTC receives beside the files
+ * of kernels, and then, as a comment per line, the instances of templates that it has and the
+ * kernel's cover and finish, by their names in kernels.def. No results are finalized: the kernel
+ * stores accumulators. GPR_ERROR_VALUE for the planner and `exact`, which
+ * have several programs, and if there are too few bytes. */
+GPR_API gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype,
+                                     uint32_t block_size, char *text, uint64_t size);
+
 /* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose
  * common type is `factor`, with a result of type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both
  * programs are compiled: that of device arrays, and that of a host array's chunks. block_size 0:

@@ -543,6 +543,29 @@ static PyObject *compile_program(PyObject *module, PyObject *arguments)
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }
 
+/* write_program(kernel, op, dtype, block_size) -> text */
+static PyObject *write_program(PyObject *module, PyObject *arguments)
+{
+    enum { ROOM = 4096 };
+    glue_state *state = glue_state_of(module);
+    PyObject *kernel_name = NULL, *op_number = NULL, *dtype_name = NULL;
+    char text[ROOM];
+    gpr_dtype dtype;
+    gpr_operator op;
+    unsigned block = 0;
+    int kernel = 0;
+
+    if (!PyArg_ParseTuple(arguments, "OOOI", &kernel_name, &op_number, &dtype_name, &block))
+        return NULL;
+    if (glue_read_kernel(state, kernel_name, &kernel) < 0) return NULL;
+    if (kernel < 0 && gpr_find_kernel("auto", &kernel) != GPR_OK) return glue_raise(state);
+    if (glue_read_operator(op_number, &op) < 0 || read_dtype_name(dtype_name, &dtype) < 0)
+        return NULL;
+    if (gpr_write_program(kernel, op, dtype, block, text, sizeof text) != GPR_OK)
+        return glue_raise(state);
+    return PyUnicode_FromString(text);
+}
+
 /* compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code */
 static PyObject *compile_dot(PyObject *module, PyObject *arguments)
 {
@@ -598,6 +621,8 @@ PyMethodDef glue_memory_methods[] = {
     {"compile_program", compile_program, METH_VARARGS,
      PyDoc_STR("compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes "
                "of machine code")},
+    {"write_program", write_program, METH_VARARGS,
+     PyDoc_STR("write_program(kernel, op, dtype, block_size) -> the text that NVRTC receives")},
     {"compile_dot", compile_dot, METH_VARARGS,
      PyDoc_STR("compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},

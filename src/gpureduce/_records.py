@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _core
 from ._kernel_names import KernelName
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "CacheInfo",
@@ -222,7 +225,15 @@ def kernels() -> list[KernelInfo]:
     return [_kernel_info(row) for row in _core.kernels()]
 
 
-def kernel_source(name: KernelName, helpers: bool | Literal["used"] = False) -> str:
+def kernel_source(
+    name: KernelName,
+    helpers: bool | Literal["used"] = False,
+    *,
+    standalone: bool = False,
+    dtype: DTypeLike = "float32",
+    op: str = "sum",
+    block_size: int | None = None,
+) -> str:
     """CUDA source of a kernel, as NVRTC compiles it.
 
     Parameters
@@ -232,6 +243,13 @@ def kernel_source(name: KernelName, helpers: bool | Literal["used"] = False) -> 
     helpers : bool or "used", optional
         What to put in front: the functions that this kernel calls, and those that they call
         (``"used"``); or all files that kernels share (``True``).
+    standalone : bool, optional
+        Return one file that needs nothing else: the kernel for one operator and dtype, what it
+        uses of the other files, and a ``main`` that launches it, checks its result and times it.
+        ``nvcc -std=c++17`` compiles the file.
+    dtype, op, block_size : optional
+        Dtype of the elements, operator and threads per block of a standalone file; by default
+        float32, the sum, and the kernel's own block size.
 
     Returns
     -------
@@ -240,8 +258,20 @@ def kernel_source(name: KernelName, helpers: bool | Literal["used"] = False) -> 
     Raises
     ------
     ValueError
-        There is no kernel of this name; the message lists similar names. Or `helpers` is neither a
-        bool nor ``"used"``.
+        There is no kernel of this name; the message lists similar names. `helpers` is neither a
+        bool nor ``"used"``, or is given with `standalone`. An unknown operator, or a block size
+        that the kernel does not take.
+    TypeError
+        A dtype that is not reduced.
+    KernelUnavailableError
+        The kernel cannot be one file (``auto``, ``fast``, ``exact``, ``cub``); the message says
+        why.
+
+    Notes
+    -----
+    A standalone file is made of slices of the files that run: declarations that the program uses,
+    with their comments, without branches of ``if constexpr`` that its dtype and operator never
+    take.
 
     Examples
     --------
@@ -250,12 +280,21 @@ def kernel_source(name: KernelName, helpers: bool | Literal["used"] = False) -> 
     True
     >>> "__shfl_down_sync" in gr.kernel_source("shfl_atomic", helpers="used")
     True
+    >>> "int main(" in gr.kernel_source("shfl_atomic", standalone=True, dtype="int32", op="max")
+    True
     """
     name = _core.find_kernel(name)
     file = _core.KERNEL_FILES[name]
     sources = _core.sources()
     if not isinstance(helpers, bool) and helpers != "used":
         raise ValueError(f"helpers must be True, False or 'used', not {helpers!r}")
+    if standalone:
+        if helpers:
+            raise ValueError("a standalone file has its helpers: give standalone or helpers")
+        from ._dtypes import native_dtype
+        from ._standalone import standalone_source
+
+        return standalone_source(name, native_dtype(dtype), op, block_size)
     if not helpers:
         return sources[file]
     kernel_files = set(_core.KERNEL_FILES.values())

@@ -475,6 +475,24 @@ def test_a_kernels_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "did you mean" in err
 
 
+def test_kernels_exports_a_kernel_as_one_file(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = gr.kernel_source("last_block", standalone=True, dtype="int16", op="max", block_size=64)
+    arguments = ("--dtype", "int16", "--op", "max", "--block-size", "64")
+    assert succeed("kernels", "--export", "last_block", *arguments, capsys=capsys) == wanted
+    found = json.loads(succeed("kernels", "--export", "reduce2", "--json", capsys=capsys))
+    assert found["kernel"] == "sequential"
+    assert found["source"] == gr.kernel_source("sequential", standalone=True)
+    for wrong, said in (
+        (("--export", "auto"), "cannot be exported"),
+        (("--export", "sequential", "--op", "median"), "unknown operator"),
+        (("--export", "sequential", "--source", "sequential"), "no --source"),
+        (("--source", "sequential", "--dtype", "int8"), "belong to --export"),
+    ):
+        status, out, err = run("kernels", *wrong, capsys=capsys)
+        assert (status != 0, out) == (True, "")
+        assert said in err
+
+
 def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     import fakes
 

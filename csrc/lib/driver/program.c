@@ -376,6 +376,67 @@ static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sam
     return 1;
 }
 
+/* Traits that follow from a kernel, an operator's rule and a block size, whatever the layout;
+ * accumulators are not finalized. */
+static gpr_kernel_traits traits_of_rule(int kernel, const gpr_rule *rule, uint32_t block_size)
+{
+    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+
+    return (gpr_kernel_traits){.kernel = kernel,
+                               .fold = rule->fold,
+                               .element = rule->element,
+                               .compute = rule->compute,
+                               .acc = rule->device_acc,
+                               .result = rule->result,
+                               .skip_nan = rule->skip_nan,
+                               .block = block_size,
+                               .lanes = GPR_WARP_LANES,
+                               .per_thread = row->per_thread,
+                               .item = 1,
+                               .kept = 1,
+                               .reduced = 1,
+                               .variant = row->name};
+}
+
+gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype, uint32_t block_size,
+                             char *text, uint64_t size)
+{
+    static const char *const covers[] = {
+        [GPR_COVER] = "cover", [GPR_STRIDE] = "stride", [GPR_ONE] = "one"};
+    static const char *const finishes[] = {
+        [GPR_PASSES] = "passes", [GPR_ATOMIC] = "atomic", [GPR_TICKET] = "ticket"};
+    program_text program = {.translation = {.text = NULL}};
+    gpr_text all = {.text = NULL};
+    gpr_rule rule;
+    gpr_status status = GPR_OK;
+
+    if (kernel < 0 || kernel >= GPR_KERNEL_COUNT)
+        return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
+    const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    if (makes_results(row))
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' has several programs: each layout has its own", row->name);
+    GPR_TRY(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule));
+    gpr_fit_rule(row, &rule);
+    GPR_TRY(gpr_check_kernel_folds(row, &rule));
+    if (block_size == 0) block_size = row->block;
+    GPR_TRY(gpr_check_block_size(row, block_size));
+    const gpr_kernel_traits traits = traits_of_rule(kernel, &rule, block_size);
+    GPR_TRY(write_program(&traits, &program));
+    gpr_text_add(&all, "%s", program.text.text);
+    for (int i = 0; i < program.translation.entry_count; i++)
+        gpr_text_add(&all, "// %s\n", program.entries[i].text);
+    gpr_text_add(&all, "// cover: %s, finish: %s\n", covers[row->cover], finishes[row->finish]);
+    GPR_TRY(gpr_text_status(&all));
+    if (strlen(all.text) >= size)
+        GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "the program takes %zu bytes", strlen(all.text) + 1));
+    memcpy(text, all.text, strlen(all.text) + 1);
+done:
+    gpr_text_clear(&all);
+    clear_program(&program);
+    return status;
+}
+
 gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute,
                                uint32_t block_size, int variant, int cc,
                                uint64_t *machine_code_bytes)
@@ -417,16 +478,8 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         while (is_of_fast && item > 1 && item * block_size * acc_bytes > GPR_BLOCK_ACC_BYTES)
             item /= 2;
         if (chosen->lanes == 1 && item > GPR_TILE_VECTORS) item = GPR_TILE_VECTORS;
-        memset(&traits, 0, sizeof traits);
-        traits.kernel = kernel;
-        traits.fold = rule.fold;
-        traits.element = rule.element;
-        traits.compute = rule.compute;
-        traits.acc = rule.device_acc;
+        traits = traits_of_rule(kernel, &rule, block_size);
         traits.finish = gpr_operator_rows[op].finish;
-        traits.result = rule.result;
-        traits.skip_nan = rule.skip_nan;
-        traits.block = block_size;
         if (is_of_rows && traits.block > most_rows_block) traits.block = most_rows_block;
         traits.lanes = chosen->lanes;
         traits.per_thread =

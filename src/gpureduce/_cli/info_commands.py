@@ -134,6 +134,16 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with-helpers", action="store_true", help="and the functions that the kernel calls"
     )
+    parser.add_argument(
+        "--export",
+        metavar="NAME",
+        help="print a kernel as one CUDA file with its helpers and a main(), which nvcc compiles",
+    )
+    parser.add_argument("--dtype", help="of an exported kernel's elements (default: float32)")
+    parser.add_argument("--op", help="an exported kernel's operator (default: sum)")
+    parser.add_argument(
+        "--block-size", type=int, help="threads per block of an exported kernel (default: its own)"
+    )
     add_json(parser)
 
 
@@ -141,19 +151,33 @@ def run_kernels(options: argparse.Namespace) -> int:
     from .._display.tables import lay_out, terminal_width
     from .._records import kernel_source, kernels
 
-    if options.source is not None:
-        text = kernel_source(options.source, helpers="used" if options.with_helpers else False)
+    wanted = options.export or options.source
+    if options.export is None and (options.dtype or options.op or options.block_size is not None):
+        raise ValueError("--dtype, --op and --block-size belong to --export")
+    if wanted is not None:
+        if options.export is not None and (options.source is not None or options.with_helpers):
+            raise ValueError("--export is a file with its helpers: no --source, no --with-helpers")
+        if options.export is not None:
+            text = kernel_source(
+                options.export,
+                standalone=True,
+                dtype=options.dtype or "float32",
+                op=options.op or "sum",
+                block_size=options.block_size,
+            )
+        else:
+            text = kernel_source(wanted, helpers="used" if options.with_helpers else False)
         if options.json:
-            print_json({"kernel": _core.find_kernel(options.source), "source": text})
+            print_json({"kernel": _core.find_kernel(wanted), "source": text})
         else:
             print(text, end="" if text.endswith("\n") else "\n")
         return 0
-    wanted = [_core.find_kernel(name) for name in options.name]
-    found = [info for info in kernels() if not wanted or info.name in wanted]
+    names = [_core.find_kernel(name) for name in options.name]
+    found = [info for info in kernels() if not names or info.name in names]
     if options.json:
         print_json([asdict(info) for info in found])
         return 0
-    if wanted:
+    if names:
         print("\n\n".join(_describe(info) for info in found))
         return 0
     rows = [

@@ -419,6 +419,24 @@ static void failures_are_not_cached_and_leave_no_program(void)
     REQUIRE(make(&traits, 90, 1) == 1);
 }
 
+static void text_of_a_program_is_what_the_compiler_receives(void)
+{
+    char text[4096];
+
+    REQUIRE(gpr_write_program(GPR_KERNEL_last_block, GPR_OP_MAX, GPR_INT16, 64, text,
+                              sizeof text) == GPR_OK);
+    expect_in(text, "#include \"last_block.cuh\"\n");
+    expect_in(text, "gpr::KernelTraits<gpr::fold_max, gpr::dt_int16, ");
+    expect_in(text, "// gpr::last_block<First, 64u>\n// cover: stride, finish: ticket\n");
+    REQUIRE(gpr_write_program(GPR_KERNEL_last_block, GPR_OP_MAX, GPR_INT16, 64, text,
+                              strlen(text)) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_write_program(GPR_KERNEL_last_block, GPR_OP_MAX, GPR_INT16, 65, text,
+                              sizeof text) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_write_program(-1, GPR_OP_SUM, GPR_INT8, 0, text, sizeof text) == GPR_ERROR_VALUE);
+    REQUIRE(gpr_write_program(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 0, text, sizeof text) ==
+            GPR_ERROR_VALUE);
+}
+
 static void programs_that_do_not_exist_are_refused(void)
 {
     uint64_t bytes = 1;
@@ -504,6 +522,8 @@ int main(void)
     in_child(a_path_that_was_set_goes_before_the_usual_places, "path", "version=12080");
     in_child(cub_is_compiled_with_the_headers_that_are_found, "cub", "");
     in_child(failures_are_not_cached_and_leave_no_program, "failures are not cached", "");
+    in_child(text_of_a_program_is_what_the_compiler_receives,
+             "the text of a program is what the compiler receives", "");
     in_child(programs_that_do_not_exist_are_refused, "programs that do not exist are refused", "");
     (void)snprintf(command, sizeof command, "rm -r '%s'", root);
     CHECK(system(command) == 0, "%s", command);
