@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def other_costs(facts: tuple[Any, ...], name: str) -> Costs:
 
 
 def tuned(
-    facts: tuple[Any, ...], start: Costs, cells: Sequence[Cell], flush: int
+    facts: tuple[Any, ...], start: Costs, cells: Sequence[Cell], flush: int, raw: list[Any]
 ) -> tuple[Costs, float, float, float]:
     """Costs fitted from a start; the choice's ratio before and after; seconds."""
     began = time.perf_counter()
@@ -56,6 +57,7 @@ def tuned(
     ways = [likely_ways(price, start, WAYS, rng) for price in prices]
     compile_ways(cells, ways, facts)
     times = measure_ways(cells, ways, 0, flush)
+    raw.append({"ways": ways, "ns": [np.round(ns).tolist() for ns in times]})
     each = zip(ways, times, prices, strict=True)
     fit = fit_costs([Times(np.array(some), ns, price) for some, ns, price in each], start)
     return fit.costs, fit.before, fit.after, time.perf_counter() - began
@@ -66,6 +68,8 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=60)
     parser.add_argument("--arrays", type=int, default=ARRAYS)
     parser.add_argument("--largest-bytes", type=int, default=LARGEST_BYTES)
+    parser.add_argument("--seconds", type=float, default=240, help="about as long as it may take")
+    parser.add_argument("--times", type=Path, help="write all times, as JSON")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else int(np.random.default_rng().integers(1e9))
@@ -79,8 +83,12 @@ def main() -> None:
     starts = {"other card": other_costs(facts, info.name), "random": tuple(wrong.tolist())}
     print(json.dumps({"device": info.name, "seed": seed, "hand": np.round(by_hand, 1).tolist()}))
     found: dict[str, Costs] = {}
+    raw: list[Any] = []
+    began = time.perf_counter()
     for name, start in starts.items():
-        costs, before, after, seconds = tuned(facts, start, cells, flush)
+        if found and time.perf_counter() - began > options.seconds / 3:
+            continue  # what is left is for the comparison
+        costs, before, after, seconds = tuned(facts, start, cells, flush, raw)
         found[name] = costs
         print(
             json.dumps(
@@ -109,6 +117,9 @@ def main() -> None:
     ]
     compile_ways(fresh, ways, facts)
     times = measure_ways(fresh, ways, 0, flush)
+    raw.append({"ways": ways, "ns": [np.round(ns).tolist() for ns in times]})
+    if options.times is not None:
+        options.times.write_text(json.dumps({"seed": seed, "facts": facts, "measured": raw}))
     table = [
         dict(zip(some, ns.tolist(), strict=True)) for some, ns in zip(ways, times, strict=True)
     ]
