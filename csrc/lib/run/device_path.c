@@ -274,7 +274,7 @@ static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
 {
     char *results = (char *)job->device->small + GPR_SMALL_BYTES;
     const int looks_out = job->device->looks_out && gpr_writes_once(&job->plan) &&
-                          job->result_bytes <= GPR_MOST_AWAITED;
+                          job->result_bytes <= GPR_AWAITED_RESULTS;
     gpr_status status = GPR_OK;
 
     if (looks_out) gpr_mark_results(results, job->result_bytes);

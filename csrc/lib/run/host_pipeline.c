@@ -207,6 +207,14 @@ static void choose_content(job *job, job_memory *memory)
 
 /* ---------------------------------------------------------------- kernels and results -------- */
 
+/* Most bytes of accumulators of a kind that are polled for. Every 4 bytes of these kinds are stored
+ * once; others have gaps, or are stored in parts. */
+static uint64_t most_awaited(gpr_acc_kind acc_kind)
+{
+    if (acc_kind == GPR_ACC_EXACT) return GPR_MOST_AWAITED;
+    return acc_kind == GPR_ACC_NUMBER ? GPR_AWAITED_RESULTS : 0;
+}
+
 /* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through
  * `device_results` where a kernel cannot or should not write to host memory. */
 static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
@@ -252,8 +260,8 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         job->run->grid_size = plan.passes[0].grid;
     }
     job->run->launches = launches;
-    job->looks_out = device->looks_out && direct && bytes <= GPR_MOST_AWAITED &&
-                     job->rule->acc_kind == GPR_ACC_NUMBER && gpr_writes_once(&plan);
+    job->looks_out = device->looks_out && direct && bytes <= most_awaited(job->rule->acc_kind) &&
+                     gpr_writes_once(&plan);
 done:
     return status;
 }
@@ -482,7 +490,7 @@ static gpr_status reduce_small(job *job)
     const chunk all = {
         .rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
     const uint64_t bytes = all.rows * job->acc_bytes;
-    uint8_t taken[GPR_MOST_AWAITED];
+    _Alignas(8) uint8_t taken[GPR_MOST_AWAITED];
     gpr_status status = GPR_OK;
 
     pack_content(job, &all, device->small);

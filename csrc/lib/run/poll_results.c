@@ -29,9 +29,11 @@ int gpr_writes_once(const gpr_plan *plan)
 
 UNWATCHED void gpr_mark_results(void *pinned, uint64_t bytes)
 {
+    volatile uint32_t *words = pinned; /* buffers are aligned for any type */
     volatile uint8_t *at = pinned;
 
-    for (uint64_t i = 0; i < bytes; i++) at[i] = MARK_1;
+    for (uint64_t i = 0; i < bytes / sizeof *words; i++) words[i] = MARK_4;
+    for (uint64_t i = bytes / sizeof *words * sizeof *words; i < bytes; i++) at[i] = MARK_1;
     atomic_thread_fence(memory_order_seq_cst);
 }
 

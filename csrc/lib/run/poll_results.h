@@ -7,7 +7,10 @@
 #include "lib/driver/driver.h"
 #include "lib/rules/plan.h"
 
-enum { GPR_MOST_AWAITED = 64 }; /* bytes of results that are worth looking at: a cache line */
+enum {
+    GPR_AWAITED_RESULTS = 64, /* bytes of numbers that are worth looking at: a cache line */
+    GPR_MOST_AWAITED = 640    /* and of anything: an exact sum of float64 has 560 */
+};
 
 /* Whether a plan's results may be taken as soon as they are all there: each is written once, when
  * all has been read that it is made of, and nothing is left behind that another stream's work could

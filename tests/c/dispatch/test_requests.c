@@ -381,6 +381,38 @@ static void whoever_waits_looks_out_for_the_result(void)
     REQUIRE(least == 3);
 }
 
+/* The default of float sums: accumulators of several words. */
+static void whoever_waits_looks_out_for_exact_sums_too(void)
+{
+    static float singles[COUNT];
+    static double doubles[COUNT];
+    const float single_sum = (float)COUNT * (COUNT - 1) / 2;
+    const double double_sum = single_sum;
+
+    for (int i = 0; i < COUNT; i++) singles[i] = (float)(doubles[i] = i);
+    for (int is_double = 0; is_double < 2; is_double++) {
+        const size_t bytes = is_double ? sizeof double_sum : sizeof single_sum;
+        const void *right = is_double ? (const void *)&double_sum : (const void *)&single_sum;
+        gpr_request request = sound_request();
+        uint8_t result[sizeof double_sum];
+        unsigned least = UINT32_MAX;
+
+        request.device = 0;
+        request.dtype = is_double ? GPR_FLOAT64 : GPR_FLOAT32;
+        request.data = is_double ? (const void *)doubles : (const void *)singles;
+        request.result = result;
+        REQUIRE(gpr_reduce(&request) == GPR_OK);
+        for (int i = 0; i < 5000 && least > 3; i++) {
+            const unsigned calls = fake.calls();
+            REQUIRE(gpr_reduce(&request) == GPR_OK && memcmp(result, right, bytes) == 0);
+            const unsigned made = fake.calls() - calls;
+            if (made < least) least = made;
+        }
+        REQUIRE(strcmp(gpr_last_run()->variant, "exact") == 0);
+        REQUIRE(least == 3); /* context in and out, launch */
+    }
+}
+
 int main(void)
 {
     const char *temporary = getenv("TMPDIR");
@@ -400,6 +432,7 @@ int main(void)
     in_child(a_child_forked_while_the_driver_is_opened_is_told_so, "a fork while opening", "");
     in_child(whoever_waits_sleeps_if_the_context_says_so, "a context that blocks", "flags=4");
     in_child(whoever_waits_looks_out_for_the_result, "a context that spins", "");
+    in_child(whoever_waits_looks_out_for_exact_sums_too, "exact sums and a context that spins", "");
     CHECK(rmdir(root) == 0, "%s is not empty", root);
     return check_end();
 }
