@@ -395,6 +395,14 @@ build/lib/pkgconfig/gpureduce.pc: gpureduce.pc.in pyproject.toml
 	@mkdir -p $(@D)
 	$(call write_pc,$@,$(CURDIR),$(CURDIR)/build/lib,$(CURDIR)/csrc/include)
 
+$(STAMPS)/wheels: pyproject.toml | $(STAMPS)/build
+	$(call install_extra,wheels)
+
+# PYTHONS="python3.12 /opt/python3.13/bin/python3": by default those that are on PATH.
+.PHONY: wheels
+wheels: $(STAMPS)/wheels ## a wheel per Python and the source distribution, in dist; each wheel is installed and tried
+	$(PY) tools/wheels.py $(PYTHONS)
+
 lib: build/lib/libgpureduce.so build/lib/pkgconfig/gpureduce.pc ## build/lib/libgpureduce.so and its pkg-config file
 
 install: lib ## the C library, header and pkg-config file to DESTDIR/PREFIX

@@ -25,6 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import ziglang
+
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.28"
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.13t", "python3.14", "python3.14t")
@@ -74,8 +76,10 @@ def interpreters(named: list[str]) -> list[Path]:
 def build_wheel(python: Path, to: Path, folder: Path) -> Path:
     """A wheel for a Python, of symbols that glibc 2.28 has."""
     machine = platform.machine()
-    link = f"{sys.executable} -m ziglang cc -shared -Wl,--strip-all -target {machine}-linux-gnu"
-    environment = os.environ | {"LDSHARED": f"{link}.{GLIBC}", "GPUREDUCE_OBJECTS": str(folder)}
+    # The program itself: pip hides this environment's modules from the build.
+    zig = Path(ziglang.__file__).parent / "zig"
+    link = f"{zig} cc -shared -Wl,--strip-all -target {machine}-linux-gnu.{GLIBC}"
+    environment = os.environ | {"LDSHARED": link, "GPUREDUCE_OBJECTS": str(folder)}
     raw = folder / "raw"
     words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", raw, ROOT)
     run(python, *words, env=environment)

@@ -43,6 +43,7 @@ TARGETS: dict[str, str | Path] = {
     "asan": r"\d+ passed",
     "tsan": r"== \w+",
     "coverage": Path("build/coverage/html/index.html"),
+    "wheels": r"\d+ wheels built, installed and tried",
     "lib": Path("build/lib/libgpureduce.so"),
     "install": Path("prefix/include/gpureduce.h"),
     "clean": r"",
