@@ -131,7 +131,14 @@ def compile_ways(
             cell.op, cell.shape, cell.dtype, cell.reduced, "fast", facts, way, None, cell.strides
         )
 
-    work = [(cell, way) for cell, some in zip(cells, ways, strict=True) for way in some]
+    # The first way of every array, then the second: those of one array may share a program, which
+    # two threads would both compile.
+    work = [
+        (cell, some[turn])
+        for turn in range(max(map(len, ways)))
+        for cell, some in zip(cells, ways, strict=True)
+        if turn < len(some)
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(warm, work):
             pass
