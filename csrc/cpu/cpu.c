@@ -335,7 +335,9 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = gpr_cpu_copies(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;
-    if (work->columns_direct) memory = work->into_results ? 0 : offsetof(block, s);
+    /* The second recipe may need the stage where the first does not. */
+    if (work->columns_direct && (work->recipes == 1 || work->how[1].direct))
+        memory = work->into_results ? 0 : offsetof(block, s);
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;
