@@ -342,6 +342,8 @@ def is_right(case: Case, got: Any, array: Any, mask: Any) -> bool:
             scale = scale.to(torch.float64) / counted.sum(dim=axes)
     elif function in ("max", "min"):
         wanted = getattr(torch, "a" + function)(wide, dim=axes)
+        if mask is not None:  # our calls start at 0, also where the mask leaves nothing out
+            wanted = getattr(torch, function + "imum")(wanted, torch.zeros_like(wanted))
         if case.function == "nanmax" and mask is None:  # else the initial value is there
             wanted = torch.where(counted.any(dim=axes), wanted, math.nan)
     elif function == "ptp":

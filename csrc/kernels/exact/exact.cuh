@@ -83,9 +83,8 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
     *partial = {};
     clear_superaccumulators<In, 1, BLOCK>();
     if constexpr (Traits::skips_nan) {
-        const unsigned left_out = tile.leave_out_nans(nothing);
-        if (left_out != 0)
-            atomicAdd(&block_superaccumulator<In>().left_out, static_cast<uint64>(left_out));
+        count_left_out(RunGroup{}, &block_superaccumulator<In>().left_out,
+                       tile.leave_out_nans(nothing));
     }
     if constexpr (has_tile_bins<Traits>) {
         if (tile.used > 0 && !tile.has_edges)

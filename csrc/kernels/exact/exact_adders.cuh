@@ -126,6 +126,14 @@ template <unsigned ACCUMULATORS> struct SingleThread {
     }
 };
 
+// Counts the elements that a group's threads left out. The whole group must call.
+template <class Group>
+GPR_DEVICE void count_left_out(const Group &group, uint64 *counter, unsigned left_out)
+{
+    const uint64 all = static_cast<uint64>(group.total(static_cast<long long>(left_out)));
+    if (group.is_leader() && all != 0) add_to_counter(counter, all);
+}
+
 // Adds a thread's number, below 2^62 in magnitude. A thread adds `pieces` limbs at most: the number
 // is added in two halves.
 GPR_DEVICE void add_long(int *limb, long long number, int place)
@@ -755,10 +763,11 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         }
         add_left_out();
     }
+    // The whole group must call.
     GPR_DEVICE void add_left_out() const
     {
-        if (left_out != 0)
-            atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
+        if constexpr (masked || skips_nan)
+            count_left_out(group, &group.template sum<In>().left_out, left_out);
     }
 };
 
@@ -831,8 +840,8 @@ struct IntegerAdder : IntegerSums<typename Traits::In> {
     GPR_DEVICE void finalize()
     {
         flush();
-        if (left_out != 0)
-            atomicAdd(&group.template sum<In>().left_out, static_cast<uint64>(left_out));
+        if constexpr (masked)
+            count_left_out(group, &group.template sum<In>().left_out, left_out);
     }
 };
 

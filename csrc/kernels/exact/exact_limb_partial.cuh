@@ -287,7 +287,7 @@ template <class Adder> GPR_DEVICE LimbPartial<typename Adder::In> partial_of(Add
         if (Group::any(has_others))
             partial.flags |= static_cast<unsigned>(saw_not_minus_zero) << p * part_flag_bits;
     }
-    if constexpr (masked || Adder::skips_nan) adder.add_left_out();
+    adder.add_left_out();
     if constexpr (Group::spills)
         return adder.times_spilled() > 0 ? with_spilled<Group>(partial) : partial;
     else return partial;

@@ -310,8 +310,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     GPR_DEVICE void finalize()
     {
         if (placement.is_placed) flush();
-        if (left_out != 0)
-            atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
+        if constexpr (masked || skips_nan)
+            count_left_out(group, &moments_of<In>(group).left_out, left_out);
     }
 };
 
@@ -354,8 +354,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Int
     GPR_DEVICE void finalize()
     {
         flush();
-        if (left_out != 0)
-            atomicAdd(&moments_of<In>(group).left_out, static_cast<uint64>(left_out));
+        if constexpr (masked) count_left_out(group, &moments_of<In>(group).left_out, left_out);
     }
 };
 
