@@ -38,7 +38,7 @@ import numpy as np
 import gpureduce as gr
 from gpureduce import _core
 from gpureduce._bench.environment import environment
-from gpureduce._interop.libraries import numpy_dtype
+from gpureduce._dtypes import native_dtype
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 
@@ -162,7 +162,7 @@ def pool(dtype: str, data: str, near_one: bool) -> np.ndarray:
         values = np.abs(values)
     if data == "with nan":
         values[random_numbers.random(POOL_ELEMENTS) < 1e-3] = np.nan
-    return values.astype(numpy_dtype(dtype))
+    return values.astype(native_dtype(dtype))
 
 
 def make_array(case: Case, draw: random.Random) -> tuple[np.ndarray, np.ndarray | None]:

@@ -50,7 +50,7 @@ from gpureduce._bench.baselines import DeviceView, available, numpy_function
 from gpureduce._bench.benchmark_array import on_device, random_values, repeat
 from gpureduce._bench.environment import environment
 from gpureduce._bench.sampling import summary
-from gpureduce._interop.libraries import numpy_dtype
+from gpureduce._dtypes import native_dtype
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 GIB = 2**30
@@ -333,7 +333,7 @@ EXACT_AXES_CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 def hard_values(kind: str, dtype: str, n: int) -> np.ndarray:
     """Floats of one kind: how far their exponents lie apart decides what an exact sum has to do."""
     rng = np.random.default_rng(20240501)
-    element = numpy_dtype(dtype)
+    element = native_dtype(dtype)
     period = min(n, EXACT_PATTERN)
     # Decades.
     largest = {"float16": 4.0, "bfloat16": 37.0, "float32": 37.0, "float64": 300.0}[dtype]
@@ -400,7 +400,7 @@ def part_exact(quick: bool) -> dict[str, Any]:
     peers, absent = available()
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
-        itemsize = numpy_dtype(dtype).itemsize
+        itemsize = native_dtype(dtype).itemsize
         for kind in kinds:
             values = hard_values(kind, dtype, ((64 << 20) if quick else GIB) // itemsize)
             rows.append(
@@ -427,7 +427,7 @@ def exact_variances(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
     """Variances of exact, fast and the peers; of float16 only PyTorch makes them in one pass."""
     rows = []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
-        itemsize = numpy_dtype(dtype).itemsize
+        itemsize = native_dtype(dtype).itemsize
         for kind in ("normal", "lognormal", "wide"):
             for nbytes in ((64 << 20) if quick else GIB, 1 << 20, 1 << 14):
                 values = hard_values(kind, dtype, nbytes // itemsize)
@@ -453,7 +453,7 @@ def exact_dots(peers: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
         take = library.as_tensor if name == "torch" else library.asarray
         for dtype in ("float64", "float32", "float16"):
             for kind in ("normal", "lognormal", "wide"):
-                n = ((64 << 20) if quick else GIB) // numpy_dtype(dtype).itemsize // 2
+                n = ((64 << 20) if quick else GIB) // native_dtype(dtype).itemsize // 2
                 x = hard_values(kind, dtype, n)
                 y = np.roll(x, n // 3)
                 with on_device(x) as first, on_device(y) as second:
@@ -706,7 +706,7 @@ def part_exact_cpu(quick: bool) -> dict[str, Any]:
     rows, beside_fsum = [], []
     for dtype in ("float64", "float32", "float16", "bfloat16"):
         for kind in ("normal", "lognormal"):
-            values = hard_values(kind, dtype, nbytes // numpy_dtype(dtype).itemsize)
+            values = hard_values(kind, dtype, nbytes // native_dtype(dtype).itemsize)
             calls = {
                 kernel: functools.partial(gr.sum, values, kernel=kernel, device="cpu")
                 for kernel in ("exact", "fast")
