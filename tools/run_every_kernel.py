@@ -20,7 +20,8 @@ import numpy as np
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._interop.libraries import DeviceBuffer, numpy_dtype
+from gpureduce._dtypes import native_dtype
+from gpureduce._interop.libraries import DeviceBuffer
 
 DTYPES = ("uint8", "float16", "int32", "float32", "float64")
 OPERATORS = ("sum", "max")
@@ -84,7 +85,7 @@ class OnDevice:
 
 def fetch(result: Any) -> np.ndarray[Any, Any]:
     """A result in GPU memory, once it is there."""
-    found = np.empty(result.shape, numpy_dtype(result.dtype))
+    found = np.empty(result.shape, native_dtype(result.dtype))
     _core.download(0, result.memory.pointer, found, result.stream)
     return found
 
@@ -123,7 +124,7 @@ def reductions(
 ) -> Iterator[Trial]:
     """Both rows at once, and each of them."""
     for n in sizes:
-        values = small_values(rng, op, n, numpy_dtype(name))
+        values = small_values(rng, op, n, native_dtype(name))
         for axis in (None, 1):
             call = partial(gr.reduce, values, op, axis=axis, kernel=kernel, device="cuda")
             yield Trial(f"n={n} axis={axis}", call, partial(is_right, values, op, axis))
@@ -147,7 +148,7 @@ def lay_out(
 def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
     """Rows of each layout."""
     for shape, steps, grid in (*LAYOUTS, *COLUMNS):
-        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        rows = lay_out(rng, native_dtype(name), shape, steps)
         if op == "prod":  # at most 2**5, of types that hold no more
             rows[:] = 1
             rows[:, rng.integers(0, shape[1], 5)] = 2
@@ -202,7 +203,7 @@ def rows_of_layouts(
 ) -> Iterator[Trial]:
     """Rows of each layout, without a mask and with one of the same layout."""
     for shape, steps, grid in LAYOUTS:
-        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        rows = lay_out(rng, native_dtype(name), shape, steps)
         if op.startswith("nan"):
             rows[:, ::7] = np.nan
         mask = lay_out(rng, np.dtype(bool), shape, steps)
@@ -222,7 +223,7 @@ def wide_rows(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterat
     widest = {"float16": 2, "float64": 900}.get(name, 100)
     for shape, steps, _grid in OF_PAIRS:
         for share in (0, 0.5, 1):
-            rows = lay_out(rng, numpy_dtype(name), shape, steps)
+            rows = lay_out(rng, native_dtype(name), shape, steps)
             power = rng.integers(0, widest, shape) * (rng.random((shape[0], 1)) < share)
             rows[...] = (rows.astype(np.float64) * 2.0**power).astype(rows.dtype)
             for op in ("sum", "mean"):
@@ -243,7 +244,7 @@ def products(
 ) -> Iterator[Trial]:
     """Pairs of each size: on the host; on the device, at other starts, by several blocks."""
     for n in sizes:
-        x, y = (lay_out(rng, numpy_dtype(each), (1, n), (n, 1))[0] for each in (name, second))
+        x, y = (lay_out(rng, native_dtype(each), (1, n), (n, 1))[0] for each in (name, second))
         yield Trial(f"n={n}", partial(gr.dot, x, y, device="cuda"), partial(is_product, x, y))
         x, y = x[n // 3 :], y[n // 3 :][::-1]
         there = partial(gr.dot, OnDevice(x), OnDevice(y), grid_size=3)
@@ -253,7 +254,7 @@ def products(
 def states(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
     """States that arrays of each layout are added to, beside the host's."""
     for shape, steps, _grid in LAYOUTS:
-        rows = lay_out(rng, numpy_dtype(name), shape, steps)
+        rows = lay_out(rng, native_dtype(name), shape, steps)
         update = partial(gr.ExactSum(rows.dtype).update, OnDevice(rows))
         yield Trial(
             f"shape={shape} steps={steps}", update, gr.ExactSum(rows.dtype).update(rows).__eq__
@@ -277,7 +278,7 @@ def cases_of_kernel(
     for name in dtypes:
         for op in operators:
             probe = partial(
-                gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel=kernel, device="cuda"
+                gr.reduce, np.ones(1, native_dtype(name)), op, kernel=kernel, device="cuda"
             )
             yield Case(f"{kernel} {op} {name}", probe, partial(reductions, kernel, op, name))
 
@@ -287,7 +288,7 @@ def fast_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[
     for name in dtypes:
         for op in operators:
             probe = partial(
-                gr.reduce, np.ones(1, numpy_dtype(name)), op, kernel="fast", device="cuda"
+                gr.reduce, np.ones(1, native_dtype(name)), op, kernel="fast", device="cuda"
             )
             yield Case(f"fast {op} {name} of layouts", probe, partial(fast_rows, op, name))
 
@@ -295,7 +296,7 @@ def fast_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[
 def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator[Case]:
     """What else `exact` has ways for."""
     for name in dtypes:
-        alone = np.ones(1, numpy_dtype(name))
+        alone = np.ones(1, native_dtype(name))
         for op in operators:
             if not op.startswith("nan") or not name.startswith(
                 ("bool", "int", "uint")
@@ -304,11 +305,11 @@ def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator
                 yield Case(
                     f"exact {op} {name} of layouts", probe, partial(rows_of_layouts, op, name)
                 )
-        if numpy_dtype(name).kind == "f" or name == "bfloat16":
+        if native_dtype(name).kind == "f" or name == "bfloat16":
             probe = partial(gr.sum, alone, kernel="exact", device="cuda")
             yield Case(f"exact {name} of wide rows", probe, partial(wide_rows, name))
         for second in dtypes:
-            probe = partial(gr.dot, alone, np.ones(1, numpy_dtype(second)), device="cpu")
+            probe = partial(gr.dot, alone, np.ones(1, native_dtype(second)), device="cpu")
             yield Case(f"dot {name} {second}", probe, partial(products, name, second))
         yield Case(f"ExactSum {name}", partial(gr.ExactSum, alone.dtype), partial(states, name))
 
