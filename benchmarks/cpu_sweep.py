@@ -123,6 +123,9 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         kind = dtype[0]
         if function in NOT_OF_BOOL and dtype == "bool":
             continue
+        # NumPy's nan functions take bfloat16 for a type without NaN and leave nothing out.
+        if function.startswith("nan") and dtype == "bfloat16":
+            continue
         shape = draw_shape(draw, most)
         axes = len(shape)
         axis: int | tuple[int, ...] | None = None
