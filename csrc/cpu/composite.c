@@ -28,6 +28,7 @@ enum {
     MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
     LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
+    LEAST_FOUND_COLUMNS = 8,   /* ... or in which positions are found */
     MOMENT_ROWS = 64           /* of a tile of columns, read twice: it fits a small second cache */
 };
 
@@ -38,7 +39,8 @@ typedef struct composite {
     int leaves_out;        /* a mask or NaN leave something out */
     int in_place;          /* a row's elements are aligned, native neighbours */
     int crosswise;         /* rows are taken in tiles ... */
-    int columns;           /* ... as moments of columns */
+    int columns;           /* ... as moments of columns, or positions in them */
+    int finds;             /* positions, not moments */
     int columns_in_place;  /* ... which the loops read where they are */
     int direct;            /* memory is what the loops read, and nothing is left out */
     int many_at_once;      /* one call of a loop takes many rows */
@@ -73,11 +75,20 @@ typedef struct column_memory {
     column_moments all;
 } column_memory;
 
+/* The same for positions in columns: numbers that were found, and where. */
+typedef struct found_memory {
+    _Alignas(64) char numbers[MOMENT_COLUMNS * sizeof(double)];
+    int64_t positions[MOMENT_COLUMNS];
+} found_memory;
+
 /* A task's memory. Where memory is what the loops read, it ends with the columns'; where many rows
  * are one call of a loop, besides, none is needed. */
 typedef struct unit_memory {
     gpr_value values[RESULT_BATCH + MOMENT_COLUMNS]; /* accumulators of rows */
-    column_memory columns;
+    union {
+        column_memory columns;
+        found_memory found;
+    };
     scratch in;
 } unit_memory;
 _Static_assert(sizeof(unit_memory) <= GPR_TASK_MEMORY, "workers have room for it");
@@ -488,6 +499,70 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     }
 }
 
+/* The loop that finds positions in columns; NULL if there is none. */
+static gpr_column_positions_loop columns_loop(const recipe *how)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_dtype dtype = how->loop_dtype;
+
+    switch (how->fold) {
+    case GPR_FOLD_min: return loops->column_min[dtype];
+    case GPR_FOLD_max: return loops->column_max[dtype];
+    case GPR_FOLD_fmin: return loops->column_fmin[dtype];
+    default: return loops->column_fmax[dtype];
+    }
+}
+
+/* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
+ * memory. Fewer columns than a loop takes, the last ones, are found with columns before them. */
+static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
+                            uint64_t end, unit_memory *memory)
+{
+    const recipe *how = &work->how[0];
+    const composite *c = work->composite;
+    const gpr_view *view = c->plain;
+    const int along = view->outer + view->inner - 1;
+    const uint64_t extent = view->axes[along].extent, fewest = GPR_COLUMN_BYTES / how->loop_bytes,
+                   before = width < fewest ? fewest - width : 0, all = width + before;
+    const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
+    const gpr_column_positions_loop find = columns_loop(how);
+    found_memory *found = &memory->found;
+    gpr_view tile;
+
+    gpr_cpu_make_tile(view, all, &tile);
+    for (uint64_t at = first; at < end;) {
+        const uint64_t rows = least(least(end - at, extent - at % extent), most);
+        const char *elements;
+        int64_t stride = view->axes[along].in;
+
+        gpr_cpu_locate(view, row - before, at, &tile);
+        elements = tile.data;
+        if (!c->columns_in_place) {
+            elements = pack_columns(how, &tile, 0, rows, &memory->in);
+            stride = (int64_t)(all * how->loop_bytes);
+        }
+        find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
+        at += rows;
+    }
+    if (before == 0) return;
+    memmove(found->numbers, found->numbers + before * how->loop_bytes, width * how->loop_bytes);
+    memmove(found->positions, found->positions + before, width * sizeof *found->positions);
+}
+
+static void find_in_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
+                                      uint64_t end, unit_memory *in, gpr_value *values)
+{
+    const size_t bytes = work->how[0].acc_bytes;
+
+    find_in_columns(work, row, width, first, end, in);
+    for (uint64_t j = 0; j < width; j++) {
+        values[j] = work->composite->nothing;
+        if (in->found.positions[j] < 0) continue;
+        memcpy(values[j].bytes, in->found.numbers + j * bytes, bytes);
+        values[j].position = (uint64_t)in->found.positions[j];
+    }
+}
+
 static void fold_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
                                    uint64_t end, unit_memory *in, gpr_value *values)
 {
@@ -517,7 +592,9 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
 
     if (work->composite->crosswise) {
         *row = gpr_cpu_unit_row(&work->units, unit, &rows);
-        if (work->composite->columns)
+        if (work->composite->columns && work->composite->finds)
+            find_in_columns_to_values(work, *row, rows, first, end, in, values);
+        else if (work->composite->columns)
             fold_columns_to_values(work, *row, rows, first, end, in, values);
         else
             fold_tiles(work, *row, rows, first, end, &in->in, values);
@@ -572,7 +649,9 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
     const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};
 
     for (uint64_t i = 0; i < rows; i++) {
-        const uint64_t at = position_of(how, elements + (int64_t)i * stride, n, &wanted);
+        const char *row = elements + (int64_t)i * stride;
+        const int is_first = (*row != 0) == wanted.bytes[0]; /* often: no call for it */
+        const uint64_t at = is_first ? 0 : position_of(how, row, n, &wanted);
         positions[i] = at < n ? (int64_t)at : 0;
     }
 }
@@ -765,6 +844,12 @@ static int units_task(void *context, uint64_t index, void *memory)
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
+        if (work->composite->finds) {
+            find_in_columns(work, row, rows, 0, work->view->n, in);
+            memcpy(work->result + row * work->result_bytes, in->found.positions,
+                   rows * sizeof *in->found.positions);
+            continue;
+        }
         if (work->composite->leaves_out) {
             vary_columns(work, row, rows, in);
             continue;
@@ -880,12 +965,18 @@ static void describe(const job *work, composite *c)
     c->in_place = is_in_place(view);
     c->direct = c->in_place && how->direct && !c->leaves_out;
     /* Columns of which something is left out are folded in one tile. */
-    c->parts = gpr_exact_parts(how->loop_dtype);
+    c->parts = finds ? 1 : gpr_exact_parts(how->loop_dtype);
     c->most_columns = MOMENT_COLUMNS / (uint64_t)c->parts;
     if (c->leaves_out)
         c->most_columns = least(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
-    c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
-                 (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
+    c->finds = finds;
+    if (finds)
+        c->columns = crosswise && view->mask == NULL && columns_loop(how) != NULL &&
+                     extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
+                     (!runs || extent >= LEAST_FOUND_COLUMNS);
+    else
+        c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
+                     (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
     c->columns_in_place = c->columns && !c->leaves_out && columns_are_in_place(work);
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;

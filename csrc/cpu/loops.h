@@ -142,6 +142,14 @@ enum { GPR_SHORT_ROW = 64 }; /* most elements of a row of a gpr_positions_loop *
 typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                    int64_t *positions);
 
+/* The same of columns, `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, GPR_COLUMN_BYTES at
+ * least, which are positions `first` and following: joined, unless they are `fresh`, with what was
+ * found before, a column's extreme and its position. */
+enum { GPR_COLUMN_BYTES = 16 };
+typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint64_t rows,
+                                          uint64_t width, uint64_t first, int fresh, void *extremes,
+                                          int64_t *positions);
+
 /* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart,
  * from each column's center to its distances, and their squares to its squares. */
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
@@ -177,6 +185,9 @@ typedef struct gpr_loops {
     gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];
     /* of float32 and float64: the same without NaN; -1 in a row of nothing else */
     gpr_positions_loop first_fmin[GPR_DTYPE_COUNT], first_fmax[GPR_DTYPE_COUNT];
+    /* the same of columns */
+    gpr_column_positions_loop column_min[GPR_DTYPE_COUNT], column_max[GPR_DTYPE_COUNT];
+    gpr_column_positions_loop column_fmin[GPR_DTYPE_COUNT], column_fmax[GPR_DTYPE_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     /* of floats */
     gpr_exact_loops exact[GPR_DTYPE_COUNT];

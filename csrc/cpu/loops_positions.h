@@ -1,6 +1,8 @@
 /* Part of loops_template.h: where in a row an element is. */
 
-/* A hit is looked for in stretches that a vector loop can ask as one, then in shorter ones. */
+/* A hit is looked for in stretches that a vector loop can ask as one, then in shorter ones, and its
+ * place in the short stretch is the least of places by vectors, too. The last stretch of a run may
+ * begin before the one before it ends, where there was no hit. */
 enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 
 #define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \
@@ -9,15 +11,24 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         for (uint64_t k = 0; k < (STRETCH); k++) any |= (BITS)HIT(p[i + k], value); \
         if (any != 0) break;                                                        \
     }
-#define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                      \
-    INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)     \
-    {                                                                 \
-        uint64_t i = 0;                                               \
-        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)       \
-        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH) \
-        for (; i < n; i++)                                            \
-            if (HIT(p[i], value)) return i;                           \
-        return n;                                                     \
+#define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                                     \
+    INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)                    \
+    {                                                                                \
+        uint64_t i = 0;                                                              \
+        BITS least = FIND_SHORT_STRETCH;                                             \
+        if (n < FIND_SHORT_STRETCH) {                                                \
+            while (i < n && !HIT(p[i], value)) i++;                                  \
+            return i;                                                                \
+        }                                                                            \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)                      \
+        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH)                \
+        if (i > n - FIND_SHORT_STRETCH) i = n - FIND_SHORT_STRETCH;                  \
+        for (int k = 0; k < FIND_SHORT_STRETCH; k++) {                               \
+            const BITS place =                                                       \
+                HIT(p[i + (uint64_t)k], value) ? (BITS)k : (BITS)FIND_SHORT_STRETCH; \
+            least = place < least ? place : least;                                   \
+        }                                                                            \
+        return least < FIND_SHORT_STRETCH ? i + (uint64_t)least : n;                 \
     }
 
 #define HIT_EQUAL(x, v) ((x) == (v))
@@ -79,6 +90,96 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
                 positions[done + k] = SKIP && best[k] != best[k] ? -1 : at[k];                   \
         }                                                                                        \
     }
+/* Vectors of columns: indices as wide as elements count the rows of a block, which is taken in
+ * steps of few rows, so that memory delivers as many streams. What is found in a block is in
+ * `bests` and `places` between two steps, and then joined with what was found before. */
+enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
+#define DEFINE_POSITION_TILE(tile, which, name, T, INDEX, LIFT, BETTER, BYTES, VECTORS)        \
+    INLINE void tile##_##which##_##name(const char *data, int64_t stride, uint64_t row,        \
+                                        uint64_t end, T *bests, INDEX *places)                 \
+    {                                                                                          \
+        enum { LANES = (BYTES) / sizeof(T) };                                                  \
+        typedef T elements __attribute__((vector_size(BYTES)));                                \
+        typedef INDEX indices __attribute__((vector_size(BYTES)));                             \
+        elements best[VECTORS], x;                                                             \
+        indices at[VECTORS];                                                                   \
+        data += (int64_t)row * stride;                                                         \
+        UNROLLED                                                                               \
+        for (int k = 0; k < (VECTORS); k++) {                                                  \
+            memcpy(&best[k], row > 0 ? (const char *)(bests + k * LANES) : data + k * (BYTES), \
+                   sizeof x);                                                                  \
+            if (row == 0) best[k] = (elements)LIFT(best[k]);                                   \
+            memcpy(&at[k], places + k * LANES, sizeof x);                                      \
+            if (row == 0) at[k] = (indices){0};                                                \
+        }                                                                                      \
+        if (row == 0) row++, data += stride;                                                   \
+        for (; row < end; row++, data += stride) {                                             \
+            UNROLLED                                                                           \
+            for (int k = 0; k < (VECTORS); k++) {                                              \
+                memcpy(&x, data + k * (BYTES), sizeof x);                                      \
+                x = (elements)LIFT(x);                                                         \
+                const indices better = (indices)BETTER(x, best[k]);                            \
+                best[k] = (elements)(((indices)x & better) | ((indices)best[k] & ~better));    \
+                at[k] = (((indices){0} + (INDEX)row) & better) | (at[k] & ~better);            \
+            }                                                                                  \
+        }                                                                                      \
+        memcpy(bests, best, sizeof best);                                                      \
+        memcpy(places, at, sizeof at);                                                         \
+    }
+
+/* The last vectors may take columns a second time: that changes nothing. */
+#define DEFINE_POSITION_COLUMNS(which, name, T, INDEX, LIFT, BETTER, SKIP)                        \
+    DEFINE_POSITION_TILE(tile, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES,                 \
+                         POSITION_VECTORS)                                                        \
+    DEFINE_POSITION_TILE(vector, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES, 1)            \
+    DEFINE_POSITION_TILE(narrow, which, name, T, INDEX, LIFT, BETTER, GPR_COLUMN_BYTES, 1)        \
+    INLINE void step_##which##_##name(const char *data, int64_t stride, uint64_t row,             \
+                                      uint64_t end, uint64_t width, T *bests, INDEX *places)      \
+    {                                                                                             \
+        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) };            \
+        const uint64_t last = width - (width < LANES ? FEW : LANES);                              \
+        uint64_t j = 0;                                                                           \
+        for (; j + POSITION_VECTORS * LANES <= width; j += POSITION_VECTORS * LANES)              \
+            tile_##which##_##name(data + j * sizeof(T), stride, row, end, bests + j, places + j); \
+        for (; j < width && width >= LANES; j += LANES) {                                         \
+            const uint64_t at = j < last ? j : last;                                              \
+            vector_##which##_##name(data + at * sizeof(T), stride, row, end, bests + at,          \
+                                    places + at);                                                 \
+        }                                                                                         \
+        for (; j < width; j += FEW) {                                                             \
+            const uint64_t at = j < last ? j : last;                                              \
+            narrow_##which##_##name(data + at * sizeof(T), stride, row, end, bests + at,          \
+                                    places + at);                                                 \
+        }                                                                                         \
+    }                                                                                             \
+    static void columns_##which##_##name(const char *data, int64_t stride, uint64_t rows,         \
+                                         uint64_t width, uint64_t first, int fresh,               \
+                                         void *extremes, int64_t *positions)                      \
+    {                                                                                             \
+        const uint64_t most = sizeof(T) == 1 ? INT8_MAX : INT16_MAX;                              \
+        _Alignas(VECTOR_BYTES) T bests[GPR_COLUMN_BLOCK];                                         \
+        _Alignas(VECTOR_BYTES) INDEX places[GPR_COLUMN_BLOCK];                                    \
+        T *found = extremes;                                                                      \
+        for (uint64_t block = 0; block < rows; block += most, fresh = 0) {                        \
+            const uint64_t end = rows - block < most ? rows - block : most;                       \
+            for (uint64_t row = 0; row < end; row += POSITION_STEP_ROWS)                          \
+                step_##which##_##name(data, stride, row,                                          \
+                                      end - row < POSITION_STEP_ROWS ? end                        \
+                                                                     : row + POSITION_STEP_ROWS,  \
+                                      width, bests, places);                                      \
+            for (uint64_t j = 0; j < width; j++) {                                                \
+                if (!fresh && !(BETTER(bests[j], found[j]))) continue;                            \
+                found[j] = bests[j];                                                              \
+                positions[j] =                                                                    \
+                    SKIP && bests[j] != bests[j] ? -1 : (int64_t)(first + block) + places[j];     \
+            }                                                                                     \
+            data += (int64_t)end * stride;                                                        \
+        }                                                                                         \
+    }
+
+#define VECTOR_SAME(x) (x)
+#define VECTOR_TRUTH(x) (((x) != 0) & 1)
+
 #define LESS(x, best) ((x) < (best))
 #define GREATER(x, best) ((x) > (best))
 #define LESS_OR_FIRST_NAN(x, best) (((x) < (best)) | (((x) != (x)) & ((best) == (best))))
@@ -87,11 +188,16 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 #define LESS_OR_FIRST_NUMBER(x, best) (((x) < (best)) | (((best) != (best)) & ((x) == (x))))
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
-#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT)             \
-    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, LESS, 0) \
-    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, GREATER, 0)
-#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                       \
-    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT_SAME, LESS_OR_FIRST_NAN, 0)     \
-    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT_SAME, GREATER_OR_FIRST_NAN, 0)  \
-    DEFINE_POSITIONS(first_fmin, name, T, INDEX, LIFT_SAME, LESS_OR_FIRST_NUMBER, 1) \
-    DEFINE_POSITIONS(first_fmax, name, T, INDEX, LIFT_SAME, GREATER_OR_FIRST_NUMBER, 1)
+#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)              \
+    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, LESS, 0)               \
+    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, GREATER, 0)            \
+    DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0) \
+    DEFINE_POSITION_COLUMNS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0)
+#define DEFINE_FLOAT_POSITION(which, name, T, INDEX, BETTER, SKIP)   \
+    DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, BETTER, SKIP) \
+    DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
+#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                 \
+    DEFINE_FLOAT_POSITION(first_min, name, T, INDEX, LESS_OR_FIRST_NAN, 0)     \
+    DEFINE_FLOAT_POSITION(first_max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0)  \
+    DEFINE_FLOAT_POSITION(first_fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1) \
+    DEFINE_FLOAT_POSITION(first_fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1)

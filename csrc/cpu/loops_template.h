@@ -716,7 +716,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     }                                                                                          \
     DEFINE_COUNTS(name, T, uint8_t, 255)                                                       \
     DEFINE_FIND(name, T, uint8_t, HIT_TRUTH)                                                   \
-    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH)
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH, VECTOR_TRUTH)
 
 /* Counts of wide elements. */
 #define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK)                \
@@ -738,52 +738,52 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_INT(name, T, int32_t, LIFT_INT32, int16_t, 255)     \
     DEFINE_BYTE_COUNTS(name, T)                                \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                         \
-    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_2(name, T)                    \
     DEFINE_SUM_RUN(name, T, int32_t, 32768)                  \
     DEFINE_INT(name, T, int32_t, LIFT_INT32, int32_t, 32768) \
     DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)        \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                       \
-    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)
+    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_4(name, T)                        \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)             \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)
+    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_8(name, T)                        \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
     DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)             \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)
-#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                   \
-    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)         \
-    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint16_t, 255) \
-    DEFINE_BYTE_COUNTS(name, T)                               \
-    DEFINE_FIND(name, T, T, HIT_EQUAL)                        \
-    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME)          \
+    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME)
+#define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                       \
+    DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)             \
+    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint16_t, 255)     \
+    DEFINE_BYTE_COUNTS(name, T)                                   \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                            \
+    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
-#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                     \
-    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                    \
-    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint32_t, 32768) \
-    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)           \
-    DEFINE_FIND(name, T, T, HIT_EQUAL)                          \
-    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME)           \
+#define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                        \
+    DEFINE_SUM_RUN(name, T, uint32_t, 32768)                       \
+    DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint32_t, 32768)    \
+    DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)              \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
+    DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
-#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                      \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
-    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)             \
-    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME)            \
+#define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                        \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                  \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)   \
+    DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)               \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
+    DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
-#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                      \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
-    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)             \
-    DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
-    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME)            \
+#define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                        \
+    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                  \
+    DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)   \
+    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)               \
+    DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
+    DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
 #define DEFINE_GPR_KIND_FLOAT_2(name, T)
 #define DEFINE_GPR_KIND_FLOAT_4(name, T) DEFINE_FLOAT(name, T, f32, int32_t, uint32_t, WIDEN_F32)
@@ -815,40 +815,43 @@ typedef struct pair {
 #define COMBINE_odd GPR_COMBINE_odd
 #define COMBINE_count GPR_COMBINE_count
 #define PAIR_VALUE(p) ((pair){(p)[0], (p)[1]})
-#define PAIR_TRUTH(p) ((p)[0] != 0 || (p)[1] != 0)
+#define PAIR_TRUTH(p) (((p)[0] != 0) | ((p)[1] != 0))
+#define PAIR_ZERO(p) (((p)[0] == 0) & ((p)[1] == 0))
 
 #define ACCUMULATOR_pair GPR_COMPLEX128
 #define ACCUMULATOR_uint8_t GPR_UINT8
 #define ACCUMULATOR_uint64_t GPR_UINT64
 
-/* Both shapes of a loop, with CHAINS independent accumulators in a long row. DECIDED(value):
- * nothing changes it any more. */
-#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, CHAINS, DECIDED)                               \
-    enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                                     \
-    INLINE ACC fold##_##name(const P *p, uint64_t n)                                              \
-    {                                                                                             \
-        ACC chains[CHAINS];                                                                       \
-        uint64_t i = 1;                                                                           \
-        chains[0] = LIFT(p);                                                                      \
-        if (n >= 2 * (CHAINS)) {                                                                  \
-            for (i = 1; i < (CHAINS); i++) chains[i] = LIFT(p + 2 * i);                           \
-            for (; i + (CHAINS) <= n && !DECIDED(chains[0]); i += (CHAINS)) {                     \
-                UNROLLED                                                                          \
-                for (int k = 0; k < (CHAINS); k++) {                                              \
-                    const ACC x = LIFT(p + 2 * (i + (uint64_t)k));                                \
-                    chains[k] = COMBINE_##fold(chains[k], x);                                     \
-                }                                                                                 \
-            }                                                                                     \
-            for (int half = (CHAINS) / 2; half > 0; half /= 2)                                    \
-                for (int k = 0; k < half; k++)                                                    \
-                    chains[k] = COMBINE_##fold(chains[k], chains[k + half]);                      \
-        }                                                                                         \
-        for (; i < n && !DECIDED(chains[0]); i++) {                                               \
-            const ACC x = LIFT(p + 2 * i);                                                        \
-            chains[0] = COMBINE_##fold(chains[0], x);                                             \
-        }                                                                                         \
-        return chains[0];                                                                         \
-    }                                                                                             \
+/* Both shapes of a loop, with CHAINS independent accumulators in a long row. */
+#define DEFINE_PAIR_LOOP(fold, name, P, ACC, LIFT, CHAINS)                   \
+    enum { accumulator_##fold##_##name = ACCUMULATOR_##ACC };                \
+    INLINE ACC fold##_##name(const P *p, uint64_t n)                         \
+    {                                                                        \
+        ACC chains[CHAINS];                                                  \
+        uint64_t i = 1;                                                      \
+        chains[0] = LIFT(p);                                                 \
+        if (n >= 2 * (CHAINS)) {                                             \
+            for (i = 1; i < (CHAINS); i++) chains[i] = LIFT(p + 2 * i);      \
+            for (; i + (CHAINS) <= n; i += (CHAINS)) {                       \
+                UNROLLED                                                     \
+                for (int k = 0; k < (CHAINS); k++) {                         \
+                    const ACC x = LIFT(p + 2 * (i + (uint64_t)k));           \
+                    chains[k] = COMBINE_##fold(chains[k], x);                \
+                }                                                            \
+            }                                                                \
+            for (int half = (CHAINS) / 2; half > 0; half /= 2)               \
+                for (int k = 0; k < half; k++)                               \
+                    chains[k] = COMBINE_##fold(chains[k], chains[k + half]); \
+        }                                                                    \
+        for (; i < n; i++) {                                                 \
+            const ACC x = LIFT(p + 2 * i);                                   \
+            chains[0] = COMBINE_##fold(chains[0], x);                        \
+        }                                                                    \
+        return chains[0];                                                    \
+    }                                                                        \
+    DEFINE_PAIR_SHAPES(fold, name, P, ACC, LIFT)
+
+#define DEFINE_PAIR_SHAPES(fold, name, P, ACC, LIFT)                                              \
     static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
                                      void *out)                                                   \
     {                                                                                             \
@@ -876,9 +879,23 @@ typedef struct pair {
         }                                                                                         \
     }
 
-#define NEVER(value) 0
-#define DECIDES_ANY(value) ((value) != 0)
-#define DECIDES_ALL(value) ((value) == 0)
+/* A run stops at the first block that decides it, as other elements' do. */
+#define DEFINE_PAIR_TRUTH(fold, name, P, SAW, DECIDED)                             \
+    enum { accumulator_##fold##_##name = GPR_UINT8 };                              \
+    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                           \
+    {                                                                              \
+        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                \
+        while (n > 0) {                                                            \
+            const uint64_t count = n < block ? n : block;                          \
+            uint32_t seen = 0;                                                     \
+            for (uint64_t i = 0; i < count; i++) seen |= (uint32_t)SAW(p + 2 * i); \
+            if (seen != 0) return DECIDED;                                         \
+            p += 2 * count;                                                        \
+            n -= count;                                                            \
+        }                                                                          \
+        return !DECIDED;                                                           \
+    }                                                                              \
+    DEFINE_PAIR_SHAPES(fold, name, P, uint8_t, PAIR_TRUTH)
 
 /* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN
  * ends a run; with SKIP it goes on without them, to NaN only if there is nothing else. */
@@ -1033,16 +1050,16 @@ typedef struct pair {
 #define DEFINE_COMPLEX(name, P, part, LOAD)                                            \
     DEFINE_PAIR_SUM(name, P, part)                                                     \
     DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                      \
-    DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4, NEVER)           \
-    DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4, NEVER)                        \
+    DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4)                  \
+    DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4)                               \
     DEFINE_PAIR_EXTREME(min, name, P, <, 0)                                            \
     DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
     DEFINE_PAIR_EXTREME(max, name, P, >, 0)                                            \
     DEFINE_PAIR_EXTREME(fmax, name, P, >, 1)                                           \
-    DEFINE_PAIR_LOOP(any, name, P, uint8_t, PAIR_TRUTH, 1, DECIDES_ANY)                \
-    DEFINE_PAIR_LOOP(all, name, P, uint8_t, PAIR_TRUTH, 1, DECIDES_ALL)                \
-    DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1, NEVER)                      \
-    DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1, NEVER)                   \
+    DEFINE_PAIR_TRUTH(any, name, P, PAIR_TRUTH, 1)                                     \
+    DEFINE_PAIR_TRUTH(all, name, P, PAIR_ZERO, 0)                                      \
+    DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1)                             \
+    DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1)                          \
     static double squares_##name(const void *data, uint64_t n, const double center[2]) \
     {                                                                                  \
         return squares_##part(data, 2 * n, center);                                    \
@@ -1705,6 +1722,24 @@ const gpr_loops LOOPS_TABLE = {
         },
     .first_fmin = {[GPR_FLOAT32] = first_fmin_float32, [GPR_FLOAT64] = first_fmin_float64},
     .first_fmax = {[GPR_FLOAT32] = first_fmax_float32, [GPR_FLOAT64] = first_fmax_float64},
+    .column_min =
+        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    POSITIONS_##kind##_##bytes(ID, columns_first_min_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+        },
+    .column_max =
+        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    POSITIONS_##kind##_##bytes(ID, columns_first_max_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+        },
+    .column_fmin = {[GPR_FLOAT32] = columns_first_fmin_float32,
+                    [GPR_FLOAT64] = columns_first_fmin_float64},
+    .column_fmax = {[GPR_FLOAT32] = columns_first_fmax_float32,
+                    [GPR_FLOAT64] = columns_first_fmax_float64},
     .find =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) FIND_##kind##_##bytes(ID, name)

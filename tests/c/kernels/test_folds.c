@@ -618,6 +618,51 @@ static void check_skipping_positions(const gpr_loops *loops, gpr_dtype dtype, in
               gpr_dtype_name(dtype));
 }
 
+/* Positions in columns, found in two calls: as those of the same elements in rows. */
+static void check_column_positions(const gpr_loops *loops, gpr_dtype dtype, int largest, int skips)
+{
+    enum { MOST_WIDTH = 150, MOST_ROWS = 400 };
+    static _Alignas(64) uint8_t rows[MOST_WIDTH * MOST_ROWS * 8], columns[sizeof rows];
+    static uint8_t extremes[MOST_WIDTH * 8];
+    const gpr_column_positions_loop find =
+        largest ? skips ? loops->column_fmax[dtype] : loops->column_max[dtype]
+        : skips ? loops->column_fmin[dtype]
+                : loops->column_min[dtype];
+    const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
+    const gpr_fold extreme_fold = largest ? skips ? GPR_FOLD_fmax : GPR_FOLD_max
+                                  : skips ? GPR_FOLD_fmin
+                                          : GPR_FOLD_min;
+    const size_t bytes = gpr_bytes_of(dtype);
+    const uint64_t width = (uint64_t)check_between((int)(GPR_COLUMN_BYTES / bytes), MOST_WIDTH),
+                   n = (uint64_t)check_between(1, check_random() % 2 ? 20 : MOST_ROWS),
+                   cut = (uint64_t)check_between(0, (int)n), first = check_random() >> 8;
+    const size_t row_bytes = width * bytes;
+    int64_t positions[MOST_WIDTH];
+
+    if (find == NULL) return;
+
+    const loop_case l = {
+        {extreme_fold, dtype, loops->loop[extreme_fold][dtype].accumulator, 1}, NULL, skips};
+
+    for (size_t j = 0; j < width; j++) {
+        draw_row(&l, n, rows + j * n * bytes);
+        for (size_t i = 0; i < n; i++)
+            memcpy(columns + i * row_bytes + j * bytes, rows + (j * n + i) * bytes, bytes);
+    }
+    if (cut > 0)
+        find((const char *)columns, (int64_t)row_bytes, cut, width, first, 1, extremes, positions);
+    if (cut < n)
+        find((const char *)columns + cut * row_bytes, (int64_t)row_bytes, n - cut, width,
+             first + cut, cut == 0, extremes, positions);
+    for (size_t j = 0; j < width; j++) {
+        const uint64_t expected = fold_position(fold, dtype, n, rows + j * n * bytes, skips);
+
+        CHECK((uint64_t)positions[j] == (expected == GPR_NOWHERE ? expected : first + expected),
+              "%s: %s of column %zu of %d, of %d %s, skips %d", gpr_cpu_isa(),
+              gpr_fold_rows[fold].name, j, (int)width, (int)n, gpr_dtype_name(dtype), skips);
+    }
+}
+
 /* Squared distances from the mean of n elements of `parts` doubles, those that are no NaN, and
  * their number. */
 static double squares_of(const double *row, uint64_t n, uint64_t parts, uint64_t *count)
@@ -736,6 +781,8 @@ static void test_loops_and_host_fold_alike(void)
             for (int draw = 0; draw < DRAWS; draw++) {
                 check_positions(loops, (gpr_dtype)d, draw % 2);
                 check_skipping_positions(loops, (gpr_dtype)d, draw % 2);
+                for (int skips = 0; skips < 2; skips++)
+                    check_column_positions(loops, (gpr_dtype)d, draw % 2, skips);
                 check_moments_loops(loops, (gpr_dtype)d);
                 check_squares(loops, (gpr_dtype)d);
             }
