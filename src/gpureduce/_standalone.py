@@ -404,8 +404,15 @@ def _preface(source: str) -> str:
     return source.split("#pragma once", 1)[0].rstrip()
 
 
-def _top(info: dict[str, Any], program: dict[str, str], op: str, dtype: str, block: int) -> str:
-    """The comment above the declarations."""
+def _top(
+    info: dict[str, Any],
+    program: dict[str, str],
+    op: str,
+    dtype: str,
+    block: int,
+    counts_elements: bool,
+) -> str:
+    """The comment above the declarations, and the constants of the launch."""
     name = info["name"]
     covers = {
         "cover": "as many blocks as the elements need",
@@ -444,8 +451,10 @@ def _top(info: dict[str, Any], program: dict[str, str], op: str, dtype: str, blo
         _preface(_core.sources()[_core.KERNEL_FILES[name]]),
         "",
         f"constexpr unsigned block_size = {block}; // threads per block",
-        f"constexpr unsigned elements_per_thread = {info['elements_per_thread']}; // at least",
     ]
+    if counts_elements:
+        number = info["elements_per_thread"]
+        parts.append(f"constexpr unsigned elements_per_thread = {number}; // at least")
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines())
 
 
@@ -506,7 +515,8 @@ def standalone_source(name: str, descr: np.dtype[Any], op: str, block_size: int 
     )
     block = block_size or info["block_size"]
     acc = program["First"].rsplit("gpr::dt_", 1)[1].split(">")[0].split(",")[0]
-    lines = [_top(info, program, op, dtype, block)]
+    counts_elements = program["cover"] != "one" or "per_thread" in constants
+    lines = [_top(info, program, op, dtype, block, counts_elements)]
     if constants:
         lines += [
             "",

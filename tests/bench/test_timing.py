@@ -822,7 +822,8 @@ def test_random_values_fill_the_range_of_their_dtype() -> None:
 
 
 def test_importing_the_package_brings_none_of_this_along() -> None:
-    late = tuple(f"gpureduce.{name}" for name in ("_bench", "_cli", "_display", "_explain"))
+    names = ("_bench", "_cli", "_display", "_explain", "_tune")
+    late = tuple(f"gpureduce.{name}" for name in names)
     assert sorted(late) == sorted(
         f"gpureduce.{path.parent.name}"
         for path in Path(gr.__file__).parent.glob("*/__init__.py")
