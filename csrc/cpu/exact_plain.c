@@ -339,8 +339,10 @@ int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const
         const uint64_t some = least(rows - row, most), count = some * components;
         char *to = results + row * bytes;
 
-        for (uint64_t i = 0; i < count && is_counted; i++)
-            divisors[i] = (double)pairs->counts[row + i / components];
+        for (uint64_t i = 0; i < count && is_counted; i++) {
+            const uint64_t number = i / components; /* of this result */
+            divisors[i] = (double)pairs->counts[row + number];
+        }
         memset(hold + row, 1, some);
         if (is_alike &&
             round_lanes(pairs, real, row * components, count, is_counted ? divisors : NULL, divisor,

@@ -219,9 +219,9 @@ static void unify_nan(uint64_t count, int is_single, char *results)
     double *doubles = (double *)(void *)results;
 
     for (uint64_t i = 0; is_single && i < count; i++)
-        singles[i] = singles[i] == singles[i] ? singles[i] : NAN;
+        singles[i] = isnan(singles[i]) ? NAN : singles[i];
     for (uint64_t i = 0; !is_single && i < count; i++)
-        doubles[i] = doubles[i] == doubles[i] ? doubles[i] : (double)NAN;
+        doubles[i] = isnan(doubles[i]) ? (double)NAN : doubles[i];
 }
 
 INLINE void store_vector(vec_f64 x, int is_single, char *to)
