@@ -416,6 +416,7 @@ def check_double_double(task: dict[str, Any]) -> None:
         float(ml_dtypes.finfo(DTYPES[name]).smallest_subnormal),
     ]
     sizes = rng.permutation(range(1, 10))[: task["sizes"]].tolist()
+    few = 4 if name == "float64" else 8  # elements that are added as two floats
     for n in sizes:
         rows = np.stack([draw(rng, name, n) for _ in range(count)])
         near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(
@@ -490,7 +491,9 @@ def check_double_double(task: dict[str, Any]) -> None:
                     f"{op} of {name} rows of {n} as {result}, {view.shape} {view.strides}, seed "
                     f"{task['seed']}"
                 )
-                assert _core.last_run()["variant"] == "exact_rows", where
+                # Longer ones may go to a kernel that has accumulators of a pair of doubles.
+                variant = _core.last_run()["variant"]
+                assert variant == "exact_rows" or n > few, f"{variant}: {where}"
                 wanted = [expected(row, result, n if op == "mean" else 1) for row in known]
                 for i, one in enumerate(np.asarray(got)):
                     assert_result(one, wanted[i % len(known)], f"row {i}, {rows[i]}, {where}")

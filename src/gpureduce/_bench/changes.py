@@ -32,7 +32,8 @@ class Change:
         The contender in the later run, whether it is a kernel of this package, and the array that
         it reduced.
     column
-        Which times: ``"on_device"`` or ``"host"``, as in :class:`Contender`.
+        Which times: ``"on_device"`` or ``"host"``, as in
+        :class:`~gpureduce._bench.contenders.Contender`.
     before, after
         :class:`Spread` of the earlier and the later run.
     """

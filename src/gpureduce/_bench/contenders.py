@@ -270,7 +270,7 @@ class ComparisonRecord:
         return tuple(dict.fromkeys(row.dtype for row in self.rows))
 
     def label(self, row: Contender) -> str:
-        """A row's :attr:`Contender.label`, with its dtype if the comparison has several.
+        """A row's label, with its dtype if the comparison has several.
 
         Parameters
         ----------
