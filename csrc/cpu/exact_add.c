@@ -825,9 +825,12 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part)
 {
+    const environment before = enter_ieee(); /* an estimate of time may be inexact, too */
     exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
+    const gpr_status status = add_one_row(&work, part);
 
-    return add_one_row(&work, part);
+    leave_ieee(before);
+    return status;
 }
 
 gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,
