@@ -250,6 +250,30 @@ def _without_dead_branches(text: str, facts: Facts) -> str:
                 after = after.lstrip("\n")
         text = before + kept + after
         at = len(before)
+    return _without_unused_constants(text)
+
+
+_LOCAL_CONSTANT = re.compile(
+    r"^ +constexpr \w+(?: \w+)? (\w+) =\s*[^;]*;[^\n]*(?:\n|\Z)", re.MULTILINE
+)
+
+
+def _without_unused_constants(text: str) -> str:
+    """Without constants of functions that only dropped branches used, of which compilers warn."""
+    at = 0
+    while (match := _LOCAL_CONSTANT.search(code := _masked(text), at)) is not None:
+        depth = 0
+        for end in range(match.end(), len(code)):  # of the block that it is in
+            depth += {"{": 1, "}": -1}.get(code[end], 0)
+            if depth < 0:
+                break
+        else:
+            end = len(code)
+        if re.search(rf"\b{match[1]}\b", code[match.end() : end]):
+            at = match.end()
+        else:
+            text = text[: match.start()] + text[match.end() :]
+            at = 0  # it may have used another
     return text
 
 
