@@ -157,6 +157,12 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 
 /* ---------------------------------------------------------------- segments ------------------- */
 
+/* Loops that find positions in rows and in columns, by dtype; NULL where there is none. */
+static const gpr_position_loops *position_loops(const recipe *how)
+{
+    return &gpr_cpu_loops()->positions[how->fold];
+}
+
 static int is_nan(const recipe *how, const gpr_value *number)
 {
     switch (how->acc) {
@@ -451,6 +457,23 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     return in->tile;
 }
 
+/* `rows` positions of the tile, the first of them (row, first), as the loops of columns read them:
+ * where they are, or packed. Sets the bytes from a position to the next one. */
+static const char *read_columns(const job *work, uint64_t row, uint64_t first, uint64_t rows,
+                                gpr_view *tile, scratch *in, int64_t *stride)
+{
+    const composite *c = work->composite;
+    const recipe *how = &work->how[0];
+
+    gpr_cpu_locate(c->plain, row, first, tile);
+    if (c->columns_in_place) {
+        *stride = tile->axes[0].in;
+        return tile->data;
+    }
+    *stride = (int64_t)(tile->axes[1].extent * how->loop_bytes);
+    return pack_columns(how, tile, 0, rows, in);
+}
+
 /* Makes squared distances of complex columns of those of their parts. */
 static void add_parts(const composite *c, uint64_t width, double *squares)
 {
@@ -466,8 +489,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const gpr_view *view = c->plain;
-    const int along = view->outer + view->inner - 1;
-    const uint64_t extent = view->axes[along].extent;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
     const uint64_t most = c->columns_in_place
                               ? MOMENT_ROWS
                               : least(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
@@ -479,15 +501,9 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     in->all.count = 0;
     while (first < end) {
         const uint64_t rows = least(least(end - first, extent - first % extent), most);
-        const char *elements;
-        int64_t stride = view->axes[along].in;
+        int64_t stride;
+        const char *elements = read_columns(work, row, first, rows, &tile, &memory->in, &stride);
 
-        gpr_cpu_locate(view, row, first, &tile);
-        elements = tile.data;
-        if (!c->columns_in_place) {
-            elements = pack_columns(how, &tile, 0, rows, &memory->in);
-            stride = (int64_t)(width * how->loop_bytes);
-        }
         memset(in->distances, 0, numbers * sizeof *in->distances);
         memset(in->squares, 0, numbers * sizeof *in->squares);
         how->loop.columns(elements, stride, rows, width, 1, in->centers);
@@ -499,20 +515,6 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     }
 }
 
-/* The loop that finds positions in columns; NULL if there is none. */
-static gpr_column_positions_loop columns_loop(const recipe *how)
-{
-    const gpr_loops *loops = gpr_cpu_loops();
-    const gpr_dtype dtype = how->loop_dtype;
-
-    switch (how->fold) {
-    case GPR_FOLD_min: return loops->column_min[dtype];
-    case GPR_FOLD_max: return loops->column_max[dtype];
-    case GPR_FOLD_fmin: return loops->column_fmin[dtype];
-    default: return loops->column_fmax[dtype];
-    }
-}
-
 /* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
  * memory. Fewer columns than a loop takes, the last ones, are found with columns before them. */
 static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
@@ -521,26 +523,21 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const gpr_view *view = c->plain;
-    const int along = view->outer + view->inner - 1;
-    const uint64_t extent = view->axes[along].extent, fewest = GPR_COLUMN_BYTES / how->loop_bytes,
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent,
+                   fewest = GPR_COLUMN_BYTES / how->loop_bytes,
                    before = width < fewest ? fewest - width : 0, all = width + before;
     const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
-    const gpr_column_positions_loop find = columns_loop(how);
+    const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     found_memory *found = &memory->found;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, all, &tile);
     for (uint64_t at = first; at < end;) {
         const uint64_t rows = least(least(end - at, extent - at % extent), most);
-        const char *elements;
-        int64_t stride = view->axes[along].in;
+        int64_t stride;
+        const char *elements =
+            read_columns(work, row - before, at, rows, &tile, &memory->in, &stride);
 
-        gpr_cpu_locate(view, row - before, at, &tile);
-        elements = tile.data;
-        if (!c->columns_in_place) {
-            elements = pack_columns(how, &tile, 0, rows, &memory->in);
-            stride = (int64_t)(all * how->loop_bytes);
-        }
         find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
         at += rows;
     }
@@ -653,20 +650,6 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
         const int is_first = (*row != 0) == wanted.bytes[0]; /* often: no call for it */
         const uint64_t at = is_first ? 0 : position_of(how, row, n, &wanted);
         positions[i] = at < n ? (int64_t)at : 0;
-    }
-}
-
-/* The loop for short rows; NULL if there is none. */
-static gpr_positions_loop positions_loop(const recipe *how)
-{
-    const gpr_loops *loops = gpr_cpu_loops();
-    const gpr_dtype dtype = how->loop_dtype;
-
-    switch (how->fold) {
-    case GPR_FOLD_min: return loops->first_min[dtype];
-    case GPR_FOLD_max: return loops->first_max[dtype];
-    case GPR_FOLD_fmin: return loops->first_fmin[dtype];
-    default: return loops->first_fmax[dtype];
     }
 }
 
@@ -787,7 +770,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
     if (how->loop_dtype == GPR_BOOL)
         find_truths(how, elements, stride, rows, n, positions);
     else if (work->composite->short_rows)
-        positions_loop(how)(elements, stride, rows, n, positions);
+        position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
     else
         find_in_each(how, elements, stride, rows, n, positions);
     memcpy(results, positions, rows * sizeof *positions);
@@ -939,17 +922,6 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
-/* Whether rows that lie crosswise are columns that the loops of floats read where they are. */
-static int columns_are_in_place(const job *work)
-{
-    const gpr_view *view = work->view;
-    uint64_t bits = (uint64_t)(uintptr_t)view->data;
-
-    for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
-    return work->how[0].direct && !view->byteswapped && bits % view->bytes == 0 &&
-           view->axes[view->outer - 1].in == (int64_t)view->bytes;
-}
-
 static void describe(const job *work, composite *c)
 {
     const gpr_view *view = work->view;
@@ -971,19 +943,21 @@ static void describe(const job *work, composite *c)
         c->most_columns = least(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
     c->finds = finds;
     if (finds)
-        c->columns = crosswise && view->mask == NULL && columns_loop(how) != NULL &&
+        c->columns = crosswise && view->mask == NULL &&
+                     position_loops(how)->columns[how->loop_dtype] != NULL &&
                      extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
                      (!runs || extent >= LEAST_FOUND_COLUMNS);
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
-    c->columns_in_place = c->columns && !c->leaves_out && columns_are_in_place(work);
+    c->columns_in_place =
+        c->columns && !c->leaves_out && how->direct && gpr_cpu_columns_in_place(view);
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
-    c->short_rows =
-        finds && !c->crosswise && view->n <= GPR_SHORT_ROW && positions_loop(how) != NULL;
+    c->short_rows = finds && !c->crosswise && view->n <= GPR_SHORT_ROW &&
+                    position_loops(how)->rows[how->loop_dtype] != NULL;
     c->many_at_once = (finds || varies) && !c->crosswise && view->n <= c->segment;
 }
 

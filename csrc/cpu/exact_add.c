@@ -806,9 +806,11 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
     return status;
 }
 
-/* Adds the only row to its parts. */
+/* Adds the only row to its parts. The estimate of its time may be inexact, too: a program's own
+ * environment could trap it. */
 static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 {
+    const environment before = enter_ieee();
     gpr_status status = GPR_OK;
 
     if (gpr_cpu_threads_for(nanoseconds_alone(work)) > 1) {
@@ -819,18 +821,16 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
         work->parts = parts;
         status = run_one_task(work);
     }
+    leave_ieee(before);
     return interrupted_or(work, status);
 }
 
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part)
 {
-    const environment before = enter_ieee(); /* an estimate of time may be inexact, too */
     exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
-    const gpr_status status = add_one_row(&work, part);
 
-    leave_ieee(before);
-    return status;
+    return add_one_row(&work, part);
 }
 
 gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,

@@ -155,6 +155,12 @@ typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                    const double *centers, double *distances, double *squares);
 
+/* Of a fold, by dtype: NULL for 16-bit floats and complex numbers. */
+typedef struct gpr_position_loops {
+    gpr_positions_loop rows[GPR_DTYPE_COUNT];
+    gpr_column_positions_loop columns[GPR_DTYPE_COUNT];
+} gpr_position_loops;
+
 typedef struct gpr_loops {
     const char *isa;
     /* of folds whose accumulators are numbers */
@@ -181,13 +187,9 @@ typedef struct gpr_loops {
      * n results */
     gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
-    /* NULL for 16-bit floats and complex numbers */
-    gpr_positions_loop first_min[GPR_DTYPE_COUNT], first_max[GPR_DTYPE_COUNT];
-    /* of float32 and float64: the same without NaN; -1 in a row of nothing else */
-    gpr_positions_loop first_fmin[GPR_DTYPE_COUNT], first_fmax[GPR_DTYPE_COUNT];
-    /* the same of columns */
-    gpr_column_positions_loop column_min[GPR_DTYPE_COUNT], column_max[GPR_DTYPE_COUNT];
-    gpr_column_positions_loop column_fmin[GPR_DTYPE_COUNT], column_fmax[GPR_DTYPE_COUNT];
+    /* of min and max, and of fmin and fmax, which skip NaN: of float32 and float64, and -1 in a row
+     * of NaN alone */
+    gpr_position_loops positions[GPR_FOLD_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     /* of floats */
     gpr_exact_loops exact[GPR_DTYPE_COUNT];

@@ -1706,40 +1706,51 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_COMPLEX64] = skipping_moments_complex64,
             [GPR_COMPLEX128] = skipping_moments_complex128,
         },
-    .first_min =
+    .positions =
         {
+            [GPR_FOLD_min] =
+                {
+                    .rows =
+                        {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
     POSITIONS_##kind##_##bytes(ID, first_min_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
-        },
-    .first_max =
-        {
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
-    POSITIONS_##kind##_##bytes(ID, first_max_##name)
-#include "dtypes.def"
-#undef GPR_DTYPE
-        },
-    .first_fmin = {[GPR_FLOAT32] = first_fmin_float32, [GPR_FLOAT64] = first_fmin_float64},
-    .first_fmax = {[GPR_FLOAT32] = first_fmax_float32, [GPR_FLOAT64] = first_fmax_float64},
-    .column_min =
-        {
+                        },
+                    .columns =
+                        {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
     POSITIONS_##kind##_##bytes(ID, columns_first_min_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
-        },
-    .column_max =
-        {
+                        },
+                },
+            [GPR_FOLD_max] =
+                {
+                    .rows =
+                        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    POSITIONS_##kind##_##bytes(ID, first_max_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+                        },
+                    .columns =
+                        {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
     POSITIONS_##kind##_##bytes(ID, columns_first_max_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
+                        },
+                },
+            [GPR_FOLD_fmin] = {.rows = {[GPR_FLOAT32] = first_fmin_float32,
+                                        [GPR_FLOAT64] = first_fmin_float64},
+                               .columns = {[GPR_FLOAT32] = columns_first_fmin_float32,
+                                           [GPR_FLOAT64] = columns_first_fmin_float64}},
+            [GPR_FOLD_fmax] = {.rows = {[GPR_FLOAT32] = first_fmax_float32,
+                                        [GPR_FLOAT64] = first_fmax_float64},
+                               .columns = {[GPR_FLOAT32] = columns_first_fmax_float32,
+                                           [GPR_FLOAT64] = columns_first_fmax_float64}},
         },
-    .column_fmin = {[GPR_FLOAT32] = columns_first_fmin_float32,
-                    [GPR_FLOAT64] = columns_first_fmin_float64},
-    .column_fmax = {[GPR_FLOAT32] = columns_first_fmax_float32,
-                    [GPR_FLOAT64] = columns_first_fmax_float64},
     .find =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) FIND_##kind##_##bytes(ID, name)

@@ -569,9 +569,9 @@ static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest
 {
     enum { ROWS = 37 };
     static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 16];
-    const gpr_positions_loop first = (largest ? loops->first_max : loops->first_min)[dtype];
     const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
     const gpr_fold extreme_fold = largest ? GPR_FOLD_max : GPR_FOLD_min;
+    const gpr_positions_loop first = loops->positions[extreme_fold].rows[dtype];
     const uint64_t n = (uint64_t)check_between(1, GPR_SHORT_ROW);
     const size_t row_bytes = n * gpr_bytes_of(dtype);
     int64_t positions[ROWS];
@@ -595,16 +595,15 @@ static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest
     }
 }
 
-/* Squared distances from a number, of elements whose sums are exact: those of the moments of single
- * elements, merged with a set of which that number is the mean. */
 /* The same of rows without their NaN: nowhere if there is nothing else. */
 static void check_skipping_positions(const gpr_loops *loops, gpr_dtype dtype, int largest)
 {
     enum { ROWS = 37 };
     static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 8];
-    const gpr_positions_loop first = (largest ? loops->first_fmax : loops->first_fmin)[dtype];
     const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
-    const loop_case l = {{largest ? GPR_FOLD_fmax : GPR_FOLD_fmin, dtype, dtype, 1}, NULL, 1};
+    const gpr_fold extreme_fold = largest ? GPR_FOLD_fmax : GPR_FOLD_fmin;
+    const gpr_positions_loop first = loops->positions[extreme_fold].rows[dtype];
+    const loop_case l = {{extreme_fold, dtype, dtype, 1}, NULL, 1};
     const uint64_t n = (uint64_t)check_between(1, GPR_SHORT_ROW);
     const size_t row_bytes = n * gpr_bytes_of(dtype);
     int64_t positions[ROWS];
@@ -624,14 +623,11 @@ static void check_column_positions(const gpr_loops *loops, gpr_dtype dtype, int 
     enum { MOST_WIDTH = 150, MOST_ROWS = 400 };
     static _Alignas(64) uint8_t rows[MOST_WIDTH * MOST_ROWS * 8], columns[sizeof rows];
     static uint8_t extremes[MOST_WIDTH * 8];
-    const gpr_column_positions_loop find =
-        largest ? skips ? loops->column_fmax[dtype] : loops->column_max[dtype]
-        : skips ? loops->column_fmin[dtype]
-                : loops->column_min[dtype];
     const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
     const gpr_fold extreme_fold = largest ? skips ? GPR_FOLD_fmax : GPR_FOLD_max
                                   : skips ? GPR_FOLD_fmin
                                           : GPR_FOLD_min;
+    const gpr_column_positions_loop find = loops->positions[extreme_fold].columns[dtype];
     const size_t bytes = gpr_bytes_of(dtype);
     const uint64_t width = (uint64_t)check_between((int)(GPR_COLUMN_BYTES / bytes), MOST_WIDTH),
                    n = (uint64_t)check_between(1, check_random() % 2 ? 20 : MOST_ROWS),
@@ -742,6 +738,8 @@ static void check_moments_loops(const gpr_loops *loops, gpr_dtype dtype)
     }
 }
 
+/* Squared distances from a number, of elements whose sums are exact: those of the moments of single
+ * elements, merged with a set of which that number is the mean. */
 static void check_squares(const gpr_loops *loops, gpr_dtype dtype)
 {
     static _Alignas(64) uint8_t row[MOST_ELEMENTS * 16];
