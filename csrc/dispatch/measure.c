@@ -2,8 +2,6 @@
 #include "dispatch/resolve.h"
 #include "lib/run/device_path.h"
 
-#include <string.h>
-
 /* Writes `flush_bytes` to device memory, so that L2 holds nothing of the array, and times one
  * run. */
 static gpr_status run_once(gpr_array_job *job, CUdeviceptr outputs, uint64_t flush_bytes, int value,
@@ -50,6 +48,19 @@ done:
     return status;
 }
 
+static int is_empty(const gpr_view *view)
+{
+    return view->n == 0 || view->rows == 0;
+}
+
+/* GPR_ERROR_VALUE: a kernel that has one way to read an array. */
+static gpr_status check_ways(int kernel)
+{
+    if (kernel == GPR_KERNEL_fast) return GPR_OK;
+    return gpr_fail(GPR_ERROR_VALUE, "kernel 'fast' has ways to read an array, '%s' has none",
+                    gpr_kernel_rows[kernel].name);
+}
+
 gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup, int repeats,
                            uint64_t flush_bytes, float *milliseconds)
 {
@@ -62,11 +73,9 @@ gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
     if (warmup < 0 || repeats < 0)
         return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are not negative");
     GPR_TRY(gpr_resolve_call(request, &call));
-    if (call.view.n == 0 || call.view.rows == 0)
+    if (is_empty(&call.view))
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
-    if (way != 0 && call.kernel != GPR_KERNEL_fast)
-        return gpr_fail(GPR_ERROR_VALUE, "kernel 'fast' has ways to read an array, '%s' has none",
-                        gpr_kernel_rows[call.kernel].name);
+    if (way != 0) GPR_TRY(check_ways(call.kernel));
     GPR_TRY(gpr_device_enter(call.device, &job.device));
     job.device->facts.way = way; /* of this device until it is left: nobody else plans for it */
     status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
@@ -85,21 +94,16 @@ gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats, uint
 gpr_status gpr_price_ways(const gpr_request *request, const gpr_device_facts *facts, uint32_t room,
                           double *ns, uint32_t *count)
 {
-    gpr_resolution resolution;
     gpr_rule rule;
     gpr_view view;
     gpr_layout layout;
+    int kernel = 0;
     gpr_status status = GPR_OK;
 
     *count = 0;
-    GPR_TRY(gpr_resolve(request, &resolution));
-    memcpy(&rule, resolution.rule, sizeof rule);
-    GPR_TRY(gpr_make_view(request, &rule, &view));
-    if (resolution.kernel != GPR_KERNEL_fast)
-        return gpr_fail(GPR_ERROR_VALUE, "kernel 'fast' has ways to read an array, '%s' has none",
-                        gpr_kernel_rows[resolution.kernel].name);
-    if (view.n == 0 || view.rows == 0)
-        return gpr_fail(GPR_ERROR_VALUE, "an empty array is not read in any way");
+    GPR_TRY(gpr_resolve_view(request, &rule, &kernel, &view));
+    GPR_TRY(check_ways(kernel));
+    if (is_empty(&view)) return gpr_fail(GPR_ERROR_VALUE, "an empty array is not read in any way");
     gpr_view_layout(&view, NULL, &layout);
     status = gpr_list_prices(&rule, &layout, facts, room, ns, count);
 done:

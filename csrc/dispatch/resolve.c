@@ -67,7 +67,7 @@ done:
     return status;
 }
 
-/* What gpr_resolve found. */
+/* Reads what gpr_resolve found. */
 static gpr_status use_resolution(const gpr_request *request, gpr_rule *rule, int *kernel)
 {
     memcpy(rule, request->resolution->rule, sizeof *rule);
@@ -75,6 +75,19 @@ static gpr_status use_resolution(const gpr_request *request, gpr_rule *rule, int
     if (rule->op != request->op || rule->element != request->dtype)
         return gpr_fail(GPR_ERROR_VALUE, "the request has the resolution of another one");
     return GPR_OK;
+}
+
+gpr_status gpr_resolve_view(const gpr_request *request, gpr_rule *rule, int *kernel, gpr_view *view)
+{
+    gpr_status status = GPR_OK;
+
+    if (request->resolution != NULL)
+        GPR_TRY(use_resolution(request, rule, kernel));
+    else
+        GPR_TRY(resolve_types(request, rule, kernel));
+    GPR_TRY(gpr_make_view(request, rule, view));
+done:
+    return status;
 }
 
 /* ---------------------------------------------------------------- places and device ---------- */
@@ -147,11 +160,7 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     const gpr_view *view = &call->view;
     gpr_status status = GPR_OK;
 
-    if (request->resolution != NULL)
-        GPR_TRY(use_resolution(request, &call->rule, &call->kernel));
-    else
-        GPR_TRY(resolve_types(request, &call->rule, &call->kernel));
-    GPR_TRY(gpr_make_view(request, &call->rule, &call->view));
+    GPR_TRY(gpr_resolve_view(request, &call->rule, &call->kernel, &call->view));
     GPR_TRY(gpr_select_device(request->device, view, &call->rule, &call->device));
     GPR_TRY(gpr_check_places(request, call->device));
     if (request->on_device) GPR_TRY(gpr_check_device_array(request, view, &call->rule));

@@ -9,6 +9,10 @@
  * request->resolution. */
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call);
 
+/* The rule, kernel and view of a request, by the resolution that it has or by one made now. */
+gpr_status gpr_resolve_view(const gpr_request *request, gpr_rule *rule, int *kernel,
+                            gpr_view *view);
+
 /* GPR_ERROR_VALUE: arrays and results that are not where `device` is. */
 gpr_status gpr_check_places(const gpr_request *request, int device);
 

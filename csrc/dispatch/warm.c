@@ -1,7 +1,6 @@
 /* Compiling what a call will need before it is made, for a GPU that need not be here: resolved and
  * planned like the call, and compiled into the disk cache. Nothing is loaded or launched. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "dispatch/resolve.h"
 #include "lib/driver/program.h"
@@ -19,16 +18,14 @@ typedef struct way_to_program {
 static gpr_status plan_array(const gpr_request *request, const gpr_device_facts *facts,
                              way_to_program *way)
 {
-    gpr_resolution resolution;
+    int kernel = 0;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_resolve(request, &resolution));
-    memcpy(&way->rule, resolution.rule, sizeof way->rule);
-    GPR_TRY(gpr_make_view(request, &way->rule, &way->view));
+    GPR_TRY(gpr_resolve_view(request, &way->rule, &kernel, &way->view));
     if (way->view.rows == 0)
         return gpr_fail(GPR_ERROR_VALUE, "an array without results needs no program");
     gpr_view_layout(&way->view, NULL, &way->layout);
-    status = gpr_make_plan(resolution.kernel, &way->rule, &way->layout, 1, request->block_size,
+    status = gpr_make_plan(kernel, &way->rule, &way->layout, 1, request->block_size,
                            request->grid_size, facts, &way->plan);
 done:
     return status;

@@ -1,5 +1,5 @@
 /* Costs of plans and facts of GPUs, as Python passes them: tuples of numbers, in the order of
- * gpr_plan_costs and gpr_device_facts. _tune.py gives them names. */
+ * gpr_plan_costs and gpr_device_facts. PLAN_COSTS has the names of the costs. */
 #include "python/glue.h"
 
 /* (bytes_per_ns, sm_bytes_per_ns, ...) */

@@ -149,7 +149,7 @@ PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glu
         result = leave_to_python();
         goto done;
     }
-    /* floats and complex numbers come last */
+    /* integers have no NaN */
     if (!glue_is_inexact(source->dtype)) call.request.skip_nan = 0;
     call.request.stream = source->stream;
     if (glue_resolve(&call) != GPR_OK) {

@@ -93,3 +93,14 @@ void gpr_sha256_hex(const uint8_t digest[GPR_SHA256_BYTES], char hex[GPR_SHA256_
     }
     hex[2 * GPR_SHA256_BYTES] = '\0';
 }
+
+void gpr_sha256_of_text(const char *text, char hex[GPR_SHA256_HEX])
+{
+    uint8_t digest[GPR_SHA256_BYTES];
+    gpr_sha256 hash;
+
+    gpr_sha256_begin(&hash);
+    gpr_sha256_add(&hash, text, strlen(text));
+    gpr_sha256_end(&hash, digest);
+    gpr_sha256_hex(digest, hex);
+}

@@ -20,4 +20,7 @@ void gpr_sha256_end(gpr_sha256 *hash, uint8_t digest[GPR_SHA256_BYTES]);
 /* Lower-case hexadecimal, NUL-terminated. */
 void gpr_sha256_hex(const uint8_t digest[GPR_SHA256_BYTES], char hex[GPR_SHA256_HEX]);
 
+/* The hash of a text without its NUL, in hexadecimal. */
+void gpr_sha256_of_text(const char *text, char hex[GPR_SHA256_HEX]);
+
 #endif

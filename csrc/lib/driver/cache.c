@@ -166,13 +166,7 @@ int gpr_cache_folder(int make, const char **reason)
 
 static void entry_name(const char *key, char name[NAME_LENGTH + 1])
 {
-    uint8_t digest[GPR_SHA256_BYTES];
-    gpr_sha256 hash;
-
-    gpr_sha256_begin(&hash);
-    gpr_sha256_add(&hash, key, strlen(key));
-    gpr_sha256_end(&hash, digest);
-    gpr_sha256_hex(digest, name);
+    gpr_sha256_of_text(key, name);
     memcpy(name + GPR_SHA256_HEX - 1, SUFFIX, sizeof SUFFIX);
 }
 

@@ -72,7 +72,6 @@ static gpr_status open_device(int ordinal, gpr_device **result)
 {
     gpr_device *device = NULL;
     CUcontext popped = NULL;
-    gpr_costs_info costs;
     gpr_status status = GPR_OK;
     int retained = 0, pushed = 0;
 
@@ -82,8 +81,6 @@ static gpr_status open_device(int ordinal, gpr_device **result)
     device->ordinal = ordinal;
     GPR_CU(cuDeviceGet, &device->handle, ordinal);
     GPR_TRY(gpr_read_facts(device->handle, &device->facts));
-    GPR_TRY(gpr_costs_at(ordinal, &costs));
-    device->facts.costs = costs.costs;
     GPR_CU(cuDevicePrimaryCtxRetain, &device->context, device->handle);
     retained = 1;
     GPR_CU(cuCtxPushCurrent, device->context);

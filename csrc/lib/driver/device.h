@@ -96,6 +96,7 @@ gpr_device *gpr_device_opened(int ordinal);
 
 /* GPR_ERROR_VALUE if there is no device `ordinal`. */
 gpr_status gpr_check_ordinal(int ordinal);
+/* Facts that plans depend on, measured costs among them. */
 gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts);
 
 /* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on

@@ -10,8 +10,6 @@
 #include "lib/driver/measured_costs.h"
 #include "lib/rules/plan_costs.h"
 
-enum { DEVICE_NAME_ROOM = sizeof((gpr_device_info){0}.name) };
-
 /* ---------------------------------------------------------------- facts for plans ------------ */
 
 static gpr_status read_attribute(CUdevice handle, int attribute, int *value)
@@ -57,7 +55,7 @@ done:
     return status;
 }
 
-gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
+static gpr_status read_attributes(CUdevice handle, gpr_device_facts *facts)
 {
     int value = 0;
     gpr_status status = GPR_OK;
@@ -72,6 +70,32 @@ gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
         read_attribute(handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, &value));
     facts->slow_float64 = is_float64_slow(value);
     GPR_TRY(read_bandwidth(handle, &facts->memory_bytes_per_ns));
+done:
+    return status;
+}
+
+/* Costs measured on a GPU of this name, or else estimated from its attributes. */
+static gpr_status read_costs(CUdevice handle, const gpr_device_facts *facts, gpr_costs_info *info)
+{
+    char name[sizeof((gpr_device_info){0}.name)];
+    gpr_status status = GPR_OK;
+
+    *info = (gpr_costs_info){.is_measured = 0};
+    GPR_CU(cuDeviceGetName, name, (int)sizeof name, handle);
+    gpr_read_measured_costs(name, info);
+    if (!info->is_measured) gpr_costs_of(facts, &info->costs);
+done:
+    return status;
+}
+
+gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts)
+{
+    gpr_costs_info costs;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(read_attributes(handle, facts));
+    GPR_TRY(read_costs(handle, facts, &costs));
+    facts->costs = costs.costs;
 done:
     return status;
 }
@@ -110,52 +134,6 @@ gpr_status gpr_typical_facts(int cc, gpr_device_facts *facts)
     return GPR_OK;
 }
 
-gpr_status gpr_facts_at(int ordinal, gpr_device_facts *facts)
-{
-    CUdevice handle = 0;
-    gpr_costs_info costs;
-    gpr_status status = GPR_OK;
-
-    GPR_TRY(gpr_driver_ready());
-    GPR_TRY(gpr_check_ordinal(ordinal));
-    GPR_CU(cuDeviceGet, &handle, ordinal);
-    GPR_TRY(gpr_read_facts(handle, facts));
-    GPR_TRY(gpr_costs_at(ordinal, &costs));
-    facts->costs = costs.costs;
-done:
-    return status;
-}
-
-/* ---------------------------------------------------------------- costs of plans ------------- */
-
-static gpr_status read_name(int ordinal, gpr_device_facts *facts, char *name, int room)
-{
-    CUdevice handle = 0;
-    gpr_status status = GPR_OK;
-
-    GPR_TRY(gpr_driver_ready());
-    GPR_TRY(gpr_check_ordinal(ordinal));
-    GPR_CU(cuDeviceGet, &handle, ordinal);
-    GPR_CU(cuDeviceGetName, name, room, handle);
-    GPR_TRY(gpr_read_facts(handle, facts));
-done:
-    return status;
-}
-
-gpr_status gpr_costs_at(int ordinal, gpr_costs_info *info)
-{
-    gpr_device_facts facts;
-    char name[DEVICE_NAME_ROOM];
-    gpr_status status = GPR_OK;
-
-    *info = (gpr_costs_info){.is_measured = 0};
-    GPR_TRY(read_name(ordinal, &facts, name, (int)sizeof name));
-    gpr_read_measured_costs(name, info);
-    if (!info->is_measured) gpr_costs_of(&facts, &info->costs);
-done:
-    return status;
-}
-
 gpr_status gpr_check_ordinal(int ordinal)
 {
     int count = 0;
@@ -167,6 +145,42 @@ gpr_status gpr_check_ordinal(int ordinal)
                         "there is no device \"cuda:%d\": this machine has %d CUDA device%s",
                         ordinal, count, count == 1 ? "" : "s");
     }
+done:
+    return status;
+}
+
+static gpr_status find_handle(int ordinal, CUdevice *handle)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_driver_ready());
+    GPR_TRY(gpr_check_ordinal(ordinal));
+    GPR_CU(cuDeviceGet, handle, ordinal);
+done:
+    return status;
+}
+
+gpr_status gpr_facts_at(int ordinal, gpr_device_facts *facts)
+{
+    CUdevice handle = 0;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(find_handle(ordinal, &handle));
+    GPR_TRY(gpr_read_facts(handle, facts));
+done:
+    return status;
+}
+
+gpr_status gpr_costs_at(int ordinal, gpr_costs_info *info)
+{
+    CUdevice handle = 0;
+    gpr_device_facts facts;
+    gpr_status status = GPR_OK;
+
+    *info = (gpr_costs_info){.is_measured = 0};
+    GPR_TRY(find_handle(ordinal, &handle));
+    GPR_TRY(read_attributes(handle, &facts));
+    GPR_TRY(read_costs(handle, &facts, info));
 done:
     return status;
 }
@@ -212,9 +226,7 @@ gpr_status gpr_device_info_at(int ordinal, gpr_device_info *info)
     gpr_status status = GPR_OK;
 
     *info = (gpr_device_info){.ordinal = ordinal};
-    GPR_TRY(gpr_driver_ready());
-    GPR_TRY(gpr_check_ordinal(ordinal));
-    GPR_CU(cuDeviceGet, &handle, ordinal);
+    GPR_TRY(find_handle(ordinal, &handle));
     GPR_CU(cuDeviceGetName, info->name, (int)sizeof info->name, handle);
     GPR_CU(cuDeviceTotalMem, &bytes, handle);
     info->memory_bytes = bytes;

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,17 +59,22 @@ gpr_status gpr_check_costs(const gpr_plan_costs *costs)
 /* The file's name: a GPU's own name may hold any bytes. */
 static void name_file(const char *gpu, char name[NAME_ROOM])
 {
-    uint8_t digest[GPR_SHA256_BYTES];
-    gpr_sha256 hash;
-
-    gpr_sha256_begin(&hash);
-    gpr_sha256_add(&hash, gpu, strlen(gpu));
-    gpr_sha256_end(&hash, digest);
-    gpr_sha256_hex(digest, name);
+    gpr_sha256_of_text(gpu, name);
     memcpy(name + GPR_SHA256_HEX - 1, GPR_COSTS_SUFFIX, sizeof GPR_COSTS_SUFFIX);
 }
 
 /* ---------------------------------------------------------------- reading -------------------- */
+
+/* Why a file's costs are not used. */
+__attribute__((format(printf, 2, 3))) static void set_reason(gpr_costs_info *info,
+                                                             const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    (void)vsnprintf(info->reason, sizeof info->reason, format, values);
+    va_end(values);
+}
 
 /* Digits, a point, digits. Returns what follows, or NULL. */
 static const char *parse_number(const char *at, double *value)
@@ -106,18 +112,17 @@ static void parse_costs(const char *text, const char *gpu, gpr_costs_info *info)
     char *end = NULL;
 
     if (!skip(&at, TITLE)) {
-        (void)snprintf(info->reason, sizeof info->reason, "it does not begin with '%s'", TITLE);
+        set_reason(info, "it does not begin with '%s'", TITLE);
         return;
     }
     const long format = strtol(at, &end, 10);
     if (format != FORMAT || *end != '\n') {
-        (void)snprintf(info->reason, sizeof info->reason,
-                       "its format is not %d, which this version reads: measure again", FORMAT);
+        set_reason(info, "its format is not %d, which this version reads: measure again", FORMAT);
         return;
     }
     at = end + 1;
     if (!skip(&at, "device ") || strncmp(at, gpu, gpu_length) != 0 || at[gpu_length] != '\n') {
-        (void)snprintf(info->reason, sizeof info->reason, "line 2 is not 'device %.120s'", gpu);
+        set_reason(info, "line 2 is not 'device %.120s'", gpu);
         return;
     }
     at += gpu_length + 1;
@@ -125,32 +130,25 @@ static void parse_costs(const char *text, const char *gpu, gpr_costs_info *info)
         const char *after = NULL;
         if (skip(&at, names[i]) && *at == ' ') after = parse_number(at + 1, &values[i]);
         if (after == NULL || *after != '\n') {
-            (void)snprintf(info->reason, sizeof info->reason, "line %d is not '%s' and a number",
-                           FIRST_COST_LINE + i, names[i]);
+            set_reason(info, "line %d is not '%s' and a number", FIRST_COST_LINE + i, names[i]);
             return;
         }
         if (!is_plausible(values[i])) {
-            (void)snprintf(info->reason, sizeof info->reason, "line %d: %s is not from %g to %g",
-                           FIRST_COST_LINE + i, names[i], LEAST_COST, MOST_COST);
+            set_reason(info, "line %d: %s is not from %g to %g", FIRST_COST_LINE + i, names[i],
+                       LEAST_COST, MOST_COST);
             return;
         }
         at = after + 1;
     }
     if (*at != '\0') {
-        (void)snprintf(info->reason, sizeof info->reason, "there are lines after '%s'",
-                       names[GPR_PLAN_COST_COUNT - 1]);
+        set_reason(info, "there are lines after '%s'", names[GPR_PLAN_COST_COUNT - 1]);
         return;
     }
     memcpy(&info->costs, values, sizeof values);
     info->is_measured = 1;
 }
 
-static void say(gpr_costs_info *info, const char *reason)
-{
-    (void)snprintf(info->reason, sizeof info->reason, "%s", reason);
-}
-
-/* What an open file holds. */
+/* Reads the costs in an open file. */
 static void read_file(int file, const char *gpu, gpr_costs_info *info)
 {
     char text[LARGEST_FILE + 1];
@@ -159,11 +157,11 @@ static void read_file(int file, const char *gpu, gpr_costs_info *info)
     ssize_t got = 0;
 
     if (fstat(file, &about) != 0) {
-        say(info, "it cannot be looked at");
+        set_reason(info, "it cannot be looked at");
         return;
     }
     if (!S_ISREG(about.st_mode) || !gpr_is_ours_alone(&about)) {
-        say(info, "it is no file of this user's alone: others could have written it");
+        set_reason(info, "it is no file of this user's alone: others could have written it");
         return;
     }
     do {
@@ -171,9 +169,9 @@ static void read_file(int file, const char *gpu, gpr_costs_info *info)
         if (got > 0) length += (size_t)got;
     } while ((got > 0 && length < sizeof text) || (got < 0 && errno == EINTR));
     if (got < 0)
-        say(info, "it cannot be read");
+        set_reason(info, "it cannot be read");
     else if (length == sizeof text || memchr(text, '\0', length) != NULL)
-        say(info, "it is no text of a few lines");
+        set_reason(info, "it is no text of a few lines");
     else {
         text[length] = '\0';
         parse_costs(text, gpu, info);
@@ -191,13 +189,13 @@ void gpr_read_measured_costs(const char *gpu, gpr_costs_info *info)
         (void)snprintf(info->path, sizeof info->path, "%s/%s", folder_path, name);
     const int folder = gpr_cache_folder(0, &reason);
     if (folder < 0) {
-        say(info, reason);
+        set_reason(info, "%s", reason);
         return;
     }
     const int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) {
-        say(info, errno == ENOENT ? "nothing was measured on a GPU of this name"
-                                  : "it cannot be opened, or is a link");
+        set_reason(info, errno == ENOENT ? "nothing was measured on a GPU of this name"
+                                         : "it cannot be opened, or is a link");
     } else {
         read_file(file, gpu, info);
         close(file);
