@@ -84,8 +84,8 @@ EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 .PHONY: nightly emu help build prepare docs lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1: \2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1: \2/p' $(MAKEFILE_LIST)
 	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) BENCH_FLAGS=$(BENCH_FLAGS) LAB_FLAGS=$(LAB_FLAGS)"
 
 # ---------------------------------------------------------------- Python
@@ -296,6 +296,15 @@ $(eval $(call objects,tsan,$(SANITIZE_THREAD)))
 $(eval $(call variant,tsan,$(SANITIZE_THREAD)))
 $(eval $(call objects,coverage,$(COVERAGE)))
 $(eval $(call variant,coverage,$(COVERAGE)))
+# The processor's compiler by its prefix, and what runs its programs.
+AARCH64 ?= aarch64-linux-gnu-
+AARCH64_RUN ?= qemu-aarch64
+build/aarch64/%: private CC := $(AARCH64)gcc
+build/aarch64/%: private CXX := $(AARCH64)g++
+build/aarch64/%: private AR := $(AARCH64)ar
+build/aarch64/tests/%: private C_LIBS += -static
+$(eval $(call objects,aarch64,$(C_OPTIMIZE)))
+$(eval $(call variant,aarch64,$(C_OPTIMIZE)))
 # Those of the package itself, which setup.py leaves there, compiled with warnings as errors.
 package_OBJECTS := $(LIB_SOURCES:%.c=build/package/%.o)
 $(eval $(call variant,package,$(C_WARNINGS) $(C_OPTIMIZE)))
@@ -338,6 +347,15 @@ asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asa
 
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
 	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:allocator_may_return_null=1 setarch -R)
+
+# The CPU backend's loops with NEON. On other machines an emulator runs them; on aarch64 itself:
+# AARCH64= AARCH64_RUN=. Programs are static, so that no other system's libraries are needed.
+AARCH64_TESTS := cpu/test_cpu cpu/test_exact_pairs kernels/test_folds
+.PHONY: test-aarch64
+test-aarch64: $(AARCH64_TESTS:%=build/aarch64/tests/%) ## C tests of the CPU backend on aarch64: AARCH64=aarch64-linux-gnu- and qemu-aarch64
+	@for test in $(AARCH64_TESTS); do \
+	  echo "== $$test"; $(AARCH64_RUN) build/aarch64/tests/$$test || { echo "$$test failed"; exit 1; }; \
+	done
 
 # The fakes carry parts of the library: theirs are not counted. A line of the hash runs more often
 # than 2^32 times, which gcovr takes for a fault of gcov. And gcov derives counts from each other: a

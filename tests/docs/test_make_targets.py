@@ -49,8 +49,9 @@ TARGETS: dict[str, str | Path] = {
     "clean": r"",
     "distclean": r"",
 }
-# Those that stay, need a GPU or are others in turn, with tests of their own.
-ELSEWHERE = {"lab", "gpu-check", "nightly"}
+# Those that stay, need a GPU or another processor's compiler, or are others in turn, with tests of
+# their own.
+ELSEWHERE = {"lab", "gpu-check", "nightly", "test-aarch64"}
 VARIABLES = {"bench-all": ["BENCH_FLAGS=--quick cpu"], "install": ["PREFIX={clone}/prefix"]}
 
 pytestmark = pytest.mark.skipif(
