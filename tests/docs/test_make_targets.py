@@ -80,7 +80,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_target_that_help_lists_is_known() -> None:
-    listed = re.findall(r"^  ([a-z-]+) ", make("help").stdout, re.MULTILINE)
+    listed = re.findall(r"^  ([a-z0-9-]+) ", make("help").stdout, re.MULTILINE)
     assert set(listed) == {*TARGETS, *ELSEWHERE}
 
 
@@ -88,7 +88,7 @@ def test_every_target_that_help_lists_is_known() -> None:
 def test_pages_name_targets_that_there_are(page: str) -> None:
     named = set(
         re.findall(
-            r"\bmake ([a-z][a-z-]+)\b(?=[` \n]*(?:#|`|PREFIX|\n))", (ROOT / page).read_text()
+            r"\bmake ([a-z][a-z0-9-]+)\b(?=[` \n]*(?:#|`|PREFIX|\n))", (ROOT / page).read_text()
         )
     )
     assert named
