@@ -25,6 +25,16 @@ GPR_CONSTANT_FUNCTION int gpr_float_highest(int exponent)
     return 1 << (exponent - 1);
 }
 
+/* Whether every sum of at most 2^count_bits finite numbers of a format is a float64. The sum is an
+ * integer in units of 2^lowest below 2^(highest - lowest + count_bits) in magnitude. False for
+ * dtypes that are no floats. */
+GPR_CONSTANT_FUNCTION int gpr_sum_is_float64(int fraction, int exponent, int count_bits)
+{
+    return exponent > 0 &&
+           gpr_float_highest(exponent) - gpr_float_lowest(fraction, exponent) + count_bits <=
+               GPR_FLOAT64_FRACTION + 1;
+}
+
 /* Whether every product of two numbers of a format is a float64: its 2 * (fraction + 1) bits fit
  * the significand of a float64, and its exponent fits, too. False for dtypes that are no floats. */
 GPR_CONSTANT_FUNCTION int gpr_product_is_float64(int fraction, int exponent)

@@ -46,6 +46,10 @@ GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes, unsigned
  * these a multiprocessor holds as many blocks as without. */
 enum { GPR_BLOCK_ACC_BYTES = 32 << 10, GPR_THREAD_ACC_BYTES = 64 };
 
+/* The most columns of a thread of fast_few whose sums are pairs of doubles: a word has a bit for
+ * each that is left. */
+enum { GPR_FEW_COLUMNS = 32 };
+
 /* Elements of a short row that a lane reads at least, so that few lanes idle. */
 enum { GPR_LEAST_LANE_ELEMENTS = 4 };
 
@@ -103,10 +107,13 @@ GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
     return element_bytes == 8 ? 4 : 8;
 }
 
-/* Exact sums by the kernels of fast, whose accumulators are pairs of doubles. A warp alone adds the
- * rows again that are no pair: rows of at most so many elements. Of float16 so many have a sum of
- * 53 bits: 40 bits each, and 13 for their number. */
-enum { GPR_PAIR_ROW_ELEMENTS = 16 << 10, GPR_PAIR_HALVES = 8 << 10 };
+/* Exact sums by the kernels of fast, whose accumulators are pairs of doubles. One block alone adds
+ * the rows again that are no pair: rows of at most GPR_PAIR_ROW_ELEMENTS elements, by all of its
+ * warps together where they have more than GPR_WARP_ROW_ELEMENTS. A thread adds float16 without a
+ * proof, and at most GPR_PAIR_SHARE of them: an element has 40 bits, their number has 13, and a
+ * double has 53. */
+enum { GPR_PAIR_ROW_ELEMENTS = 64 << 10, GPR_WARP_ROW_ELEMENTS = 1 << 10 };
+enum { GPR_PAIR_SHARE_BITS = 13, GPR_PAIR_SHARE = 1 << GPR_PAIR_SHARE_BITS };
 
 /* Bytes of such an accumulator; `counts`: it counts elements, as some are left out. */
 GPR_CONSTANT_FUNCTION unsigned gpr_pair_bytes(int counts)

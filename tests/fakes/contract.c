@@ -581,7 +581,7 @@ static int is_sum_by_pairs(const engine_launch *op)
 
     return op->kernel->module->acc_kind == GPR_ACC_EXACT &&
            (shape == STREAM || shape == ROWS || shape == COLUMNS || shape == NARROW ||
-            shape == STRIDED);
+            shape == STRIDED); /* COLUMNS: fast_few, too */
 }
 
 static void store_exact_row(const engine_launch *op, const output *o);
@@ -980,8 +980,8 @@ static const char *check_planned(const engine_launch *op)
                             "kernel reads a mask outside live memory");
     if (wrong != NULL) return wrong;
     if (is_sum_by_pairs(op)) {
-        const uint64_t most = m->element == GPR_FLOAT16 ? GPR_PAIR_HALVES : GPR_PAIR_ROW_ELEMENTS;
-        if (op->layout.elements > most) return "pairs of doubles for rows that are too long";
+        if (op->layout.elements > GPR_PAIR_ROW_ELEMENTS)
+            return "pairs of doubles for rows that are too long";
         if (m->result == GPR_DTYPE_DEFAULT) return "accumulators of pairs of doubles";
     }
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {

@@ -51,7 +51,14 @@ def entries_of(name: str) -> list[str]:
 ENTRIES = {
     **{name: entries_of(name) for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
-    BY_PAIRS: ["fast_stream", "fast_rows", "fast_columns", "fast_narrow", "fast_strided"],
+    BY_PAIRS: [
+        "fast_stream",
+        "fast_rows",
+        "fast_columns",
+        "fast_few",
+        "fast_narrow",
+        "fast_strided",
+    ],
 }
 
 

@@ -13,13 +13,14 @@
 //                 error --if any is not 0, two-sum--> rest
 //                                          error --if it is not 0--> rest = NaN
 //
-// The sum of at most 2^13 float16 has 53 bits and needs no proof.
+// The sum of at most GPR_PAIR_SHARE = 2^13 float16 has 53 bits and needs no proof.
 //
-// A row whose rest is NaN is added again by a warp, as `exact` adds rows, to a superaccumulator in
-// shared memory. So the plan gives these kernels rows that one warp adds in reasonable time.
+// A row whose rest is NaN is added again by a warp or a block, as `exact` adds rows, to
+// superaccumulators in shared memory (exact_any_row.cuh). So the plan gives these kernels rows that
+// one block adds in reasonable time.
 //
-//   Launch: a kernel of `fast` with the traits SumByPairs; rows.n elements or items at most
-//   GPR_PAIR_ROW_ELEMENTS, or GPR_PAIR_HALVES of float16.
+//   Launch: a kernel of `fast` with the traits SumByPairs; a row has at most GPR_PAIR_ROW_ELEMENTS
+//   elements, and a thread adds at most GPR_PAIR_SHARE float16 to one accumulator.
 //
 // Still paid: six additions per element, where a sum has one.
 #pragma once
@@ -70,7 +71,9 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
 template <class Traits> struct PairAccumulator {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
-    static constexpr bool proves = !same<In, dt_float16>, counts = Traits::counts;
+    static constexpr bool proves = !gpr_sum_is_float64(Format<In>::fraction, Format<In>::exponent,
+                                                       GPR_PAIR_SHARE_BITS),
+                          counts = Traits::counts;
     double sum = 0, rest = 0;
     unsigned count = 0;
 

@@ -52,6 +52,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
                 load_packed<item * sizeof(In)>(row_in + k * apart + p * layout.reduced[0].in);
         }
     }
+    unsigned left = 0; // bit k * item + j: column j of the thread's item k
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         if (column + k * apart >= layout.column.extent) continue;
@@ -61,15 +62,30 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         for (unsigned p = 0; p < length; p++) {
             const uint64 position =
                 layout.first_position + static_cast<uint64>(p * layout.reduced[0].position);
+            if constexpr (has_own_accumulator<Traits>) {
+                Traits::add_item(accumulator, Item<In>{loaded[k][p], {}});
+                continue;
+            }
 #pragma unroll
             for (unsigned j = 0; j < item; j++)
                 accumulator[j].add(piece<In>(loaded[k][p], j), position);
         }
 #pragma unroll
         for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
-        store_item<Traits>(out + start.out +
-                               static_cast<long long>(column + k * apart) * layout.column.out,
-                           value, layout, params, group, column + k * apart);
+        left |= store_item<Traits>(
+                    out + start.out +
+                        static_cast<long long>(column + k * apart) * layout.column.out,
+                    value, layout, params, group, column + k * apart)
+                << k * item;
+    }
+    if constexpr (has_own_accumulator<Traits>) {
+        static_assert(per_thread * item <= GPR_FEW_COLUMNS, "a thread's columns have a bit each");
+        Traits::template store_left<BLOCK, 1>(
+            left, in, out, layout, length, [&](unsigned thread, unsigned bit) {
+                const long long c = static_cast<long long>(
+                    strip * (apart * per_thread) + bit / item * apart + thread * item + bit % item);
+                return RowOffsets{start.in + c, 0, start.out + c * layout.column.out};
+            });
     }
 }
 

@@ -339,7 +339,7 @@ typedef struct sample {
  * one. */
 static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sample **samples)
 {
-    enum { BY_PAIRS = 5 }; /* of exact's, of real floats */
+    enum { BY_PAIRS = 6 }; /* of exact's, of real floats */
     const gpr_acc_kind acc_kind = rule->acc_kind;
     static const sample planned[] = {
         {"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
@@ -354,7 +354,8 @@ static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sam
         {"exact_rows", 2, 2, 1, 0, 4, 0},      {"exact_rows", 2, 1, 0, 0, 8, 1},
         {"exact_rows", 1, 1, 0, 16, 1, 0},     {"fast_stream", 1, 1, 0, 0, 32, 0},
         {"fast_rows", 1, 1, 0, 0, 8, 0},       {"fast_columns", 1, 1, 0, 16, 32, 0},
-        {"fast_narrow", 1, 1, 0, 16, 32, 0},   {"fast_strided", 3, 2, 1, 8, 32, 0}};
+        {"fast_narrow", 1, 1, 0, 16, 32, 0},   {"fast_few", 1, 1, 0, 16, 32, 0},
+        {"fast_strided", 3, 2, 1, 8, 32, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
                                      {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 0};

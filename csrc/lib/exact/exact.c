@@ -100,13 +100,9 @@ gpr_dtype gpr_exact_product_dtype(gpr_dtype element)
 
 int gpr_pair_sum_is_float64(gpr_dtype element)
 {
-    enum { COUNT_BITS = 13 };
     const format f = format_of(element);
 
-    _Static_assert(1 << COUNT_BITS == GPR_PAIR_HALVES,
-                   "the bits that so many numbers add to a sum");
-    return is_float(element) && gpr_float_highest(f.exponent) - unit_exponent(f) + COUNT_BITS <=
-                                    GPR_FLOAT64_FRACTION + 1;
+    return is_float(element) && gpr_sum_is_float64(f.fraction, f.exponent, GPR_PAIR_SHARE_BITS);
 }
 
 void gpr_exact_clear_products(gpr_exact_part *part, gpr_dtype element)

@@ -52,8 +52,8 @@ void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
  * `element` itself where there is no such dtype. */
 gpr_dtype gpr_exact_product_dtype(gpr_dtype element);
 
-/* Whether the sum of any GPR_PAIR_HALVES elements is a float64, so that pairs of doubles need no
- * proof that they are their sum. */
+/* Whether the sum of any GPR_PAIR_SHARE elements is a float64, so that a thread that adds them to a
+ * pair of doubles needs no proof that the pair is their sum. */
 int gpr_pair_sum_is_float64(gpr_dtype element);
 
 /* Makes a part for products of two elements. Where gpr_exact_product_dtype(element) is another

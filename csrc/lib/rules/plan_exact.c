@@ -121,19 +121,33 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
 
 /* ---------------------------------------------------------------- kernels of fast ------------ */
 
-/* Whether the rows of a sum are ones that kernels of fast add in pairs of doubles: many, of so few
- * real floats that a warp alone adds one again that is no pair. A row alone is read at memory
+/* Whether the rows of a sum are ones that kernels of fast add in pairs of doubles: of so few real
+ * floats that a block alone adds one again that is no pair. Longer rows are read at memory
  * bandwidth by bins, and rows of a few elements are added as two floats. */
 static int sums_by_pairs(const gpr_plan_task *t)
 {
     const gpr_rule *rule = t->rule;
-    const uint64_t n = t->layout->n, most = gpr_pair_sum_is_float64(rule->element)
-                                                ? GPR_PAIR_HALVES
-                                                : GPR_PAIR_ROW_ELEMENTS;
 
-    return t->finishes && !t->facts->slow_float64 && t->layout->rows > 1 && t->grid == 0 &&
-           n <= most && gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
-           gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT && !sums_double_double(t);
+    return t->finishes && !t->facts->slow_float64 && t->grid == 0 && t->layout->n > 0 &&
+           t->layout->n <= GPR_PAIR_ROW_ELEMENTS &&
+           gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
+           gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT &&
+           (t->layout->rows == 1 || !sums_double_double(t));
+}
+
+/* The most elements that a thread adds to one pair of doubles, where threads below each other share
+ * rows; 0 where lanes do, whose shares are short. */
+static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
+{
+    const uint64_t n = t->layout->n, blocks = plan->passes[0].blocks,
+                   height = plan->block / plan->width;
+
+    if (strcmp(plan->variant, "fast_columns") == 0) return gpr_divide_up(n, blocks * height);
+    if (strcmp(plan->variant, "fast_strided") == 0)
+        return gpr_divide_up(n / plan->item, blocks * height) * plan->item;
+    if (strcmp(plan->variant, "fast_narrow") == 0) /* one of each of a thread's items */
+        return gpr_divide_up(n * plan->column.extent, blocks * plan->width * plan->item);
+    return 0;
 }
 
 /* Whether a large array is read sooner by bins: what was measured on an H100. Pairs take more
@@ -151,6 +165,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_rows_are_runs(t->layout))
         return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                (element == GPR_FLOAT32 && n > LONG_ROW);
+    if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
     if (gpr_is_row_major(t->layout)) return 0;
     return !gpr_pair_sum_is_float64(element) || n < LONG_COLUMN;
@@ -160,8 +175,8 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
  */
 static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_planned)
 {
-    static const char *const variants[] = {"fast_stream", "fast_rows", "fast_columns",
-                                           "fast_narrow", "fast_strided"};
+    static const char *const variants[] = {"fast_stream", "fast_rows",   "fast_columns",
+                                           "fast_few",    "fast_narrow", "fast_strided"};
     const gpr_kernel_row *fast = &gpr_kernel_rows[GPR_KERNEL_fast];
     gpr_plan by_fast = *plan;
     gpr_plan_task task = *t;
@@ -175,7 +190,9 @@ static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_pla
     *is_planned = 0;
     for (size_t i = 0; i < sizeof variants / sizeof *variants && !*is_planned; i++)
         *is_planned = strcmp(by_fast.variant, variants[i]) == 0;
-    *is_planned = *is_planned && !are_bins_faster(t, &by_fast);
+    *is_planned = *is_planned && !are_bins_faster(t, &by_fast) &&
+                  (!gpr_pair_sum_is_float64(t->rule->element) ||
+                   most_of_thread(t, &by_fast) <= GPR_PAIR_SHARE);
     if (*is_planned) *plan = by_fast;
 done:
     return status;

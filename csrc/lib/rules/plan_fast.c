@@ -315,6 +315,7 @@ static void consider_few(search *s)
     for (uint32_t each = 1; each <= MOST_ITEMS; each *= 2) {
         if (each > 1 && (each * n * item * t->element_bytes > MOST_BYTES || each * n > MOST_LOADS))
             return;
+        if (t->rule->acc_kind == GPR_ACC_EXACT && each * item > GPR_FEW_COLUMNS) return;
         const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
         const uint64_t strips = gpr_divide_up(extent, (uint64_t)block * item * each);
         way w = {.variant = FEW,
