@@ -608,12 +608,13 @@ GPR_API gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtyp
 GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
 
-/* Compiles into the disk cache the program that gpr_reduce will need for a request of a device
- * array, on a GPU of these facts; no GPU is needed, and nothing is read from the array, whose
- * address counts as aligned if it is NULL. *compiled: whether it was not there already. Several
- * threads may do so at once. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_reduce; GPR_ERROR_KERNEL,
- * GPR_ERROR_DEVICE: the GPU is too old for the kernel, or for NVRTC, or there is no NVRTC;
- * GPR_ERROR_COMPILE. */
+/* Compiles into the disk cache the programs that gpr_reduce will need for a request, on a GPU of
+ * these facts; no GPU is needed, and nothing is read from the array or the mask. The address of a
+ * device array counts as aligned if it is NULL; a host array's programs are those of ordinary and
+ * of pinned memory, under the limits of now. *compiled: how many were not there already; an array
+ * without results needs none. Several threads may do so at once. GPR_ERROR_VALUE, GPR_ERROR_TYPE:
+ * as gpr_reduce; GPR_ERROR_KERNEL, GPR_ERROR_DEVICE: the GPU is too old for the kernel, or for
+ * NVRTC, or there is no NVRTC; GPR_ERROR_COMPILE. */
 GPR_API gpr_status gpr_warm(const gpr_request *request, const gpr_device_facts *facts,
                             int *compiled);
 

@@ -202,7 +202,7 @@ static int read_steps(PyObject *object, int count, const char *what, int64_t *st
     return 0;
 }
 
-/* The keywords after an array's own, as both functions below take them. */
+/* The keywords after an array's own, as the functions below take them. */
 #define LAYOUT_KEYWORDS                                                                        \
     "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", \
         "mean_dtype", "mean_strides", NULL
@@ -484,22 +484,27 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
     return PyUnicode_FromString(info.name);
 }
 
-/* warm_device(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, strides=None) ->
- * whether the program was compiled, and not in the cache already */
-static PyObject *warm_device(PyObject *module, PyObject *arguments)
+/* warm(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, block_size=0,
+ *      on_device=True, *, layout keywords as above) -> how many programs were compiled, and were not
+ * in the cache already */
+static PyObject *warm(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
+    static char *names[] = {"op",  "shape",   "dtype",      "reduced",   "kernel",       "facts",
+                            "way", "compute", "block_size", "on_device", LAYOUT_KEYWORDS};
     glue_state *state = glue_state_of(module);
     device_arguments a = {.compute = Py_None};
     PyObject *given_facts = NULL;
     gpr_device_facts facts;
     glue_call call;
     unsigned way = 0;
-    int compiled = 0;
+    int on_device = 1, compiled = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OOOiOO|IOO", &a.op, &a.shape, &a.dtype, &a.reduced, &a.kernel,
-                          &given_facts, &way, &a.compute, &a.strides))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOiOO|IOIp" LAYOUT_FORMAT, names, &a.op,
+                                     &a.shape, &a.dtype, &a.reduced, &a.kernel, &given_facts, &way,
+                                     &a.compute, &a.block_size, &on_device, LAYOUT_ARGUMENTS(a))) {
         return NULL;
+    }
     if (glue_read_facts(given_facts, &facts) < 0) return NULL;
     facts.way = way;
     a.pointer = PyLong_FromLong(0);
@@ -508,11 +513,12 @@ static PyObject *warm_device(PyObject *module, PyObject *arguments)
     Py_DECREF(a.pointer);
     if (failed) return NULL;
     Py_DECREF(call.result_descr);
+    call.request.on_device = on_device;
     if (glue_locate(state, 1) < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = gpr_warm(&call.request, &facts, &compiled);
     Py_END_ALLOW_THREADS
-    return status == GPR_OK ? PyBool_FromLong(compiled) : glue_raise(state);
+    return status == GPR_OK ? PyLong_FromLong(compiled) : glue_raise(state);
 }
 
 /* compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes of machine
@@ -612,9 +618,11 @@ PyMethodDef glue_memory_methods[] = {
                "list of milliseconds")},
     {"price_ways", price_ways, METH_VARARGS,
      PyDoc_STR("price_ways(op, shape, dtype, reduced, facts, strides=None) -> list of ns")},
-    {"warm_device", warm_device, METH_VARARGS,
-     PyDoc_STR("warm_device(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, "
-               "strides=None) -> bool")},
+    {"warm", (PyCFunction)(void (*)(void))warm, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("warm(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, block_size=0, "
+               "on_device=True, *, strides=None, mask=0, mask_strides=None, result=0, "
+               "result_strides=None, skip_nan=False, ddof=0.0) -> how many programs were "
+               "compiled")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
      PyDoc_STR(
          "choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},

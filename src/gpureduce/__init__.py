@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ._explain.explain import explain
     from ._explain.explanation import Explanation, Explanations
     from ._tune.tune import Tuning, tune
+    from ._warm import Warmed, warm
 
 __all__ = [
     "CacheInfo",
@@ -63,6 +64,7 @@ __all__ = [
     "NoDeviceWarning",
     "Timing",
     "Tuning",
+    "Warmed",
     "__version__",
     "benchmark",
     "cache_info",
@@ -80,6 +82,7 @@ __all__ = [
     "pinned_copy",
     "set_limits",
     "tune",
+    "warm",
 ]
 __all__ += _reductions
 
@@ -94,6 +97,8 @@ _LATE = {
     "Timing": "_bench.timing",
     "Tuning": "_tune.tune",
     "tune": "_tune.tune",
+    "warm": "_warm",
+    "Warmed": "_warm",
 }
 """Names whose modules are imported when they are first used."""
 

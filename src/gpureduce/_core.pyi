@@ -149,7 +149,7 @@ def price_ways(
     strides: tuple[int, ...] | None = None,
     /,
 ) -> list[float]: ...
-def warm_device(
+def warm(
     op: int | str,
     shape: tuple[int, ...],
     dtype: Any,
@@ -158,9 +158,17 @@ def warm_device(
     facts: tuple[Any, ...],
     way: int = 0,
     compute: Any = None,
+    block_size: int = 0,
+    on_device: bool = True,
+    *,
     strides: tuple[int, ...] | None = None,
-    /,
-) -> bool: ...
+    mask: int = 0,
+    mask_strides: tuple[int, ...] | None = None,
+    result: int = 0,
+    result_strides: tuple[int, ...] | None = None,
+    skip_nan: bool = False,
+    ddof: float = 0.0,
+) -> int: ...
 def choose_kernel(name: str, op: int | str, dtype: str, /) -> str: ...
 def compile_program(
     kernel: str,

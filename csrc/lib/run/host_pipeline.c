@@ -72,8 +72,8 @@ typedef struct job {
     size_t acc_bytes, result_bytes;
     uint64_t chunk_elements; /* most elements in a chunk */
     uint64_t chunk_rows;     /* most rows in one */
-    uint32_t block;    /* the first chunk's, and so all others': one program serves them all */
-    gpr_value *pieces; /* accumulators (host_acc) of the current row's pieces */
+    uint32_t block;          /* the first chunk's, and so all others' */
+    gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
     gpr_exact_part *exact;    /* of the current row's pieces */
     chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
@@ -215,6 +215,20 @@ static uint64_t most_awaited(gpr_acc_kind acc_kind)
     return acc_kind == GPR_ACC_NUMBER ? GPR_AWAITED_RESULTS : 0;
 }
 
+/* The layout of a chunk's memory. */
+static void describe_chunk(const job *job, const chunk *part, gpr_layout *layout)
+{
+    gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, layout);
+    if (job->sends_mask) gpr_mask_layout(layout);
+}
+
+static gpr_status plan_layout(const job *job, const gpr_layout *layout,
+                              const gpr_device_facts *facts, gpr_plan *plan)
+{
+    return gpr_make_plan(job->call->kernel, job->rule, layout, 0, job->block, job->call->grid_size,
+                         facts, plan);
+}
+
 /* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through
  * `device_results` where a kernel cannot or should not write to host memory. */
 static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
@@ -229,17 +243,13 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    gpr_contiguous_layout(part->rows, part->whole ? job->view->n : part->count, &layout);
-    if (job->sends_mask) {
-        work.mask = elements + companion_offset(job, part->count);
-        gpr_mask_layout(&layout);
-    }
+    describe_chunk(job, part, &layout);
+    if (job->sends_mask) work.mask = elements + companion_offset(job, part->count);
     if (job->second != NULL) {
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(gpr_make_plan(job->call->kernel, job->rule, &layout, 0, job->block,
-                          job->call->grid_size, &device->facts, &plan));
+    GPR_TRY(plan_layout(job, &layout, &device->facts, &plan));
     job->block = plan.block;
     const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &traits, job->run, &program));
@@ -431,13 +441,44 @@ static uint64_t rows_within(const job *job, uint64_t bytes)
     return row_bytes > 0 ? larger(1, bytes / row_bytes) : UINT64_MAX;
 }
 
-/* Chooses chunk sizes within the limits and makes the ring. */
+/* The ring's memory that a job would like, which is within `most`. */
+static gpr_slot_bytes wanted_room(const job *job, const gpr_slot_bytes *most)
+{
+    const uint64_t total = job->view->rows * job->view->n * job->unit;
+    const int is_staged = job->source == FROM_MEMORY;
+    /* not a byte less: that would be a chunk more */
+    uint64_t bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE);
+
+    if (is_staged) {
+        bytes = smaller(smaller(bytes, MOST_STAGED_CHUNK), smaller(most->elements, most->staged));
+    } else {
+        bytes = smaller(smaller(bytes, MOST_PINNED_CHUNK),
+                        smaller(most->elements, most->staged * GPR_RESULT_SHARE));
+    }
+    bytes &= ~(uint64_t)(PAGE - 1);
+    return (gpr_slot_bytes){.staged = is_staged ? bytes : 0,
+                            .elements = bytes,
+                            .results = smaller(bytes / GPR_RESULT_SHARE, most->results),
+                            .device_results = bytes / GPR_RESULT_SHARE};
+}
+
+/* Chooses chunk sizes by the room there is, which may be more or less than was wanted. */
+static void choose_chunk_sizes(job *job, const gpr_slot_bytes *most, const gpr_slot_bytes *wanted,
+                               const gpr_slot_bytes *room)
+{
+    const uint64_t result_bytes =
+        smaller(wanted->results, smaller(room->results, room->device_results));
+    uint64_t bytes = smaller(wanted->elements, room->elements);
+
+    if (job->source == FROM_MEMORY) bytes = smaller(bytes, room->staged);
+    job->chunk_elements = (bytes - GPR_VECTOR_BYTES) / job->unit;
+    job->chunk_rows = smaller(result_bytes / job->acc_bytes, rows_within(job, most->elements / 2));
+}
+
+/* Makes the ring, within the limits. */
 static gpr_status prepare_ring(job *job)
 {
     const gpr_view *view = job->view;
-    const uint64_t total = view->rows * view->n * job->unit;
-    const int is_staged = job->source == FROM_MEMORY;
-    uint64_t chunk_bytes = 0;
     gpr_limits limits;
     gpr_status status = GPR_OK;
     const unsigned generation =
@@ -446,30 +487,9 @@ static gpr_status prepare_ring(job *job)
 
     gpr_get_limits(&limits);
     const gpr_slot_bytes most = gpr_slot_limits(&limits);
-    const uint64_t scratch_rows = rows_within(job, most.elements / 2);
-    /* not a byte less: that would be a chunk more */
-    chunk_bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE);
-    if (is_staged) {
-        chunk_bytes =
-            smaller(smaller(chunk_bytes, MOST_STAGED_CHUNK), smaller(most.elements, most.staged));
-    } else {
-        chunk_bytes = smaller(smaller(chunk_bytes, MOST_PINNED_CHUNK),
-                              smaller(most.elements, most.staged * GPR_RESULT_SHARE));
-    }
-    chunk_bytes &= ~(uint64_t)(PAGE - 1);
-    const gpr_slot_bytes wanted = {.staged = is_staged ? chunk_bytes : 0,
-                                   .elements = chunk_bytes,
-                                   .results = smaller(chunk_bytes / GPR_RESULT_SHARE, most.results),
-                                   .device_results = chunk_bytes / GPR_RESULT_SHARE};
+    const gpr_slot_bytes wanted = wanted_room(job, &most);
     GPR_TRY(gpr_ring_ensure(job->device, generation, &wanted, SMALLEST_CHUNK));
-    const gpr_slot_bytes *room = &job->device->ring.room;
-    const uint64_t result_bytes =
-        smaller(wanted.results, smaller(room->results, room->device_results));
-    chunk_bytes = smaller(chunk_bytes, room->elements);
-    if (is_staged) chunk_bytes = smaller(chunk_bytes, room->staged);
-    job->chunk_elements = (chunk_bytes - GPR_VECTOR_BYTES) / job->unit;
-    job->chunk_rows = result_bytes / job->acc_bytes;
-    job->chunk_rows = smaller(job->chunk_rows, scratch_rows);
+    choose_chunk_sizes(job, &most, &wanted, &job->device->ring.room);
     if (view->n > job->chunk_elements) {
         job->piece_room = view->n / job->chunk_elements + 1;
         job->pieces = malloc(job->piece_room * sizeof *job->pieces);
@@ -481,8 +501,17 @@ done:
 
 /* ---------------------------------------------------------------- small arrays --------------- */
 
-/* A small array is copied to pinned memory that the kernel reads over the bus: one launch and
- * one wait, no copy engine. */
+/* Whether an array is one chunk, in pinned memory that the kernel reads over the bus. */
+static int is_small(const job *job)
+{
+    const gpr_view *view = job->view;
+
+    return content_bytes(job, view->rows * view->n) <= GPR_SMALL_BYTES &&
+           view->rows * job->acc_bytes <= GPR_SMALL_RESULTS &&
+           view->rows <= rows_within(job, GPR_SMALL_SCRATCH);
+}
+
+/* One launch and one wait, no copy engine. */
 static gpr_status reduce_small(job *job)
 {
     gpr_device *device = job->device;
@@ -542,37 +571,40 @@ static source_sort find_source(const job *job)
     return is_second_pinned && is_pinned_run(job->view) ? FROM_PINNED : FROM_MEMORY;
 }
 
+/* Starts the record of a job; the caller frees *memory, which may become NULL. */
+static gpr_status begin_job(job *job, const gpr_resolved *call, job_memory **memory)
+{
+    const gpr_rule *rule = &call->rule;
+
+    job->call = call;
+    job->view = &call->view;
+    job->second = call->second;
+    job->rule = rule;
+    job->sends_mask = must_send_mask(call);
+    if (job->sends_mask || gpr_is_exact(rule->acc_kind)) {
+        *memory = malloc(sizeof **memory);
+        if (*memory == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+        job->exact = (*memory)->exact;
+    }
+    choose_content(job, *memory);
+    job->neutral = gpr_neutral_element(rule->fold, rule->element);
+    job->acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
+    job->result_bytes = gpr_dtype_bytes(rule->result);
+    job->block = call->block_size;
+    return GPR_OK;
+}
+
 gpr_status gpr_stream_reduce(const gpr_resolved *call, gpr_run *run)
 {
-    const gpr_view *view = &call->view;
-    const gpr_rule *rule = &call->rule;
-    const int sends_mask = must_send_mask(call);
     job_memory *memory = NULL;
-    job job = {.call = call,
-               .view = view,
-               .second = call->second,
-               .rule = rule,
-               .run = run,
-               .sends_mask = sends_mask,
-               .checked = gpr_seconds()};
+    job job = {.run = run, .checked = gpr_seconds()};
     gpr_status status = gpr_device_enter(call->device, &job.device);
 
     if (status != GPR_OK) return status;
-    if (sends_mask || gpr_is_exact(rule->acc_kind)) {
-        memory = malloc(sizeof *memory);
-        if (memory == NULL) GPR_TRY(gpr_fail(GPR_ERROR_MEMORY, "out of memory"));
-        job.exact = memory->exact;
-    }
+    GPR_TRY(begin_job(&job, call, &memory));
     job.compute = gpr_stream_of(job.device, call->stream);
-    choose_content(&job, memory);
-    job.neutral = gpr_neutral_element(rule->fold, rule->element);
-    job.acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
-    job.result_bytes = gpr_dtype_bytes(rule->result);
-    job.block = call->block_size;
     run->device = call->device;
-    if (content_bytes(&job, view->rows * view->n) <= GPR_SMALL_BYTES &&
-        view->rows * job.acc_bytes <= GPR_SMALL_RESULTS &&
-        view->rows <= rows_within(&job, GPR_SMALL_SCRATCH)) {
+    if (is_small(&job)) {
         status = reduce_small(&job);
     } else {
         job.source = find_source(&job);
@@ -584,5 +616,39 @@ done:
     free(job.pieces);
     free(memory);
     gpr_device_leave(job.device);
+    return status;
+}
+
+gpr_status gpr_plan_stream(const gpr_resolved *call, const gpr_device_facts *facts, int pinned,
+                           gpr_status (*take)(void *context, const gpr_plan *plan), void *context)
+{
+    job_memory *memory = NULL;
+    job job = {.source = pinned ? FROM_PINNED : FROM_MEMORY};
+    gpr_layout layout;
+    gpr_limits limits;
+    gpr_plan plan;
+    chunk part = {0}, last = {0};
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(begin_job(&job, call, &memory));
+    if (is_small(&job)) {
+        job.chunk_elements = job.chunk_rows = UINT64_MAX;
+    } else {
+        gpr_get_limits(&limits);
+        const gpr_slot_bytes most = gpr_slot_limits(&limits);
+        const gpr_slot_bytes wanted = wanted_room(&job, &most);
+        choose_chunk_sizes(&job, &most, &wanted, &wanted);
+    }
+    while (next_chunk(&job, &part)) {
+        if (!part.whole && part.row > 0) break; /* rows are cut alike */
+        if (part.rows == last.rows && part.count == last.count) continue;
+        last = part;
+        describe_chunk(&job, &part, &layout);
+        GPR_TRY(plan_layout(&job, &layout, facts, &plan));
+        job.block = plan.block;
+        GPR_TRY(take(context, &plan));
+    }
+done:
+    free(memory);
     return status;
 }

@@ -25,6 +25,7 @@ from .measure_commands import add_bench, add_compare, run_bench, run_compare
 from .options import FAILED, INTERRUPTED, WRONG_USAGE, Parser, add_json, examples, print_json
 from .reduce_command import add_reduction, reductions, run_reduction
 from .tune_command import add_tune, run_tune
+from .warm_command import add_warm, run_warm
 
 __all__ = ["SUBCOMMANDS", "main"]
 
@@ -159,6 +160,15 @@ SUBCOMMANDS = {
         add_tune,
         run_tune,
         ("gpureduce tune", "gpureduce tune --device cuda:1 --dry-run", "gpureduce tune --forget"),
+    ),
+    "warm": Subcommand(
+        "compile kernels before the calls that need them",
+        add_warm,
+        run_warm,
+        (
+            "gpureduce warm sum mean --dtype float32 float64",
+            "gpureduce warm max --dtype int32 --shape 1000,1000 --axis 0 --device sm_90",
+        ),
     ),
     "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
     "completion": Subcommand(

@@ -127,8 +127,8 @@ def compile_ways(
 
     def warm(item: tuple[Cell, int]) -> None:
         cell, way = item
-        _core.warm_device(
-            cell.op, cell.shape, cell.dtype, cell.reduced, "fast", facts, way, None, cell.strides
+        _core.warm(
+            cell.op, cell.shape, cell.dtype, cell.reduced, "fast", facts, way, strides=cell.strides
         )
 
     # The first way of every array, then the second: those of one array may share a program, which

@@ -435,6 +435,32 @@ static gpr_status cached_program(void)
     return status;
 }
 
+/* What a device array's call and a host array's will need, on a GPU that is not there. */
+static gpr_status warmed_calls(void)
+{
+    enum { N = 100000 };
+    static const int64_t shape[] = {N};
+    const gpr_device_facts facts = {
+        .cc = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048};
+    gpr_request request = {.op = GPR_OP_MAX,
+                           .dtype = GPR_INT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .kernel = GPR_KERNEL_fast,
+                           .ndim = 1,
+                           .reduced = 1,
+                           .shape = shape};
+    int compiled = 0;
+    gpr_status status = GPR_OK;
+
+    for (int on_device = 0; on_device < 2 && status == GPR_OK; on_device++) {
+        request.on_device = on_device;
+        status = gpr_warm(&request, &facts, &compiled);
+    }
+    if (status == GPR_OK) status = gpr_warm(&request, &facts, &compiled);
+    REQUIRE(status != GPR_OK || compiled == 0 || atomic_load(&fault.failed));
+    return status;
+}
+
 typedef struct work {
     const char *name;
     gpr_status (*run)(void);
@@ -454,6 +480,7 @@ static const work works[] = {
     {"a compile error", compile_error, 1},
     {"paths", set_paths, 1},
     {"a program in the cache", cached_program, 1},
+    {"calls that are warmed", warmed_calls, 1},
     {"a cache that overflows", cache_that_overflows, 0},
 };
 

@@ -1,0 +1,244 @@
+"""Compile kernels before the call that needs them: :func:`warm`."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._dtypes import native_dtype
+from ._exceptions import DeviceUnavailableError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ._kernel_names import KernelName
+
+__all__ = ["MEMORIES", "Warmed", "warm"]
+
+MEMORIES = ("host", "device")
+MASK = 1
+"""Address of a mask, for programs that have one; nothing is read from it."""
+
+Shape = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What :func:`warm` did.
+
+    Attributes
+    ----------
+    calls : int
+        Calls whose programs are in the cache now: one per function, dtype, shape and memory.
+    compiled : int
+        Programs that were compiled; the others were in the cache already.
+    seconds : float
+        How long it took.
+    device : str
+        ``"cuda:0"`` or ``"sm_90"``: the GPU that the programs are for.
+    directory : str
+        Folder of the cache.
+    """
+
+    calls: int
+    compiled: int
+    seconds: float
+    device: str
+    directory: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.device}: {self.compiled} programs compiled for {self.calls} calls in "
+            f"{self.seconds:.1f} s, kept in {self.directory}"
+        )
+
+
+class _Work(NamedTuple):
+    """A call whose programs are wanted, with its axes in the core's order: reduced ones last."""
+
+    op: str
+    skip_nan: bool
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    mask_strides: tuple[int, ...]
+    reduced: int
+    on_device: bool
+
+
+def _list_of(value: Any, one: type | tuple[type, ...]) -> list[Any]:
+    return [value] if isinstance(value, one) else list(value)
+
+
+def _operator(name: str) -> tuple[str, bool]:
+    """Operator of a function, and whether the function leaves NaN out."""
+    if name in _core.OPERATORS:
+        return name, False
+    from ._functions import __all__ as functions
+
+    op = name.removeprefix("nan")
+    if name in functions and op in _core.OPERATORS:
+        return op, True
+    known = [each for each in functions if each.removeprefix("nan") in _core.OPERATORS]
+    raise ValueError(f"unknown function {name!r}: programs are compiled for {', '.join(known)}")
+
+
+def _c_strides(shape: tuple[int, ...], item: int) -> list[int]:
+    return [item * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _work(
+    name: str, dtype: np.dtype[Any], shape: Shape, axis: Any, where: bool, on_device: bool
+) -> _Work:
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"an array has no negative extents, as {extents} does")
+    op, skip_nan = _operator(name)
+    axes = range(len(extents)) if axis is None else np.atleast_1d(axis).tolist()
+    # The function that NumPy's reductions check axes by.
+    reduced = np.lib.array_utils.normalize_axis_tuple(tuple(axes), len(extents))
+    order = [i for i in range(len(extents)) if i not in reduced] + sorted(reduced)
+    strides, mask = _c_strides(extents, dtype.itemsize), _c_strides(extents, 1)
+    return _Work(
+        op,
+        skip_nan and dtype.kind not in "biu",
+        dtype,
+        tuple(extents[i] for i in order),
+        tuple(strides[i] for i in order),
+        tuple(mask[i] for i in order) if where else (),
+        len(reduced),
+        on_device,
+    )
+
+
+def _facts_of(device: str | int) -> tuple[str, tuple[Any, ...]]:
+    """Name and facts of a GPU that is here, or of a usual one of a compute capability."""
+    sm = re.fullmatch(r"sm_(\d+)", device) if isinstance(device, str) else None
+    if sm is not None:
+        return sm.group(), _core.typical_facts(int(sm.group(1)))
+    cuda = re.fullmatch(r"cuda(?::(\d+))?", str(device))
+    if cuda is None and not isinstance(device, int):
+        raise ValueError(f"programs are compiled for 'cuda', 'cuda:N' or 'sm_90', not {device!r}")
+    ordinal = device if isinstance(device, int) else int(cuda.group(1) or 0) if cuda else 0
+    reason = _core.why_no_cuda()
+    if reason is not None:
+        raise DeviceUnavailableError(
+            f"{reason}. For a GPU that is not here, name its architecture, such as 'sm_90'"
+        )
+    return f"cuda:{ordinal}", _core.device_facts(ordinal)
+
+
+def warm(
+    ops: str | Sequence[str],
+    dtypes: DTypeLike | Sequence[DTypeLike],
+    shapes: Shape | Sequence[Shape],
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    where: bool = False,
+    kernel: KernelName | str = "auto",
+    block_size: int | None = None,
+    memory: str | Sequence[str] = MEMORIES,
+    device: str | int = "cuda",
+) -> Warmed:
+    """Compile the kernels of calls into the cache on disk, before these calls are made.
+
+    The first call of a kernel compiles it, which takes about 0.1 s, or more for exact sums. After
+    this function, such calls load machine code from the cache, in any process of this user. It
+    needs NVRTC and no GPU, so an image of a container can be made with its kernels compiled.
+
+    Parameters
+    ----------
+    ops : str or sequence of str
+        Names of functions, such as ``"sum"`` or ``"nanmean"``.
+    dtypes : dtype or sequence of dtypes
+        Of the arrays.
+    shapes : int, tuple of int, or a list of them
+        Shapes of the arrays, in C order. Kernels are chosen by the shape: calls with arrays of
+        other shapes may need others.
+    axis : int or tuple of int, optional
+        As of the functions; all axes by default.
+    where : bool, optional
+        Whether the calls have a mask (``where=``).
+    kernel : str, optional
+        As of the functions.
+    block_size : int, optional
+        As of the functions.
+    memory : {"host", "device"} or a sequence of them, optional
+        Where the arrays are: NumPy's are in host memory, and have programs of their own.
+    device : str or int, optional
+        ``"cuda"`` (default), ``"cuda:1"`` or a number: a GPU of this machine. ``"sm_90"``: a usual
+        GPU of compute capability 9.0, which need not be there; a GPU of that capability with fewer
+        or more multiprocessors may choose other kernels for some shapes.
+
+    Returns
+    -------
+    Warmed
+
+    Raises
+    ------
+    ValueError
+        There is no such function, kernel, device or architecture, or the kernel cannot do it.
+    TypeError
+        The function does not take such elements.
+    numpy.exceptions.AxisError
+        An axis is out of range.
+    DeviceUnavailableError
+        There is no usable GPU, and `device` names no architecture.
+    KernelUnavailableError
+        The GPU is too old for the kernel, or there is no NVRTC.
+    OSError
+        There is no cache.
+
+    Notes
+    -----
+    A start (``initial=``) of an array in GPU memory is folded in by a kernel of its own, which is
+    compiled when such a call is first made; so are those of ``dot`` and of exact states.
+
+    Examples
+    --------
+    >>> gr.warm(["sum", "max"], "float32", [1000, 1_000_000], device="sm_90")  # doctest: +SKIP
+    """
+    began = time.perf_counter()
+    names = _list_of(ops, str)
+    # A list names several dtypes, as no dtype that is reduced is written as one.
+    types = [native_dtype(each) for each in _list_of(dtypes, (str, type, np.dtype))]
+    sizes = _list_of(shapes, (int, tuple))
+    places = _list_of(memory, str)
+    for place in places:
+        if place not in MEMORIES:
+            raise ValueError(f"memory is one of {', '.join(MEMORIES)}, not {place!r}")
+    target, facts = _facts_of(device)
+    cache = _core.cache_info()
+    if cache["reason"]:
+        raise OSError(f"compiled kernels are kept in the cache on disk: {cache['reason']}")
+    work = [
+        _work(name, dtype, shape, axis, where, place == "device")
+        for name, dtype, shape, place in product(names, types, sizes, places)
+    ]
+
+    def compile_programs(each: _Work) -> int:
+        masked: dict[str, Any] = {"mask": MASK, "mask_strides": each.mask_strides} if where else {}
+        return _core.warm(
+            each.op, each.shape, each.dtype, each.reduced, kernel, facts, 0, None, block_size or 0,
+            each.on_device, strides=each.strides, skip_nan=each.skip_nan, **masked,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        compiled = sum(pool.map(compile_programs, work))
+    return Warmed(
+        calls=len(work),
+        compiled=compiled,
+        seconds=time.perf_counter() - began,
+        device=target,
+        directory=cache["directory"],
+    )
