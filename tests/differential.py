@@ -161,11 +161,17 @@ def has_nan(array: Any) -> bool:
 
 
 def random_values(
-    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], case: str, whole: bool
+    rng: np.random.Generator,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    case: str,
+    whole: bool,
+    far: bool = False,
 ) -> Any:
     """Elements that make a function worth testing and keep its exact result in every dtype's range.
 
-    `whole` asks for small whole numbers, of which every order of sums is exact in every dtype.
+    `whole` asks for small whole numbers, of which every order of sums is exact in every dtype,
+    `far` for factors that leave the range of doubles on the way to a product.
     """
     if dtype.kind in "mM":
         numbers = rng.integers(-50, 50, shape)
@@ -182,6 +188,9 @@ def random_values(
         return rng.integers(0, 3, shape).astype(dtype)
     if is_inexact(dtype):
         real = random_floats(rng, shape, case)
+        if far and "prod" in case:
+            most = {"float16": 12, "float64": 200}.get(name_of(dtype), 100)
+            real = real * 2.0 ** rng.integers(-most, most + 1, shape)
         if dtype.kind == "c":
             parts = np.empty(shape, dtype)
             parts.real, parts.imag = real, random_floats(rng, shape, case)
@@ -285,8 +294,8 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
 
 
 @st.composite
-def cases(draw: Any, name: str) -> Case:
-    """A call of function `name`."""
+def cases(draw: Any, name: str, scales_products: bool = False) -> Case:
+    """A call of function `name`, on a backend that may keep products in range on their way."""
     family, takes = FAMILY_OF[name], FAMILIES[FAMILY_OF[name]]
     dtype = ELEMENTS[draw(st.sampled_from(sorted(ELEMENTS)))]
     most = 60 if "prod" in name else 2000
@@ -309,7 +318,8 @@ def cases(draw: Any, name: str) -> Case:
         choices = sorted(DTYPES | COMPLEX)
         computed = (DTYPES | COMPLEX)[draw(st.sampled_from(choices))]
         keywords["dtype"] = computed
-    values = np.asarray(random_values(rng, dtype, shape, name, with_out))
+    far = scales_products and is_inexact(computed) and draw(st.integers(0, 2)) == 0
+    values = np.asarray(random_values(rng, dtype, shape, name, with_out, far))
     values = np.asarray(tame(values, name, computed))
     array = lay_out(values, draw(st.sampled_from(LAYOUTS)))
     if shape and draw(st.booleans()):

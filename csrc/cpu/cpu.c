@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/float_environment.h"
 #include "cpu/job.h"
+#include "cpu/scaled_products.h"
 #include "lib/base/clock.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
@@ -77,12 +79,20 @@ static int finish_means(const job *work, const char *sums, const char *counts, u
 
 /* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
  * largest, of a sum and a count, the counts. */
-static void finish(const job *work, const char *accumulators, const char *high, uint64_t count,
+static void finish(job *work, const char *accumulators, const char *high, uint64_t count,
                    uint64_t row)
 {
     const recipe *how = &work->how[0];
     char *results = work->result + row * work->result_bytes;
 
+    if (work->watches_range) {
+        /* Rounding to a narrower result may leave its range, which is nobody's loss. */
+        gpr_cpu_note_range(work);
+        gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
+                           work->output_stride);
+        lower_flags();
+        return;
+    }
     if (finish_means(work, accumulators, work->recipes > 1 ? high : NULL, count, results)) return;
     if (work->recipes == 1)
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
@@ -437,6 +447,35 @@ double gpr_cpu_nanoseconds_to_pack(const gpr_view *view)
     return by_threads(gpr_cpu_nanoseconds_to_read(view, 1));
 }
 
+/* Reduces rows of one element or more. `single` is memory for a view that the job may keep. */
+static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_view *marks,
+                                      gpr_view *single, gpr_run *run)
+{
+    const gpr_view *view = work->view;
+    const gpr_rule *rule = &call->rule;
+
+    if (view->contiguous && view->rows == 1 && work->how[0].direct &&
+        rule->acc_kind == GPR_ACC_NUMBER && view->n <= work->length) {
+        /* The common small array: one call of the loop. */
+        gpr_value value;
+
+        work->how[0].loop.rows(view->data, 0, 1, view->n, &value);
+        finish(work, (const char *)&value, NULL, 1, 0);
+        return GPR_OK;
+    }
+    if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(work)) return GPR_OK;
+    if (gpr_cpu_lay_crosswise(view, single)) {
+        work->view = view = single;
+        make_recipes(rule, marks, work);
+    }
+    gpr_cpu_watch(&work->stop, call->interrupted, call->interrupted_arg);
+    if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
+        return gpr_cpu_reduce_composite(work, run);
+    if (gpr_cpu_lies_crosswise(view)) return reduce_columns(work, run);
+    if (view->n > work->length) return reduce_pieces(work, run);
+    return reduce_rows(work, run);
+}
+
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_view *view = &call->view;
@@ -461,29 +500,18 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         reduce_nothing(&work);
         return GPR_OK;
     }
-    if (view->contiguous && view->rows == 1 && work.how[0].direct &&
-        rule->acc_kind == GPR_ACC_NUMBER && view->n <= work.length) {
-        /* The common small array: one call of the loop. */
-        gpr_value value;
+    work.watches_range = work.how[0].fold == GPR_FOLD_prod && gpr_is_inexact(work.how[0].acc);
+    if (work.watches_range) {
+        const gpr_float_environment before = enter_ieee();
 
-        work.how[0].loop.rows(view->data, 0, 1, view->n, &value);
-        finish(&work, (const char *)&value, NULL, 1, 0);
-        return GPR_OK;
+        status = reduce_rows_of_some(call, &work, &marks, &single, run);
+        gpr_cpu_note_range(&work);
+        if (status == GPR_OK && work.left_range && !work.stop.stopped)
+            status = gpr_cpu_multiply_scaled(&work);
+        leave_ieee(before);
+    } else {
+        status = reduce_rows_of_some(call, &work, &marks, &single, run);
     }
-    if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(&work)) return GPR_OK;
-    if (gpr_cpu_lay_crosswise(view, &single)) {
-        work.view = view = &single;
-        make_recipes(rule, &marks, &work);
-    }
-    gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
-    if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
-        status = gpr_cpu_reduce_composite(&work, run);
-    else if (gpr_cpu_lies_crosswise(view))
-        status = reduce_columns(&work, run);
-    else if (view->n > work.length)
-        status = reduce_pieces(&work, run);
-    else
-        status = reduce_rows(&work, run);
     if (status == GPR_OK && work.stop.stopped)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
     return status;

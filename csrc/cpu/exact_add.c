@@ -1,11 +1,6 @@
 /* Adds arrays and products of arrays to exact sums, and rows to results, on all cores: by tiles
  * (exact_tiles.h), or as pairs of doubles side by side where rows are short or columns of memory
  * (exact_pairs.h). Parts depend on the elements alone, not on how tasks divide them. */
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#else
-#include <fenv.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +8,7 @@
 #include "cpu/exact_pairs.h"
 #include "cpu/exact_plain.h"
 #include "cpu/exact_tiles.h"
+#include "cpu/float_environment.h"
 #include "cpu/job.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
@@ -339,46 +335,10 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
 }
 
-/* A floating point environment of a task's own: a program may run with subnormal numbers flushed to
- * zero, with another rounding, or with traps, in its own threads and so in the pool's. On x86-64
- * that of vectors is all there is to doubles, and is set in a tenth of the time. */
-#if defined(__x86_64__)
-typedef unsigned environment;
-
-static environment enter_ieee(void)
-{
-    const environment before = _mm_getcsr();
-
-    _mm_setcsr(_MM_MASK_MASK | _MM_ROUND_NEAREST);
-    return before;
-}
-
-static void leave_ieee(environment before)
-{
-    _mm_setcsr(before);
-}
-#else
-typedef fenv_t environment;
-
-static environment enter_ieee(void)
-{
-    environment before;
-
-    (void)fegetenv(&before);
-    (void)fesetenv(FE_DFL_ENV);
-    return before;
-}
-
-static void leave_ieee(environment before)
-{
-    (void)fesetenv(&before);
-}
-#endif
-
 static int task_as_ieee(void *context, uint64_t index, void *memory)
 {
     exact_job *work = context;
-    const environment before = enter_ieee();
+    const gpr_float_environment before = enter_ieee();
 
     work->task(work, index, memory);
     leave_ieee(before);
@@ -810,7 +770,7 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
  * environment could trap it. */
 static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 {
-    const environment before = enter_ieee();
+    const gpr_float_environment before = enter_ieee();
     gpr_status status = GPR_OK;
 
     if (gpr_cpu_threads_for(nanoseconds_alone(work)) > 1) {

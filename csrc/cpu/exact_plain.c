@@ -1,39 +1,13 @@
 /* Exact sums as plain ones that the processor watches; see exact_plain.h. */
 #include "cpu/exact_plain.h"
 
-#include <fenv.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "cpu/float_environment.h"
 #include "lib/base/convert.h"
 
 /* ---------------------------------------------------------------- the flag ------------------- */
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-
-/* fenv.h's functions serve the other floating point unit of the processor, too, which takes ten
- * times as long. */
-static void lower_flags(void)
-{
-    _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK);
-}
-
-static int was_inexact(void)
-{
-    return (_mm_getcsr() & _MM_EXCEPT_INEXACT) != 0;
-}
-#else
-static void lower_flags(void)
-{
-    (void)feclearexcept(FE_ALL_EXCEPT);
-}
-
-static int was_inexact(void)
-{
-    return fetestexcept(FE_INEXACT) != 0;
-}
-#endif
 
 /* Whether an addition that is rounded raises the flag, and one that is not does not. Programs that
  * run others' instructions by software, Valgrind for one, may have no flag. */

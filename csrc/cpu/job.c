@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu/float_environment.h"
 #include "lib/base/clock.h"
 #include "lib/base/convert.h"
 #include "lib/base/progress.h"
@@ -349,9 +350,31 @@ double gpr_cpu_job_nanoseconds(const job *work)
     return nanoseconds + gpr_cpu_nanoseconds_to_read(view, stages);
 }
 
+void gpr_cpu_note_range(job *work)
+{
+    if (!left_range()) return;
+    atomic_store_explicit(&work->left_range, 1, memory_order_relaxed);
+    lower_flags();
+}
+
+static int watched_task(void *context, uint64_t index, void *memory)
+{
+    job *work = context;
+    const gpr_float_environment before = enter_ieee();
+    const int goes_on = work->task(work, index, memory);
+
+    gpr_cpu_note_range(work);
+    leave_ieee(before);
+    return goes_on;
+}
+
 gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
                            uint32_t *threads)
 {
+    if (work->watches_range) {
+        work->task = task;
+        task = watched_task;
+    }
     return gpr_cpu_run_tasks(gpr_cpu_job_nanoseconds(work), count, task, work, bytes, threads);
 }
 

@@ -146,6 +146,9 @@ typedef struct job {
     int columns_direct;                /* columns: memory is what the loop reads */
     int columns_wide;                  /* columns: units reach over two outer axes */
     int into_results;                  /* columns: accumulators of a unit are results */
+    int watches_range;                 /* products whose factors may leave the range of doubles */
+    atomic_int left_range;             /* whether any did */
+    gpr_task task;                     /* that is watched */
     const struct composite *composite; /* of composite.c */
     gpr_cpu_stop stop;
 } job;
@@ -208,8 +211,13 @@ void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_v
 /* What folding a job's elements takes one thread. */
 double gpr_cpu_job_nanoseconds(const job *work);
 
-/* Runs the job's tasks, which need `bytes` of memory each, by as many threads as its work is worth.
- * *threads is how many could take part. GPR_ERROR_MEMORY. */
+/* Notes in a job that watches the range of doubles whether numbers left it since flags were
+ * lowered, and lowers them. */
+void gpr_cpu_note_range(job *work);
+
+/* Runs the job's tasks, which need `bytes` of memory each, by as many threads as its work is worth;
+ * in an environment of their own where the job watches the range. *threads is how many could take
+ * part. GPR_ERROR_MEMORY. */
 gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
                            uint32_t *threads);
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _moments
 from ._arguments import (
@@ -258,7 +260,7 @@ def _sum_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
     """Sum from a start on, in which no part overflows if the whole does not."""
     element = call.array.dtype
     dtype = _type_of_result(element, call.dtype) if element.kind in "fcV" else result.dtype
-    wide = _COMPLEX128 if dtype.kind == "c" else _FLOAT64
+    wide = _wide(dtype)
     if start == 0:
         if _is_minus_zero(start):
             result = _sum_without_start(call, mask, result)
@@ -309,22 +311,56 @@ def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
 
 
 def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
-    """Product from a start on.
-
-    NumPy multiplies by the start first: a zero or an infinity stays one where the product of the
-    elements overflows or underflows. Therefore 1 or -1 stands for each other number then.
-    """
-    array = call.array
-    is_extreme = start.dtype.kind in "fcV" and not (np.isfinite(start) and start != 0)
-    if is_extreme and not np.all(np.isfinite(result) & (result != 0)):
-        one = np.ones((), array.dtype)
-        sign = one if array.dtype.kind in "cbu" else np.where(array < 0, -one, one)
-        kept = np.equal(array, 0) | ~np.isfinite(array)
-        result = run(call._replace(array=np.where(kept, array, sign)), mask=mask)
+    """Product from a start on."""
+    if start.dtype.kind in "fcV" and not _are_in_range(result):
+        return _product_with(call, mask, start, result)
     with np.errstate(all="ignore"):
         if result.dtype == start.dtype:
             return np.multiply(result, start)
         return (result * np.asarray(start).astype(result.dtype)).astype(start.dtype)[()]
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Type that has the sums and products of floats or complex numbers on the CPU."""
+    return _COMPLEX128 if dtype.kind == "c" else _FLOAT64
+
+
+def _are_in_range(products: Any) -> bool:
+    """Whether all of them are doubles with all their bits."""
+    least, most = sys.float_info.min, sys.float_info.max
+    if not isinstance(products, np.ndarray):
+        number = complex(products)
+        return least <= math.hypot(number.real, number.imag) <= most
+    with np.errstate(all="ignore"):
+        sizes = np.abs(products.astype(_wide(products.dtype), copy=False))
+        return bool(np.all((sizes >= least) & (sizes <= most)))
+
+
+def _product_with(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
+    """Products of which the start is one more element, in the shape of `result`.
+
+    Those of the elements may leave the range of doubles where the start leads back into it.
+    """
+    array, wide = np.asarray(call.array), _wide(start.dtype)
+    reduced = range(array.ndim) if call.axis is None else call.axis
+    axes = normalize_axis_tuple(reduced, array.ndim)
+    last = tuple(range(array.ndim - len(axes), array.ndim))
+    count = count_reduced(array.shape, call.axis)
+    kept = tuple(extent for i, extent in enumerate(array.shape) if i not in axes)
+
+    def rows(of: Any, dtype: Any, first: Any) -> Array:
+        made = np.empty((*kept, count + 1), dtype)
+        made[..., 0] = first
+        made[..., 1:] = np.moveaxis(of, axes, last).reshape(*kept, count)
+        return made
+
+    with np.errstate(all="ignore"):
+        elements = rows(array.astype(start.dtype, copy=False), wide, np.asarray(start, wide))
+        marks = None if mask is None else rows(np.broadcast_to(mask, array.shape), np.bool_, True)
+        ours = call._replace(array=elements, axis=-1, dtype=None, keepdims=False, options=ON_CPU)
+        found = np.empty_like(result, start.dtype, subok=False)
+        found[...] = np.reshape(run_core(ours, "prod", marks), found.shape)
+    return found[()]
 
 
 def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:

@@ -640,6 +640,73 @@ static void test_same_bits(void)
     (void)gpr_set_limits(&limits);
 }
 
+/* Random powers of two and their reciprocals, which multiply to 1. */
+static double *make_powers(int64_t count, int most)
+{
+    double *powers = malloc((size_t)count * sizeof *powers);
+
+    for (int64_t i = 0; i < count; i += 2) {
+        powers[i] = ldexp(1, (int)check_between(-most, most));
+        powers[i + 1] = 1 / powers[i];
+    }
+    for (int64_t i = count - 1; i > 0; i--) {
+        const int64_t other = check_between(0, i);
+        const double power = powers[i];
+
+        powers[i] = powers[other];
+        powers[other] = power;
+    }
+    return powers;
+}
+
+/* Products whose factors leave the range of doubles on the way, by any number of threads. */
+static void test_out_of_range(void)
+{
+    static const int64_t shapes[][2] = {{1, 16}, {1, 300000}, {3, 70000}, {500, 30}, {2000, 1500}};
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16,  GPR_FLOAT32,
+                                       GPR_FLOAT64, GPR_COMPLEX64, GPR_COMPLEX128};
+    static const int most[] = {14, 120, 120, 1000, 120, 1000}; /* exponents */
+    double _Complex *wanted = malloc(2000 * sizeof *wanted), *got = malloc(2000 * sizeof *got);
+    gpr_limits limits, changed;
+
+    gpr_get_limits(&limits);
+    changed = limits;
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int d = 0; d < 6; d++)
+            for (int is_column = 0; is_column < 2; is_column++) {
+                const int64_t rows = shapes[k][0], n = shapes[k][1];
+                const int64_t bytes = (int64_t)gpr_dtype_bytes(dtypes[d]);
+                const int64_t steps[2] = {is_column ? bytes : n * bytes,
+                                          is_column ? rows * bytes : bytes};
+                double *powers = make_powers(n, most[d]);
+                double *repeated = malloc((size_t)(rows * n) * sizeof *repeated);
+                char *elements = malloc((size_t)(rows * n * bytes));
+                gpr_request request = sums_of(dtypes[d], 2, shapes[k], elements, got);
+
+                request.op = GPR_OP_PROD;
+                request.device = GPR_DEVICE_CPU;
+                request.strides = steps;
+                for (int64_t i = 0; i < rows * n; i++)
+                    repeated[i] = powers[is_column ? i / rows : i % n];
+                gpr_convert(GPR_FLOAT64, repeated, dtypes[d], elements, (uint64_t)(rows * n));
+                for (int64_t i = 0; i < rows; i++) ((double *)repeated)[i] = 1;
+                gpr_convert(GPR_FLOAT64, repeated, dtypes[d], wanted, (uint64_t)rows);
+                for (changed.cpu_threads = 1; changed.cpu_threads <= 3; changed.cpu_threads++) {
+                    CHECK(gpr_set_limits(&changed) == GPR_OK, "limits");
+                    CHECK(gpr_reduce(&request) == GPR_OK, "out of range");
+                    CHECK(memcmp(got, wanted, (size_t)(rows * bytes)) == 0,
+                          "%lld products of %lld %s %s are not 1", (long long)rows, (long long)n,
+                          gpr_dtype_name(dtypes[d]), is_column ? "in columns" : "in rows");
+                }
+                free(elements);
+                free(repeated);
+                free(powers);
+            }
+    (void)gpr_set_limits(&limits);
+    free(wanted);
+    free(got);
+}
+
 static int stop_at_once(void *asked)
 {
     ++*(int *)asked;
@@ -706,6 +773,7 @@ int main(void)
     test_pairs();
     test_empty();
     test_same_bits();
+    test_out_of_range();
     test_interrupt();
     return check_end();
 }

@@ -273,6 +273,12 @@ static gpr_status columns_in_pieces(void)
                   10000 * ONES_8);
 }
 
+/* As doubles the elements are so small that the product of two is none. */
+static gpr_status scaled_product_in_pieces(void)
+{
+    return reduce(GPR_DEVICE_CPU, GPR_OP_PROD, GPR_FLOAT64, "auto", 1, 1 << 18, ROWS, 0);
+}
+
 static gpr_status exact_sum_in_pieces(void)
 {
     return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "exact", 1, MOST, ROWS, MOST * ONES_8);
@@ -473,6 +479,7 @@ static const work works[] = {
     {"rows decided in pieces", rows_decided_in_pieces, 1},
     {"many partials", many_partials, 1},
     {"columns in pieces", columns_in_pieces, 1},
+    {"a product out of range in pieces", scaled_product_in_pieces, 1},
     {"an exact sum in pieces", exact_sum_in_pieces, 1},
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},
     {"exact variances in pieces", exact_variances_in_pieces, 1},
