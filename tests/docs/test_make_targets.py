@@ -149,6 +149,51 @@ def test_a_target_does_what_it_says_in_a_clean_clone(target: str, clone: Path) -
     assert changed == "" or target == "bench-all", changed
 
 
+SANITIZER = """#!/bin/sh
+while [ "$1" != "$FAKE_PYTHON" ]; do shift; done
+exec echo sanitized "$@"
+"""
+
+
+def test_gpu_check_takes_an_installed_package_without_an_index(tmp_path: Path) -> None:
+    """No environment is made, and nothing is installed: the tools are run by that Python."""
+    fake = tmp_path / "compute-sanitizer"
+    fake.write_text(SANITIZER)
+    fake.chmod(0o755)
+    flags = "--collect-only -q -o addopts="
+    done = subprocess.run(
+        ["make", "gpu-check", "INSTALLED=1", f"PYTHON={sys.executable}", f"VENV={tmp_path}/venv",
+         f"PYTEST_FLAGS={flags}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment_without_pytest()
+        | {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "FAKE_PYTHON": sys.executable,
+            "PIP_NO_INDEX": "1",
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert not (tmp_path / "venv").exists()
+    assert done.stdout.count(f"sanitized {sys.executable} tools/run_every_kernel.py") == 8
+
+
+def test_gpu_check_names_the_version_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "gpureduce.py").write_text("__version__ = '0.0.0'\n")
+    done = subprocess.run(
+        ["make", "gpu-check", "INSTALLED=1", f"PYTHON={sys.executable}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment_without_pytest() | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode != 0
+    assert "0.0.0 is installed" in done.stderr
+
+
 @pytest.mark.skipif(not EVERYTHING, reason="installs JupyterLab: GPR_TEST_ALL=1 opens it")
 def test_the_lab_serves_notebooks_and_the_pages_that_they_link_to(clone: Path) -> None:
     flags = "--allow-root --no-browser --port=0 --IdentityProvider.token=word"
