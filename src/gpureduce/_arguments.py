@@ -235,6 +235,11 @@ def check_identity(call: Call, ufunc: np.ufunc) -> None:
 
 def check_is_array(out: Any) -> None:
     """Refuse an ``out`` that is no array."""
+    if out is ...:
+        raise TypeError(
+            "out=... is for bitwise_and, bitwise_or, bitwise_xor, logical_xor, nanmin and nanmax; "
+            "elsewhere out must be an array"
+        )
     if not isinstance(out, np.ndarray):
         raise TypeError("return arrays must be of ArrayType")
 

@@ -6,6 +6,7 @@ Random calls are in ``test_differential.py``.
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -952,6 +953,13 @@ def test_variances_are_as_accurate_as_numpys_or_exact_to_a_few_bits(
     given = Fraction(float(gr.var(values, mean=center, device=device)))
     theirs_given = Fraction(float(np.var(values, mean=center)))
     assert abs(given - about) <= max(abs(theirs_given - about), few * ulp)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "max", "any", "ptp", "nanmean"])
+def test_an_ellipsis_as_out_is_refused_with_the_functions_that_take_it(name: str) -> None:
+    taken = "bitwise_and, bitwise_or, bitwise_xor, logical_xor, nanmin and nanmax"
+    with pytest.raises(TypeError, match=f"{re.escape('out=...')} is for {taken}"):
+        getattr(gr, name)(A, out=...)
 
 
 def test_a_variance_too_large_for_its_type_is_infinite() -> None:
