@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-enum { WIDE_ENOUGH = 128 }; /* columns that need no other rows beside them */
+enum {
+    WIDE_ENOUGH = 128, /* columns that need no other rows beside them */
+    ASKING_ROWS = 16   /* of any and all in columns, before they are asked whether more is needed */
+};
 
 /* ---------------------------------------------------------------- rows ----------------------- */
 
@@ -149,13 +152,22 @@ static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
     tile->axes[1].extent = width / extent;
 }
 
+/* Whether any or all are known of each column: no other element changes them. */
+static int are_decided(const recipe *how, const char *accumulators, uint64_t count)
+{
+    return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
+}
+
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                           uint64_t first, uint64_t end, char *accumulators, stage *s)
 {
     const gpr_view *view = how->view;
     const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
+    const uint64_t columns = width * work->copies;
+    const int stops = gpr_cpu_may_stop_early(how->fold);
     const uint64_t at_once = STAGE_ELEMENTS / width;
+    uint64_t until_asked = UINT64_MAX;
     int fresh = work->copies == 1;
     gpr_view tile;
 
@@ -164,9 +176,10 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     else
         gpr_cpu_make_tile(view, width, &tile);
     /* Runs may be too short for some of the copies. */
-    if (!fresh) fill(how, accumulators, width * work->copies);
+    if (!fresh) fill(how, accumulators, columns);
+    if (stops) until_asked = ASKING_ROWS * work->copies;
     while (first < end) {
-        const uint64_t run = least(end - first, extent - first % extent);
+        const uint64_t run = least(least(end - first, extent - first % extent), until_asked);
 
         gpr_cpu_locate(view, row, first, &tile);
         if (work->columns_direct && how->direct) {
@@ -185,6 +198,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             }
         }
         first += run;
+        if (stops && are_decided(how, accumulators, columns)) break;
+        if (stops) until_asked *= 2; /* what they seldom are, they are asked seldom */
     }
     if (work->copies > 1) {
         const uint64_t bytes = width * how->acc_bytes;

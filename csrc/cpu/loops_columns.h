@@ -10,7 +10,24 @@ enum { TILE_VECTORS = 4, STEP_ROWS = 8 };
 typedef struct column_step {
     uint64_t rows;
     int begins, ends, fresh;
+    int64_t ahead; /* bytes from a row to the one that is read a step later */
 } column_step;
+
+/* Runs of up to 4 KiB in several rows are no streams for the processor's prefetchers, which begin
+ * anew in each: where rows come from main memory, what the next step reads is fetched by hand. In a
+ * cache, and of elements of 8 bytes, that takes time instead, a quarter more. */
+enum { PREFETCHED_SPAN = 16 << 20 }; /* bytes from the first row to the last: more than a cache */
+#define PREFETCH_STEP(p, bytes, step) \
+    if ((step).ahead != 0) PREFETCH_AT(p, bytes, (step).ahead, 2)
+
+/* Where the step after this one begins: STEP_ROWS rows further, and behind the last row the block
+ * beside this one. */
+INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t bytes)
+{
+    if (bytes == 8 || stride < 0 || rows * (uint64_t)stride < PREFETCHED_SPAN) return 0;
+    if (row + STEP_ROWS < rows) return STEP_ROWS * stride;
+    return (int64_t)(GPR_COLUMN_BLOCK * bytes) - (int64_t)row * stride;
+}
 
 #define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
     INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step,  \
@@ -21,9 +38,11 @@ typedef struct column_step {
         for (; j + LANES <= width; j += LANES) {                                                 \
             const T *p = (const T *)(const void *)data + j;                                      \
             NARROW t[LANES];                                                                     \
+            if (LANES > 1) PREFETCH_STEP(p, sizeof(T) * LANES, step);                            \
             for (int k = 0; k < LANES; k++) t[k] = (NARROW)LIFT_NARROW(p[k]);                    \
             for (uint64_t r = 1; r < step.rows; r++) {                                           \
                 p = (const T *)(const void *)((const char *)p + stride);                         \
+                if (LANES > 1) PREFETCH_STEP(p, sizeof(T) * LANES, step);                        \
                 for (int k = 0; k < LANES; k++) {                                                \
                     const NARROW x = (NARROW)LIFT_NARROW(p[k]), before = t[k];                   \
                     t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
@@ -79,6 +98,7 @@ typedef struct column_step {
                 step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
                 in_round -= step.rows;                                                        \
                 step.ends = in_round == 0;                                                    \
+                step.ahead = bytes_ahead(row, rows, stride, sizeof(T));                       \
                 j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
                 j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
                 singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
@@ -102,6 +122,7 @@ typedef struct column_step {
             const T *p = (const T *)(const void *)data + j;                                        \
             double *to = (step.ends ? accumulators : narrow) + j;                                  \
             vec_f64 t[VECTORS];                                                                    \
+            PREFETCH_STEP(p, sizeof(T) * (VECTORS) * VECTOR_LANES, step);                          \
             UNROLLED                                                                               \
             for (int k = 0; k < (VECTORS); k++) {                                                  \
                 const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                             \
@@ -109,6 +130,7 @@ typedef struct column_step {
             }                                                                                      \
             for (uint64_t r = 1; r < step.rows; r++) {                                             \
                 p = (const T *)(const void *)((const char *)p + stride);                           \
+                PREFETCH_STEP(p, sizeof(T) * (VECTORS) * VECTOR_LANES, step);                      \
                 UNROLLED                                                                           \
                 for (int k = 0; k < (VECTORS); k++) {                                              \
                     const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                         \
@@ -152,10 +174,12 @@ typedef struct column_step {
             const T *p = (const T *)(const void *)data + j;                                     \
             T *to = (step.ends ? accumulators : narrow) + j;                                    \
             vec_##tag t[VECTORS], x;                                                            \
+            PREFETCH_STEP(p, sizeof t, step);                                                   \
             UNROLLED                                                                            \
             for (int k = 0; k < (VECTORS); k++) memcpy(&t[k], p + k * LANES, sizeof t[k]);      \
             for (uint64_t r = 1; r < step.rows; r++) {                                          \
                 p = (const T *)(const void *)((const char *)p + stride);                        \
+                PREFETCH_STEP(p, sizeof t, step);                                               \
                 UNROLLED                                                                        \
                 for (int k = 0; k < (VECTORS); k++) {                                           \
                     memcpy(&x, p + k * LANES, sizeof x);                                        \

@@ -1,6 +1,8 @@
 /* The CPU backend against the naive reference: every operator, dtype and pair of dtypes, sizes
  * around every loop's steps, any layout, every instruction set of this machine, NaN and infinity in
  * every place; and that bits do not depend on the number of threads or the instruction set. */
+#include <sys/mman.h>
+
 #include "check.h"
 #include "cpu/cpu.h"
 #include "lib/base/convert.h"
@@ -445,6 +447,45 @@ static void test_truth_places(void)
         }
 }
 
+/* any and all of columns end where each is decided: memory behind that cannot be read. */
+static void test_decided_columns(void)
+{
+    enum { READ = 1 << 16, ALL = 1 << 18 }; /* bytes: no more than a piece in all */
+    char *memory = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED || mprotect(memory + READ, ALL - READ, PROT_NONE) != 0) abort();
+    for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)
+        for (int op = GPR_OP_ANY; op <= GPR_OP_ALL; op++) {
+            const size_t bytes = gpr_dtype_bytes(dtype);
+            const gpr_value odd =
+                gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_all : GPR_FOLD_any, dtype);
+            const int64_t width = check_between(64, 100), row_bytes = width * (int64_t)bytes;
+            const int64_t shape[2] = {width, ALL / row_bytes},
+                          strides[2] = {(int64_t)bytes, row_bytes};
+            gpr_request request = sums_of(dtype, 2, shape, memory, NULL);
+            uint8_t results[100] = {2};
+            gpr_resolved call = {.result = results};
+            gpr_run run;
+
+            memset(memory, 0, READ);
+            for (size_t i = 0; op == GPR_OP_ANY && i < READ / bytes; i++)
+                memcpy(memory + i * bytes, odd.bytes, bytes);
+            request.op = (gpr_operator)op;
+            request.strides = strides;
+            CHECK(rule_of(&request, &call.rule) == GPR_OK, "rule");
+            CHECK(gpr_make_view(&request, &call.rule, &call.view) == GPR_OK, "view");
+            for (int k = 0; k < tried_count; k++) {
+                CHECK(gpr_set_cpu_isa(tried[k]) == GPR_OK, "%s", tried[k]);
+                CHECK(gpr_cpu_reduce(&call, &run) == GPR_OK, "%s", gpr_last_error()->message);
+                for (int64_t i = 0; i < width; i++)
+                    CHECK(results[i] == (op == GPR_OP_ANY), "%s of %s, column %lld",
+                          gpr_operator_name((gpr_operator)op), gpr_dtype_name(dtype), (long long)i);
+            }
+        }
+    (void)gpr_set_cpu_isa(NULL);
+    (void)munmap(memory, ALL);
+}
+
 static void put(example *e, int64_t at, gpr_value element)
 {
     const size_t bytes = gpr_dtype_bytes(e->request.dtype);
@@ -766,6 +807,7 @@ int main(void)
         test_full_lanes();
         test_special_places();
         test_truth_places();
+        test_decided_columns();
         test_far_positions();
         test_matrices();
     }
