@@ -361,6 +361,12 @@ MADE_FOR = {
     ],
     "fast_counted": [((16387, 3), (3, 1), 0)],  # fewer rows leave an emulated GPU idle
     "fast_few": [((40_000, 3), (1, 40_000), 0), ((3, 9000, 2), (18_000, 1, 9000), 0)],
+    "fast_shifted": [
+        ((2051, 40), (1, 2051), 0),
+        ((2050, 19), (1, 2053), 2),
+        ((3, 2049, 9), (18_500, 1, 2050), 0),
+        ((4101, 2, 3), (1, 13_000, 4101), 0),
+    ],
     "fast_empty": [((70, 0), (1, 1), 0)],
     "finalize_rows": [((70, 40), (40, 1), 0)],
     "exact_strided": [((40, 500), (1, 40), 3), ((5, 300), (700, 2), 3), ((300, 130), (1, 300), 2)],
@@ -378,6 +384,7 @@ NAMED = {"finalize_rows": "sequential", "exact_strided": "exact", "exact_rows": 
 def check_made_for(task: dict[str, Any]) -> None:
     """Run the arrays made for ``kernel`` under every schedule; ``block``, ``seed``."""
     op, dtype = task["op"], DTYPES[task["dtype"]]
+    reached = set()
     for number, (shape, strides, grid) in enumerate(MADE_FOR[task["kernel"]] * len(SCHEDULES)):
         rng, where = under_a_schedule(task, number, op)
         lowest = sum(-step * (n - 1) for n, step in zip(shape, strides, strict=True) if step < 0)
@@ -395,3 +402,6 @@ def check_made_for(task: dict[str, Any]) -> None:
         if op == GIVEN_MEAN:
             case.mean = draw_means(rng, shape[:-1], dtype)
         call(case, op, dtype, int(task["block"]), rng, where)
+        reached.add(_core.last_run()["variant"])
+    if task.get("reaches"):
+        assert task["kernel"] in reached, f"{op} {task['dtype']} block {task['block']}: {reached}"

@@ -91,6 +91,26 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
 
 
+def test_rows_at_any_address_are_read_by_items_that_are_shifted() -> None:
+    cases = (("sum", "uint8"), ("max", "int16"), ("any", "bool"), ("argmin", "int8"),
+             ("mean", "bfloat16"), ("prod", "float16"), ("var", "float16"))  # fmt: skip
+    tasks = [
+        {
+            "do": "layouts.check_made_for",
+            "kernel": "fast_shifted",
+            "reaches": True,
+            "op": op,
+            "dtype": dtype,
+            "block": (0, 64, 256)[(SEED + place) % 3],
+            "seed": SEED,
+            "limit": 120.0,
+        }
+        for place, (op, dtype) in enumerate(cases)
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
+
+
 def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
     tasks = [
         {

@@ -79,6 +79,7 @@ CASES = [
     ((3_000_001, 3), (1,), "fast_counted"),
     ((3, 3_000_000), (0,), "fast_few"),
     ((3, 3_000_001), (1,), "fast_stream"),
+    ((21, 300_001), (0,), None),
     ((256, 256, 256), (1,), "fast_columns"),
     ((256, 256, 256), (0, 2), "fast_strided"),
     ((100_000, 256), (0,), "fast_columns"),
@@ -148,7 +149,7 @@ def test_variances_about_given_means_are_right(
 
 # By bins or by pairs of doubles, whichever the costs of the card make faster for the dtype.
 ROWS = {"exact_rows", "fast_rows", "fast_counted"}
-COLUMNS = {"exact_strided", "fast_strided", "fast_columns", "fast_narrow"}
+COLUMNS = {"exact_strided", "fast_strided", "fast_columns", "fast_narrow", "fast_shifted"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -160,6 +161,8 @@ COLUMNS = {"exact_strided", "fast_strided", "fast_columns", "fast_narrow"}
         ((3_000_001, 3), (1,), ROWS),
         ((3, 3_000_000), (0,), ROWS | {"fast_few"}),
         ((300_001, 61), (1,), ROWS),
+        ((21, 300_001), (0,), ROWS | COLUMNS),
+        ((2, 60_001), (1,), {"fast_stream"}),
         ((256, 256, 1024), (1,), ROWS | COLUMNS),
         ((256, 256, 256), (0, 2), COLUMNS),
         ((200_000, 256), (0,), COLUMNS),

@@ -177,6 +177,61 @@ using Outputs = typename Select<accumulation_way<Traits>() == AccumulationWay::M
                                     OUTPUTS == item && !masked && !Traits::skips_nan,
                                 MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
 
+// ---------------------------------------------------------------- loading items -----------------
+
+// How a thread loads items. Loaded is what is under way, of which `whole` makes an item.
+struct AlignedLoads {
+    template <class In> using Loaded = Item<In>;
+
+    template <class In>
+    GPR_DEVICE Item<In> load(const In *in, const unsigned char *mask,
+                             const ElementOffsets &place) const
+    {
+        return load_item(in, mask, place);
+    }
+    template <class In> static GPR_DEVICE const Item<In> &whole(const Item<In> &loaded)
+    {
+        return loaded;
+    }
+};
+
+// Items at any address, of elements of one or two bytes (fast_shifted.cuh).
+template <class In> struct TwoItems {
+    Packed<item * sizeof(In)> lower, upper; // aligned neighbours
+    unsigned past;                          // bytes from `lower` to the item
+};
+struct ShiftedLoads {
+    bool is_inside; // both of the aligned items are memory of the array
+    template <class In> using Loaded = TwoItems<In>;
+
+    template <class In>
+    GPR_DEVICE TwoItems<In> load(const In *in, const unsigned char *,
+                                 const ElementOffsets &place) const
+    {
+        constexpr unsigned bytes = item * sizeof(In);
+        const In *at = in + place.in;
+        TwoItems<In> loaded;
+
+        loaded.past = static_cast<unsigned>(reinterpret_cast<uint64>(at) % bytes);
+        if (is_inside) {
+            const char *lower = reinterpret_cast<const char *>(at) - loaded.past;
+            loaded.lower = load_packed<bytes>(lower);
+            loaded.upper = load_packed<bytes>(lower + (loaded.past == 0 ? 0 : bytes));
+        } else {
+            loaded.lower = gather_packed<In, item>(at);
+            loaded.upper = loaded.lower;
+            loaded.past = 0;
+        }
+        return loaded;
+    }
+    template <class In> static GPR_DEVICE Item<In> whole(const TwoItems<In> &loaded)
+    {
+        return Item<In>{shift_packed(loaded.lower, loaded.upper, loaded.past), {}};
+    }
+};
+
+// ---------------------------------------------------------------- folding -----------------------
+
 // Returns how many of begin, begin + step, ... are below n.
 GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 {
@@ -188,10 +243,10 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 // Folds rows of row.n items that begin at `in`; each thread gets the accumulators of its own items.
 // A thread's first item is row.block * r.height + r.y, and the next ones follow at row.blocks *
 // r.height items.
-template <class Traits, unsigned OUTPUTS>
+template <class Traits, unsigned OUTPUTS, class Loads>
 GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask,
                              const Layout &layout, const Row &row, const Rectangle &r,
-                             typename Traits::Acc (&value)[OUTPUTS])
+                             typename Traits::Acc (&value)[OUTPUTS], const Loads &loads)
 {
     using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item,
@@ -207,17 +262,17 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
 
     // Adds `there` items; the compiler knows their number in all calls but the last.
     const auto add_some = [&](uint64 there) {
-        Item<In> items[under_way];
+        typename Loads::template Loaded<In> items[under_way];
         uint64 positions[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) { // all loads first
             positions[u] = iterator.offsets().position;
-            if (u < there) items[u] = load_item(in, mask, iterator.offsets());
+            if (u < there) items[u] = loads.load(in, mask, iterator.offsets());
             iterator.advance();
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            if (u < there) outputs.add(items[u], positions[u], layout);
+            if (u < there) outputs.add(Loads::whole(items[u]), positions[u], layout);
         }
     };
     for (; left >= under_way; left -= under_way) {
@@ -280,10 +335,10 @@ template <class Traits> constexpr bool finds_extremes =
     accumulation_way<Traits>() == AccumulationWay::INDEXED && !masked && !Traits::skips_nan;
 
 // fold_strided by Extremes. Rows have fewer than 2^32 elements.
-template <class Traits>
+template <class Traits, class Loads>
 GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layout &layout,
                                       const Row &row, const Rectangle &r,
-                                      typename Traits::Acc (&value)[item])
+                                      typename Traits::Acc (&value)[item], const Loads &loads)
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
@@ -295,14 +350,17 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
 
     if (steps == 0) return;
     const auto add_some = [&](unsigned first, unsigned there) {
-        Item<In> items[under_way];
+        typename Loads::template Loaded<In> loaded[under_way];
         // All loads first; behind the end the first one again.
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            items[u] =
-                u == 0 || u < there ? load_item(in, layout.mask, iterator.offsets()) : items[0];
+            loaded[u] =
+                u == 0 || u < there ? loads.load(in, layout.mask, iterator.offsets()) : loaded[0];
             iterator.advance();
         }
+        Item<In> items[under_way];
+#pragma unroll
+        for (unsigned u = 0; u < under_way; u++) items[u] = Loads::whole(loaded[u]);
         extremes.template add<under_way>(
             first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
@@ -358,11 +416,13 @@ template <class Out> struct alignas(store_alignment<Out>) Together {
 };
 
 // Stores the results of `item` neighbouring columns. The first one is column `column` of group
-// `row` and is stored to *to. Returns bit k for column k if its accumulator does not have it.
+// `row` and is stored to *to; the first `skipped` are stored by another thread. Returns bit k for
+// column k if its accumulator does not have it.
 template <class Traits>
 GPR_DEVICE unsigned store_item(typename Traits::Out *to,
                                const typename Traits::Acc (&value)[item], const Layout &layout,
-                               const typename Traits::AllParams &params, uint64 row, uint64 column)
+                               const typename Traits::AllParams &params, uint64 row, uint64 column,
+                               unsigned skipped = 0)
 {
     using Out = typename Traits::Out;
     unsigned left = 0;
@@ -392,6 +452,7 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
+            if (k < skipped) continue;
             const bool is_stored =
                 store_result<Traits>(to + k * layout.column.out, value[k], layout.elements,
                                      params.of_row(layout, row, column + k));
@@ -404,12 +465,12 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
 // Folds a block's share of its rows and merges it with those of other blocks. Returns whether this
 // block holds results; if so its threads with y == 0 hold them. All threads must call. `has_rows`:
 // this thread's outputs exist.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class Loads = AlignedLoads>
 GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask,
                                    const Layout &layout,
                                    const Scratch<typename Traits::Acc> &scratch, const Row &row,
                                    const Rectangle &r, bool has_rows,
-                                   typename Traits::Acc (&value)[OUTPUTS])
+                                   typename Traits::Acc (&value)[OUTPUTS], const Loads &loads = {})
 {
     __shared__ typename Traits::Acc partial[BLOCK * outputs_together<Traits, BLOCK, OUTPUTS>()];
 
@@ -419,9 +480,9 @@ GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned
         bool is_done = false;
         if constexpr (OUTPUTS == item && finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) fold_strided_extremes<Traits>(in, layout, row, r, value);
+            if (is_done) fold_strided_extremes<Traits>(in, layout, row, r, value, loads);
         }
-        if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value);
+        if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value, loads);
     }
     reduce_rectangle<Traits, BLOCK>(partial, value, r);
     return row.blocks == 1 || merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);

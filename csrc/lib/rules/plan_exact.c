@@ -142,7 +142,8 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
     const uint64_t n = t->layout->n, blocks = plan->passes[0].blocks,
                    height = plan->block / plan->width;
 
-    if (strcmp(plan->variant, "fast_columns") == 0) return gpr_divide_up(n, blocks * height);
+    if (strcmp(plan->variant, "fast_columns") == 0 || strcmp(plan->variant, "fast_shifted") == 0)
+        return gpr_divide_up(n, blocks * height);
     if (strcmp(plan->variant, "fast_strided") == 0)
         return gpr_divide_up(n / plan->item, blocks * height) * plan->item;
     if (strcmp(plan->variant, "fast_narrow") == 0) /* one of each of a thread's items */
@@ -176,7 +177,8 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_planned)
 {
     static const char *const variants[] = {"fast_stream", "fast_rows",   "fast_columns",
-                                           "fast_few",    "fast_narrow", "fast_strided"};
+                                           "fast_few",    "fast_narrow", "fast_shifted",
+                                           "fast_strided"};
     const gpr_kernel_row *fast = &gpr_kernel_rows[GPR_KERNEL_fast];
     gpr_plan by_fast = *plan;
     gpr_plan_task task = *t;

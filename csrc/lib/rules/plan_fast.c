@@ -29,12 +29,12 @@ static const double LIGHT = 1.6;
 /* Nanoseconds that an instruction waits for the one before it. */
 static const double DEPENDENT_NS = 2.5;
 
-typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
+typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, SHIFTED, STRIDED } variant;
 
 static const char *const variant_names[] = {[STREAM] = "fast_stream",   [ROWS] = "fast_rows",
                                             [COUNTED] = "fast_counted", [COLUMNS] = "fast_columns",
                                             [FEW] = "fast_few",         [NARROW] = "fast_narrow",
-                                            [STRIDED] = "fast_strided"};
+                                            [SHIFTED] = "fast_shifted", [STRIDED] = "fast_strided"};
 
 /* One way to read the array. */
 typedef struct way {
@@ -171,8 +171,9 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 
 /* ---------------------------------------------------------------- rectangles ----------------- */
 
-/* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`. `bytes`:
- * of a run of memory that neighbours of a block read, 0 where that is all the same. */
+/* fast_columns, fast_shifted and fast_strided: `groups` of rows of n items; each thread has
+ * `outputs`. `run_bytes`: of a run of memory that neighbours of a block read, 0 where that is all
+ * the same. */
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
 {
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
@@ -181,6 +182,8 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
+    /* Instructions of an item, beside those of its elements. */
+    const double of_item = w->variant == SHIFTED ? 24 : 6;
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
     /* The ends of runs are read twice, if not by one block. */
     const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / (2 * run_bytes) : 1);
@@ -192,7 +195,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
         const double rounds = (double)gpr_divide_up(each, under_way);
         w->blocks = list[i];
         w->ns = blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
-                          (double)each * 6 + steps * (10 + outputs * s->fold.combine),
+                          (double)each * of_item + steps * (10 + outputs * s->fold.combine),
                           rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
         if (list[i] > 1) w->ns += merging_ns(s, gpr_divide_up(list[i], height), outputs) + tree;
         consider(s, w);
@@ -206,17 +209,14 @@ static uint32_t fit_outputs(const gpr_plan_task *t, uint32_t item, uint64_t room
     return item;
 }
 
-static void consider_columns(search *s)
+/* fast_columns and fast_shifted: a thread has `item` neighbouring columns. */
+static void consider_items(search *s, variant variant, uint32_t item)
 {
-    /* A thread's rows that leave it no time to want registers. */
-    enum { FEW_ROWS = GPR_ITEMS_UNDER_WAY };
     const gpr_plan_task *t = s->t;
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
                    others = t->layout->rows / extent;
-    const uint32_t item =
-        fit_outputs(t, gpr_most_in_item(t, s->column),
-                    n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
-    const uint64_t items = extent / item, least = LEAST_STRIP_BYTES / (item * t->element_bytes);
+    const uint64_t items = gpr_divide_up(extent, item),
+                   least = LEAST_STRIP_BYTES / (item * t->element_bytes);
     uint32_t sizes[MOST_SIZES];
     const int count = list_sizes(s, sizes);
 
@@ -234,7 +234,7 @@ static void consider_columns(search *s)
                 const uint64_t used = gpr_smaller(block / width, n) * width;
                 block = (uint32_t)(gpr_divide_up(used, GPR_WARP_LANES) * GPR_WARP_LANES);
             }
-            way w = {.variant = COLUMNS,
+            way w = {.variant = variant,
                      .block = block,
                      .item = item,
                      .lanes = GPR_WARP_LANES,
@@ -249,6 +249,34 @@ static void consider_columns(search *s)
                 break;
         }
     }
+}
+
+static void consider_columns(search *s)
+{
+    /* A thread's rows that leave it no time to want registers. */
+    enum { FEW_ROWS = GPR_ITEMS_UNDER_WAY };
+    const gpr_plan_task *t = s->t;
+
+    consider_items(
+        s, COLUMNS,
+        fit_outputs(t, gpr_most_in_item(t, s->column),
+                    t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES));
+}
+
+/* Elements of one or two bytes, whose rows begin where items are not aligned. */
+static void consider_shifted(search *s)
+{
+    enum { LEAST_ITEM_BYTES = 4, LEAST_ITEMS = 4 * GPR_WARP_LANES };
+    const gpr_plan_task *t = s->t;
+    const uint64_t bytes = t->element_bytes;
+    const uint32_t item =
+        fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / bytes), GPR_THREAD_ACC_BYTES);
+
+    if (bytes > 2 || t->layout->masked || item * bytes < LEAST_ITEM_BYTES ||
+        gpr_most_in_item(t, s->column) >= item ||
+        t->layout->axes[s->column].extent < (uint64_t)LEAST_ITEMS * item)
+        return;
+    consider_items(s, SHIFTED, item);
 }
 
 /* Bytes of memory that neighbours of a block of fast_strided read in one load; 0 where neighbouring
@@ -624,12 +652,14 @@ static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
         plan->rows = w->groups;
         return gpr_add_blocks(plan, n, w->blocks, plan->column.extent);
     case COLUMNS:
+    case SHIFTED:
     case FEW:
         plan->width = (uint32_t)w->width;
         plan->strips = w->strips;
         take_column(plan, s->column);
         plan->rows = w->groups;
-        plan->packed = (uint32_t)are_results_packed(t, &plan->layout, plan->column, plan->item);
+        plan->packed =
+            w->variant != SHIFTED && are_results_packed(t, &plan->layout, plan->column, plan->item);
         return gpr_add_blocks(plan, n, w->blocks, w->width * w->item);
     default:
         n = gpr_use_items(t, plan);
@@ -757,6 +787,7 @@ static void search_ways(search *s)
         if (!has_full_columns(s)) consider_strided(s);
         if (s->column >= 0) {
             consider_columns(s);
+            consider_shifted(s);
             consider_few(s);
             consider_narrow(s);
         }

@@ -682,10 +682,10 @@ static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
 static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
 {
     /* elements; blocks of a multiprocessor */
-    enum { TILE = 4096, MOST_EACH = 3, MOST_TILES = 1 << 16 };
+    enum { TILE = 4096, MOST_EACH = 3, MOST_TILES = 1 << 16, PAIRED = 1 << 16 };
     static const struct {
         uint64_t tiles, blocks;
-    } cases[] = {{1, 1},      {100, 100},  {256, 256},  {512, 264},
+    } cases[] = {{17, 17},    {100, 100},  {256, 256},  {512, 264},
                  {1024, 264}, {1188, 396}, {4096, 396}, {65536, 396}};
     const uint64_t all = device.multiprocessors;
     gpr_plan plan;
@@ -699,7 +699,7 @@ static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
               (unsigned long long)plan.passes[0].blocks);
     }
     for (int i = 0; i < 1000; i++) {
-        const int64_t n = (int64_t)check_between(1, (uint64_t)MOST_TILES * TILE);
+        const int64_t n = (int64_t)check_between(PAIRED + 1, (uint64_t)MOST_TILES * TILE);
         const uint64_t tiles = ((uint64_t)n + TILE - 1) / TILE;
         CHECK(plan_array(GPR_KERNEL_exact, GPR_OP_SUM, GPR_FLOAT32, 1, 1, &n, NULL, NULL, NULL, AT,
                          &plan) == GPR_OK,
@@ -854,6 +854,16 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               "%s", what);
         CHECK(plan->item == 1 || plan->item * acc <= (pass->n <= 4 ? 128 : 64),
               "%s: %u accumulators a thread", what, plan->item);
+    } else if (strcmp(plan->variant, "fast_shifted") == 0) {
+        width = (uint64_t)plan->width * plan->item;
+        CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
+        CHECK(plan->column.in == 1 && plan->column.extent >= plan->item && bytes <= 2 &&
+                  plan->item * bytes >= 4 && !plan->layout.masked && !plan->packed,
+              "%s: items of %u", what, plan->item);
+        CHECK(plan->strips * width >= plan->column.extent &&
+                  (plan->strips - 1) * width < plan->column.extent,
+              "%s", what);
+        CHECK(plan->item * acc <= 64, "%s: %u accumulators a thread", what, plan->item);
     } else if (strcmp(plan->variant, "fast_narrow") == 0) {
         width = plan->column.extent;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u threads", what, plan->width);
@@ -925,18 +935,11 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    enum { VARIANTS = 11, AGAIN = 8 };
-    static const char *const variants[VARIANTS] = {"fast_stream",
-                                                   "fast_rows",
-                                                   "fast_columns",
-                                                   "fast_narrow",
-                                                   "fast_strided",
-                                                   "fast_few",
-                                                   "exact",
-                                                   "exact_strided",
-                                                   "exact_rows",
-                                                   "exact_moments",
-                                                   "exact_moments_strided"};
+    enum { VARIANTS = 12, AGAIN = 8, WIDE = 2048 };
+    static const char *const variants[VARIANTS] = {
+        "fast_stream",   "fast_rows",  "fast_columns",  "fast_narrow",
+        "fast_strided",  "fast_few",   "fast_shifted",  "exact",
+        "exact_strided", "exact_rows", "exact_moments", "exact_moments_strided"};
     /* from there an array may go either way and leave no address space */
     const uintptr_t middle = UINTPTR_MAX / 4 + 1;
     int seen[VARIANTS] = {0};
@@ -952,6 +955,7 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
         int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes,
                                                                                mask_step = 1;
+        const int is_wide = check_between(0, 7) == 0; /* along what varies fastest */
         const int masked = check_between(0, 4) == 0, shift = (int)check_between(0, 4);
         const uintptr_t address = middle + (uintptr_t)(check_between(0, 16) * bytes);
         char what[200];
@@ -962,6 +966,7 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         for (int a = 0; a < ndim; a++) shape[a] = (int64_t)draw_size(10);
         for (int k = 0; k < ndim; k++) {
             const int a = (int)((k + (unsigned)shift) % (unsigned)ndim);
+            if (is_wide && k == 0) shape[a] = WIDE + (int64_t)check_between(0, WIDE);
             strides[a] = check_between(0, 8) == 0 ? 0 : step;
             mask_strides[a] = check_between(0, 8) == 0 ? 0 : mask_step;
             step *= shape[a];
