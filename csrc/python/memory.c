@@ -485,8 +485,7 @@ static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
 }
 
 /* warm(op, shape, dtype, reduced, kernel, facts, way=0, compute=None, block_size=0,
- *      on_device=True, *, layout keywords as above) -> how many programs were compiled, and were not
- * in the cache already */
+ *      on_device=True, *, layout keywords as above) -> how many programs were compiled */
 static PyObject *warm(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"op",  "shape",   "dtype",      "reduced",   "kernel",       "facts",

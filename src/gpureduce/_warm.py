@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["MEMORIES", "Warmed", "warm"]
 
 MEMORIES = ("host", "device")
-MASK = 1
-"""Address of a mask, for programs that have one; nothing is read from it."""
+MASK = 4096
+"""Address of a mask, aligned as memory is, for programs that have one; nothing is read from it."""
 
 Shape = int | tuple[int, ...]
 
