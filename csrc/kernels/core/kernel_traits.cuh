@@ -55,6 +55,13 @@ template <class Traits, class = void> constexpr bool has_own_accumulator = false
 template <class Traits>
 constexpr bool has_own_accumulator<Traits, Void<typename Traits::Accumulator>> = true;
 
+// Whether a warp's accumulators can mostly be reduced by less than `combine`: traits that have
+// try_reduce (exact_fast.cuh).
+template <class Traits, class = void> constexpr bool has_quick_reduction = false;
+template <class Traits>
+constexpr bool has_quick_reduction<Traits, Void<decltype(Traits::reduces_quickly)>> =
+    Traits::reduces_quickly;
+
 // The traits of a later pass: its elements are the accumulators of First.
 template <class First> struct Next {
     using Fold = typename First::Fold;

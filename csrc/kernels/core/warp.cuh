@@ -73,6 +73,10 @@ template <class T> GPR_DEVICE T shuffle_from(T value, int lane)
 template <class Traits, unsigned LANES = warp_lanes>
 GPR_DEVICE typename Traits::Acc warp_reduce(typename Traits::Acc value)
 {
+    if constexpr (has_quick_reduction<Traits>) {
+        typename Traits::Acc values[1] = {value};
+        if (Traits::template try_reduce<LANES>(values)) return values[0];
+    }
 #pragma unroll
     for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
         value = Traits::combine(value, shuffle_down(value, delta, LANES));
@@ -98,6 +102,9 @@ template <class Traits> GPR_DEVICE typename Traits::Acc warp_all_reduce(typename
 template <class Traits, unsigned LANES, unsigned VALUES>
 GPR_DEVICE void warp_reduce_all(typename Traits::Acc (&value)[VALUES])
 {
+    if constexpr (has_quick_reduction<Traits>) {
+        if (Traits::template try_reduce<LANES>(value)) return;
+    }
 #pragma unroll
     for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
         typename Traits::Acc other[VALUES];

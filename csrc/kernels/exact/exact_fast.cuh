@@ -150,6 +150,8 @@ template <class First, class Result, class Way> struct SumByPairs {
                           counts = masked || skips_nan;
     using Acc = PairSum<counts>;
     using Accumulator = PairAccumulator<SumByPairs>;
+    // Elements narrower than a double leave errors so seldom that trying pays.
+    static constexpr bool reduces_quickly = sizeof(In) < sizeof(double);
     static_assert(is_float<In> && is_float<Result>, "sums of real floats");
 
     static GPR_DEVICE Acc identity()
@@ -168,10 +170,60 @@ template <class First, class Result, class Way> struct SumByPairs {
         double error, lost;
         Acc both;
         both.sum = two_sum(a.sum, b.sum, &error);
+        if constexpr (reduces_quickly) {
+            // Mostly there is no rest, and the additions for one, which wait for each other, are
+            // left out.
+            if ((bits_of_error(a.rest) | bits_of_error(b.rest) | bits_of_error(error)) == 0) {
+                both.rest = 0;
+                if constexpr (counts) both.count = a.count + b.count;
+                return both;
+            }
+        }
         both.rest = two_sum(a.rest, b.rest, &lost);
         both.rest = add_to_rest(lost == 0 ? both.rest : bit_copy<double>(nan_bits), error);
         if constexpr (counts) both.count = a.count + b.count;
         return both;
+    }
+    // Reduces groups of LANES neighbouring lanes, as warp_reduce does, where no lane has a rest and
+    // no addition an error. Returns whether that is so; otherwise nothing has changed. Then a step
+    // waits for a shuffle and one addition: the errors are on nobody's way. All lanes of a warp
+    // must call.
+    template <unsigned LANES, unsigned VALUES>
+    static GPR_DEVICE bool try_reduce(Acc (&value)[VALUES])
+    {
+        const unsigned lane = threadIdx.x % LANES;
+        double sum[VALUES];
+        unsigned lost = 0;
+
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) {
+            sum[k] = value[k].sum;
+            lost |= bits_of_error(value[k].rest);
+        }
+#pragma unroll
+        for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
+            double other[VALUES];
+#pragma unroll
+            for (unsigned k = 0; k < VALUES; k++) other[k] = shuffle_down(sum[k], delta, LANES);
+#pragma unroll
+            for (unsigned k = 0; k < VALUES; k++) {
+                double error;
+                sum[k] = two_sum(sum[k], other[k], &error);
+                lost |= lane < delta ? bits_of_error(error) : 0; // upper lanes have no result
+            }
+        }
+        if (__any_sync(all_lanes, lost != 0)) return false;
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) {
+            value[k].sum = sum[k];
+            if constexpr (counts) {
+#pragma unroll
+                for (unsigned delta = LANES / 2; delta > 0; delta /= 2)
+                    value[k].count += shuffle_down(static_cast<unsigned>(value[k].count), delta,
+                                                   LANES);
+            }
+        }
+        return true;
     }
     // Adds items to the accumulators of their rows: one, or one per element.
     template <unsigned OUTPUTS>
