@@ -10,6 +10,10 @@
  * there is room that belongs to nobody. */
 #define GPR_EMU_SHARED_SPACING 65536
 
+/* Most dynamic shared memory of a launch that asks for no more than every GPU grants. A module
+ * that has any has room for all of it under the name gpr_emu_dynamic_shared. */
+#define GPR_EMU_DYNAMIC_BYTES 49152
+
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
 
 /* What the threads of a block do together. The block's result is of the predicates they bring. */

@@ -61,8 +61,11 @@ static void name_shared(const shared_variable *variable, uintptr_t address, unsi
 /* The same for global memory: how far into its allocation. */
 static void name_global(const driver_allocation *a, uintptr_t address, char room[96])
 {
-    (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes",
-                   (size_t)(address - a->start), a->bytes);
+    if (a->name != NULL)
+        (void)snprintf(room, 96, "the __device__ variable %s", a->name);
+    else
+        (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes",
+                       (size_t)(address - a->start), a->bytes);
 }
 
 static void out_of_shared(engine_launch *launch, const shared_variable *variable, uintptr_t address,
@@ -389,8 +392,11 @@ place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address,
                    int access, const void *pc)
 {
     const engine_module *module = launch->module;
-    const int shared = address - module->shared_low < module->shared_high - module->shared_low;
-    const driver_allocation *a = shared ? NULL : find_allocation(launch, address);
+    const driver_allocation *variable = module_variable(module, address);
+    const int shared =
+        variable == NULL && address - module->shared_low < module->shared_high - module->shared_low;
+    const driver_allocation *a =
+        variable != NULL ? variable : (shared ? NULL : find_allocation(launch, address));
 
     if (!shared && a == NULL) {
         /* A thread's own variables, and constants. */

@@ -32,6 +32,8 @@ enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, NAME_ROOM = 64 };
     extern const char gpr_emu_text_##name[] __attribute__((visibility("hidden")));
 EMBED(device, "emu/cuda_on_cpu.h")
 EMBED(abi, "emu/abi.h")
+EMBED(plain, "emu/plain_cuda.h")
+EMBED(groups, "emu/cooperative_groups.h")
 
 typedef struct nvrtc_program {
     char *text;
@@ -199,7 +201,10 @@ static int write_header(const char *folder, const char *name, const char *text)
 static int write_files(nvrtcProgram program, const char *folder)
 {
     int good = write_file(folder, "cuda_on_cpu.h", gpr_emu_text_device) &&
-               write_file(folder, "abi.h", gpr_emu_text_abi) && write_program(program, folder);
+               write_file(folder, "abi.h", gpr_emu_text_abi) &&
+               write_file(folder, "plain_cuda.h", gpr_emu_text_plain) &&
+               write_file(folder, "cooperative_groups.h", gpr_emu_text_groups) &&
+               write_program(program, folder);
 
     for (int i = 0; i < program->header_count && good; i++) {
         good = write_header(folder, program->header_names[i], program->header_texts[i]);

@@ -297,6 +297,8 @@ GPR_EMU_ATOMIC_FUNCTION(atomicXor, old ^ value)
 GPR_EMU_ATOMIC_FUNCTION(atomicExch, value)
 // Counts up to `value` and then starts again at 0.
 GPR_EMU_ATOMIC_FUNCTION(atomicInc, old >= value ? T(0) : static_cast<T>(old + 1))
+GPR_EMU_ATOMIC_FUNCTION(atomicDec, old == 0 || old > value ? value : static_cast<T>(old - 1))
+GPR_EMU_ATOMIC_FUNCTION(atomicSub, static_cast<T>(old - value))
 #undef GPR_EMU_ATOMIC_FUNCTION
 
 template <class T>

@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 /* One live allocation. `written` has a byte per byte, 0 if nothing has been written there; NULL
- * if the engine does not track writes. */
+ * if the engine does not track writes. `name`: of a __device__ variable, which the engine adds to
+ * the allocations; else NULL. */
 typedef struct driver_allocation {
     uintptr_t start;
     size_t bytes;
     int pinned, ordinal;
     unsigned char *written;
+    const char *name;
     struct driver_allocation *next;
 } driver_allocation;
 

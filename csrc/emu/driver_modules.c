@@ -1,4 +1,5 @@
 /* Modules and launches of the stand-in driver. */
+#include "emu/abi.h"
 #include "emu/driver_state.h"
 #include "shared/tuning.h"
 
@@ -52,12 +53,13 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     if (!function->module->live)
         return driver_leave(driver_violate("launch from a module that was unloaded"));
     if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 ||
-        block_x > GPR_MOST_BLOCK || block_y != 1 || block_z != 1 || shared_bytes != 0 ||
-        extra != NULL) {
+        block_x > GPR_MOST_BLOCK || block_y != 1 || block_z != 1 ||
+        shared_bytes > GPR_EMU_DYNAMIC_BYTES || extra != NULL) {
         return driver_leave(driver_violate("launch of an impossible grid"));
     }
     op.module = function->module;
-    const char *wrong = engine_prepare(function->kernel, grid_x, block_x, arguments, &op.launch);
+    const char *wrong =
+        engine_prepare(function->kernel, grid_x, block_x, shared_bytes, arguments, &op.launch);
     if (wrong != NULL) return driver_leave(driver_violate(wrong));
     if (op.launch == NULL) return driver_leave(OUT_OF_MEMORY);
     const CUresult result = driver_enqueue(stream, op);

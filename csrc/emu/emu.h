@@ -43,6 +43,7 @@ typedef struct emu_settings {
     char report[512];   /* file; "": none */
     char overlay[512];  /* folder of files that replace kernel sources of their names; "": none */
     char compiler[256]; /* "": CXX, g++ or clang++ */
+    uint64_t limit;     /* most steps of a thread in a launch; 0: none */
 } emu_settings;
 
 extern emu_settings emu_settings_now;
@@ -91,6 +92,12 @@ typedef struct shared_variable {
     char name[48];
 } shared_variable;
 
+/* A variable in global memory that a program declares. */
+typedef struct device_variable {
+    driver_allocation memory;
+    char name[48];
+} device_variable;
+
 typedef struct source_line {
     char file[48];
     int line;
@@ -119,13 +126,20 @@ struct engine_module {
     uintptr_t shared_low, shared_high; /* of all shared variables */
     shared_variable *shared;           /* sorted by address */
     unsigned shared_count;
-    size_t shared_bytes; /* of all together */
+    size_t shared_bytes;      /* of all together */
+    shared_variable *dynamic; /* among them: dynamic shared memory; NULL: none */
+    device_variable *variables;
+    unsigned variable_count;
     site *sites;
     size_t site_room;
     unsigned site_count;
     table site_of; /* pc to index + 1 */
 };
 
+/* Sets the size of dynamic shared memory for the launch that begins. */
+void module_set_dynamic(engine_module *module, unsigned bytes);
+/* The __device__ variable that holds `address`; NULL: none. */
+const driver_allocation *module_variable(const engine_module *module, uintptr_t address);
 /* Index of the site at `pc`. */
 unsigned module_site(engine_module *module, const void *pc);
 /* Finds the lines of all sites that are not known yet, by addr2line; without it they stay "" and
@@ -199,6 +213,7 @@ typedef struct emu_thread {
     int op;
     unsigned mask, value, argument, width, result;
     uint32_t step;  /* warp operations passed in this phase */
+    uint64_t steps; /* accesses, barriers and warp operations of the launch */
     uint32_t clock; /* warp barriers passed, and 1 */
     uint32_t seen[WARP_LANES];
     release fence;  /* of its last device fence; fence.fence 0: none */
@@ -240,7 +255,7 @@ typedef struct counts counts;
 struct engine_launch {
     engine_kernel *kernel;
     engine_module *module;
-    unsigned grid, block_threads;
+    unsigned grid, block_threads, shared_bytes;
     void **arguments;
     uint64_t random;
     uint64_t now;      /* counts everything that happens */

@@ -18,8 +18,8 @@ static char said[2048]; /* what the last finding was */
 
 /* ---------------------------------------------------------------- arguments ------------------ */
 
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **prepared)
+const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
+                           unsigned shared_bytes, void **arguments, engine_launch **prepared)
 {
     const gpr_emu_entry *entry = kernel->entry;
     engine_launch *launch = calloc(1, sizeof *launch);
@@ -30,6 +30,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     launch->module = kernel->module;
     launch->grid = grid;
     launch->block_threads = block;
+    launch->shared_bytes = shared_bytes;
     launch->arguments = calloc(entry->argument_count + 1, sizeof *launch->arguments);
     if (launch->arguments == NULL) goto fail;
     for (unsigned i = 0; i < entry->argument_count; i++) {
@@ -46,8 +47,8 @@ fail:
 
 int engine_again(const engine_launch *launch, engine_launch **copy)
 {
-    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->arguments,
-                         copy);
+    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->shared_bytes,
+                         launch->arguments, copy);
     return *copy != NULL;
 }
 
@@ -96,6 +97,11 @@ static int list_allocations(engine_launch *launch)
         if (good) launch->allocations[launch->allocation_count++] = a;
     }
     driver_unlock_memory();
+    for (unsigned i = 0; i < launch->module->variable_count && good; i++) {
+        good = grow((void **)&launch->allocations, &room, launch->allocation_count, sizeof(void *));
+        if (good)
+            launch->allocations[launch->allocation_count++] = &launch->module->variables[i].memory;
+    }
     if (launch->allocation_count > 0)
         qsort(launch->allocations, launch->allocation_count, sizeof(void *), by_start);
     return good;
@@ -157,6 +163,7 @@ static int prepare(engine_launch *launch)
     launch->random = (s->seed + 1) * 0x9e3779b97f4a7c15ull;
     launch->resident = s->schedule == RANDOM && launch->grid > 1 ? MOST_RESIDENT : 1;
     launch->blocks = blocks;
+    module_set_dynamic(launch->module, launch->shared_bytes);
     if (!list_allocations(launch)) return 0;
     for (unsigned i = 0; i < launch->resident; i++) {
         if (!prepare_block(launch, &blocks[i], i)) return 0;

@@ -28,9 +28,9 @@ void engine_unload(engine_module *module);
 CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel);
 
 /* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is
- * NULL without memory. */
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **prepared);
+ * NULL without memory. `shared_bytes`: of dynamic shared memory. */
+const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
+                           unsigned shared_bytes, void **arguments, engine_launch **prepared);
 
 /* The same launch once more, for a graph that is launched again; 0: out of memory. */
 int engine_again(const engine_launch *launch, engine_launch **copy);

@@ -66,6 +66,25 @@ static void name_of_local(const char *mangled, char name[48])
     (void)snprintf(name, 48, "shared memory");
 }
 
+/* The name of a variable outside functions: "count" of "count", "_ZL5count", "_ZN4mine5countE". */
+static void name_of_global(const char *mangled, char name[48])
+{
+    size_t length = strlen(mangled);
+    const char *start = mangled, *end = mangled + length;
+
+    if (strncmp(mangled, "_Z", 2) == 0) {
+        for (const char *c = mangled; *c != '\0'; c++) {
+            char *rest = NULL;
+            const unsigned long size = strtoul(c, &rest, 10);
+            if (*c < '1' || *c > '9' || size > (unsigned long)(mangled + length - rest)) continue;
+            start = rest;
+            end = rest + size;
+            c = end - 1;
+        }
+    }
+    (void)snprintf(name, 48, "%.*s", (int)(end - start), start);
+}
+
 static int by_address(const void *a, const void *b)
 {
     const shared_variable *x = a, *y = b;
@@ -73,12 +92,60 @@ static int by_address(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Shared variables are what functions have of their own in memory that can be written. */
-static int find_shared(engine_module *module)
+static const char dynamic_name[] = "gpr_emu_dynamic_shared";
+
+/* What the module itself has in memory that can be written (cuda_on_cpu.h), and the compiler. */
+static int is_own(const char *name)
+{
+    static const char *const indices[] = {"threadIdx", "blockIdx", "blockDim", "gridDim"};
+
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        if (strcmp(name, indices[i]) == 0) return 1;
+    }
+    return strstr(name, "gpr_emu") != NULL || strncmp(name, "__", 2) == 0;
+}
+
+/* Notes a variable in memory that can be written, by its name: what functions have of their own is
+ * shared, the others are global. 0: out of memory. */
+static int add_variable(engine_module *module, const ElfW(Sym) * symbol, const char *name,
+                        size_t *shared_room, size_t *room)
+{
+    const int is_dynamic = strcmp(name, dynamic_name) == 0;
+    const uintptr_t start = module->base + symbol->st_value;
+
+    if (is_dynamic || strncmp(name, "_ZZ", 3) == 0) {
+        if (!grow((void **)&module->shared, shared_room, module->shared_count,
+                  sizeof *module->shared))
+            return 0;
+        shared_variable *variable = &module->shared[module->shared_count++];
+        variable->start = start;
+        variable->bytes = symbol->st_size;
+        if (is_dynamic)
+            (void)snprintf(variable->name, sizeof variable->name, "dynamic shared memory");
+        else
+            name_of_local(name, variable->name);
+        module->shared_bytes += variable->bytes;
+        return 1;
+    }
+    if (is_own(name) || symbol->st_size == 0) return 1;
+    if (!grow((void **)&module->variables, room, module->variable_count, sizeof *module->variables))
+        return 0;
+    device_variable *variable = &module->variables[module->variable_count];
+    *variable = (device_variable){.memory = {.start = start, .bytes = symbol->st_size}};
+    variable->memory.written = malloc(symbol->st_size);
+    if (variable->memory.written == NULL) return 0;
+    memset(variable->memory.written, 1, symbol->st_size);
+    name_of_global(name, variable->name);
+    module->variable_count++;
+    return 1;
+}
+
+/* The module's variables in shared and in global memory. */
+static int find_variables(engine_module *module)
 {
     const ElfW(Ehdr) *header = (const void *)module->image;
     const ElfW(Shdr) *sections = (const void *)(module->image + header->e_shoff);
-    size_t room = 0;
+    size_t shared_room = 0, room = 0;
 
     for (int i = 0; i < header->e_shnum; i++) {
         if (sections[i].sh_type != SHT_SYMTAB) continue;
@@ -88,21 +155,20 @@ static int find_shared(engine_module *module)
             const ElfW(Sym) *symbol = &symbols[j];
             if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx >= header->e_shnum)
                 continue;
-            if ((sections[symbol->st_shndx].sh_flags & SHF_WRITE) == 0 ||
-                strncmp(names + symbol->st_name, "_ZZ", 3) != 0)
-                continue;
-            if (!grow((void **)&module->shared, &room, module->shared_count,
-                      sizeof *module->shared))
+            if ((sections[symbol->st_shndx].sh_flags & SHF_WRITE) == 0) continue;
+            if (!add_variable(module, symbol, names + symbol->st_name, &shared_room, &room))
                 return 0;
-            shared_variable *variable = &module->shared[module->shared_count++];
-            variable->start = module->base + symbol->st_value;
-            variable->bytes = symbol->st_size;
-            name_of_local(names + symbol->st_name, variable->name);
-            module->shared_bytes += variable->bytes;
         }
     }
+    for (unsigned i = 0; i < module->variable_count; i++)
+        module->variables[i].memory.name = module->variables[i].name;
     if (module->shared_count == 0) return 1;
     qsort(module->shared, module->shared_count, sizeof *module->shared, by_address);
+    for (unsigned i = 0; i < module->shared_count; i++) {
+        if (module->shared[i].bytes == GPR_EMU_DYNAMIC_BYTES &&
+            strcmp(module->shared[i].name, "dynamic shared memory") == 0)
+            module->dynamic = &module->shared[i];
+    }
     module->shared_low = module->shared[0].start;
     module->shared_high = module->shared[module->shared_count - 1].start + GPR_EMU_SHARED_SPACING;
     /* Behind the module's last page the loader may have put anything, a global allocation too. */
@@ -110,6 +176,23 @@ static int find_shared(engine_module *module)
                     end = (module->high + page - 1) / page * page;
     if (module->shared_high > end) module->shared_high = end;
     return 1;
+}
+
+void module_set_dynamic(engine_module *module, unsigned bytes)
+{
+    if (module->dynamic == NULL) return;
+    module->shared_bytes += bytes;
+    module->shared_bytes -= module->dynamic->bytes;
+    module->dynamic->bytes = bytes;
+}
+
+const driver_allocation *module_variable(const engine_module *module, uintptr_t address)
+{
+    for (unsigned i = 0; i < module->variable_count; i++) {
+        const driver_allocation *memory = &module->variables[i].memory;
+        if (address - memory->start < memory->bytes) return memory;
+    }
+    return NULL;
 }
 
 const shared_variable *module_shared(const engine_module *module, uintptr_t address)
@@ -168,7 +251,7 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
     set_extent(module);
     status = CUDA_ERROR_OUT_OF_MEMORY;
     module->kernels = calloc(module->code->entry_count, sizeof *module->kernels);
-    if (module->kernels == NULL || !find_shared(module)) goto fail;
+    if (module->kernels == NULL || !find_variables(module)) goto fail;
     for (unsigned i = 0; i < module->code->entry_count; i++) {
         module->kernels[i] = (engine_kernel){module, &module->code->entries[i]};
     }
@@ -185,6 +268,8 @@ void engine_unload(engine_module *module)
     table_free(&module->site_of);
     free(module->sites);
     free(module->shared);
+    for (unsigned i = 0; i < module->variable_count; i++) free(module->variables[i].memory.written);
+    free(module->variables);
     free(module->kernels);
     free(module->image);
     free(module);
@@ -221,9 +306,9 @@ unsigned module_site(engine_module *module, const void *pc)
 /* Files in which no kernel does what it does: an instruction there is its caller's. */
 static int is_helper(const char *file)
 {
-    static const char *const helpers[] = {"cuda_on_cpu.h",    "types.cuh",    "vector.cuh",
-                                          "conversions.cuh",  "ordering.cuh", "operators.cuh",
-                                          "kernel_traits.cuh"};
+    static const char *const helpers[] = {"cuda_on_cpu.h", "plain_cuda.h",  "cooperative_groups.h",
+                                          "types.cuh",     "vector.cuh",    "conversions.cuh",
+                                          "ordering.cuh",  "operators.cuh", "kernel_traits.cuh"};
 
     for (size_t i = 0; i < sizeof helpers / sizeof helpers[0]; i++) {
         if (strcmp(file, helpers[i]) == 0) return 1;
@@ -260,7 +345,7 @@ static void read_lines(engine_module *module, FILE *text, const unsigned *asked,
             at = next < count ? &module->sites[asked[next++]] : NULL;
         } else if (at != NULL && parse_frame(line, &frame)) {
             if (at->where.line == 0 || is_helper(at->where.file)) at->where = frame;
-            at->from = frame;
+            if (at->from.line == 0 || !is_helper(frame.file)) at->from = frame;
         }
     }
 }

@@ -226,11 +226,29 @@ static void report_deadlock(engine_launch *launch, emu_block *block)
 
 /* ---------------------------------------------------------------- hooks ---------------------- */
 
+/* Where a launch has a limit, a thread that takes very many steps does not end; others have their
+ * turn before, since it may wait for them. */
+static void count_step(engine_launch *launch, emu_thread *thread, const void *pc)
+{
+    enum { TURN = 1024 };
+    const uint64_t limit = emu_settings_now.limit;
+
+    if (limit == 0) return;
+    if (++thread->steps > limit) {
+        report_finding(launch, pc,
+                       "thread that does not end: it has taken %llu steps (accesses, barriers and "
+                       "operations of its warp)",
+                       (unsigned long long)limit);
+    }
+    if (thread->steps % TURN == 0) fiber_yield();
+}
+
 static void hook_access(const void *address, unsigned bytes, int access, const void *pc)
 {
     engine_launch *launch = running;
     emu_thread *thread = launch->current;
 
+    count_step(launch, thread, pc);
     if (access == GPR_EMU_ATOMIC && emu_settings_now.schedule == RANDOM) fiber_yield();
     const place place = check_access(launch, thread, (uintptr_t)address, bytes, access, pc);
     if (place == OTHER_MEMORY || launch->counts == NULL) return;
@@ -245,6 +263,7 @@ static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
     emu_thread *thread = launch->current;
     char room[48];
 
+    count_step(launch, thread, pc);
     if (launch->counts != NULL) count_event(launch, thread, BARRIER, 0, 0, pc);
     if (thread->block->exited > 0) {
         for (unsigned i = 0; i < thread->block->threads; i++) {
@@ -276,6 +295,7 @@ static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned arg
     engine_launch *launch = running;
     emu_thread *thread = launch->current, *lanes = thread - thread->lane;
 
+    count_step(launch, thread, pc);
     if (launch->counts != NULL) count_event(launch, thread, kind_of(op), 0, 0, pc);
     if ((mask >> thread->lane & 1) == 0) {
         report_finding(launch, pc, "%s whose mask 0x%08x does not name the lane that calls it",
@@ -371,6 +391,7 @@ static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
         emu_thread *thread = &block->thread[i];
         thread->state = READY;
         thread->step = 0;
+        thread->steps = 0;
         thread->clock = 1;
         memset(thread->seen, 0, sizeof thread->seen);
         thread->fence.fence = 0;

@@ -582,6 +582,51 @@ GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repea
 GPR_API gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
                                    int repeats, uint64_t flush_bytes, float *milliseconds);
 
+/* ---------------------------------------------------------------- kernels of the caller's own */
+
+enum { GPR_MOST_SYMBOLS = 4 };
+
+/* Machine code of a caller's text, with the symbols of its kernels. */
+typedef struct gpr_image {
+    void *data; /* cubin, or NUL-terminated PTX; malloc'ed */
+    uint64_t bytes;
+    char *symbols[GPR_MOST_SYMBOLS]; /* malloc'ed, in the order of the entries */
+    int symbol_count;
+} gpr_image;
+
+/* An image that is loaded on a device. */
+typedef struct gpr_loaded_image gpr_loaded_image;
+
+/* One launch of a loaded kernel over blocks of one axis. `arguments` as cuLaunchKernel takes
+ * them. */
+typedef struct gpr_launch {
+    int symbol;
+    uint32_t grid, block, shared_bytes;
+    void **arguments;
+} gpr_launch;
+
+/* Compiles CUDA C++ with NVRTC for compute capability `cc`; needs no GPU and reads no cache.
+ * `name` stands for the text in the compiler's messages; `entries` are name expressions of
+ * kernels, `options` of the compiler. GPR_ERROR_COMPILE with the log; GPR_ERROR_VALUE: no entries
+ * or too many; GPR_ERROR_DEVICE. */
+GPR_API gpr_status gpr_compile_text(const char *name, const char *text, const char *const *entries,
+                                    int entry_count, const char *const *options, int option_count,
+                                    int cc, gpr_image *image);
+GPR_API void gpr_free_image(gpr_image *image);
+
+/* Loads an image on a device. It stays loaded until gpr_unload_image, which frees *loaded whatever
+ * it returns; no launch may be under way then. GPR_ERROR_DEVICE, GPR_ERROR_CUDA,
+ * GPR_ERROR_MEMORY. */
+GPR_API gpr_status gpr_load_image(int device, const gpr_image *image, gpr_loaded_image **loaded);
+GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
+
+/* Launches kernels one after the other and waits until they have ended. *milliseconds: device time
+ * of them all, by events around them. If flush_bytes is not 0, that much device memory is written
+ * before, so that L2 holds nothing of their arrays. GPR_ERROR_VALUE: no such kernel, no blocks;
+ * GPR_ERROR_CUDA. */
+GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
+                                    uint64_t flush_bytes, float *milliseconds);
+
 /* ---------------------------------------------------------------- compiling ----------------- */
 
 /* Compiles one kernel for an operator, a dtype and compute capability `cc` with NVRTC, bypassing

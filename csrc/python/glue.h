@@ -255,6 +255,7 @@ extern PyMethodDef glue_dot_methods[];
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];
 extern PyMethodDef glue_cost_methods[];
+extern PyMethodDef glue_text_methods[];
 extern PyMethodDef glue_exact_methods[];
 
 static inline glue_state *glue_state_of(PyObject *module)

@@ -230,11 +230,12 @@ static void read_finalizing(engine_launch *op, const void *argument)
     memcpy(op->mean_steps, mean + sizeof op->given_mean, m->kept * sizeof *op->mean_steps);
 }
 
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block, void **arguments,
-                           engine_launch **prepared)
+const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
+                           unsigned shared_bytes, void **arguments, engine_launch **prepared)
 {
     const engine_module *m = kernel->module;
 
+    if (shared_bytes != 0) return "launch with dynamic shared memory";
     if (kernel->stage <= NEXT && block != kernel->block)
         return "launch with another block size than was compiled";
     if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";

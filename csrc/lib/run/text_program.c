@@ -1,0 +1,145 @@
+/* Kernels of the caller's own: compiled from their text, loaded, launched as the caller says.
+ * Nothing here knows what they compute. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/driver/device.h"
+
+_Static_assert((int)GPR_MOST_SYMBOLS == (int)GPR_MAX_ENTRIES, "an image has a program's entries");
+
+struct gpr_loaded_image {
+    int device, count;
+    CUmodule module;
+    CUfunction functions[GPR_MOST_SYMBOLS];
+};
+
+void gpr_free_image(gpr_image *image)
+{
+    for (int i = 0; i < image->symbol_count; i++) free(image->symbols[i]);
+    free(image->data);
+    *image = (gpr_image){0};
+}
+
+gpr_status gpr_compile_text(const char *name, const char *text, const char *const *entries,
+                            int entry_count, const char *const *options, int option_count, int cc,
+                            gpr_image *image)
+{
+    gpr_translation translation = {.text = text, .name = name};
+    gpr_object object = {0};
+    char target[GPR_TARGET_ROOM];
+    gpr_status status = GPR_OK;
+
+    *image = (gpr_image){0};
+    if (entry_count < 1 || entry_count > GPR_MAX_ENTRIES)
+        return gpr_fail(GPR_ERROR_VALUE, "a program has 1 to %d kernels, not %d", GPR_MAX_ENTRIES,
+                        entry_count);
+    if (option_count < 0 || option_count > GPR_MAX_OPTIONS)
+        return gpr_fail(GPR_ERROR_VALUE, "the compiler takes up to %d options, not %d",
+                        GPR_MAX_OPTIONS, option_count);
+    for (int i = 0; i < entry_count; i++) translation.entries[i] = entries[i];
+    for (int i = 0; i < option_count; i++) translation.options[i] = options[i];
+    translation.entry_count = entry_count;
+    translation.option_count = option_count;
+    GPR_TRY(gpr_nvrtc_target(cc, target));
+    GPR_TRY(gpr_nvrtc_compile(&translation, target, &object));
+    *image = (gpr_image){
+        .data = object.image, .bytes = object.bytes, .symbol_count = object.entry_count};
+    memcpy(image->symbols, object.lowered, sizeof image->symbols);
+done:
+    return status;
+}
+
+static gpr_status load(const gpr_image *image, gpr_loaded_image *loaded)
+{
+    gpr_status status = GPR_OK;
+
+    GPR_CU(cuModuleLoadData, &loaded->module, image->data);
+    for (int i = 0; i < image->symbol_count; i++)
+        GPR_CU(cuModuleGetFunction, &loaded->functions[i], loaded->module, image->symbols[i]);
+    loaded->count = image->symbol_count;
+done:
+    if (status != GPR_OK && loaded->module != NULL) (void)gpr_cuda.cuModuleUnload(loaded->module);
+    return status;
+}
+
+gpr_status gpr_load_image(int device, const gpr_image *image, gpr_loaded_image **loaded)
+{
+    gpr_loaded_image *made = calloc(1, sizeof *made);
+    gpr_device *on = NULL;
+    gpr_status status = GPR_OK;
+
+    *loaded = NULL;
+    if (made == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    made->device = device;
+    GPR_TRY(gpr_device_enter(device, &on));
+    status = load(image, made);
+    gpr_device_leave(on);
+done:
+    if (status == GPR_OK)
+        *loaded = made;
+    else
+        free(made);
+    return status;
+}
+
+gpr_status gpr_unload_image(gpr_loaded_image *loaded)
+{
+    gpr_device *on = NULL;
+    gpr_status status = gpr_device_enter(loaded->device, &on);
+
+    if (status == GPR_OK) {
+        status = gpr_check(gpr_cuda.cuModuleUnload(loaded->module), "cuModuleUnload");
+        gpr_device_leave(on);
+    }
+    free(loaded);
+    return status;
+}
+
+static gpr_status run(gpr_device *device, gpr_loaded_image *loaded, const gpr_launch *launches,
+                      int count, uint64_t flush_bytes, float *milliseconds)
+{
+    const CUstream stream = device->compute;
+    gpr_status status = GPR_OK;
+
+    if (flush_bytes != 0) {
+        GPR_TRY(gpr_buffer_ensure(&device->flush, flush_bytes, 0, stream));
+        GPR_CU(cuMemsetD8Async, device->flush.address, 0, flush_bytes, stream);
+    }
+    GPR_CU(cuEventRecord, device->started, stream);
+    for (int i = 0; i < count; i++) {
+        const gpr_launch *each = &launches[i];
+        GPR_CU(cuLaunchKernel, loaded->functions[each->symbol], each->grid, 1, 1, each->block, 1, 1,
+               each->shared_bytes, stream, each->arguments, NULL);
+    }
+    GPR_CU(cuEventRecord, device->stopped, stream);
+    GPR_CU(cuEventSynchronize, device->stopped);
+    GPR_CU(cuEventElapsedTime, milliseconds, device->started, device->stopped);
+done:
+    /* the caller may free the arrays now */
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(stream);
+    gpr_buffer_clear(&device->flush);
+    return status;
+}
+
+gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
+                            uint64_t flush_bytes, float *milliseconds)
+{
+    gpr_device *device = NULL;
+    gpr_status status = GPR_OK;
+
+    for (int i = 0; i < count; i++) {
+        const gpr_launch *each = &launches[i];
+        if (each->symbol < 0 || each->symbol >= loaded->count)
+            return gpr_fail(GPR_ERROR_VALUE, "kernel %d of a program of %d", each->symbol,
+                            loaded->count);
+        if (each->grid == 0 || each->grid > GPR_MAX_GRID || each->block == 0 ||
+            each->block > GPR_MOST_BLOCK)
+            return gpr_fail(GPR_ERROR_VALUE, "a launch of %u blocks of %u threads", each->grid,
+                            each->block);
+    }
+    GPR_TRY(gpr_device_enter(loaded->device, &device));
+    status = run(device, loaded, launches, count, flush_bytes, milliseconds);
+    gpr_device_leave(device);
+done:
+    return status;
+}

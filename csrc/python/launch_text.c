@@ -1,0 +1,166 @@
+/* Kernels of users' own: their text compiled, loaded and launched. gpureduce._yours writes the text
+ * and computes the launches. */
+#include "python/glue.h"
+
+static const char loaded_name[] = "gpureduce.loaded_image";
+
+/* Borrows the strings of a sequence; their number, -1 with an exception. */
+static int read_strings(PyObject *sequence, const char **strings, int most, const char *what)
+{
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+
+    if (count > most) {
+        PyErr_Format(PyExc_ValueError, "a program has up to %d %s, not %zd", most, what, count);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        strings[i] = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(sequence, i));
+        if (strings[i] == NULL) return -1;
+    }
+    return (int)count;
+}
+
+static PyObject *image_and_symbols(const gpr_image *image)
+{
+    PyObject *symbols = PyTuple_New(image->symbol_count);
+
+    for (int i = 0; i < image->symbol_count && symbols != NULL; i++) {
+        PyObject *symbol = PyUnicode_FromString(image->symbols[i]);
+        if (symbol == NULL)
+            Py_CLEAR(symbols);
+        else
+            PyTuple_SET_ITEM(symbols, i, symbol);
+    }
+    if (symbols == NULL) return NULL;
+    return Py_BuildValue("y#N", (const char *)image->data, (Py_ssize_t)image->bytes, symbols);
+}
+
+/* compile_text(name, text, entries, options, cc) -> (image, symbols) */
+static PyObject *compile_text(PyObject *module, PyObject *arguments)
+{
+    enum { MOST_OPTIONS = 8 };
+    glue_state *state = glue_state_of(module);
+    const char *name = NULL, *text = NULL, *entries[GPR_MOST_SYMBOLS], *options[MOST_OPTIONS];
+    PyObject *given_entries = NULL, *given_options = NULL, *result = NULL;
+    gpr_image image = {0};
+    gpr_status status = GPR_OK;
+    int cc = 0;
+
+    if (!PyArg_ParseTuple(arguments, "ssO!O!i", &name, &text, &PyTuple_Type, &given_entries,
+                          &PyTuple_Type, &given_options, &cc))
+        return NULL;
+    const int entry_count = read_strings(given_entries, entries, GPR_MOST_SYMBOLS, "kernels");
+    if (entry_count < 0) return NULL;
+    const int option_count = read_strings(given_options, options, MOST_OPTIONS, "options");
+    if (option_count < 0 || glue_locate(state, 1) < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_compile_text(name, text, entries, entry_count, options, option_count, cc, &image);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    result = image_and_symbols(&image);
+    gpr_free_image(&image);
+    return result;
+}
+
+static void unload(PyObject *capsule)
+{
+    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, loaded_name);
+
+    if (loaded != NULL) (void)gpr_unload_image(loaded);
+}
+
+/* load_image(device, image, symbols) -> capsule, which unloads it */
+static PyObject *load_image(PyObject *module, PyObject *arguments)
+{
+    glue_state *state = glue_state_of(module);
+    const char *symbols[GPR_MOST_SYMBOLS];
+    gpr_loaded_image *loaded = NULL;
+    gpr_image image = {0};
+    PyObject *given_symbols = NULL, *capsule = NULL;
+    const char *data = NULL;
+    Py_ssize_t bytes = 0;
+    gpr_status status = GPR_OK;
+    int device = 0;
+
+    if (!PyArg_ParseTuple(arguments, "iy#O!", &device, &data, &bytes, &PyTuple_Type,
+                          &given_symbols))
+        return NULL;
+    image.symbol_count = read_strings(given_symbols, symbols, GPR_MOST_SYMBOLS, "kernels");
+    if (image.symbol_count < 0 || glue_locate(state, 0) < 0) return NULL;
+    image.data = (void *)(uintptr_t)data;
+    image.bytes = (uint64_t)bytes;
+    for (int i = 0; i < image.symbol_count; i++) image.symbols[i] = (char *)(uintptr_t)symbols[i];
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_load_image(device, &image, &loaded);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    capsule = PyCapsule_New(loaded, loaded_name, unload);
+    if (capsule == NULL) (void)gpr_unload_image(loaded);
+    return capsule;
+}
+
+enum { MOST_LAUNCHES = 64, MOST_ARGUMENTS = 8 };
+
+/* One launch, (symbol, grid, block, shared_bytes, arguments): these are bytes objects, whose
+ * content is what the kernel gets. */
+static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
+{
+    PyObject *given = NULL;
+
+    if (!PyTuple_Check(object)) {
+        PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(object, "iIIIO!", &launch->symbol, &launch->grid, &launch->block,
+                          &launch->shared_bytes, &PyTuple_Type, &given))
+        return -1;
+    if (PyTuple_GET_SIZE(given) > MOST_ARGUMENTS) {
+        PyErr_Format(PyExc_ValueError, "a kernel takes up to %d arguments here", MOST_ARGUMENTS);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); i++) {
+        arguments[i] = PyBytes_AsString(PyTuple_GET_ITEM(given, i));
+        if (arguments[i] == NULL) return -1;
+    }
+    launch->arguments = arguments;
+    return 0;
+}
+
+/* run_launches(loaded image, launches, flush_bytes=0) -> milliseconds */
+static PyObject *run_launches(PyObject *module, PyObject *arguments)
+{
+    void *of_launches[MOST_LAUNCHES][MOST_ARGUMENTS];
+    gpr_launch launches[MOST_LAUNCHES];
+    PyObject *capsule = NULL, *given = NULL;
+    unsigned long long flush_bytes = 0;
+    float milliseconds = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "OO!|K", &capsule, &PyTuple_Type, &given, &flush_bytes))
+        return NULL;
+    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, loaded_name);
+    if (loaded == NULL) return NULL;
+    const int count = (int)PyTuple_GET_SIZE(given);
+    if (count > MOST_LAUNCHES) {
+        PyErr_Format(PyExc_ValueError, "up to %d launches follow each other", MOST_LAUNCHES);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        if (read_launch(PyTuple_GET_ITEM(given, i), &launches[i], of_launches[i]) < 0) return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_run_launches(loaded, launches, count, flush_bytes, &milliseconds);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds)
+                            : glue_raise(glue_state_of(module));
+}
+
+PyMethodDef glue_text_methods[] = {
+    {"compile_text", compile_text, METH_VARARGS,
+     PyDoc_STR("compile_text(name, text, entries, options, cc) -> (image, symbols)")},
+    {"load_image", load_image, METH_VARARGS,
+     PyDoc_STR("load_image(device, image, symbols) -> loaded image")},
+    {"run_launches", run_launches, METH_VARARGS,
+     PyDoc_STR("run_launches(loaded image, launches, flush_bytes=0) -> milliseconds")},
+    {NULL, NULL, 0, NULL},
+};
