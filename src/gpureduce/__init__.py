@@ -44,10 +44,14 @@ if TYPE_CHECKING:
     from ._explain.explanation import Explanation, Explanations
     from ._tune.tune import Tuning, tune
     from ._warm import Warmed, warm
+    from ._yours.check import check
+    from ._yours.check_report import CheckReport
+    from ._yours.kernel import Kernel
 
 __all__ = [
     "CacheInfo",
     "Changes",
+    "CheckReport",
     "Comparison",
     "CudaError",
     "DeviceInfo",
@@ -55,6 +59,7 @@ __all__ = [
     "ExactSum",
     "Explanation",
     "Explanations",
+    "Kernel",
     "KernelInfo",
     "KernelName",
     "KernelUnavailableError",
@@ -68,6 +73,7 @@ __all__ = [
     "__version__",
     "benchmark",
     "cache_info",
+    "check",
     "clear_cache",
     "compare",
     "cuda_versions",
@@ -88,6 +94,9 @@ __all__ += _reductions
 
 _LATE = {
     "benchmark": "_bench.benchmark",
+    "check": "_yours.check",
+    "CheckReport": "_yours.check_report",
+    "Kernel": "_yours.kernel",
     "compare": "_bench.compare",
     "Changes": "_bench.changes",
     "Comparison": "_bench.comparison",

@@ -99,6 +99,19 @@ def set_limits(
 def cache_info() -> dict[str, Any]: ...
 def clear_cache(loaded: bool, /) -> None: ...
 
+# ---- launch_text.c
+
+def compile_text(
+    name: str, text: str, entries: tuple[str, ...], options: tuple[str, ...], cc: int, /
+) -> tuple[bytes, tuple[str, ...]]: ...
+def load_image(device: int, image: bytes, symbols: tuple[str, ...], /) -> Any: ...
+def run_launches(
+    loaded: Any,
+    launches: tuple[tuple[int, int, int, int, tuple[bytes, ...]], ...],
+    flush_bytes: int = 0,
+    /,
+) -> float: ...
+
 # ---- memory.c
 
 def pinned_bytes(size: int, /) -> np.ndarray[Any, np.dtype[np.uint8]] | None: ...

@@ -16,7 +16,7 @@ import gpureduce as gr
 Graph = dict[str, set[str]]
 """Modules that each module imports, named from the package down: ``"gpureduce._bench.timing"``."""
 
-PACKAGES = ("_interop", "_display", "_explain", "_bench", "_tune", "_cli")
+PACKAGES = ("_interop", "_display", "_yours", "_explain", "_bench", "_tune", "_cli")
 """From the bottom up: modules of a package import from it and from packages before it."""
 BELOW_THE_API = ("_interop",)
 """Packages that modules beside the packages import: those modules are the reductions themselves."""

@@ -28,7 +28,7 @@ import tree_model
 from outputs import assert_balanced, run_command
 
 import gpureduce as gr
-from gpureduce import _core
+from gpureduce import _core, _emulator_process
 from gpureduce._cli import command
 from gpureduce._explain import (
     emulator_worker,
@@ -495,13 +495,13 @@ def test_an_unknown_kernel_is_refused_in_the_words_of_the_reductions() -> None:
 
 
 def test_a_missing_emulator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "emulator", lambda: None)
+    monkeypatch.setattr(_emulator_process, "emulator", lambda: None)
     with pytest.raises(gr.DeviceUnavailableError, match="the emulator is not beside the package"):
         gr.explain("sequential")
 
 
 def test_the_emulator_is_built_with_the_package() -> None:
-    assert explain.emulator() is not None
+    assert _emulator_process.emulator() is not None
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -516,7 +516,7 @@ def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pa
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\necho no way >&2\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setattr(explain.sys, "executable", str(program))
+    monkeypatch.setattr(_emulator_process.sys, "executable", str(program))
     with pytest.raises(RuntimeError, match="ended with status 3: no way"):
         gr.explain("sequential")
 
@@ -612,16 +612,12 @@ def test_a_broken_rule_is_the_callers_error(
     overlay.mkdir()
     text = gr.kernel_source("sequential").replace("__syncthreads(); // the next", "// the next")
     (overlay / "sequential.cuh").write_text(text)
-    environment = explain._environment
+    environment = explain.emulator_environment
     monkeypatch.setattr(
         explain,
-        "_environment",
-        lambda library, report: (
-            environment(library, report)
-            | {
-                "GPUREDUCE_CACHE_BYTES": "0",
-                "GPUREDUCE_EMULATOR": f"report={report},overlay={overlay}",
-            }
+        "emulator_environment",
+        lambda directory, settings: (
+            environment(directory, f"{settings},overlay={overlay}") | {"GPUREDUCE_CACHE_BYTES": "0"}
         ),
     )
     with pytest.raises(gr.CudaError, match="race"):

@@ -19,6 +19,7 @@ from typing import Any
 from .. import _core
 from .._core import __version__
 from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from .check_command import add_check, run_check
 from .explain_command import add_explain, run_explain
 from .info_commands import add_cache, add_kernels, run_cache, run_info, run_kernels
 from .measure_commands import add_bench, add_compare, run_bench, run_compare
@@ -148,6 +149,12 @@ SUBCOMMANDS = {
             "gpureduce compare auto --dtype float32 float64 int32 --save before",
             "gpureduce compare auto --dtype float32 float64 int32 --against before",
         ),
+    ),
+    "check": Subcommand(
+        "find what is wrong with a kernel of your own, on an emulated GPU",
+        add_check,
+        run_check,
+        ("gpureduce check mine.cu", "gpureduce check mine.cu --block-size 128 --html report.html"),
     ),
     "explain": Subcommand(
         "see what a kernel does, on an emulated GPU",

@@ -7,22 +7,16 @@ process runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .. import _core, _exceptions
 from .._dtypes import native_dtype
+from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._kernel_names import KernelName
-from .._locate import emulator
 from .._temporary import temporary_folder
 from .explanation import Explanation, Explanations
 from .report import read_report
@@ -31,12 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 __all__ = ["explain"]
-
-_HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
-_EXCEPTIONS = ("CudaError", "DeviceUnavailableError", "KernelUnavailableError")
-_BUILTIN_EXCEPTIONS: dict[str, type[Exception]] = {
-    each.__name__: each for each in (ValueError, TypeError, MemoryError, RuntimeError, ImportError)
-}
 
 
 @overload
@@ -214,77 +202,10 @@ def _checked(
 
 def _run(request: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Run the reduction on the emulator in a child process: its reply and the emulator's report."""
-    library = emulator()
-    if library is None:
-        raise _exceptions.DeviceUnavailableError(
-            f"the emulator is not beside the package, in {Path(__file__).parent}: it was built "
-            "without. Install gpureduce again from its source, with pip install ."
-        )
     with temporary_folder("gpureduce-explain-") as directory:
         report = directory / "report"
-        if "," in str(report):
-            raise ValueError(
-                f"the folder for temporary files must have no comma in its name: {directory} (see "
-                "TMPDIR)"
-            )
-        status, reply, said = _run_worker(request, _environment(library, report))
-        if status != 0:
-            last = said.strip().splitlines()[-1:] or ["it said nothing"]
-            raise RuntimeError(f"the emulating process ended with status {status}: {last[0]}")
-        answer = json.loads(reply)
+        environment = emulator_environment(directory, f"report={report}")
+        answer = json.loads(run_worker("gpureduce._explain.emulator_worker", request, environment))
         if "error" in answer:
-            raise _as_exception(answer["error"])
+            raise as_exception(answer["error"])
         return answer, report.read_text(encoding="utf-8")
-
-
-def _run_worker(request: dict[str, Any], environment: dict[str, str]) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of the process that emulates.
-
-    It has a process group of its own: an interrupt ends its compilers with it, so that nothing
-    writes to their folder any more when that is removed.
-    """
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "gpureduce._explain.emulator_worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        process_group=0,
-    ) as worker:
-        try:
-            reply, said = worker.communicate(json.dumps(request))
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
-            raise
-    return worker.returncode, reply, said
-
-
-def _environment(library: Path, report: Path) -> dict[str, str]:
-    environment = {name: value for name, value in os.environ.items() if name not in _HOST_LIMITS}
-    environment |= {
-        "GPUREDUCE_LIBCUDA": str(library),
-        "GPUREDUCE_LIBNVRTC": str(library),
-        "GPUREDUCE_EMULATOR": f"report={report}",
-        "TMPDIR": str(report.parent),
-        # The child finds the modules that this process does, wherever it was started.
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
-    }
-    return environment
-
-
-def _as_exception(error: dict[str, Any]) -> Exception:
-    """The child's exception, as an exception of this process."""
-    name, message = error["name"], error["message"]
-    log = error["details"][-1] or ""
-    if log.startswith(
-        "the emulator "
-    ):  # no message of a compiler: there is no compiler, or no room for its files
-        return _exceptions.DeviceUnavailableError(log)
-    if name == "CudaError":
-        return _exceptions.CudaError(message, *error["details"])
-    if name in _EXCEPTIONS:
-        made: Exception = getattr(_exceptions, name)(message)
-        return made
-    return _BUILTIN_EXCEPTIONS.get(name, RuntimeError)(message)

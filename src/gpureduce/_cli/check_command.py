@@ -1,0 +1,87 @@
+"""``gpureduce check``: says what is wrong with a kernel of the user's own."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .options import WRONG_ANSWER, count
+
+if TYPE_CHECKING:
+    from .._yours.kernel import Kernel
+
+__all__ = ["add_check", "add_kernel_options", "kernel_of", "run_check"]
+
+
+def add_kernel_options(parser: argparse.ArgumentParser) -> None:
+    """What a kernel's text does not say, as :class:`gpureduce.Kernel` takes it."""
+    parser.add_argument("--name", metavar="NAME", help="the kernel, where the file has several")
+    parser.add_argument("--computes", metavar="OP", help="what it computes: sum, prod, min or max")
+    parser.add_argument(
+        "--finish", metavar="HOW", help="where results are: partials, atomic or single"
+    )
+    parser.add_argument(
+        "--template",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="value of a template parameter",
+    )
+
+
+def kernel_of(path: Path, options: argparse.Namespace) -> Kernel:
+    """The kernel of a file, with the options of :func:`add_kernel_options`."""
+    from .._yours.kernel import Kernel
+
+    values = {}
+    for each in options.template:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"--template takes NAME=VALUE, not {each!r}")
+        try:
+            values[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            values[name] = value
+    return Kernel(
+        path, name=options.name, op=options.computes, finish=options.finish, template=values
+    )
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="CUDA file with the kernel")
+    add_kernel_options(parser)
+    parser.add_argument(
+        "--block-size",
+        type=int,
+        nargs="+",
+        metavar="B",
+        help="threads per block (default: the kernel's own, or several)",
+    )
+    parser.add_argument(
+        "--sizes", type=count, nargs="+", metavar="N", help="elements (default: edge sizes)"
+    )
+    parser.add_argument(
+        "--dtype", nargs="+", metavar="DTYPE", help="elements of a kernel templated on them"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print everything as JSON, and nothing else"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
+
+
+def run_check(options: argparse.Namespace) -> int:
+    from .._display.html_page import whole_page
+    from .._yours.check import check
+
+    kernel = kernel_of(options.file, options)
+    report = check(
+        kernel, block_sizes=options.block_size, sizes=options.sizes, dtypes=options.dtype
+    )
+    if options.html is not None:
+        options.html.write_text(
+            whole_page(f"{kernel.name}: check", report._repr_html_()), encoding="utf-8"
+        )
+    print(report.to_json(1) if options.json else str(report).rstrip("\n"))
+    return 0 if report.right else WRONG_ANSWER

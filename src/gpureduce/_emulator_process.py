@@ -1,0 +1,107 @@
+"""Child processes in which kernels run on the emulator.
+
+The emulator replaces libcuda and NVRTC. A process opens these once, so a process of its own runs
+the kernels, with the emulator in their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import _exceptions
+from ._locate import emulator
+
+__all__ = ["as_exception", "emulator_environment", "run_worker"]
+
+_HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
+_EXCEPTIONS = ("CudaError", "DeviceUnavailableError", "KernelUnavailableError")
+_BUILTIN_EXCEPTIONS: dict[str, type[Exception]] = {
+    each.__name__: each for each in (ValueError, TypeError, MemoryError, RuntimeError, ImportError)
+}
+
+
+def emulator_environment(directory: Path, settings: str) -> dict[str, str]:
+    """Environment of a child whose libcuda and NVRTC are the emulator, with its `settings`.
+
+    Temporary files go to `directory`.
+    """
+    library = emulator()
+    if library is None:
+        raise _exceptions.DeviceUnavailableError(
+            f"the emulator is not beside the package, in {Path(__file__).parent}: it was built "
+            "without. Install gpureduce again from its source, with pip install ."
+        )
+    if "," in str(directory):
+        raise ValueError(
+            f"the folder for temporary files must have no comma in its name: {directory} (see "
+            "TMPDIR)"
+        )
+    environment = {name: value for name, value in os.environ.items() if name not in _HOST_LIMITS}
+    environment |= {
+        "GPUREDUCE_LIBCUDA": str(library),
+        "GPUREDUCE_LIBNVRTC": str(library),
+        "GPUREDUCE_EMULATOR": settings,
+        "TMPDIR": str(directory),
+        # The child finds the modules that this process does, wherever it was started.
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+    }
+    return environment
+
+
+def run_worker(
+    module: str,
+    request: dict[str, Any],
+    environment: dict[str, str],
+    time_limit: float | None = None,
+) -> str:
+    """Standard output of a process that runs a module of the package, which reads the request as
+    JSON. ``RuntimeError`` if it fails, with the last line of its standard error.
+
+    It has a process group of its own: an interrupt ends its children with it, so that nothing
+    writes to their folder any more when that is removed. After `time_limit` seconds it is killed:
+    ``subprocess.TimeoutExpired``.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        process_group=0,
+    ) as worker:
+        try:
+            reply, said = worker.communicate(json.dumps(request), timeout=time_limit)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+            raise
+    if worker.returncode != 0:
+        last = said.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(
+            f"the emulating process ended with status {worker.returncode}: {last[0]}"
+        )
+    return reply
+
+
+def as_exception(error: dict[str, Any]) -> Exception:
+    """A child's exception, as an exception of this process."""
+    name, message = error["name"], error["message"]
+    log = error["details"][-1] or ""
+    if log.startswith(
+        "the emulator "
+    ):  # no message of a compiler: there is no compiler, or no room for its files
+        return _exceptions.DeviceUnavailableError(log)
+    if name == "CudaError":
+        return _exceptions.CudaError(message, *error["details"])
+    if name in _EXCEPTIONS:
+        made: Exception = getattr(_exceptions, name)(message)
+        return made
+    return _BUILTIN_EXCEPTIONS.get(name, RuntimeError)(message)

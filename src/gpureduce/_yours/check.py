@@ -1,0 +1,482 @@
+"""Run a kernel of the user's own on the emulator and say what is wrong: :func:`gpureduce.check`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _exceptions
+from .._dtypes import native_dtype
+from .._emulator_process import as_exception, emulator_environment, run_worker
+from .._temporary import temporary_folder
+from .check_report import CheckReport, Finding, Limit
+from .findings import Place, Trouble, read_finding
+from .kernel import Kernel
+from .kernel_form import C_TYPES, KernelForm
+from .program_text import (
+    TEMPLATE_DTYPES,
+    Program,
+    blocks_for,
+    dtypes_of,
+    shared_bytes,
+    shown_name,
+    write,
+)
+
+__all__ = ["check"]
+
+SCHEDULES = ("forward", "reverse", "random")
+BLOCKS = (64, 256, 32, 96, 512)
+"""Block sizes of kernels that take any: powers of two, one warp, and no power of two."""
+_SEED = 1
+_MOST_LOOPING_BLOCKS = 3
+_STEPS, _STEPS_PER_ELEMENT = 20_000, 16
+"""Steps after which a thread counts as one that does not end."""
+_STRETCHES, _STRETCHES_PER_BLOCK = 20, 3
+"""Broken rules after which a check ends, and leaves a block size: each ends a process."""
+_TIME_LIMIT = 20.0
+_HIDDEN_BY = {
+    "warp race": ("block race",),
+    "shared unwritten": ("block race", "warp race"),
+    "output unwritten": ("grid race",),
+}
+"""Kinds that another one on the same line explains."""
+_UNWRITTEN = "copy to the host of memory that nobody has written"
+"""The emulated driver's text of an output that is not stored (csrc/emu/driver_copies.c)."""
+_EXPLAIN_RESULTS = {"block race", "warp race", "grid race", "shared unwritten", "output unwritten"}
+"""Kinds that make results wrong: those say nothing beyond them."""
+_WARP = 32
+_ENOUGH = 64
+"""Threads of the smallest block that shows what several warps do."""
+
+
+def check(
+    kernel: Kernel | str | os.PathLike[str],
+    *,
+    block_sizes: Iterable[int] | None = None,
+    sizes: Iterable[int] | None = None,
+    dtypes: Iterable[str] | None = None,
+    time_limit: float = _TIME_LIMIT,
+) -> CheckReport:
+    """Run a kernel of your own on an emulated GPU, and find what is wrong with it.
+
+    The kernel runs over arrays of edge sizes, in blocks of several sizes, its threads in three
+    orders. Each access to memory, each barrier and each operation of a warp is checked. No GPU,
+    driver or NVRTC is needed, but a C++ compiler is. A kernel that crashes or hangs does so in a
+    child process.
+
+    Parameters
+    ----------
+    kernel : Kernel, str or path
+        The kernel, or what :class:`Kernel` takes.
+    block_sizes : iterable of int, optional
+        Threads per block; by default the kernel's own, or several.
+    sizes : iterable of int, optional
+        Numbers of elements; by default 0, 1, around a warp, a block and what a block loads, and
+        odd larger ones.
+    dtypes : iterable of dtype, optional
+        Of the elements, where the kernel is templated on them; by default three.
+    time_limit : float, optional
+        Seconds after which a run counts as hanging.
+
+    Returns
+    -------
+    CheckReport
+        ``right``, and what was found. It prints as a text, and shows as a page in a notebook.
+
+    Raises
+    ------
+    ValueError
+        The kernel has no form that is known, or a size cannot be.
+    CudaError
+        The kernel does not compile; ``log`` has the compiler's messages, with lines of your file.
+    DeviceUnavailableError
+        There is no C++ compiler, or the package was built without the emulator.
+
+    Notes
+    -----
+    A race is found whatever the order in which threads happened to run. Arrays have some thousand
+    elements, so indices that overflow in arrays of billions are not seen, but reported as a limit.
+
+    Determinism: the same kernel gives the same report.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> report = gr.check('''
+    ... __global__ void mine(const int *in, int *out, unsigned n)
+    ... {
+    ...     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i <= n) atomicAdd(out, in[i]);
+    ... }''', block_sizes=[64])
+    >>> report.right, report.findings[0].title, report.findings[0].line
+    (False, 'access out of bounds', 5)
+    """
+    mine = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    if time_limit <= 0:
+        raise ValueError("time_limit must be above 0")
+    form = mine.form
+    blocks = _blocks(form, block_sizes)
+    types = _types(mine, dtypes)
+    programs, cases = _cases(form, blocks, types, None if sizes is None else list(sizes))
+    answers = _run(form, programs, cases, time_limit)
+    return _report(mine, blocks, cases, answers)
+
+
+# ---------------------------------------------------------------- cases --------------------------
+
+
+def _blocks(form: KernelForm, given: Iterable[int] | None) -> tuple[int, ...]:
+    if given is None:
+        return (form.block_size,) if form.block_size is not None else BLOCKS
+    blocks = tuple(dict.fromkeys(int(block) for block in given))
+    if not blocks or min(blocks) < 1 or max(blocks) > 1024:
+        raise ValueError("block sizes are from 1 to 1024")
+    return blocks
+
+
+def _types(kernel: Kernel, given: Iterable[str] | None) -> tuple[str | None, ...]:
+    """Element types of the template, or ``None`` for a kernel without one."""
+    if kernel.dtypes is not None:
+        if given is not None:
+            raise ValueError(
+                f"kernel '{kernel.name}' takes {kernel.dtypes[0]}: dtypes are of kernels that are "
+                "templated on the element's type"
+            )
+        return (None,)
+    types = TEMPLATE_DTYPES if given is None else tuple(native_dtype(each).name for each in given)
+    unknown = [each for each in types if each not in C_TYPES.values()]
+    if unknown:
+        raise TypeError(f"kernels of your own take no {unknown[0]}")
+    return types
+
+
+def _sizes(form: KernelForm, block: int, given: Sequence[int] | None) -> list[int]:
+    """Edge sizes: around a warp, a block and what a block loads, and odd larger ones."""
+    tile = block * form.elements_per_thread
+    if form.of("n") is None:  # whole blocks alone
+        found = [tile] if form.cover in ("one", "thread") else [tile, 2 * tile, 5 * tile]
+    else:
+        found = [0, 1, 2, _WARP - 1, _WARP, _WARP + 1, block - 1, block, block + 1]
+        found += [tile - 1, tile, tile + 1, 2 * tile, 3 * tile + 17, 5 * tile - 3]
+    if given is not None:
+        found = list(given)
+        if not found or min(found) < 0 or max(found) > 1 << 20:
+            raise ValueError("sizes are from 0 to 1,048,576 elements on the emulator")
+    if form.cover in ("one", "thread") and not form.loops:
+        found = [n for n in found if n <= tile] if given is None else found
+    if form.op in ("min", "max"):
+        found = [n for n in found if n > 0]  # NumPy has no extreme of nothing
+    return sorted(set(found))
+
+
+def _cases(
+    form: KernelForm,
+    blocks: Sequence[int],
+    types: Sequence[str | None],
+    sizes: Sequence[int] | None,
+) -> tuple[list[Program], list[dict[str, Any]]]:
+    """Programs, and launches of them, the smallest first."""
+    programs: list[Program] = []
+    numbers: dict[Program, int] = {}
+    cases: list[dict[str, Any]] = []
+    has_state = "__device__" in form.text
+    parameters = [(each.role, C_TYPES.get(each.c_type, "uint64")) for each in form.parameters]
+    for dtype in types:
+        element, result = dtypes_of(form, dtype)
+        for block in blocks:
+            program = write(form, dtype, block, emulated=True)
+            if program not in numbers:
+                numbers[program] = len(programs)
+                programs.append(program)
+            for n in _sizes(form, block, sizes):
+                grid = blocks_for(form, n, block, _MOST_LOOPING_BLOCKS)
+                for turn, schedule in enumerate(SCHEDULES):
+                    cases.append(
+                        {
+                            "program": numbers[program],
+                            "kind": "random",
+                            "in": element,
+                            "out": result,
+                            "op": form.op,
+                            "finish": form.finish,
+                            "parameters": parameters,
+                            "n": n,
+                            "grid": grid,
+                            "slots": grid * block * form.elements_per_thread,
+                            "outputs": 1 if form.finish == "atomic" else grid,
+                            "block": block,
+                            "shared_bytes": shared_bytes(form, element, block),
+                            "schedule": schedule,
+                            "seed": _SEED,
+                            "data": turn,
+                            "twice": has_state,
+                            "probes": _can_count(element, result, n),
+                        }
+                    )
+    # Without elements last: most kernels are not meant for that.
+    cases.sort(key=lambda case: (case["n"] == 0, case["n"], blocks.index(case["block"])))
+    largest = max(case["n"] for case in cases)
+    if np.dtype(cases[0]["out"]).kind == "f" and form.op in ("sum", "prod"):
+        cases += [
+            {**case, "kind": "rounding", "data": 0}
+            for case in cases
+            if case["n"] == largest and case["block"] == max(blocks)
+        ]
+    return programs, cases
+
+
+def _can_count(element: str, result: str, n: int) -> bool:
+    """Whether sums of indices below n are exact."""
+
+    def most(dtype: str) -> float:
+        kind = np.dtype(dtype)
+        return 2.0 ** (np.finfo(kind).nmant + 1) if kind.kind == "f" else np.iinfo(kind).max
+
+    return n <= most(element) and n * n / 2 <= most(result)
+
+
+def _run(
+    form: KernelForm,
+    programs: Sequence[Program],
+    cases: Sequence[dict[str, Any]],
+    time_limit: float,
+) -> dict[int, dict[str, Any]]:
+    """Answers by the number of the case, from a child process."""
+    request = {
+        "programs": [
+            {"name": each.name, "text": each.text, "entries": each.entries} for each in programs
+        ],
+        "cases": cases,
+        "time_limit": time_limit,
+        "stretches": _STRETCHES,
+        "stretches_per_block": _STRETCHES_PER_BLOCK,
+    }
+    steps = _STEPS + _STEPS_PER_ELEMENT * max(case["n"] for case in cases)
+    with temporary_folder("gpureduce-check-") as directory:
+        environment = emulator_environment(directory, f"limit={steps}")
+        environment["OPENBLAS_NUM_THREADS"] = "1"  # the child forks
+        try:
+            reply = run_worker("gpureduce._yours.check_worker", request, environment)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError("the emulating process does not end") from error
+    answers: dict[int, dict[str, Any]] = {}
+    for line in reply.splitlines():
+        answer = json.loads(line)
+        if "error" in answer:
+            raise _as_exception(form, answer["error"])
+        answers[answer.pop("case")] = answer
+    return answers
+
+
+def _as_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
+    log = error["details"][-1]
+    if error["name"] == "CudaError" and log and not log.startswith("the emulator "):
+        first = next((line for line in log.splitlines() if " error: " in line), log.splitlines()[0])
+        return _exceptions.CudaError(
+            f"{form.file} does not compile: {_in_file(first)}", *error["details"]
+        )
+    return as_exception(error)
+
+
+def _in_file(line: str) -> str:
+    """A compiler's message without the folder of its file."""
+    place, _, message = line.partition(": ")
+    return f"{place.rsplit('/', 1)[-1]}: {message}"
+
+
+# ---------------------------------------------------------------- what was found -----------------
+
+
+def _trouble(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Trouble | None:
+    """What is wrong in one case; ``None``: nothing."""
+    form = kernel.form
+    here = Place(form.line, kernel.source.splitlines()[form.line - 1])
+    if _UNWRITTEN in answer.get("finding", ""):
+        return Trouble("no store", _not_stored(case["outputs"]), here)
+    if "finding" in answer:
+        element, result = np.dtype(case["in"]).itemsize, np.dtype(case["out"]).itemsize
+        sizes = {
+            form.name_of("in"): (case["n"] * element or 1, element),
+            form.name_of("out"): (case["outputs"] * result, result),
+        }
+        return read_finding(
+            answer["finding"],
+            shown_name(form.file),
+            kernel.source.splitlines(),
+            form.shared_name,
+            sizes,
+        )
+    if "hang" in answer:
+        return Trouble("hang", f"the launch had not ended after {answer['hang']:g} seconds", here)
+    if "crash" in answer:
+        return Trouble("crash", f"the process ended with status {answer['crash']}", here)
+    if "second" in answer:
+        return Trouble(
+            "state",
+            f"the second launch computes {answer['second']:g}, and {answer['want']:g} is right",
+            here,
+        )
+    if "got" not in answer:
+        return None
+    if answer["other"]:
+        return Trouble(
+            "operator", f"results are those of {answer['other']}, not of {form.op}", here
+        )
+    return Trouble(
+        "result",
+        f"the kernel computes {answer['got']:g}, and {answer['want']:g} is right"
+        + _missing(case, answer.get("probes")),
+        here,
+    )
+
+
+def _not_stored(outputs: int) -> str:
+    return "the output is not stored" if outputs == 1 else f"not all {outputs} outputs are stored"
+
+
+def _missing(case: dict[str, Any], probes: dict[str, float] | None) -> str:
+    """Which elements are left out, as far as the sums of ones and of indices tell."""
+    if probes is None:
+        return ""
+    n, count, index = case["n"], probes["ones"], probes["index"]
+    left = n - count
+    idle = case["slots"] - n
+    if idle > 0 and left != 0 and -left == index - n * (n - 1) / 2:
+        return f": threads without an element bring {-left / idle:g} each"
+    if not float(left).is_integer() or left == 0 or count < 0:
+        return ""
+    if left < 0:
+        return (
+            f": {-left:.0f} elements are taken more than once"
+            if left != -1
+            else (": an element is taken twice")
+        )
+    lost = n * (n - 1) / 2 - index
+    first = n - left
+    if lost == (first + n - 1) * left / 2:
+        return (
+            f": the last {left:.0f}, from element {first:.0f} on, are left out"
+            if left > 1
+            else (f": the last one, element {n - 1}, is left out")
+        )
+    if left == 1:
+        return f": element {lost:.0f} is left out"
+    return f": {left:.0f} elements are left out"
+
+
+def _passing_blocks(
+    blocks: Sequence[int], failed: Iterable[dict[str, Any]]
+) -> tuple[tuple[int, ...], bool]:
+    """Block sizes without trouble, and whether they show that the kernel is right in these."""
+    bad = {case["block"] for case in failed}
+    good = tuple(block for block in blocks if block not in bad)
+    return good, any(block >= min(_ENOUGH, max(blocks)) for block in good)
+
+
+_Troubles = dict[tuple[str, int, bool], tuple[Trouble, dict[str, Any], set[int]]]
+"""By kind, line and whether there are elements: what the smallest case shows, the case, and all
+block sizes that show it."""
+
+
+def _drop_consequences(troubles: _Troubles) -> None:
+    """Leave out what others explain, and what only odd block sizes show of a kernel that is wrong
+    in all.
+    """
+    kinds = {kind for kind, _, some in troubles if some}
+    usual = {
+        key
+        for key, (_, _, blocks) in troubles.items()
+        if any(block >= _ENOUGH and block & (block - 1) == 0 for block in blocks)
+    }
+    for key in [*troubles]:
+        kind, line, some = key
+        if (
+            any((other, line, some) in troubles for other in _HIDDEN_BY.get(kind, ()))
+            or (kind == "result" and not _EXPLAIN_RESULTS.isdisjoint(kinds))
+            or (some and key not in usual and any(other[2] for other in usual))
+        ):
+            del troubles[key]
+
+
+def _report(
+    kernel: Kernel,
+    blocks: Sequence[int],
+    cases: Sequence[dict[str, Any]],
+    answers: dict[int, dict[str, Any]],
+) -> CheckReport:
+    troubles: _Troubles = {}
+    failed = []
+    for number, answer in answers.items():
+        case = cases[number]
+        trouble = _trouble(kernel, case, answer)
+        if trouble is None:
+            continue
+        failed.append(case)
+        key = (trouble.kind, trouble.where.line, case["n"] > 0)
+        troubles.setdefault(key, (trouble, case, set()))[2].add(case["block"])
+    _drop_consequences(troubles)
+    unfinished = [case for number, case in enumerate(cases) if number not in answers]
+    good, is_right = _passing_blocks(
+        blocks, (case for case in failed + unfinished if case["n"] > 0)
+    )
+    findings: list[Finding] = []
+    limits: list[Limit] = list(_limits_of_text(kernel))
+    bad_blocks = tuple(block for block in blocks if block not in good)
+    for trouble, case, _ in troubles.values():
+        finding = Finding.of(trouble, case)
+        if case["n"] > 0 and not is_right:
+            findings.append(finding)
+        elif case["n"] > 0:
+            limits.append(
+                Limit(
+                    f"blocks of {_list(good)} threads are right, of {_list(bad_blocks)} not: with "
+                    f"{case['block']} threads and n = {case['n']}, {trouble.what}",
+                    finding,
+                )
+            )
+        elif is_right:
+            limits.append(Limit(f"an empty array is not taken: {trouble.what}", finding))
+    limits = list({(each.text.split(":")[0]): each for each in reversed(limits)}.values())[::-1]
+    bits: dict[int, set[str]] = {}
+    for number, answer in answers.items():
+        if "bits" in answer:
+            bits.setdefault(cases[number]["program"], set()).add(answer["bits"])
+    if any(len(each) > 1 for each in bits.values()):
+        limits.append(
+            Limit("sums of floats depend on the order of threads: not the same bits in each run")
+        )
+    return CheckReport(
+        kernel=kernel.name,
+        file=kernel.file,
+        op=kernel.op,
+        description=str(kernel),
+        right=not findings,
+        findings=tuple(findings),
+        limits=tuple(limits),
+        blocks=tuple(blocks),
+        sizes=tuple(sorted({case["n"] for case in cases})),
+        dtypes=tuple(dict.fromkeys(case["in"] for case in cases)),
+        runs=len(answers),
+    )
+
+
+def _list(numbers: Sequence[int]) -> str:
+    words = [str(number) for number in sorted(numbers)]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _limits_of_text(kernel: Kernel) -> Iterator[Limit]:
+    """Lengths at which indices overflow: no emulated array is as long."""
+    count = kernel.form.of("n")
+    if count is None:
+        yield Limit("it has no n: arrays are whole blocks of elements")
+        return
+    most, why, line = kernel.form.most_elements
+    if most < 2**63 - 1:
+        yield Limit(f"arrays of up to {most:,} elements: {why} (line {line})")

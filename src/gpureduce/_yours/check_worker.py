@@ -1,0 +1,268 @@
+"""The process in which a kernel of the user's own is checked: reads a request and writes a line of
+JSON per case.
+
+It compiles the programs, then forks a process per stretch of cases: a kernel that breaks a rule
+ends the emulated context, one that crashes ends its process, and one that hangs is killed.
+:mod:`gpureduce._yours.check` starts it, with the emulator as libcuda and NVRTC.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import _core, _exceptions
+from .program_text import identity
+
+_ENDS = {"finding", "hang", "crash"}
+"""Answers of cases that ended their process."""
+_DOES_NOT_END = "thread that does not end"
+"""How the emulator's text of such a thread begins (csrc/emu/run.c)."""
+_CC = 90
+"""Compute capability that programs are compiled for."""
+
+
+def elements(op: str, dtype: str, n: int, kind: str, seed: int) -> np.ndarray[Any, Any]:
+    """Elements of which none can be left out, or taken twice, unnoticed, and whose result is exact
+    in any order.
+
+    `kind` is ``"random"``; ``"ones"`` or ``"index"`` to find out which are missing; ``"rounding"``
+    for results that depend on the order.
+    """
+    rng = np.random.default_rng([seed, n])
+    type_ = np.dtype(dtype)
+    if kind == "ones":
+        return np.ones(n, type_)
+    if kind == "index":
+        return np.arange(n).astype(type_)
+    if kind == "rounding":
+        return rng.standard_normal(n).astype(type_)
+    if op == "sum":
+        return rng.integers(1, 10, n).astype(type_)
+    if op == "prod":
+        if type_.kind == "f":
+            return rng.permutation(np.where(np.arange(n) % 2 == 0, 2.0, 0.5)).astype(type_)
+        return (2 * rng.integers(1, 40, n) + 1).astype(type_)
+    # The extreme is at one place, the last or any, and on the wrong side of zero.
+    values = rng.integers(20, 90, n)
+    if n > 0:
+        values[n - 1 if seed % 2 == 0 else rng.integers(n)] = 10
+    if op == "max":
+        values = 100 - values if type_.kind == "u" else -values
+    return values.astype(type_)
+
+
+def expected(op: str, values: np.ndarray[Any, Any], out: str) -> Any:
+    """The result in the output's type, where integers wrap."""
+    type_ = np.dtype(out)
+    if values.size == 0:
+        return identity(op, out)
+    if op in ("min", "max"):
+        return getattr(values, op)().astype(type_)
+    if type_.kind == "f":
+        return getattr(values.astype(np.float64), op)().astype(type_)
+    wide = values.astype(np.int64)
+    return getattr(wide, op)().astype(np.uint64).astype(type_)
+
+
+class Emulated:
+    """A program that is loaded on the emulated GPU."""
+
+    def __init__(self, image: bytes, symbols: tuple[str, ...]) -> None:
+        self._image = (image, symbols)
+        self.loaded = _core.load_image(0, image, symbols)
+
+    def reload(self) -> None:
+        """With variables as a fresh program has them."""
+        self.loaded = _core.load_image(0, *self._image)
+
+    def run(self, case: dict[str, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What the launch stores: an output per block, or one."""
+        out = np.zeros(case["outputs"], case["out"])
+        source = _core.alloc_device(0, values.nbytes)
+        target = _core.alloc_device(0, out.nbytes)
+        try:
+            if values.nbytes > 0:
+                _core.upload(0, source, values)
+            launch = (0, case["grid"], case["block"], case["shared_bytes"])
+            given = tuple(
+                _argument(role, source, target, case["n"], c_type)
+                for role, c_type in case["parameters"]
+            )
+            launches: tuple[Any, ...] = ((*launch, given),)
+            if case["finish"] == "atomic":
+                start = np.asarray(identity(case["op"], case["out"])).tobytes()
+                launches = ((1, 1, 1, 0, (target.to_bytes(8, "little"), start)), *launches)
+            _core.run_launches(self.loaded, launches)
+            _core.download(0, target, out)
+        finally:
+            _core.free_device(0, source)
+            _core.free_device(0, target)
+        return out
+
+
+def _argument(role: str, source: int, target: int, n: int, dtype: str) -> bytes:
+    if role == "n":
+        return np.array(n).astype(dtype).tobytes()
+    return (source if role == "in" else target).to_bytes(8, "little")
+
+
+def fold(case: dict[str, Any], out: np.ndarray[Any, Any]) -> Any:
+    """One value of what a launch stores, as the host combines partials."""
+    if case["finish"] != "partials":
+        return out[0]
+    return expected(case["op"], out, case["out"])
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or bool(a != a and b != b)
+
+
+def run_case(program: Emulated, case: dict[str, Any]) -> dict[str, Any]:
+    """Run one case; what is wrong with its result, if anything is."""
+    if case["kind"] == "rounding":
+        values = elements(case["op"], case["in"], case["n"], case["kind"], case["data"])
+        return {"bits": np.asarray(fold(case, program.run(case, values))).tobytes().hex()}
+    values = elements(case["op"], case["in"], case["n"], "random", case["data"])
+    wanted = expected(case["op"], values, case["out"])
+    if case["twice"]:
+        program.reload()
+    out = program.run(case, values)
+    got = fold(case, out)
+    if _same(got, wanted):
+        if case["twice"] and not _same(second := fold(case, program.run(case, values)), wanted):
+            return {"second": float(second), "want": float(wanted)}
+        return {}
+    answer: dict[str, Any] = {"got": float(got), "want": float(wanted)}
+    others = {
+        op: _same(expected(op, values, case["out"]), fold({**case, "op": op}, out))
+        for op in ("sum", "prod", "min", "max")
+        if op != case["op"] and case["finish"] != "atomic" and values.size > 1
+    }
+    answer["other"] = next((op for op, equal in others.items() if equal), None)
+    if case["op"] == "sum" and case["probes"]:
+        probes = {}
+        for kind in ("ones", "index"):
+            probe = elements("sum", case["in"], case["n"], kind, 0)
+            probes[kind] = float(fold(case, program.run(case, probe)))
+        answer["probes"] = probes
+    return answer
+
+
+def _run_cases(
+    cases: list[dict[str, Any]], images: list[Any], numbers: list[int], out: int
+) -> NoReturn:
+    """Run cases by their numbers, in a process of its own, until one breaks a rule."""
+    with os.fdopen(out, "w") as lines:
+        loaded: dict[int, Emulated] = {}
+        settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
+        for case in map(cases.__getitem__, numbers):
+            settings.fake_set(b"schedule", case["schedule"].encode())
+            settings.fake_set(b"seed", str(case["seed"]).encode())
+            number = case["program"]
+            ended = False
+            try:
+                if number not in loaded:
+                    loaded[number] = Emulated(*images[number])
+                answer = run_case(loaded[number], case)
+            except _exceptions.CudaError as error:
+                answer = {"finding": str(error)}
+                ended = True
+            print(json.dumps(answer), file=lines, flush=True)
+            if ended:
+                break
+    # Objects of the emulated context are not worth an orderly end.
+    os._exit(0)
+
+
+def _answers(
+    request: dict[str, Any], images: list[Any], numbers: list[int]
+) -> Iterator[dict[str, Any]]:
+    """Answers of a stretch of cases; the last one may be of a case that ended the process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            _run_cases(request["cases"], images, numbers, writing)
+        except BaseException:  # nothing of this process may go on in the child
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(writing)
+    left = len(numbers)
+    buffer = b""
+    try:
+        while left > 0:
+            while b"\n" not in buffer:
+                if not select.select([reading], [], [], request["time_limit"])[0]:
+                    yield {"hang": request["time_limit"]}
+                    return
+                more = os.read(reading, 1 << 16)
+                if not more:
+                    _, status = os.waitpid(child, 0)
+                    child = 0
+                    yield {"crash": os.waitstatus_to_exitcode(status)}
+                    return
+                buffer += more
+            line, buffer = buffer.split(b"\n", 1)
+            answer = json.loads(line)
+            yield answer
+            left -= 1
+            if "finding" in answer:
+                return
+    finally:
+        os.close(reading)
+        if child:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def run(request: dict[str, Any], out: Any) -> None:
+    """Compile the programs and run the cases; an answer is ``{"case": number, ...}``."""
+    images = [
+        _core.compile_text(each["name"], each["text"], tuple(each["entries"]), (), _CC)
+        for each in request["programs"]
+    ]
+    left = list(range(len(request["cases"])))
+    ended: Counter[int] = Counter()
+    while left and ended.total() < request["stretches"]:
+        for answer in _answers(request, images, left):
+            number = left.pop(0)
+            print(json.dumps({"case": number, **answer}), file=out, flush=True)
+            if "hang" in answer or _DOES_NOT_END in answer.get("finding", ""):
+                return  # each such case takes its time
+            if not _ENDS.isdisjoint(answer):
+                block = request["cases"][number]["block"]
+                ended[block] += 1
+                if ended[block] == request["stretches_per_block"]:
+                    left = [each for each in left if request["cases"][each]["block"] != block]
+
+
+def main() -> None:
+    """Answer one request on the original standard output; what is printed goes to standard
+    error.
+    """
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        run(json.load(sys.stdin), out)
+    except Exception as error:
+        details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
+        reply = {"name": type(error).__name__, "message": str(error), "details": details}
+        print(json.dumps({"error": reply}), file=out)
+    out.close()
+
+
+if __name__ == "__main__":
+    main()

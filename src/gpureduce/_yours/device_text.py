@@ -1,0 +1,178 @@
+"""The device code of a CUDA file: its text with everything for the host blanked out.
+
+A student's file has includes, a ``main`` and launches, which neither NVRTC nor the emulator
+compiles. Lines and columns stay where they are, so that messages of compilers and findings of the
+emulator name lines of the user's file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Declaration", "blank", "declarations", "device_text", "line_of", "without_comments"]
+
+_SKIPPED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL)
+_DIRECTIVE = re.compile(r"[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
+_NAMESPACE = re.compile(r"\s*(?:(?:inline\s+)?namespace\b[^;=(]*|extern\s*)$")
+_DEVICE = re.compile(r"\b__(?:global|device|constant|shared)__\b")
+_HOST = re.compile(r"\bstd\s*::|\bthrust\s*::|\bcuda[A-Z]\w*|\bFILE\b|<<<|\bnamespace\s+std\b")
+_TYPE = re.compile(
+    r"\s*(?:template\s*<.*?>\s*)?(?:struct|class|union|enum|typedef|using|static_assert|namespace)\b",
+    re.DOTALL,
+)
+_CONSTANT = re.compile(r"\s*(?:(?:static|inline|extern)\s+)*(?:constexpr|const)\b")
+_INCLUDE = re.compile(r'\s*#\s*include\s*(?:<([^>]*)>|"([^"]*)")')
+GROUPS = re.compile(r"cooperative_groups(?:/\w+)?\.h")
+"""Headers that stay: all others declare what belongs to the host, or what is there anyway."""
+
+
+def blank(text: str) -> str:
+    """Spaces in place of everything but line ends."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def without_comments(text: str) -> str:
+    """The text with comments blanked, and what strings and characters contain."""
+
+    def replacement(match: re.Match[str]) -> str:
+        found = match[0]
+        if found[0] == "/":
+            return blank(found)
+        return found[0] + " " * (len(found) - 2) + found[-1]
+
+    return _SKIPPED.sub(replacement, text)
+
+
+def line_of(text: str, position: int) -> int:
+    """Number of the line of a position, from 1."""
+    return text.count("\n", 0, position) + 1
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A declaration, or a directive, outside functions: ``text[start:end]`` without comments."""
+
+    start: int
+    end: int
+    text: str
+
+    @property
+    def head(self) -> str:
+        """What is before its body."""
+        return self.text.split("{", 1)[0]
+
+    @property
+    def is_function(self) -> bool:
+        return "(" in self.head and not _TYPE.match(self.text) and "=" not in self.head
+
+
+def _ends(code: str, start: int, brace: int, close: int) -> bool:
+    """Whether a declaration whose body is ``code[brace:close]`` ends with the body.
+
+    A type's or an initializer's ends with a semicolon behind it.
+    """
+    return Declaration(start, close, code[start:brace]).is_function
+
+
+def declarations(code: str) -> Iterator[Declaration]:
+    """Split a text that has no comments any more.
+
+    The braces of namespaces and of ``extern "C"`` are declarations of their own.
+    """
+    start = position = 0
+    depth = brace = 0
+    at_line_start = True
+    while position < len(code):
+        if at_line_start and (directive := _DIRECTIVE.match(code, position)):
+            if depth == 0 and not code[start:position].strip():
+                yield Declaration(position, directive.end(), directive[0])
+                start = directive.end()
+            position = directive.end()
+            continue
+        character = code[position]
+        at_line_start = character == "\n"
+        position += 1
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "{":
+            if depth == 0:
+                head = code[start : position - 1]
+                if _NAMESPACE.match(re.sub(r'"[^"]*"', "", head)):
+                    yield Declaration(start, position, code[start:position])
+                    start = position
+                    continue
+                brace = position - 1
+            depth += 1
+        elif character == "}":
+            if depth == 0:
+                yield Declaration(start, position, code[start:position])
+                start = position
+                continue
+            depth -= 1
+            if depth == 0 and _ends(code, start, brace, position):
+                yield Declaration(start, position, code[start:position])
+                start = position
+        elif character == ";" and depth == 0:
+            yield Declaration(start, position, code[start:position])
+            start = position
+
+
+def _is_kept(declaration: Declaration) -> bool:
+    text = declaration.text
+    if include := _INCLUDE.match(text):
+        return bool(GROUPS.fullmatch(include[1] or include[2] or ""))
+    if text.lstrip().startswith("#"):
+        return True
+    if _DEVICE.search(declaration.head):
+        return True
+    if declaration.is_function:
+        return bool(re.match(r"\s*(?:static\s+|inline\s+)*constexpr\b", text))
+    if text.strip().endswith(("{", "}")) and _NAMESPACE.match(
+        re.sub(r'"[^"]*"', "", text.strip().removesuffix("{"))
+    ):
+        return True
+    if text.strip() == "}":
+        return True
+    if _HOST.search(text):
+        return False
+    return bool(_TYPE.match(text) or _CONSTANT.match(text))
+
+
+def included(code: str, source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of files of the user's own that a file includes."""
+    for declaration in declarations(code):
+        # What strings contain is blank in the code.
+        text = source[declaration.start : declaration.end]
+        if (found := _INCLUDE.match(text)) and found[2] is not None:
+            yield line_of(code, declaration.end), found[2]
+
+
+def device_text(source: str) -> str:
+    """A CUDA file without what the host compiles, line for line.
+
+    Parameters
+    ----------
+    source : str
+
+    Returns
+    -------
+    str
+    """
+    code = without_comments(source)
+    parts: list[str] = []
+    end = 0
+    for declaration in declarations(code):
+        text = source[declaration.start : declaration.end]
+        # Directives keep their strings: a name of a header is one.
+        kept = _is_kept(
+            Declaration(declaration.start, declaration.end, text)
+            if text.lstrip().startswith("#")
+            else declaration
+        )
+        parts += [blank(source[end : declaration.start]), text if kept else blank(text)]
+        end = declaration.end
+    return "".join(parts) + blank(source[end:])

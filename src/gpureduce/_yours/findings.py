@@ -1,0 +1,287 @@
+"""What the emulator found in a kernel, in a teacher's words.
+
+A finding has a kind; :data:`ADVICE` says for each kind what rule is broken, how it is mended and
+which kernel of the course explains it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["ADVICE", "Advice", "Place", "Trouble", "read_finding"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Of a kind of mistake.
+
+    Attributes
+    ----------
+    title
+        Its name.
+    rule
+        The rule that is broken.
+    remedy
+        What usually mends it.
+    read
+        A kernel of the catalogue whose source explains it.
+    """
+
+    title: str
+    rule: str
+    remedy: str
+    read: str
+
+
+ADVICE = {
+    "block race": Advice(
+        "missing block barrier (race)",
+        "Threads of different warps run in any order. What one stores, another may read only after "
+        "a __syncthreads() between the two lines.",
+        "Put __syncthreads() between the two lines, where all threads of the block reach it.",
+        "interleaved_modulo",
+    ),
+    "warp race": Advice(
+        "missing warp barrier (race)",
+        "The lanes of a warp do not run in lockstep: since compute capability 7.0 each has a "
+        "program counter of its own, and volatile orders nothing between threads.",
+        "Put __syncwarp() between the read and the write of each step, or use __shfl_down_sync, "
+        "which needs no memory.",
+        "unrolled_last_warp",
+    ),
+    "grid race": Advice(
+        "race between blocks",
+        "Blocks run in any order, and nothing that __syncthreads() does reaches another block.",
+        "Store a partial per block and launch again, or use an atomic operation for every access; "
+        "a last block that combines partials needs __threadfence() on both sides of its ticket.",
+        "last_block",
+    ),
+    "divergent barrier": Advice(
+        "barrier that not all threads reach",
+        "__syncthreads() waits for every thread of the block. A thread that has returned, or took "
+        "another branch, never comes: on a GPU the kernel hangs or goes wrong.",
+        "Move the barrier out of the branch, and let no thread return before the last barrier: "
+        "give it the identity to work with instead.",
+        "interleaved_modulo",
+    ),
+    "warp mask": Advice(
+        "wrong mask of a warp operation",
+        "The mask of a shuffle, vote or __syncwarp names the lanes that execute it: all of them, "
+        "and no others.",
+        "Call it where all 32 lanes come with the mask 0xffffffff, before the branch; lanes "
+        "without an element bring the identity.",
+        "shfl_last_warp",
+    ),
+    "bounds": Advice(
+        "access out of bounds",
+        "Memory beyond an array's end belongs to somebody else: it is read as garbage, or "
+        "overwritten.",
+        "Compare the index with n (i < n) before the access, for each element that a thread "
+        "loads; a shared array has an element per thread that uses it.",
+        "first_add",
+    ),
+    "shared unwritten": Advice(
+        "read of shared memory that nobody wrote",
+        "Shared memory holds garbage until a thread of the block stores to it.",
+        "Let every thread store its slot, the identity where it has no element, before others "
+        "read it.",
+        "sequential",
+    ),
+    "output unwritten": Advice(
+        "read of global memory that nobody wrote",
+        "The output holds garbage before a kernel stores to it: adding to it, also atomically, "
+        "adds the garbage.",
+        "Store the block's partial with =. A kernel that uses atomics on one result needs the "
+        "identity there before it is launched: a fill, then the kernel.",
+        "naive_atomic",
+    ),
+    "misaligned": Advice(
+        "misaligned access",
+        "A load of 8 or 16 bytes needs an address that is a multiple of its size.",
+        "Read the elements before the first multiple one by one, or use narrower loads.",
+        "shfl_atomic",
+    ),
+    "hang": Advice(
+        "kernel that does not end",
+        "A thread waits for something that never happens, or its loop never ends.",
+        "Look at the loop's condition. A block must not wait for another block: that one may start "
+        "only when this one has ended.",
+        "last_block",
+    ),
+    "crash": Advice(
+        "kernel that crashes",
+        "The kernel's code did what a processor refuses: a division of integers by zero, or a "
+        "function that calls itself without end.",
+        "Look at divisions and recursive functions.",
+        "sequential",
+    ),
+    "state": Advice(
+        "right once, wrong the next time",
+        "A __device__ variable keeps its value from launch to launch.",
+        "Let the last block set the variable back to what it was before the launch.",
+        "last_block",
+    ),
+    "no store": Advice(
+        "output that no thread stores",
+        "Every block stores its partial, also one whose threads have no elements.",
+        "Let one thread of each block store, whatever n is.",
+        "sequential",
+    ),
+    "operator": Advice(
+        "another operator",
+        "The results are those of another operator.",
+        "Say which it is: gr.Kernel(..., op=...).",
+        "sequential",
+    ),
+    "result": Advice(
+        "wrong result",
+        "The result differs from NumPy's, and no rule of memory is broken: elements are left out, "
+        "taken twice, or combined with a wrong identity.",
+        "Follow the smallest case by hand: which thread loads the element, and into which slot is "
+        "it added?",
+        "sequential",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's file; 0: unknown."""
+
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One broken rule of one run.
+
+    Attributes
+    ----------
+    kind
+        A key of :data:`ADVICE`.
+    what
+        Which thread did what, up to the line.
+    where
+        The line.
+    other, other_where
+        What another thread had done, and its line; "" if there is none.
+    end
+        What is missing between the two; may be "".
+    """
+
+    kind: str
+    what: str
+    where: Place
+    other: str = ""
+    other_where: Place = Place(0)
+    end: str = ""
+
+
+_FINDING = re.compile(
+    r"kernel (?P<kernel>.+?), block (?P<block>\d+), (?P<thread>thread \d+ \(warp \d+, lane \d+\)), "
+    r"phase \d+: (?P<rest>.*?)(?: \[schedule=[^\]]*\])?(?: \(CUDA_ERROR_\w+, \d+\))?$",
+    re.DOTALL,
+)
+_PLACE = re.compile(r" at ([\w.-]+):(\d+)(?:, called at ([\w.-]+):(\d+))?")
+
+
+def _kind(rest: str) -> str:
+    if rest.startswith("race on"):
+        if "of block" in rest or "no device fence" in rest:
+            return "grid race"
+        return "warp race" if "no warp or block barrier" in rest else "block race"
+    for start, kind in (
+        ("barrier that not all", "divergent barrier"),
+        ("out-of-bounds", "bounds"),
+        ("read of shared", "shared unwritten"),
+        ("read of", "output unwritten"),
+        ("misaligned", "misaligned"),
+        ("thread that does not end", "hang"),
+    ):
+        if rest.startswith(start):
+            return kind
+    return "warp mask"
+
+
+def read_finding(
+    text: str, file: str, lines: list[str], shared: str | None, sizes: dict[str, tuple[int, int]]
+) -> Trouble:
+    """Read the emulator's text.
+
+    Parameters
+    ----------
+    text : str
+        Message of the exception.
+    file : str
+        The user's file, as the program names it.
+    lines : list of str
+        Its lines.
+    shared : str or None
+        Name of the dynamic shared array.
+    sizes : dict
+        By name of an array in global memory: its bytes, and those of an element.
+
+    Returns
+    -------
+    Trouble
+    """
+    found = _FINDING.search(text)
+    if found is None:
+        raise RuntimeError(f"the emulator reports what this package does not know: {text}")
+    rest = found["rest"]
+    places = list(_PLACE.finditer(rest))
+
+    def place(match: re.Match[str]) -> Place:
+        for name, number in ((match[1], match[2]), (match[3], match[4])):
+            if name == file:
+                line = int(number)
+                return Place(line, lines[line - 1].rstrip() if line <= len(lines) else "")
+        return Place(0)
+
+    def named(part: str) -> str:
+        part = part.replace("dynamic shared memory", shared or "the dynamic shared array")
+        return _name_arrays(part, sizes).strip(" ,:")
+
+    what = rest[: places[0].start()] if places else rest
+    other = rest[places[0].end() : places[1].start()] if len(places) > 1 else ""
+    end = rest[places[-1].end() :] if places else ""
+    if len(places) == 1:
+        other, end = end, ""
+    thread = f"{found['thread']} of block {found['block']}"
+    return Trouble(
+        _kind(rest),
+        f"{thread}: {named(what)}",
+        place(places[0]) if places else Place(0),
+        named(other),
+        place(places[1]) if len(places) > 1 else Place(0),
+        named(end),
+    )
+
+
+def _name_arrays(text: str, sizes: dict[str, tuple[int, int]]) -> str:
+    """Elements of arrays in place of bytes of allocations."""
+
+    def element(match: re.Match[str]) -> str:
+        for name, (total, size) in sizes.items():
+            if total == int(match[2]) and total > 0:
+                return f"{name}[{int(match[1]) // size}]"
+        return match[0]
+
+    def past(match: re.Match[str]) -> str:
+        for name, (total, size) in sizes.items():
+            if total == int(match[2]):
+                count = total // size
+                place = count + int(match[1]) // size
+                elements = f"{count} element{'s' * (count != 1)}"
+                return f"{name}[{place}], where {name} has {elements}"
+        return match[0]
+
+    def past_shared(match: re.Match[str]) -> str:
+        size, name = int(match[1]), match[3]
+        return f"{name}[{int(match[2]) // size}], where {name} has {int(match[4]) // size} elements"
+
+    text = re.sub(r"(\d+) bytes at byte (\d+) of (.+?), which has (\d+) bytes", past_shared, text)
+    text = re.sub(r"byte (\d+) of a global allocation of (\d+) bytes", element, text)
+    return re.sub(r"\d+ bytes, (\d+) past the end of an allocation of (\d+)", past, text)

@@ -1,0 +1,175 @@
+"""A kernel of the user's own: :class:`gpureduce.Kernel`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .._display.exported import make_public
+from .kernel_form import FINISHES, OPERATORS, read_kernel
+from .program_text import dtypes_of
+
+__all__ = ["DEFAULT_BLOCK", "Kernel"]
+
+DEFAULT_BLOCK = 256
+_TEXT_NAME = "mine.cu"
+"""Name of a kernel's file where its text is given."""
+_MOST_BLOCK = 1024
+_COVER_WORDS = {
+    "cover": "as many blocks as n needs",
+    "stride": "blocks that loop over the elements",
+    "one": "one block",
+    "thread": "one thread",
+}
+_FINISH_WORDS = {
+    "partials": "each block stores a partial in out[blockIdx.x]",
+    "atomic": "blocks update out[0] by atomics; it holds the identity before",
+    "single": "the result is in out[0]",
+}
+
+
+class Kernel:
+    """A CUDA kernel of your own that reduces an array.
+
+    It is written as students write it: elements, output and number of elements, in any order, with
+    any names. Host code in the file (``main``, launches, includes) is left out.
+
+    .. code-block:: cuda
+
+        __global__ void mine(const float *in, float *out, unsigned n)
+
+    What the kernel computes and how it is launched is concluded from its text: shared memory,
+    ``blockIdx`` and ``gridDim``, atomics, what is stored to the output. ``print(kernel)`` says it,
+    and an argument corrects it.
+
+    Parameters
+    ----------
+    source : str or path
+        CUDA C++, or the path of a file: a string with a line end or the word ``__global__`` is
+        text.
+    name : str, optional
+        The kernel, where the text has several.
+    op : {"sum", "prod", "min", "max"}, optional
+        What it computes.
+    block_size : int, optional
+        The only number of threads per block that it takes.
+    elements_per_thread : int, optional
+        Elements that each thread loads, where blocks do not loop.
+    finish : {"partials", "atomic", "single"}, optional
+        Whether each block stores a partial in ``out[blockIdx.x]``; blocks update ``out[0]`` by
+        atomics, which holds the identity before; or ``out[0]`` is stored by one block.
+    template : mapping, optional
+        Values of template parameters other than the element's type and the block size.
+
+    Attributes
+    ----------
+    source, file
+        The text, and the name of its file.
+    form
+        What the text says.
+
+    Raises
+    ------
+    ValueError
+        There is no such kernel, or it has another form; the message begins with file and line.
+    FileNotFoundError
+        There is no such file.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> mine = gr.Kernel('''
+    ... __global__ void mine(const float *in, float *out, unsigned n)
+    ... {
+    ...     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i < n) atomicAdd(out, in[i]);
+    ... }''')
+    >>> mine
+    <Kernel: mine, sum of float32>
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        op: str | None = None,
+        block_size: int | None = None,
+        elements_per_thread: int | None = None,
+        finish: str | None = None,
+        template: Mapping[str, object] | None = None,
+    ) -> None:
+        if isinstance(source, str) and ("\n" in source or "__global__" in source):
+            text, file = source, _TEXT_NAME
+        elif isinstance(source, (str, os.PathLike)):
+            text, file = Path(source).read_text(encoding="utf-8"), Path(source).name
+        else:
+            raise TypeError(f"a kernel's source is text or a path, not {type(source).__name__}")
+        for what, value, known in (("op", op, OPERATORS), ("finish", finish, FINISHES)):
+            if value is not None and value not in known:
+                raise ValueError(f"unknown {what} {value!r}: it is one of {', '.join(known)}")
+        for what, number, most in (
+            ("block_size", block_size, _MOST_BLOCK),
+            ("elements_per_thread", elements_per_thread, 1 << 20),
+        ):
+            if number is not None and not 1 <= number <= most:
+                raise ValueError(f"{what} must be from 1 to {most}, not {number}")
+        self.source = text
+        self.file = file
+        self.form = read_kernel(
+            text,
+            file,
+            name=name,
+            op=op,
+            block_size=block_size,
+            elements_per_thread=elements_per_thread,
+            finish=finish,
+            template=template,
+        )
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.form.name
+
+    @property
+    def op(self) -> str:
+        """What it computes."""
+        return self.form.op
+
+    @property
+    def dtypes(self) -> tuple[str, str] | None:
+        """Dtypes of elements and output; ``None``: the kernel is templated on them."""
+        types = {each.c_type for each in self.form.parameters}
+        if any(name in types for name, _ in self.form.template):
+            return None
+        return dtypes_of(self.form)
+
+    def __repr__(self) -> str:
+        dtypes = self.dtypes
+        return f"<Kernel: {self.name}, {self.op} of {dtypes[0] if dtypes else 'any dtype'}>"
+
+    def __str__(self) -> str:
+        form, dtypes = self.form, self.dtypes
+        types = " to ".join(dict.fromkeys(dtypes)) if dtypes else "any dtype"
+        lines = [
+            f"{self.name} ({form.file}:{form.line})",
+            f"  computes   {form.op} of {types}",
+            f"  launch     {_COVER_WORDS[form.cover]}",
+            f"  result     {_FINISH_WORDS[form.finish]}",
+        ]
+        if form.cover in ("cover", "stride"):
+            lines.append(f"  loads      {_count(form.elements_per_thread, 'element')} per thread")
+        size = form.block_size
+        lines.append(f"  block      {_count(size, 'thread') if size else 'any size'}")
+        if form.shared_type is not None:
+            lines.append(f"  shared     one {form.shared_type} per thread, dynamic")
+        return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+make_public(Kernel)

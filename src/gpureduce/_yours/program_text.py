@@ -1,0 +1,145 @@
+"""Programs of a kernel of the user's own: text for NVRTC or the emulator, arguments.
+
+A program's lines are those of the user's file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .kernel_form import C_TYPES, KernelForm
+
+__all__ = ["Program", "arguments", "blocks_for", "dtypes_of", "identity", "shared_bytes", "write"]
+
+C_NAMES = {
+    dtype: c_type
+    for c_type, dtype in reversed(C_TYPES.items())
+    if not c_type.endswith("_t") and c_type not in ("long", "unsigned long")
+}
+"""C types of dtypes, as CUDA's own functions are declared for them."""
+_DYNAMIC = re.compile(
+    r"extern(\s+)__shared__(\s+)(?:__align__\s*\([^)]*\)\s*|alignas\s*\([^)]*\)\s*)?"
+    r"([^;\[]+?)\s*\b(\w+)\s*\[\s*\]\s*;"
+)
+_STATIC = re.compile(r"\bstatic(?=\s+__shared__\b)")
+_INCLUDE_BELOW = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cooperative_groups/\w+\.h>", re.MULTILINE)
+_NAME_ROOM = 40
+"""Longest name of a file in findings of the emulator (csrc/emu/emu.h has 48 bytes)."""
+TEMPLATE_DTYPES = ("float32", "int32", "float64")
+"""Dtypes that a kernel templated on the element's type is checked with."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a compiler receives: text, names of its kernels, and the name of the file in messages.
+
+    The first entry is the kernel; the second, where there is one, sets outputs to a value.
+    """
+
+    name: str
+    text: str
+    entries: tuple[str, ...]
+
+
+def shown_name(file: str) -> str:
+    """The file's name as compilers and findings have it."""
+    name = re.sub(r"[^\w.-]", "_", file.rsplit("/", 1)[-1])
+    return name if 0 < len(name) <= _NAME_ROOM else "kernel.cu"
+
+
+def dtypes_of(form: KernelForm, dtype: str | None = None) -> tuple[str, str]:
+    """Dtypes of elements and output; `dtype` is the template's element type."""
+
+    def one(role: str) -> str:
+        parameter = form.of(role)
+        assert parameter is not None
+        return C_TYPES.get(parameter.c_type) or dtype or TEMPLATE_DTYPES[0]
+
+    return one("in"), one("out")
+
+
+def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) -> Program:
+    """The program of a kernel for elements of `dtype`, where it is templated on them, and a block
+    size, where it is templated on that.
+    """
+    name = shown_name(form.file)
+    element, result = dtypes_of(form, dtype)
+    text = form.text
+    prefix = ""
+    if emulated:
+        text = _DYNAMIC.sub(
+            lambda m: (
+                f"{m[1]}{m[2]}{m[3]} *const {m[4]} = "
+                f"reinterpret_cast<{m[3]} *>(gpr_emu_dynamic_shared);"
+            ),
+            text,
+        )
+        text = _STATIC.sub("", text)  # it is, there
+        text = _INCLUDE_BELOW.sub("", text)
+        prefix = '#include "plain_cuda.h"\n'
+    values = [
+        value
+        if value is not None
+        else (f"{block}u" if _is_block(form, parameter) else C_NAMES[element])
+        for parameter, value in form.template
+    ]
+    entry = f"{form.name}<{', '.join(values)}>" if values else form.name
+    entries: tuple[str, ...] = (entry,)
+    if form.finish == "atomic":
+        out = C_NAMES[result]
+        text += (
+            f'\nextern "C" __global__ void gpr_set_output({out} *gpr_out, {out} gpr_value)'
+            "\n{\n    *gpr_out = gpr_value;\n}\n"
+        )
+        entries += ("gpr_set_output",)
+    return Program(name, f'{prefix}#line 1 "{name}"\n{text}\n', entries)
+
+
+def _is_block(form: KernelForm, parameter: str) -> bool:
+    types = {each.c_type for each in form.parameters}
+    return parameter not in types
+
+
+def identity(op: str, dtype: str) -> Any:
+    """The value that an atomic kernel's output holds before, of type `dtype`."""
+    kind = np.dtype(dtype)
+    if op in ("sum", "prod"):
+        return kind.type(op == "prod")
+    if kind.kind == "f":
+        return kind.type(np.inf if op == "min" else -np.inf)
+    limits = np.iinfo(kind)
+    return kind.type(limits.max if op == "min" else limits.min)
+
+
+def blocks_for(form: KernelForm, n: int, block: int, most: int) -> int:
+    """Blocks that a launch over n elements has; `most` bounds those that loop."""
+    if form.cover in ("one", "thread"):
+        return 1
+    needed = max(1, -(-n // (block * form.elements_per_thread)))
+    return min(needed, most) if form.cover == "stride" else needed
+
+
+def shared_bytes(form: KernelForm, element: str, block: int) -> int:
+    """Dynamic shared memory of a block: an element of the array per thread."""
+    if form.shared_type is None:
+        return 0
+    dtype = C_TYPES.get(form.shared_type)
+    if dtype is None or form.shared_type in ("char", "unsigned char", "uchar"):
+        dtype = element  # a template's element type, or bytes that the kernel casts
+    return block * np.dtype(dtype).itemsize
+
+
+def arguments(form: KernelForm, elements: int, output: int, n: int) -> tuple[bytes, ...]:
+    """What the kernel's parameters get, in their order."""
+    found = []
+    for each in form.parameters:
+        if each.role == "n":
+            found.append(np.array(n).astype(C_TYPES[each.c_type]).tobytes())
+        else:
+            address = elements if each.role == "in" else output
+            found.append(address.to_bytes(8, "little"))
+    return tuple(found)

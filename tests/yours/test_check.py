@@ -1,0 +1,233 @@
+"""gpureduce.check: what it finds beside the gallery's mistakes, that nothing takes the process with
+it, and its report in each form."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+from gpureduce._cli import command
+from gpureduce._yours import check_worker, findings
+from gpureduce._yours.check import SCHEDULES
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+TREE = """
+__global__ void tree(const float *in, float *out, unsigned n)
+{
+    extern __shared__ float s[];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    s[t] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (unsigned h = blockDim.x / 2; h > 0; h /= 2) {
+        if (t < h) s[t] += s[t + h];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = s[0];
+}
+"""
+ATOMIC = """
+__global__ void add(const int *in, int *out, unsigned n)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    BODY
+}
+"""
+
+
+def kinds(source: str, **options: object) -> tuple[str, ...]:
+    return gr.check(source, **options).kinds  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what is found ------------------
+
+
+def test_a_right_kernel_is_right_in_every_block_size_that_it_takes() -> None:
+    report = gr.check(TREE, block_sizes=[32, 64, 128, 1024])
+    assert report.right
+    assert report.findings == ()
+    assert report.blocks == (32, 64, 128, 1024)
+    assert {0, 1, 31, 33, 1023, 1025} <= set(report.sizes)
+    assert report.runs % len(SCHEDULES) == 0
+
+
+def test_the_smallest_case_and_the_two_lines_are_named() -> None:
+    broken = TREE.replace("    __syncthreads();\n    for", "    for")
+    (finding,) = gr.check(broken, block_sizes=[64]).findings
+    assert (finding.kind, finding.line, finding.other_line) == ("block race", 8, 6)
+    assert finding.text == broken.splitlines()[7]
+    assert (finding.n, finding.block_size, finding.grid_size) == (1, 64, 1)
+    assert "thread" in finding.what
+    assert "s[" in finding.what
+    assert "wrote" in finding.other
+    assert finding.read in [each.name for each in gr.kernels()]
+
+
+def test_left_out_elements_are_counted_and_named() -> None:
+    rng = random.Random(SEED)
+    gap = rng.randrange(2, 30)
+    report = gr.check(ATOMIC.replace("BODY", f"if (i < n && i != {gap}) atomicAdd(out, in[i]);"))
+    assert report.findings[0].n == 31, f"seed {SEED}"
+    assert f"element {gap} is left out" in report.findings[0].what, f"seed {SEED}"
+    report = gr.check(ATOMIC.replace("BODY", "if (i + 3 < n) atomicAdd(out, in[i]);"), sizes=[100])
+    assert "the last 3, from element 97 on, are left out" in report.findings[0].what
+    report = gr.check(ATOMIC.replace("BODY", "if (i < n) atomicAdd(out, in[i] + (i == 5));"))
+    assert report.kinds == ("result",)
+
+
+def test_a_wrong_identity_is_told_from_missing_elements() -> None:
+    report = gr.check(TREE.replace("in[i] : 0", "in[i] : 2"), block_sizes=[64])
+    assert "threads without an element bring 2 each" in report.findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("if (i < n) atomicAdd(out, in[i] / (n - n));", "crash"),
+        ("if (i < n) atomicAdd(out, *(const int *)((const char *)in + 1 + 4 * (i / 2)));",
+         "misaligned"),
+        ("unsigned x = i + 1; while (x != 0) x = x * 3 + (x % 2 == 0); if (i < n) "
+         "atomicAdd(out, in[i] + (int)x);", "hang"),
+    ],
+    ids=["crash", "misaligned", "hang"],
+)  # fmt: skip
+def test_what_no_tutorial_has_is_found_and_the_process_lives(body: str, kind: str) -> None:
+    report = gr.check(ATOMIC.replace("BODY", body), block_sizes=[64], time_limit=1.0)
+    assert report.kinds == (kind,)
+
+
+def test_an_output_that_nobody_stores_is_found() -> None:
+    broken = TREE.replace("if (t == 0) out", "if (t == 0 && i + 1 < n) out")
+    report = gr.check(broken, block_sizes=[64])
+    assert report.kinds == ("no store",)
+    assert "the output is not stored" in report.findings[0].what
+
+
+def test_another_operator_is_named() -> None:
+    report = gr.check(gr.Kernel(TREE.replace("s[t] += s[t + h]", "s[t] = max(s[t], s[t + h])")))
+    assert report.op == "max"
+    assert report.kinds == ("result",)  # its identity is 0
+    mistaken = gr.Kernel(TREE, op="max")
+    assert gr.check(mistaken, block_sizes=[64]).kinds == ("operator",)
+
+
+def test_limits_are_not_mistakes() -> None:
+    report = gr.check(TREE)
+    assert report.right
+    assert [each.text for each in report.limits if "of 96 not" in each.text]
+    assert "4,294,967,295" in report.limits[0].text
+    reads_first = ATOMIC.replace("BODY", "int first = in[0]; if (i < n) atomicAdd(out, in[i]);")
+    report = gr.check(reads_first.replace("int first = in[0];", "volatile int x = in[0];"))
+    assert report.right
+    assert any(each.text.startswith("an empty array is not taken") for each in report.limits)
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float32", "float64"])
+def test_no_element_can_be_left_out_or_taken_twice_unnoticed(op: str, dtype: str) -> None:
+    rng = np.random.default_rng(SEED)
+    for turn in range(2):
+        n = int(rng.integers(2, 400))
+        values = check_worker.elements(op, dtype, n, "random", turn)
+        right = check_worker.expected(op, values, dtype)
+        assert (values != 0).all()
+        lost = int(values.argmin() if op == "min" else values.argmax())
+        if op in ("sum", "prod"):
+            lost = int(rng.integers(n))
+            twice = check_worker.expected(op, np.append(values, values[lost]), dtype)
+            assert twice != right, f"seed {SEED}"
+        assert check_worker.expected(op, np.delete(values, lost), dtype) != right, f"seed {SEED}"
+
+
+# ---------------------------------------------------------------- what is refused ----------------
+
+
+def test_what_does_not_compile_is_an_error_with_the_users_line() -> None:
+    with pytest.raises(gr.CudaError, match=r"mine.cu does not compile: mine.cu:4:\d+: error") as e:
+        gr.check(TREE.replace("float s[]", "floot s[]"))
+    assert e.value.log is not None
+    assert "mine.cu:4:" in e.value.log
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="block sizes are from 1 to 1024"):
+        gr.check(TREE, block_sizes=[2048])
+    with pytest.raises(ValueError, match="sizes are from 0"):
+        gr.check(TREE, sizes=[-1])
+    with pytest.raises(ValueError, match="takes float32: dtypes are of kernels"):
+        gr.check(TREE, dtypes=["int32"])
+    with pytest.raises(ValueError, match="time_limit must be above 0"):
+        gr.check(TREE, time_limit=0)
+    template = TREE.replace("__global__", "template <class T> __global__").replace("float", "T")
+    with pytest.raises(TypeError, match="take no complex64"):
+        gr.check(template, dtypes=["complex64"])
+    assert gr.check(template, dtypes=["int16"], block_sizes=[64]).right
+
+
+def test_a_text_that_is_not_the_emulators_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="what this package does not know"):
+        findings.read_finding("it burns", "mine.cu", [], None, {})
+
+
+# ---------------------------------------------------------------- the report ---------------------
+
+
+@pytest.fixture(scope="module")
+def broken() -> gr.CheckReport:
+    return gr.check(TREE.replace("i < n", "i <= n"), block_sizes=[64])
+
+
+def test_the_report_prints_what_a_teacher_would_say(broken: gr.CheckReport) -> None:
+    text = str(broken)
+    for part in (
+        "tree is wrong, 1 mistake",
+        "access out of bounds, line 6",
+        "     6 |     s[t] = i <= n ? in[i] : 0;",
+        "in[1], where in has 1 element",
+        "gpureduce kernels --source first_add",
+    ):
+        assert part in text
+    assert "None" not in text
+    assert repr(broken) == "<CheckReport: tree: wrong, 1 mistake: access out of bounds (line 6)>"
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_report_is_exported(broken: gr.CheckReport) -> None:
+    made = json.loads(broken.to_json())
+    assert made["right"] is False
+    assert made["findings"][0]["line"] == 6
+    headings, row = broken.to_csv().splitlines()
+    assert headings.startswith("kind,title,line")
+    assert row.startswith("bounds,")
+    html = broken._repr_html_()
+    assert "i &lt;= n" in html
+    assert "<script" not in html
+
+
+def test_the_same_kernel_gives_the_same_report(broken: gr.CheckReport) -> None:
+    assert gr.check(TREE.replace("i < n", "i <= n"), block_sizes=[64]) == broken
+
+
+def test_the_command_prints_the_report_and_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, page = tmp_path / "mine.cu", tmp_path / "report.html"
+    file.write_text(TREE)
+    assert command.main(["check", str(file), "--block-size", "64", "--html", str(page)]) == 0
+    assert "tree is right, within limits" in capsys.readouterr().out
+    assert "tree" in page.read_text()
+    file.write_text(TREE.replace("i < n", "i <= n"))
+    assert command.main(["check", str(file), "--block-size", "64", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["findings"][0]["kind"] == "bounds"
+    file.write_text("int main() {}")
+    assert command.main(["check", str(file)]) == 2
+    assert "no __global__ function" in capsys.readouterr().err
+    assert command.main(["check", str(file), "--template", "x"]) == 2
