@@ -135,7 +135,7 @@ static inline double gpr_squares_about_mean(double squares, double distance, uin
  * first NaN if that is NaN. n if there is none. */
 typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
 
-enum { GPR_SHORT_ROW = 64 }; /* most elements of a row of a gpr_positions_loop */
+enum { GPR_SHORT_ROW = INT8_MAX }; /* most elements of a row of a gpr_positions_loop */
 
 /* Finds the first smallest or largest element of each of `rows` rows of n elements, 0 < n <=
  * GPR_SHORT_ROW, `stride` bytes apart, or its first NaN. */
@@ -155,7 +155,7 @@ typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                    const double *centers, double *distances, double *squares);
 
-/* Of a fold, by dtype: NULL for 16-bit floats and complex numbers. */
+/* Of a fold, by dtype: NULL for 16-bit floats, in columns for complex numbers, too. */
 typedef struct gpr_position_loops {
     gpr_positions_loop rows[GPR_DTYPE_COUNT];
     gpr_column_positions_loop columns[GPR_DTYPE_COUNT];
@@ -187,8 +187,8 @@ typedef struct gpr_loops {
      * n results */
     gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
-    /* of min and max, and of fmin and fmax, which skip NaN: of float32 and float64, and -1 in a row
-     * of NaN alone */
+    /* of min and max, and of fmin and fmax, which skip NaN: of floats and complex numbers, and -1 in
+     * a row of NaN alone */
     gpr_position_loops positions[GPR_FOLD_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     /* of floats */

@@ -51,27 +51,91 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
     }
 
-/* Short rows are turned first, so that a vector has one element of each of as many rows as it has
- * lanes: what would be folds within a vector for each row are comparisons of vectors for all of
- * them. Elements of 8 bytes, of which a vector has few, are gathered instead. A vector of INDEX has
- * the lanes of one of T. With SKIP a row of nothing but NaN has no position. */
-#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, BETTER, SKIP)                              \
+/* The best of a row of one vector or more: first that of each lane, then that of lanes that are less
+ * and less, and of equals the first. The last vector may take elements a second time: they are not
+ * better than themselves. A vector of INDEX has the lanes of one of T. With SKIP a row of nothing but
+ * NaN has no position. */
+#define GOES_BEFORE(BETTER, x, at, best, best_at) \
+    (BETTER(x, best) | (~(BETTER(best, x)) & ((at) < (best_at))))
+#define DEFINE_ROW_POSITION(which, name, T, INDEX, LIFT, BETTER, SKIP)                 \
+    INLINE int64_t row_##which##_##name(const T *p, uint64_t n)                        \
+    {                                                                                  \
+        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) }; \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                 \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));              \
+        typedef T few_elements __attribute__((vector_size(GPR_COLUMN_BYTES)));         \
+        typedef INDEX few_indices __attribute__((vector_size(GPR_COLUMN_BYTES)));      \
+        elements best, x;                                                              \
+        indices lane, at;                                                              \
+        few_elements bests[LANES / FEW];                                               \
+        few_indices places[LANES / FEW];                                               \
+        UNROLLED                                                                       \
+        for (int k = 0; k < LANES; k++) lane[k] = (INDEX)k;                            \
+        memcpy(&best, p, sizeof best);                                                 \
+        best = (elements)LIFT(best);                                                   \
+        at = lane;                                                                     \
+        for (uint64_t i = LANES; i < n; i += LANES) {                                  \
+            const uint64_t from = i + LANES <= n ? i : n - LANES;                      \
+            memcpy(&x, p + from, sizeof x);                                            \
+            x = (elements)LIFT(x);                                                     \
+            const indices better = (indices)BETTER(x, best);                           \
+            best = (elements)(((indices)x & better) | ((indices)best & ~better));      \
+            at = ((lane + (INDEX)from) & better) | (at & ~better);                     \
+        }                                                                              \
+        memcpy(bests, &best, sizeof bests);                                            \
+        memcpy(places, &at, sizeof places);                                            \
+        UNROLLED                                                                       \
+        for (int half = LANES / FEW / 2; half > 0; half /= 2) {                        \
+            UNROLLED                                                                   \
+            for (int k = 0; k < half; k++) {                                           \
+                const few_indices before = (few_indices)GOES_BEFORE(                   \
+                    BETTER, bests[k + half], places[k + half], bests[k], places[k]);   \
+                bests[k] = (few_elements)(((few_indices)bests[k + half] & before) |    \
+                                          ((few_indices)bests[k] & ~before));          \
+                places[k] = (places[k + half] & before) | (places[k] & ~before);       \
+            }                                                                          \
+        }                                                                              \
+        T top = bests[0][0];                                                           \
+        INDEX place = places[0][0];                                                    \
+        UNROLLED                                                                       \
+        for (int k = 1; k < FEW; k++) {                                                \
+            const T other = bests[0][k];                                               \
+            const int is_better = BETTER(other, top), is_worse = BETTER(top, other);   \
+            const int before = is_better | (!is_worse & (places[0][k] < place));       \
+            top = before ? other : top;                                                \
+            place = before ? places[0][k] : place;                                     \
+        }                                                                              \
+        return SKIP && top != top ? -1 : place;                                        \
+    }
+
+/* Rows of less than two vectors are turned first, so that a vector has one element of each of as
+ * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
+ * vectors for all of them. Elements of 8 bytes, of which a vector has few, are gathered instead. */
+#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, VECTOR_LIFT, BETTER, SKIP)                 \
+    DEFINE_ROW_POSITION(which, name, T, INDEX, VECTOR_LIFT, BETTER, SKIP)                        \
     static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,      \
                                int64_t *positions)                                               \
     {                                                                                            \
         enum { LANES = VECTOR_BYTES / sizeof(T), GATHERS = sizeof(T) == 8 };                     \
         typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                           \
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
-        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : GPR_SHORT_ROW][LANES];                     \
+        _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : 2 * LANES][LANES];                         \
         const T *row[LANES];                                                                     \
+        if (n >= (rows < LANES / 2 ? LANES : 2 * LANES)) {                                       \
+            for (uint64_t r = 0; r < rows; r++)                                                  \
+                positions[r] = row_##which##_##name(                                             \
+                    (const T *)(const void *)(data + (int64_t)r * stride), n);                   \
+            return;                                                                              \
+        }                                                                                        \
         for (uint64_t done = 0; done < rows; done += LANES) {                                    \
             const uint64_t some = rows - done < LANES ? rows - done : LANES;                     \
             elements best = {0}, x = {0};                                                        \
             indices at = {0};                                                                    \
+            if (!GATHERS && some < LANES) memset(turned, 0, n * sizeof turned[0]);               \
             for (uint64_t k = 0; k < LANES; k++) { /* lanes without a row repeat the last one */ \
                 const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                \
                 row[k] = (const T *)(const void *)(data + from * stride);                        \
-                if (GATHERS) continue;                                                           \
+                if (GATHERS || k >= some) continue;                                              \
                 for (uint64_t i = 0; i < n; i++) turned[i][k] = (T)LIFT(row[k][i]);              \
             }                                                                                    \
             for (uint64_t i = 0; i < n; i++) {                                                   \
@@ -188,13 +252,13 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define LESS_OR_FIRST_NUMBER(x, best) (((x) < (best)) | (((best) != (best)) & ((x) == (x))))
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
-#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)              \
-    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, LESS, 0)               \
-    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, GREATER, 0)            \
-    DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0) \
+#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
+    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0)    \
+    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0) \
+    DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)   \
     DEFINE_POSITION_COLUMNS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0)
-#define DEFINE_FLOAT_POSITION(which, name, T, INDEX, BETTER, SKIP)   \
-    DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, BETTER, SKIP) \
+#define DEFINE_FLOAT_POSITION(which, name, T, INDEX, BETTER, SKIP)                \
+    DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP) \
     DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
 #define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                 \
     DEFINE_FLOAT_POSITION(first_min, name, T, INDEX, LESS_OR_FIRST_NAN, 0)     \

@@ -897,65 +897,7 @@ typedef struct pair {
     }                                                                              \
     DEFINE_PAIR_SHAPES(fold, name, P, uint8_t, PAIR_TRUTH)
 
-/* Real parts decide first, and seldom for the new element: the branch is foreseen. The first NaN
- * ends a run; with SKIP it goes on without them, to NaN only if there is nothing else. */
-#define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
-    (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
-#define DEFINE_PAIR_EXTREME(fold, name, P, BETTER, SKIP)                                           \
-    enum { accumulator_##fold##_##name = GPR_COMPLEX128 };                                         \
-    static pair fold##_##name(const P *p, uint64_t n)                                              \
-    {                                                                                              \
-        P re = p[0], im = p[1];                                                                    \
-        uint64_t i = 1;                                                                            \
-        for (; (re != re || im != im) && (SKIP) && i < n; i++) {                                   \
-            re = p[2 * i];                                                                         \
-            im = p[2 * i + 1];                                                                     \
-        }                                                                                          \
-        if (re != re || im != im) return (pair){re, im};                                           \
-        for (; i < n; i++) {                                                                       \
-            const P x = p[2 * i], y = p[2 * i + 1];                                                \
-            if (re BETTER x && y == y) continue;                                                   \
-            if (x != x || y != y) {                                                                \
-                if (SKIP) continue;                                                                \
-                return (pair){x, y};                                                               \
-            }                                                                                      \
-            if (!BETTER_PAIR(x, y, BETTER, re, im)) continue;                                      \
-            re = x;                                                                                \
-            im = y;                                                                                \
-        }                                                                                          \
-        return (pair){re, im};                                                                     \
-    }                                                                                              \
-    static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,  \
-                                     void *out)                                                    \
-    {                                                                                              \
-        pair *accumulators = out;                                                                  \
-        for (uint64_t r = 0; r < rows; r++)                                                        \
-            accumulators[r] =                                                                      \
-                fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);           \
-    }                                                                                              \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,           \
-                                        uint64_t width, int fresh, void *out)                      \
-    {                                                                                              \
-        double *restrict acc = out;                                                                \
-        if (fresh) {                                                                               \
-            const P *restrict p = (const P *)(const void *)data;                                   \
-            for (uint64_t j = 0; j < 2 * width; j++) acc[j] = p[j];                                \
-            rows--;                                                                                \
-            data += stride;                                                                        \
-        }                                                                                          \
-        for (; rows > 0; rows--, data += stride) {                                                 \
-            const P *restrict p = (const P *)(const void *)data;                                   \
-            for (uint64_t j = 0; j < width; j++) {                                                 \
-                const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1]; \
-                const int better = BETTER_PAIR(x, y, BETTER, re, im);                              \
-                const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);        \
-                const int take =                                                                   \
-                    SKIP ? (better | old_nan) & !new_nan : (better | new_nan) & !old_nan;          \
-                acc[2 * j] = take ? x : re;                                                        \
-                acc[2 * j + 1] = take ? y : im;                                                    \
-            }                                                                                      \
-        }                                                                                          \
-    }
+#include "cpu/loops_pair_extremes.h"
 
 /* Sums are those of the parts: in rows in alternating lanes, in columns twice as many columns. */
 #define DEFINE_PAIR_SUM(name, P, part)                                                       \
@@ -1052,10 +994,11 @@ typedef struct pair {
     DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                      \
     DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4)                  \
     DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4)                               \
-    DEFINE_PAIR_EXTREME(min, name, P, <, 0)                                            \
-    DEFINE_PAIR_EXTREME(fmin, name, P, <, 1)                                           \
-    DEFINE_PAIR_EXTREME(max, name, P, >, 0)                                            \
-    DEFINE_PAIR_EXTREME(fmax, name, P, >, 1)                                           \
+    DEFINE_PAIR_EXTREME(min, min, name, P, LOAD, <, 0, INFINITY)                       \
+    DEFINE_PAIR_EXTREME(fmin, min, name, P, LOAD, <, 1, INFINITY)                      \
+    DEFINE_PAIR_EXTREME(max, max, name, P, LOAD, >, 0, -INFINITY)                      \
+    DEFINE_PAIR_EXTREME(fmax, max, name, P, LOAD, >, 1, -INFINITY)                     \
+    DEFINE_PAIR_FIND(name, P, LOAD)                                                    \
     DEFINE_PAIR_TRUTH(any, name, P, PAIR_TRUTH, 1)                                     \
     DEFINE_PAIR_TRUTH(all, name, P, PAIR_ZERO, 0)                                      \
     DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1)                             \
@@ -1065,18 +1008,7 @@ typedef struct pair {
         return squares_##part(data, 2 * n, center);                                    \
     }                                                                                  \
     DEFINE_PAIR_MOMENTS(name, P, part)                                                 \
-    DEFINE_SKIPPING_ROWS(name, P, 2)                                                   \
-    static uint64_t find_##name(const void *data, uint64_t n, const void *value)       \
-    {                                                                                  \
-        const P *p = data;                                                             \
-        const pair wanted = *(const pair *)value;                                      \
-        const int nan = NAN_PAIR(wanted);                                              \
-        for (uint64_t i = 0; i < n; i++) {                                             \
-            const pair x = PAIR_VALUE(p + 2 * i);                                      \
-            if (nan ? NAN_PAIR(x) : x.re == wanted.re && x.im == wanted.im) return i;  \
-        }                                                                              \
-        return n;                                                                      \
-    }
+    DEFINE_SKIPPING_ROWS(name, P, 2)
 
 #define DEFINE_GPR_KIND_COMPLEX_8(name, T) DEFINE_COMPLEX(name, float, float32, WIDEN_F32)
 #define DEFINE_GPR_KIND_COMPLEX_16(name, T) DEFINE_COMPLEX(name, double, float64, load_f64)
@@ -1716,6 +1648,8 @@ const gpr_loops LOOPS_TABLE = {
     POSITIONS_##kind##_##bytes(ID, first_min_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
+                            [GPR_COMPLEX64] = first_min_complex64,
+                            [GPR_COMPLEX128] = first_min_complex128,
                         },
                     .columns =
                         {
@@ -1733,6 +1667,8 @@ const gpr_loops LOOPS_TABLE = {
     POSITIONS_##kind##_##bytes(ID, first_max_##name)
 #include "dtypes.def"
 #undef GPR_DTYPE
+                            [GPR_COMPLEX64] = first_max_complex64,
+                            [GPR_COMPLEX128] = first_max_complex128,
                         },
                     .columns =
                         {
@@ -1743,11 +1679,15 @@ const gpr_loops LOOPS_TABLE = {
                         },
                 },
             [GPR_FOLD_fmin] = {.rows = {[GPR_FLOAT32] = first_fmin_float32,
-                                        [GPR_FLOAT64] = first_fmin_float64},
+                                        [GPR_FLOAT64] = first_fmin_float64,
+                                        [GPR_COMPLEX64] = first_fmin_complex64,
+                                        [GPR_COMPLEX128] = first_fmin_complex128},
                                .columns = {[GPR_FLOAT32] = columns_first_fmin_float32,
                                            [GPR_FLOAT64] = columns_first_fmin_float64}},
             [GPR_FOLD_fmax] = {.rows = {[GPR_FLOAT32] = first_fmax_float32,
-                                        [GPR_FLOAT64] = first_fmax_float64},
+                                        [GPR_FLOAT64] = first_fmax_float64,
+                                        [GPR_COMPLEX64] = first_fmax_complex64,
+                                        [GPR_COMPLEX128] = first_fmax_complex128},
                                .columns = {[GPR_FLOAT32] = columns_first_fmax_float32,
                                            [GPR_FLOAT64] = columns_first_fmax_float64}},
         },

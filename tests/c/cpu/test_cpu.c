@@ -527,6 +527,47 @@ static void test_far_positions(void)
         }
 }
 
+/* One of few numbers, so that many are alike; of floats sometimes NaN or an infinity. */
+static gpr_value few_numbers(gpr_dtype dtype, int wild)
+{
+    static const double specials[] = {NAN, INFINITY, -INFINITY};
+    const double special = specials[check_between(0, 2)];
+    const int is_special = wild && check_between(0, 7) == 0;
+    const int64_t low = naive_kind(dtype) == GPR_KIND_UNSIGNED || dtype == GPR_BOOL ? 0 : -1;
+    const double number = is_special ? special : (double)check_between(low, 1);
+
+    return gpr_convert_acc(GPR_FOLD_sum, (gpr_value){.f64 = number}, GPR_FLOAT64, dtype);
+}
+
+/* Extremes that are there several times, and the first of them: in few short rows and in many, and
+ * in rows of some of the loops' blocks. Parts of complex numbers are drawn each. */
+static void test_ties(void)
+{
+    for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)
+        for (int op = 0; op < GPR_OP_COUNT; op++)
+            for (int k = 0; k < 8; k++) {
+                const gpr_dtype real = gpr_real_dtype((gpr_dtype)dtype);
+                const size_t bytes = gpr_dtype_bytes(real);
+                const int wild = naive_is_float((int)real) && k % 2 == 1, is_long = k >= 6;
+                example e;
+
+                if (!looks_for_nan(op) || !takes_element(op, dtype)) continue;
+                set_shape(&e, op, dtype, GPR_DTYPE_DEFAULT, 2, 1);
+                e.request.skip_nan = wild && skips_nan(op) && k % 4 == 1;
+                e.shape[0] = check_between(0, 1) ? check_between(1, 6) : check_between(7, 80);
+                e.shape[1] = is_long ? check_between(129, 1300) : check_between(1, 130);
+                make_example(&e, 0, 0, 0, 0, 0);
+                for (int64_t i = 0; i < e.shape[0] * e.shape[1]; i++)
+                    for (int part = 0; part < gpr_exact_parts((gpr_dtype)dtype); part++) {
+                        const gpr_value number = few_numbers(real, wild);
+                        const size_t at = (size_t)i * gpr_dtype_bytes(dtype) + (size_t)part * bytes;
+                        memcpy(e.memory + at, number.bytes, bytes);
+                    }
+                check_example(&e, "ties");
+                free_example(&e);
+            }
+}
+
 /* Random shapes, layouts, masks, byte orders, dtypes. */
 static void test_random(int count)
 {
@@ -809,6 +850,7 @@ int main(void)
         test_truth_places();
         test_decided_columns();
         test_far_positions();
+        test_ties();
         test_matrices();
     }
     test_random(RANDOM_EXAMPLES);
