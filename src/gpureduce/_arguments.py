@@ -151,6 +151,10 @@ PLAIN_STARTS = frozenset((int, float))
 """Types of ``initial`` that NumPy converts to the dtype of any numbers."""
 
 
+_SILENT = frozenset((np.minimum, np.maximum, np.fmin, np.fmax))
+"""Ufuncs that warn of no number. Changing what NumPy warns of takes longer than they do."""
+
+
 def has_initial(call: Call) -> bool:
     """Whether a start was given. None means no start, not even the identity."""
     return call.initial is not NoValue and call.initial is not None
@@ -185,12 +189,11 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
     if not has_initial(call):
         return result
     start = start_of(call, ufunc)
+    out = result if isinstance(result, np.ndarray) else None
+    if ufunc in _SILENT:
+        return ufunc(result, start, out=out)
     with np.errstate(all="ignore"):
-        return (
-            ufunc(result, start, out=result)
-            if isinstance(result, np.ndarray)
-            else ufunc(result, start)
-        )
+        return ufunc(result, start, out=out)
 
 
 def only_start(call: Call, ufunc: np.ufunc, mask: Array | None = None) -> Any:
