@@ -633,6 +633,57 @@ def cpu_sweep_classes(found: list[tuple[dict[str, Any], tuple[str, str]]]) -> st
     return table(head, rows)
 
 
+def cpu_sweep_shares(result: dict[str, Any]) -> str:
+    """What share of the memory's read bandwidth the cases have that are larger than the caches."""
+    least_bytes, bandwidth = result["beyond_caches"], max(result["read_gigabytes_per_second"])
+
+    def share(case: dict[str, Any]) -> float:
+        nanoseconds = 1e3 * statistics.median(case["microseconds"]["gpureduce"])
+        return float(100 * case["bytes"] / nanoseconds / bandwidth)
+
+    large = [c for c in result["cases"] if c["reads_all"] and c["bytes"] >= least_bytes]
+    groups = {
+        "all": large,
+        "elements as they are: no `exact`, moments, 16-bit floats or reversed axes": [
+            c for c in large
+            if c["kernel"] != "exact" and c["layout"] != "reversed"
+            and c["dtype"] not in ("float16", "bfloat16")
+            and not c["function"].endswith(("var", "std"))
+        ],
+    }  # fmt: skip
+    rows = []
+    for name, cases in groups.items():
+        if not cases:
+            continue
+        shares = sorted(share(case) for case in cases)
+        rows.append([name, f"{len(shares)}", f"{statistics.median(shares):.0f}",
+                     f"{shares[len(shares) // 4]:.0f}", f"{shares[-1]:.0f}"])  # fmt: skip
+    if not rows:
+        return ""
+    head = [
+        f"cases of {least_bytes >> 20} MiB and more",
+        "number", "median, %", "lower quartile, %", "most, %",
+    ]  # fmt: skip
+    return (
+        f"Share of the read bandwidth, {bandwidth:.0f} GB/s by {result['threads']} threads of "
+        f"NumPy's `max`:\n\n{table(head, rows)}\n\n"
+    )
+
+
+def cpu_sweep_summary(results: list[dict[str, Any]]) -> str:
+    """A row per sweep."""
+    head = ["instructions", "threads", "cases", "geometric mean", "≥ 1, %", "< 0.8, %",
+            "≥ 0.95 of the best, %", "beside"]  # fmt: skip
+    rows = []
+    for result in results:
+        _, number, mean, not_slower, _, best = cpu_sweep_row("", result["cases"], result["peers"])
+        below = sum(case["times_numpy"] < 0.8 for case in result["cases"])
+        rows.append([result["isa"], str(result["threads"]), number, mean, not_slower,
+                     f"{100 * below / len(result['cases']):.1f}", best,
+                     ", ".join(["NumPy", *result["peers"]])])  # fmt: skip
+    return table(head, rows)
+
+
 def cpu_sweep_table(result: dict[str, Any]) -> str:
     """Random cases by what they have in common, and those slower than NumPy, with reasons."""
     classes = json.loads(SWEEP_REASONS.read_text(encoding="utf-8"))
@@ -675,11 +726,13 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
     note = (
         f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}, "
         f"{result['threads']} threads, {result['isa']}; the best of NumPy"
-        f"{f', {libraries}' if libraries else ''}."
+        f"{f', {libraries}' if libraries else ''}. Cases below {result['again_below']} were "
+        "measured three times, twice of them after all other cases."
     )
     reasons = f"{cpu_sweep_classes(found)}\n\n" if found else ""
     listed = f"\n\n{reasons}Slower than NumPy:\n\n{table(slower_head, slower)}" if slower else ""
-    return f"{note}\n\n{table(head, rows)}{listed}\n\n{caption(result)}"
+    shares = cpu_sweep_shares(result)
+    return f"{note}\n\n{shares}{table(head, rows)}{listed}\n\n{caption(result)}"
 
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -714,9 +767,9 @@ def render(text: str) -> str:
             return f"<!-- table {name} -->\n{sweep_table(found)}\n<!-- end -->"
         if name == "cpu_sweep":
             found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("cpu_sweep-*"))]
-            tables = "\n\n".join(cpu_sweep_table(result) for result in found)
+            tables = "\n\n".join([cpu_sweep_summary(found), *map(cpu_sweep_table, found)])
             none = "*No results of a sweep are committed.*"
-            return f"<!-- table {name} -->\n{tables or none}\n<!-- end -->"
+            return f"<!-- table {name} -->\n{tables if found else none}\n<!-- end -->"
         path = RESULTS / f"{name.removeprefix('short:')}.json"
         result = json.loads(path.read_text(encoding="utf-8"))
         return f"<!-- table {name} -->\n{TABLES[part](result)}\n<!-- end -->"

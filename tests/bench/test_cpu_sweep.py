@@ -28,6 +28,9 @@ def test_a_short_sweep_has_right_answers_and_makes_tables(tmp_path: Path) -> Non
     assert result["seed"] == SEED
     assert result["wrong"] == 0
     cases = result["cases"]
+    assert all(bandwidth > 0 for bandwidth in result["read_gigabytes_per_second"])
+    summary = report.cpu_sweep_summary([result])
+    assert f"| {result['isa']} | {result['threads']} | {len(cases)} |" in summary
     all_cases, _, slower = report.cpu_sweep_table(result).partition("Slower than NumPy:")
     assert f"| all cases | {len(cases)} |" in all_cases
     listed = [line for line in slower.splitlines() if line.startswith("| ")]
@@ -40,7 +43,7 @@ def slower_case(**facts: object) -> dict[str, object]:
     drawn = {
         "function": "sum", "kernel": "exact", "dtype": "float32", "shape": [4, 30, 5], "axis": 1,
         "layout": "C", "data": "normal", "masked": False, "quartiles": [0.4, 0.6],
-        "times_numpy": 0.5,
+        "times_numpy": 0.5, "reduced": "middle axis",
     }  # fmt: skip
     return {**drawn, **facts}
 
@@ -70,6 +73,20 @@ def test_classes_of_slower_cases_choose_by_facts_that_cases_have() -> None:
     for one in classes:
         assert one["reason"], one
         assert set(one["cases"]) <= set(facts), one
+
+
+def test_shares_of_the_bandwidth_are_of_large_cases_that_read_all() -> None:
+    times = {"microseconds": {"gpureduce": [1000.0, 2000.0, 4000.0]}}
+    facts = {**times, "bytes": 40_000_000, "reads_all": True, "kernel": "fast"}
+    cases = [
+        slower_case(**facts),
+        slower_case(**{**facts, "reads_all": False}),
+        slower_case(**{**facts, "bytes": 999}),
+    ]
+    result = {"cases": cases, "threads": 2, "beyond_caches": 1 << 20}
+    table = report.cpu_sweep_shares({**result, "read_gigabytes_per_second": [30.0, 40.0]})
+    assert "40 GB/s by 2 threads" in table
+    assert "| all | 1 | 50 | 50 | 50 |" in table
 
 
 def test_a_sweep_without_time_says_so() -> None:
