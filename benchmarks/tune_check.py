@@ -21,15 +21,15 @@ import numpy as np
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._tune.cells import Cell, draw_cells
-from gpureduce._tune.fit import Costs, Times, fit_costs, likely_ways
+from gpureduce._bench.environment import environment
+from gpureduce._tune.cells import draw_cells
+from gpureduce._tune.fit import Costs, likely_ways
 from gpureduce._tune.tune import (
     ARRAYS,
     FLUSH_CACHES,
     LARGEST_BYTES,
-    SEED,
-    WAYS,
     compile_ways,
+    measure_and_fit,
     measure_ways,
     price_of,
 )
@@ -47,20 +47,9 @@ def other_costs(facts: tuple[Any, ...], name: str) -> Costs:
     return (facts[-1][0] * scale, *facts[-1][1:])
 
 
-def tuned(
-    facts: tuple[Any, ...], start: Costs, cells: Sequence[Cell], flush: int, raw: list[Any]
-) -> tuple[Costs, float, float, float]:
-    """Costs fitted from a start; the choice's ratio before and after; seconds."""
-    began = time.perf_counter()
-    rng = np.random.default_rng(SEED)
-    prices = [price_of(cell, facts) for cell in cells]
-    ways = [likely_ways(price, start, WAYS, rng) for price in prices]
-    compile_ways(cells, ways, facts)
-    times = measure_ways(cells, ways, 0, flush)
-    raw.append({"ways": ways, "ns": [np.round(ns).tolist() for ns in times]})
-    each = zip(ways, times, prices, strict=True)
-    fit = fit_costs([Times(np.array(some), ns, price) for some, ns, price in each], start)
-    return fit.costs, fit.before, fit.after, time.perf_counter() - began
+def samples_of(ways: Sequence[Sequence[int]], times: Sequence[Any]) -> dict[str, Any]:
+    """Measured ways and their times, as JSON keeps them."""
+    return {"ways": list(map(list, ways)), "ns": [np.round(ns).tolist() for ns in times]}
 
 
 def main() -> None:
@@ -88,17 +77,19 @@ def main() -> None:
     for name, start in starts.items():
         if found and time.perf_counter() - began > options.seconds / 3:
             continue  # what is left is for the comparison
-        costs, before, after, seconds = tuned(facts, start, cells, flush, raw)
-        found[name] = costs
+        fit_began = time.perf_counter()
+        fit, measured = measure_and_fit(cells, facts, start, 0, flush)
+        raw.append(samples_of([each.ways.tolist() for each in measured], [t.ns for t in measured]))
+        found[name] = fit.costs
         print(
             json.dumps(
                 {
                     "from": name,
                     "start": np.round(start, 1).tolist(),
-                    "tuned": np.round(costs, 1).tolist(),
-                    "choice before": round(before, 4),
-                    "after": round(after, 4),
-                    "seconds": round(seconds, 1),
+                    "tuned": np.round(fit.costs, 1).tolist(),
+                    "choice before": round(fit.before, 4),
+                    "after": round(fit.after, 4),
+                    "seconds": round(time.perf_counter() - fit_began, 1),
                 }
             ),
             flush=True,
@@ -117,9 +108,10 @@ def main() -> None:
     ]
     compile_ways(fresh, ways, facts)
     times = measure_ways(fresh, ways, 0, flush)
-    raw.append({"ways": ways, "ns": [np.round(ns).tolist() for ns in times]})
+    raw.append(samples_of(ways, times))
     if options.times is not None:
-        options.times.write_text(json.dumps({"seed": seed, "facts": facts, "measured": raw}))
+        result = {"environment": environment(), "seed": seed, "facts": facts, "measured": raw}
+        options.times.write_text(json.dumps(result, default=str))
     table = [
         dict(zip(some, ns.tolist(), strict=True)) for some, ns in zip(ways, times, strict=True)
     ]

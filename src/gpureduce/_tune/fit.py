@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Costs", "Fit", "Times", "fit_costs", "likely_ways"]
+__all__ = ["Costs", "Fit", "Times", "fit_costs", "likely_ways", "loss"]
 
 Floats = NDArray[np.float64]
 Costs = tuple[float, ...]
@@ -37,6 +37,10 @@ FIRST_STEP, LAST_STEP, SHRINKING = 0.5, 0.01, 0.5
 FARTHEST = 3.0
 """Logarithm of how far a cost may move from where it began."""
 MOST_ROUNDS = 60
+NOISE = 1.01
+"""Choices slower by no more than this are as good, as times are measured."""
+LAUNCH_SHARES = (0.05, 0.2, 0.5, 0.8)
+"""Times per launch that the search begins with, over the shortest time."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def _robust(residuals: Floats) -> float:
     return float(square.mean())
 
 
-def _loss(cells: Sequence[Times], start: Floats, costs: Floats, launch_ns: float) -> float:
+def loss(cells: Sequence[Times], start: Floats, costs: Floats, launch_ns: float) -> float:
+    """The number that a fit makes small, of costs and a time per launch."""
     choice, residuals = [], []
     given = tuple(costs.tolist())
     for cell in cells:
@@ -111,43 +116,9 @@ def _loss(cells: Sequence[Times], start: Floats, costs: Floats, launch_ns: float
     )
 
 
-def fit_costs(cells: Sequence[Times], start: Costs) -> Fit:
-    """Fit costs to times.
-
-    Parameters
-    ----------
-    cells : sequence of Times
-        One per array; at least one.
-    start : tuple of float
-        Costs that the search begins with.
-
-    Returns
-    -------
-    Fit
-        Never worse on these arrays than ``start``.
-
-    Raises
-    ------
-    ValueError
-        There are no times, or one that is not positive and finite.
-    """
-    if not cells:
-        raise ValueError("costs are fitted to the times of at least one array")
-    for cell in cells:
-        if len(cell.ns) == 0 or not (np.isfinite(cell.ns) & (cell.ns > 0)).all():
-            raise ValueError("times are positive, and there is one for each measured way")
-    first = np.array(start, dtype=np.float64)
-    # The smallest price tells what launches take beside it, to begin with.
-    gaps = [float((cell.ns - _prices(cell, start)).min()) for cell in cells]
-    least = min(float(cell.ns.min()) for cell in cells)
-    launch = float(np.clip(np.median(gaps), 0.01 * least, 0.9 * least))
-    point = np.append(np.log(first), np.log(launch))
-    origin = point.copy()
-
-    def evaluate(at: Floats) -> float:
-        return _loss(cells, first, np.exp(at[:-1]), float(np.exp(at[-1])))
-
-    best = evaluate(point)
+def _search(evaluate: Callable[[Floats], float], origin: Floats) -> tuple[Floats, float]:
+    """Search along each coordinate in turn: a minimum near ``origin``, and the value there."""
+    point, best = origin.copy(), evaluate(origin)
     steps = np.full(len(point), FIRST_STEP)
     for _ in range(MOST_ROUNDS):
         before_round = point.copy()
@@ -170,11 +141,49 @@ def fit_costs(cells: Sequence[Times], start: Costs) -> Fit:
             best, point = value, trial
         if steps.max() < LAST_STEP:
             break
+    return point, best
+
+
+def fit_costs(cells: Sequence[Times], start: Costs) -> Fit:
+    """Fit costs to times.
+
+    Parameters
+    ----------
+    cells : sequence of Times
+        One per array; at least one.
+    start : tuple of float
+        Costs that the search begins with.
+
+    Returns
+    -------
+    Fit
+        Of choices on these arrays that take at most 1.01 times as long as those by ``start``.
+
+    Raises
+    ------
+    ValueError
+        There are no times, or one that is not positive and finite.
+    """
+    if not cells:
+        raise ValueError("costs are fitted to the times of at least one array")
+    for cell in cells:
+        if len(cell.ns) == 0 or not (np.isfinite(cell.ns) & (cell.ns > 0)).all():
+            raise ValueError("times are positive, and there is one for each measured way")
+    first = np.array(start, dtype=np.float64)
+    least = min(float(cell.ns.min()) for cell in cells)
+
+    def evaluate(at: Floats) -> float:
+        return loss(cells, first, np.exp(at[:-1]), float(np.exp(at[-1])))
+
+    # A wrong time per launch is made up for by wrong costs of small arrays, which is a minimum of
+    # its own: the search begins with several.
+    found = [_search(evaluate, np.log(np.append(first, share * least))) for share in LAUNCH_SHARES]
+    point, _ = min(found, key=lambda each: each[1])
     before = _choice_ratio(cells, start)
     fitted: Costs = tuple(np.exp(point[:-1]).tolist())
     after = _choice_ratio(cells, fitted)
     launch_ns = float(np.exp(point[-1]))
-    if after > before:
+    if after > before * NOISE:
         return Fit(start, launch_ns, before, before)
     return Fit(fitted, launch_ns, before, after)
 

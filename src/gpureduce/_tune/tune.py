@@ -15,9 +15,17 @@ import numpy as np
 from .. import _core
 from .._records import devices
 from .cells import Cell, draw_cells
-from .fit import Costs, Times, fit_costs, likely_ways
+from .fit import Costs, Fit, Times, fit_costs, likely_ways
 
-__all__ = ["Tuning", "compile_ways", "measure_ways", "ordinal_of", "price_of", "tune"]
+__all__ = [
+    "Tuning",
+    "compile_ways",
+    "measure_and_fit",
+    "measure_ways",
+    "ordinal_of",
+    "price_of",
+    "tune",
+]
 
 ARRAYS, LARGEST_BYTES = 40, 256 << 20
 """Defaults: arrays that are measured, and bytes of the largest."""
@@ -171,6 +179,22 @@ def measure_ways(
     return found
 
 
+def measure_and_fit(
+    cells: Sequence[Cell], facts: tuple[Any, ...], start: Costs, ordinal: int, flush_bytes: int
+) -> tuple[Fit, list[Times]]:
+    """Measure arrays in the ways that cards near ``start`` might choose, and fit costs to that."""
+    rng = np.random.default_rng(SEED)
+    prices = [price_of(cell, facts) for cell in cells]
+    ways = [likely_ways(price, start, WAYS, rng) for price in prices]
+    compile_ways(cells, ways, facts)
+    measured = measure_ways(cells, ways, ordinal, flush_bytes)
+    times = [
+        Times(np.array(some), ns, price)
+        for some, ns, price in zip(ways, measured, prices, strict=True)
+    ]
+    return fit_costs(times, start), times
+
+
 def tune(
     device: str | int = "cuda",
     *,
@@ -237,18 +261,7 @@ def tune(
     began = time.perf_counter()
     largest = min(largest_bytes, info.memory_bytes // MOST_MEMORY)
     cells = draw_cells(arrays, largest)
-    rng = np.random.default_rng(SEED)
-    prices = [price_of(cell, facts) for cell in cells]
-    ways = [likely_ways(price, start, WAYS, rng) for price in prices]
-    compile_ways(cells, ways, facts)
-    times = measure_ways(cells, ways, ordinal, FLUSH_CACHES * info.l2_bytes)
-    fit = fit_costs(
-        [
-            Times(np.array(some), ns, price)
-            for some, ns, price in zip(ways, times, prices, strict=True)
-        ],
-        start,
-    )
+    fit, times = measure_and_fit(cells, facts, start, ordinal, FLUSH_CACHES * info.l2_bytes)
     if keep:
         _core.store_costs(ordinal, fit.costs)
     else:
@@ -258,7 +271,7 @@ def tune(
         costs=dict(zip(_core.PLAN_COSTS, fit.costs, strict=True)),
         estimates=dict(zip(_core.PLAN_COSTS, start, strict=True)),
         arrays=len(cells),
-        ways=sum(map(len, ways)),
+        ways=sum(len(each.ways) for each in times),
         before=fit.before,
         after=fit.after,
         launch_ns=fit.launch_ns,
