@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ._calls import ON_CPU, Array, Call, NoValue, bools_like, run_core, warn
 from ._dates import run_dates
-from ._dtypes import is_numpys
+from ._dtypes import is_numpys, name_of
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
@@ -293,7 +293,7 @@ def type_of_moment_into(
 
     None where it is the elements' own. Dtypes that NumPy lacks may be given as names.
     """
-    names = [one if isinstance(one, str) else one.name for one in (out, elements)]
+    names = [name_of(one) for one in (out, elements)]
     own, source = (np.dtype(name if is_numpys(name) else "float32") for name in names)
     if names[0] == names[1] or source.kind not in "fc" or own.kind not in "fc":
         return None

@@ -80,10 +80,8 @@ def _check_of(op: str, dtype: str) -> _Check:
     if op == "mean":
         return _Check(draw, *_TOTAL, "double(total) / n", "number(value) / n")
     if op == "prod":
-        signs = "1" if draw == _UNSIGNED else "bits % 2 == 0 ? -1 : 1"
-        if dtype == "bool":
-            signs = "1"
-        twos = f"i < 6 ? 2 : {signs}" if dtype != "bool" else signs
+        signs = "bits % 2 == 0 ? -1 : 1" if draw == _SIGNED else "1"
+        twos = signs if dtype == "bool" else f"i < 6 ? 2 : {signs}"
         return _Check(twos, "long long total = 1;", "total *= x;", "total", "number(value)")
     if op in ("any", "all"):
         some = "any" if op == "any" else "every"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import re
@@ -10,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import emu
@@ -18,12 +16,12 @@ import fakes
 import nbformat
 import numpy as np
 import pytest
+import run_notebooks
 from conftest import environment_without_pytest
 
 import gpureduce as gr
 
 ROOT = Path(__file__).parents[2]
-TOOL = ROOT / "tools" / "run_notebooks.py"
 SEED = int(os.environ["GPR_TEST_SEED"])
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -42,17 +40,6 @@ def half_of_the_notebooks(which: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", drawn, ids=lambda path: path.stem)
 
 
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    """tools/run_notebooks.py as a module."""
-    spec = importlib.util.spec_from_file_location("run_notebooks", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def run(
     *arguments: str | os.PathLike[str], environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -64,7 +51,7 @@ def run(
             if name in own or not name.startswith("PYTEST_")
         }
     return subprocess.run(
-        [sys.executable, TOOL, *arguments],
+        [sys.executable, run_notebooks.__file__, *arguments],
         capture_output=True,
         text=True,
         env=own,
@@ -113,14 +100,14 @@ def test_the_lessons_sum_floats_exactly() -> None:
 
 
 @each_notebook
-def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path, tool: ModuleType) -> None:
+def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert not [output for cell in code for output in cell.outputs if output.output_type == "error"]
-    assert tool.complaints(notebook) == []
-    shown = [text for cell in code for text in tool.texts(cell.outputs)]
+    assert run_notebooks.complaints(notebook) == []
+    shown = [text for cell in code for text in run_notebooks.texts(cell.outputs)]
     assert not [text for text in shown if FOLDERS.search(text)]
     assert any(re.search("H200|GPU", text) for text in shown), "no output says what it ran on"
 
@@ -148,9 +135,7 @@ def test_what_cannot_be_published_is_not_stored(
 
 
 @pytest.mark.parametrize("kind", ["text", "html"])
-def test_the_hosts_name_is_found(
-    kind: str, tool: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hosts_name_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "node", lambda: "machine-17")
     notebook = notebook_of("")
     words = "measured on machine-17, at night"
@@ -159,7 +144,7 @@ def test_the_hosts_name_is_found(
         if kind == "text"
         else nbformat.v4.new_output("display_data", {"text/html": f"<p>{words}</p>"})
     ]
-    assert tool.complaints(notebook) == ["cell 0 shows the host's name, 'machine-17'"]
+    assert run_notebooks.complaints(notebook) == ["cell 0 shows the host's name, 'machine-17'"]
 
 
 # ---------------------------------------------------------------- run
