@@ -49,7 +49,7 @@ EXTREMES = ("min", "max", "argmin", "argmax", "ptp", "minmax")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 WITHOUT_IDENTITY = EXTREMES
 # What kernels say that do not fold an operator: those that end by atomics, cub, exact.
-REFUSALS = ("folds by atomics", "does not tell where", "sums numbers")
+REFUSALS = ("folds by atomics", "does not track positions", "sums numbers")
 
 # Unit roundoff times two of the type a float is accumulated in, and of the type it is returned in.
 _ACCUMULATOR_EPS = {"float16": 2**-23, "bfloat16": 2**-23, "float32": 2**-23, "float64": 2**-52}

@@ -1,8 +1,8 @@
-/* Where a host array is reduced sooner. Two sums are timed on each side, of few elements and of
- * many. A GPU's time is a line through both, seconds = latency + bytes / rate: elements cross the
- * bus, whatever is made of them, and those that lie apart are packed meanwhile. The CPU's time is
- * what its backend estimates, by the same rates that decide how many threads a call has, in
- * proportion to what it estimated of the sums that were timed. */
+/* Chooses the device that reduces a host array in less time. Two sums are timed on each side, of
+ * few elements and of many. A GPU's time is a line through both, seconds = latency + bytes / rate:
+ * all elements cross the bus, and those that are apart in memory are packed meanwhile. The CPU's
+ * time is its backend's estimate, by the rates that decide the number of threads of a call, scaled
+ * by the two sums that were timed. */
 #include "dispatch/device_select.h"
 
 #include <pthread.h>
@@ -22,11 +22,11 @@ typedef struct line {
 } line;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int tried, measured; /* a device that does not answer is not asked again */
+static int tried, measured; /* a device that failed is not tried again */
 static line cpu, gpu;
 
-/* The sum of an array of one axis, on `device`. The backends are called themselves: whoever selects
- * a device for a call cannot begin with a call. */
+/* The sum of an array of one axis, on `device`. The backends are called themselves: a call would
+ * select a device itself. */
 static gpr_status make_sum(const float *data, uint64_t bytes, int device, float *result,
                            gpr_resolved *call)
 {
@@ -66,7 +66,7 @@ static double time_reduction(const float *data, uint64_t bytes, int device)
     return best;
 }
 
-/* What a sum of so many bytes is measured by: the bytes, or the time that is estimated. */
+/* The size of a sum that its time is a line of: its bytes, or the estimated time on the CPU. */
 static double size_of(uint64_t bytes, int device)
 {
     float none[1] = {0}, result = 0;
@@ -88,7 +88,7 @@ static int measure_line(const float *data, int device, line *result)
     return 1;
 }
 
-/* Measures both sides; without memory or an answer the CPU is the choice. */
+/* Measures both sides; without memory, or if a side fails, the CPU is chosen. */
 static void measure(void)
 {
     const uint64_t count = MANY / sizeof(float);
@@ -100,7 +100,7 @@ static void measure(void)
     free(data);
 }
 
-/* Where a host array is expected to be reduced sooner. */
+/* The device that is expected to reduce a host array in less time. */
 static int find_fastest(const gpr_view *view, const gpr_rule *rule)
 {
     const double elements = (double)view->rows * (double)view->n;

@@ -5,9 +5,9 @@
 #include "lib/rules/nd_view.h"
 #include "lib/rules/rules.h"
 
-/* The device that is asked for, as an ordinal or GPR_DEVICE_CPU, for a reduction of a view's
- * elements. GPR_DEVICE_FASTEST: where that is expected to take less time; measures both sides once
- * per process. GPR_ERROR_VALUE: no such device. */
+/* Sets *device to the requested device, as an ordinal or GPR_DEVICE_CPU, for a reduction of a
+ * view's elements. GPR_DEVICE_FASTEST: the one that is expected to take less time; measures both
+ * once per process. GPR_ERROR_VALUE: no such device. */
 gpr_status gpr_select_device(int asked, const gpr_view *view, const gpr_rule *rule, int *device);
 
 #endif

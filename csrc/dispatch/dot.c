@@ -26,7 +26,7 @@ done:
     return status;
 }
 
-/* A factor as a request of one row: what checks of one array ask of it. */
+/* A factor as a request of one row, for checks of one array. */
 static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *factor,
                               const int64_t *shape)
 {

@@ -118,8 +118,8 @@ done:
     return status;
 }
 
-/* Where the array lies: what the kernel leaves comes to the host, where it joins a part of any
- * type that takes its elements. */
+/* On the array's device: the kernel's accumulator is copied to the host and merged into a part of
+ * any type that takes its elements. */
 static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *part)
 {
     int64_t accumulator[GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL];
@@ -135,14 +135,14 @@ static gpr_status add_device_array(const gpr_request *request, gpr_exact_part *p
     GPR_TRY(gpr_array_accumulate(&call, &run));
     (void)gpr_exact_read_acc(call.rule.acc_kind, call.rule.device_acc, accumulator, &sum);
     gpr_exact_widen_part(part, &sum);
-    /* Nobody was asked while the device was at work. */
+    /* The callback was not called while the device was at work. */
     if (request->interrupted != NULL && request->interrupted(request->interrupted_arg) != 0)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the update was interrupted");
 done:
     return status;
 }
 
-/* What an update reads of a request, as the request of a sum of all elements. */
+/* The members of a request that an update reads, as the request of a sum of all elements. */
 static gpr_request sum_of_all(const gpr_request *array)
 {
     return (gpr_request){.op = GPR_OP_SUM,
@@ -327,8 +327,7 @@ static int bits_of(uint64_t value)
     return value == 0 ? 0 : 64 - __builtin_clzll(value);
 }
 
-/* Whether some elements could have given this part. What passes adds up without overflow,
- * however it was made. */
+/* Whether some elements could have given this part. Parts that pass are added without overflow. */
 static gpr_status check_part(const gpr_exact_part *part)
 {
     const uint32_t special =

@@ -1,4 +1,5 @@
-/* Device time of a reduction, by events around its launches, and what the plan expects of it. */
+/* Device time of a reduction, by events around its launches, and prices of the ways to read its
+ * array. */
 #include "dispatch/resolve.h"
 #include "lib/run/device_path.h"
 

@@ -1,5 +1,5 @@
-/* From a request to a result: results of nothing, results with steps, the backend, the record of
- * what was done. */
+/* From a request to a result: results of no elements, results with steps, the backend, the record
+ * of the run. */
 #include "dispatch/reduce.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
 
-enum { MANY = 1 << 18 }; /* results copied between two questions whether to stop */
+enum { MANY = 1 << 18 }; /* results copied between two calls of the interrupt callback */
 
 static _Thread_local gpr_run last_run;
 static _Thread_local int has_run;
@@ -40,7 +40,8 @@ static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_k
                     "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
-/* Whether the caller wants no result any more: asked once per MANY results that are copied. */
+/* GPR_ERROR_INTERRUPTED if the callback stops the call: called once per MANY results that are
+ * copied. */
 static gpr_status check_interrupt(int (*interrupted)(void *), void *arg)
 {
     if (interrupted == NULL || interrupted(arg) == 0) return GPR_OK;
@@ -110,7 +111,7 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
     return differs;
 }
 
-/* Copies results that follow each other to where the request wants them. */
+/* Copies contiguous results to the request's memory, by its steps. */
 static gpr_status spread_results(const gpr_request *request, const result_axes *axes,
                                  const char *results)
 {
@@ -169,8 +170,7 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
     run->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     run->elements = elements_of(request);
     run->bytes = run->elements * view->bytes;
-    /* Without elements there is no result, even if there are no rows that want one: as NumPy has
-     * it. */
+    /* Without elements there is no result, even if there are no rows: as in NumPy. */
     if (view->n == 0) GPR_TRY(check_identity(&gpr_operator_rows[request->op], call.rule.acc_kind));
     if (view->rows == 0) return GPR_OK;
     status = has_steps(request, &call.rule, &axes) ? run_with_steps(request, &call, &axes, run)

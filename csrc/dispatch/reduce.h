@@ -1,4 +1,4 @@
-/* The record of what calls did. */
+/* The record of the last call. */
 #ifndef GPR_DISPATCH_REDUCE_H
 #define GPR_DISPATCH_REDUCE_H
 

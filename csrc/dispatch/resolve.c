@@ -42,7 +42,7 @@ static gpr_status resolve_types(const gpr_request *request, gpr_rule *rule, int 
     if (request->block_size != 0) GPR_TRY(gpr_check_block_size(row, request->block_size));
     if (request->grid_size != 0) GPR_TRY(gpr_check_grid_size(row));
     if (reduces_nothing(request)) {
-        /* Results of nothing are the same whatever the kernel, and the planner's to write. */
+        /* Results of no elements do not depend on the kernel: the planner's writes them. */
         *kernel = GPR_KERNEL_fast;
         *rule = own;
         gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_fast], rule);
@@ -106,8 +106,8 @@ gpr_status gpr_check_places(const gpr_request *request, int device)
     return GPR_OK;
 }
 
-/* Whether elements lie at multiples of their size, the first of them at `first`, and `count`
- * axes with these steps if there are any. */
+/* Whether the addresses of elements are multiples of their size: the first one, and the steps of
+ * `count` axes if there are any. */
 static int are_aligned(const void *first, const int64_t *strides, int count, gpr_dtype dtype)
 {
     uint64_t bits = (uint64_t)(uintptr_t)first;
@@ -126,22 +126,23 @@ gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *vi
                         "a device array is in native byte order; this one's bytes are swapped");
     if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {
         return gpr_fail(GPR_ERROR_VALUE,
-                        "the elements of a device array lie at multiples of their size, %zu bytes; "
-                        "this one's do not",
+                        "addresses of a device array's elements are multiples of their size, %zu "
+                        "bytes; this one's are not",
                         view->bytes);
     }
     if (rule->has_given_mean &&
         !are_aligned(request->mean, request->mean_strides, kept, rule->mean)) {
-        return gpr_fail(GPR_ERROR_VALUE,
-                        "given means lie at multiples of their size, %zu bytes; these do not",
-                        gpr_dtype_bytes(rule->mean));
+        return gpr_fail(
+            GPR_ERROR_VALUE,
+            "addresses of given means are multiples of their size, %zu bytes; these are not",
+            gpr_dtype_bytes(rule->mean));
     }
     if (request->result_on_device && !are_aligned(request->result, request->result_strides,
                                                   kept + (rule->outputs > 1), rule->result)) {
-        return gpr_fail(
-            GPR_ERROR_VALUE,
-            "results on a device lie at multiples of their size, %zu bytes; these would not",
-            gpr_dtype_bytes(rule->result));
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "addresses of results on a device are multiples of their size, %zu bytes; "
+                        "these are not",
+                        gpr_dtype_bytes(rule->result));
     }
     return GPR_OK;
 }

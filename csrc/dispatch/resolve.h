@@ -4,9 +4,8 @@
 
 #include "lib/rules/resolved.h"
 
-/* Checks everything about a request that can be checked before work starts, in the order a user
- * would want to hear of it. What gpr_resolve found of the request already, it has in
- * request->resolution. */
+/* Checks everything about a request that can be checked before work starts, in the order of
+ * importance to a user. request->resolution has the results of gpr_resolve, if that was called. */
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call);
 
 /* The rule, kernel and view of a request, by the resolution that it has or by one made now. */
@@ -16,7 +15,7 @@ gpr_status gpr_resolve_view(const gpr_request *request, gpr_rule *rule, int *ker
 /* GPR_ERROR_VALUE: arrays and results that are not where `device` is. */
 gpr_status gpr_check_places(const gpr_request *request, int device);
 
-/* What can be said of a device array without asking the driver: alignment, byte order.
+/* Checks of a device array that need no call of the driver: alignment, byte order.
  * GPR_ERROR_VALUE. */
 gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *view,
                                   const gpr_rule *rule);

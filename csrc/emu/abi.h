@@ -1,13 +1,13 @@
-/* Between a kernel compiled for the CPU (cuda_on_cpu.h) and the emulator: what the emulator does
- * for it, and what a module says of itself. C and C++ read this file. A module carries its own
- * copy: GPR_EMU_ABI tells whether both agree. */
+/* Between a kernel compiled for the CPU (cuda_on_cpu.h) and the emulator: the hooks that the
+ * emulator has for it, and the description that a module exports. C and C++ read this file. A
+ * module carries its own copy: GPR_EMU_ABI shows whether both agree. */
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
 #define GPR_EMU_ABI 1u
 
-/* Shared variables lie this far apart, in bytes. None is larger than 48 KiB, so behind each
- * there is room that belongs to nobody. */
+/* Bytes from one shared variable to the next. None is larger than 48 KiB, so that the bytes behind
+ * each belong to no variable. */
 #define GPR_EMU_SHARED_SPACING 65536
 
 /* Most dynamic shared memory of a launch that asks for no more than every GPU grants. A module
@@ -16,7 +16,7 @@
 
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
 
-/* What the threads of a block do together. The block's result is of the predicates they bring. */
+/* Operations of all threads of a block. The result is that of their predicates. */
 enum gpr_emu_block_op {
     GPR_EMU_BARRIER,
     GPR_EMU_BARRIER_COUNT,
@@ -24,7 +24,7 @@ enum gpr_emu_block_op {
     GPR_EMU_BARRIER_OR
 };
 
-/* What the lanes of a warp do together. */
+/* Operations of the lanes of a warp. */
 enum gpr_emu_warp_op {
     GPR_EMU_WARP_BARRIER,
     GPR_EMU_SHUFFLE_INDEX,
@@ -48,8 +48,8 @@ typedef struct gpr_emu_dim {
     unsigned x, y, z;
 } gpr_emu_dim;
 
-/* Each is called by a thread where it stands; `pc` is an address in the kernel's code. Those
- * that wait return when all have come. */
+/* Each is called by a thread; `pc` is its address in the kernel's code. Those that wait return when
+ * all threads have arrived. */
 typedef struct gpr_emu_hooks {
     void (*access)(const void *address, unsigned bytes, int access, const void *pc);
     unsigned (*block_op)(int op, unsigned predicate, const void *pc);
@@ -66,7 +66,7 @@ typedef struct gpr_emu_entry {
     const unsigned *argument_bytes;
 } gpr_emu_entry;
 
-/* What a module exports, under the name gpr_emu_exports. */
+/* A module's export, under the name gpr_emu_exports. */
 typedef struct gpr_emu_module {
     unsigned abi;
     const gpr_emu_hooks **hooks; /* set when blocks run */

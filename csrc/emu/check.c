@@ -78,7 +78,7 @@ static void out_of_shared(engine_launch *launch, const shared_variable *variable
                    variable->bytes);
 }
 
-/* Says how far from an allocation an address outside all of them is. */
+/* Describes how far from an allocation an address outside all of them is. */
 static void out_of_global(engine_launch *launch, uintptr_t address, unsigned bytes, int access,
                           const void *pc)
 {
@@ -342,8 +342,8 @@ static int add_release(releases *releases, const release *what)
     return 1;
 }
 
-/* An atomic hands on, to those who come to the word later, what its thread had made visible by a
- * fence, and will let the thread know, at its next fence, what others had handed on there. */
+/* An atomic releases, to later atomics on the word, everything that its thread had made visible by
+ * a fence; and at its next fence the thread acquires what others had released there. */
 static void pass_through(engine_launch *launch, emu_thread *thread, uintptr_t word)
 {
     int is_new = 0;

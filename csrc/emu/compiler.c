@@ -1,7 +1,7 @@
 /* NVRTC's functions: a program's text becomes a shared object for this machine, by g++ (or the
  * compiler that CXX or the setting `compiler` names). The text is what lib/driver/program.c wrote
- * for the GPU, between cuda_on_cpu.h and a list of the entries that were asked for; its headers are
- * written out beside it. */
+ * for the GPU, between cuda_on_cpu.h and a list of the requested entries; its headers are written
+ * out beside it. */
 #define _GNU_SOURCE /* secure_getenv */
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +167,7 @@ static char *read_file(const char *path, size_t *bytes)
     return text;
 }
 
-/* program.cc: the text between what makes CUDA of C++ and the entries. */
+/* program.cc: the text, behind the header that makes CUDA of C++ and before the entries. */
 static int write_program(nvrtcProgram program, const char *folder)
 {
     char path[PATH_ROOM];

@@ -1,9 +1,9 @@
-/* What a launch did, counted as the hardware would.
+/* The events of a launch, counted as the hardware counts them.
  *
- * Threads leave events. When a block's phase ends they are sorted into requests, which are what
- * a warp's lanes do at the same instruction for the same time since they last met; each request
- * is then looked at as the memory would: how many passes over the banks, how many sectors.
- * docs/explain.md has the words; docs/emulator.md the format of the report. */
+ * Threads leave events. When a block's phase ends they are sorted into requests, which are what a
+ * warp's lanes do at the same instruction for the same time since they last met; of each request
+ * the memory's work is counted: passes over the banks, sectors. docs/explain.md has the words;
+ * docs/emulator.md the format of the report. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ enum {
     FORMAT = 1
 };
 
-/* What a thread did in a column of the map, a bit each; and the kind of each event, as the bit. */
+/* The events of a thread in a column of the map, a bit per kind. */
 static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 64, 64, 64, 0, 0, 0};
 static const char *const kind_names[EVENT_KINDS] = {
     "shared_load", "shared_store", "shared_atomic", "global_load",  "global_store", "global_atomic",
@@ -287,7 +287,7 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         else if (e->kind <= GLOBAL_ATOMIC)
             count_sectors(e, to - from, &passes, &ideal);
         else if (e->kind != FENCE && (column->ends == EVENT_KINDS || column->ends == BARRIER)) {
-            /* what a warp does together, while others wait for it at a barrier */
+            /* operations of a whole warp, while others wait for it at a barrier */
             column->ends = e->kind;
             column->site = e->site;
         }

@@ -1,4 +1,4 @@
-// CUDA's words on the CPU: what a kernel's text is compiled against when g++ compiles it.
+// CUDA's functions and types on the CPU, for a kernel's text when g++ compiles it.
 //
 // A kernel file is compiled as it is. Its loads and stores are ordinary ones, and the compiler
 // tells of each of them: with -fsanitize=thread it puts a call to __tsan_read4 or the like before
@@ -82,7 +82,7 @@ GPR_EMU_UNWATCHED void __tsan_write_range(void *p, unsigned long bytes)
     }
 }
 
-// Calls that the compiler also makes and that say nothing of memory.
+// Calls that the compiler also makes and that report no access to memory.
 GPR_EMU_UNWATCHED void __tsan_init()
 {
 }
@@ -96,7 +96,7 @@ GPR_EMU_UNWATCHED void __tsan_func_exit()
 
 // ---------------------------------------------------------------- barriers and fences -----------
 
-// The function is there to be called: its return address is where the kernel stands. The compiler
+// The function is there to be called: its return address is the kernel's position. The compiler
 // keeps nothing of memory in registers across it.
 GPR_EMU_UNWATCHED inline unsigned gpr_emu_block(int op, unsigned predicate)
 {
@@ -320,7 +320,7 @@ template <unsigned... I> struct gpr_emu_count<0, I...> {
     using places = gpr_emu_places<I...>;
 };
 
-// Calls a kernel with arguments that lie in memory, as cuLaunchKernel gets them.
+// Calls a kernel with arguments in memory, as cuLaunchKernel gets them.
 template <auto KERNEL> struct gpr_emu_call;
 template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
     static constexpr unsigned count = sizeof...(A);

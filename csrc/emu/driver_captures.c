@@ -1,4 +1,4 @@
-/* Graphs of the stand-in driver: what a captured stream keeps, and the objects that live as
+/* Graphs of the stand-in driver: the operations of a captured stream, and the objects that live as
  * long. */
 #include <stdlib.h>
 
@@ -72,7 +72,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned co
 
 /* ---------------------------------------------------------------- for tests ------------------ */
 
-/* From now on what is queued on the stream is not carried out but kept for the graph. */
+/* From now on operations on the stream are not carried out but kept for the graph. */
 GPR_API void fake_begin_capture(CUstream stream)
 {
     pthread_mutex_lock(&driver.lock);

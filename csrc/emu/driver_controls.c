@@ -43,8 +43,8 @@ GPR_API void fake_wait(void)
     pthread_mutex_unlock(&driver.lock);
 }
 
-/* What is alive: "device", "pinned" (allocations), "streams", "events", "modules", "contexts",
- * "depth" (of this thread's stack). */
+/* The number of live objects: "device", "pinned" (allocations), "streams", "events", "modules",
+ * "contexts", "depth" (of this thread's stack). */
 GPR_API int fake_live(const char *what)
 {
     int count = -1;

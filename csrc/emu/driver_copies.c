@@ -61,7 +61,7 @@ CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t
     const size_t unit = sizeof value;
 
     ENTER(cuMemsetD2D32Async, IN_CONTEXT);
-    /* One column is what the library asks for. */
+    /* The library copies one column. */
     if (to % unit != 0 || pitch % unit != 0 || width != 1 || height == 0)
         return driver_leave(INVALID_VALUE);
     return driver_leave(driver_enqueue(stream, (operation){.kind = SET,

@@ -156,8 +156,8 @@ CUresult cuCtxPopCurrent(CUcontext *context)
     return driver_leave(entered);
 }
 
-/* Who waits is to learn what an engine finds out about a kernel at its end: nobody looks out for
- * results before. */
+/* A waiting thread must see the findings of a kernel, which an engine has at its end: results are
+ * not polled for. */
 CUresult cuCtxGetFlags(unsigned *flags)
 {
     ENTER(cuCtxGetFlags, IN_CONTEXT);

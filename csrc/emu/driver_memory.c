@@ -49,7 +49,7 @@ int driver_is_written(uintptr_t start, size_t bytes)
 
 static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
 {
-    /* what lies beyond the end belongs to nobody */
+    /* bytes beyond the end belong to no allocation */
     enum { POISON = 0xc3, ALIGNMENT = 256, GUARD = 4096 };
     void *memory = NULL;
 
@@ -136,7 +136,7 @@ CUresult cuMemFreeHost(void *pointer)
     return driver_leave(entered != CUDA_SUCCESS ? entered : result);
 }
 
-/* One attribute of an allocation; 0 if the fake does not know it. */
+/* One attribute of an allocation; 0 if the fake does not have it. */
 static int get_attribute(const driver_allocation *a, int attribute, void *value)
 {
     switch (attribute) {

@@ -1,5 +1,5 @@
-/* The stand-in driver's memory, for those who read and write it: the engine that runs kernels,
- * and the driver's own copies. */
+/* The stand-in driver's memory, for the engine that runs kernels and for the driver's own
+ * copies. */
 #ifndef GPR_EMU_DRIVER_MEMORY_H
 #define GPR_EMU_DRIVER_MEMORY_H
 

@@ -1,5 +1,5 @@
-/* What the files of the stand-in driver share: its handles, its lock, its counters, and how each
- * of its functions begins and ends.
+/* Shared by the files of the stand-in driver: its handles, its lock, its counters, and the macros
+ * that begin and end its functions.
  *
  *   driver_state.c     handles, violations, entering and leaving a function
  *   driver_memory.c    allocations
@@ -11,16 +11,16 @@
  *   driver_devices.c   initialization, devices, contexts, errors
  *   driver_controls.c  options and counters for tests
  *
- * Each file uses only those above it. Modules and launches are the engine's (engine.h), which
- * uses driver_memory.h.
+ * Each file uses only those above it. Modules and launches are the engine's (engine.h), which uses
+ * driver_memory.h.
  *
  * Device memory is host memory. Each stream is a thread with a queue, so that a wait that the
  * library forgets shows as a wrong result; random delays (seeded) widen the windows in which it
  * can.
  *
- * Checked at every call: a current context, live handles, pointers inside live allocations,
- * grids. A broken rule is recorded (fake_violation) and poisons the context, as an illegal
- * address does on a GPU; cuGetErrorString then returns the rule's text. */
+ * Checked at every call: a current context, live handles, pointers inside live allocations, grids.
+ * A broken rule is recorded (fake_violation) and poisons the context, as an illegal address does on
+ * a GPU; cuGetErrorString then returns the rule's text. */
 #ifndef GPR_EMU_DRIVER_STATE_H
 #define GPR_EMU_DRIVER_STATE_H
 
@@ -150,7 +150,7 @@ typedef struct driver_state {
 
 extern driver_state driver;
 
-/* What belongs to the calling thread. */
+/* The state of the calling thread. */
 typedef struct driver_thread_state {
     struct CUctx_st *contexts[CONTEXT_DEPTH];
     int depth;

@@ -6,7 +6,7 @@
 
 #include "emu/driver_state.h"
 
-/* CUDA's own handles stand for these streams, which are made when they are first used. */
+/* The streams behind CUDA's own handles; made when they are first used. */
 static struct CUstream_st *legacy_streams[MOST_DEVICES];
 static _Thread_local struct CUstream_st *per_thread_streams[MOST_DEVICES];
 
@@ -65,7 +65,7 @@ static void set_units(const operation *op)
         memcpy((char *)op->to + at, &op->value, op->unit);
 }
 
-/* Notes what a copy or a memset has written; the lock is held. */
+/* Notes the bytes that a copy or a memset has written; the lock is held. */
 static void note_operation(const operation *op)
 {
     const size_t unit = op->kind == SET ? op->unit : op->bytes,
@@ -78,7 +78,7 @@ static void note_operation(const operation *op)
     for (size_t at = 0; at + unit <= op->bytes; at += pitch) driver_note_written(op->to + at, unit);
 }
 
-/* Carries out an operation; no lock is held. What it returns is what a launch does wrong. */
+/* Carries out an operation; no lock is held. Returns the error of a launch. */
 static const char *carry_out(const operation *op)
 {
     switch (op->kind) {

@@ -142,11 +142,10 @@ void module_set_dynamic(engine_module *module, unsigned bytes);
 const driver_allocation *module_variable(const engine_module *module, uintptr_t address);
 /* Index of the site at `pc`. */
 unsigned module_site(engine_module *module, const void *pc);
-/* Finds the lines of all sites that are not known yet, by addr2line; without it they stay "" and
- * 0. */
+/* Finds the lines of all sites that have none yet, by addr2line; without it they stay "" and 0. */
 void module_look_up(engine_module *module);
-/* The shared variable that holds `address`, or the one before it: what an address past an end
- * belongs to. NULL: none. */
+/* The shared variable that contains `address`, or the one before it, to which an address past an
+ * end belongs. NULL: none. */
 const shared_variable *module_shared(const engine_module *module, uintptr_t address);
 
 /* ---------------------------------------------------------------- other programs ------------- */
@@ -173,7 +172,7 @@ typedef struct record {
     const void *pc;
 } record;
 
-/* What has been done to a word: lists of records. */
+/* The accesses to a word: lists of records. */
 typedef struct word_history {
     uint32_t epoch;
     uint32_t reads, writes, atomics;
@@ -185,9 +184,9 @@ typedef struct records {
     uint32_t count;
 } records;
 
-/* What a thread has made visible to other blocks: of `block`, all that its thread `thread` did
- * before `fence`, all that any of its threads did before `barrier`, and of the thread's warp all
- * that its lanes had seen each other do. */
+/* The accesses that a thread has made visible to other blocks: of `block`, all that its thread
+ * `thread` did before `fence`, all that any of its threads did before `barrier`, and of the
+ * thread's warp all that its lanes had seen each other do. */
 typedef struct release {
     uint32_t block;
     uint16_t thread;
@@ -243,7 +242,7 @@ struct emu_block {
     size_t event_room, event_count;
 };
 
-/* What broke a rule: two places and three pieces of text around them. */
+/* A broken rule: two places and three pieces of text around them. */
 typedef struct finding {
     int found;
     char what[400], other[240], end[240];
@@ -274,7 +273,7 @@ struct engine_launch {
     releases *released;
     size_t released_room, released_count;
     finding finding;
-    counts *counts; /* NULL: nobody asks */
+    counts *counts; /* NULL: not wanted */
     int out_of_memory;
 };
 
@@ -293,8 +292,8 @@ const char *thread_name(unsigned index, char room[48]);
 
 /* ---------------------------------------------------------------- check.c -------------------- */
 
-/* Whether the running thread may make this access; notes it for later ones. What kind of memory
- * it is, for counting. */
+/* Ends the launch if the running thread may not make this access; notes it for later ones. Returns
+ * the kind of memory, for counting. */
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
 place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
                    int access, const void *pc);

@@ -1,4 +1,4 @@
-/* The engine of the emulator: launches, from their arguments to what is said of them. */
+/* The engine of the emulator: launches, from their arguments to their findings. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,11 @@ const char engine_device_name[] = "Emulated GPU";
 const int engine_tracks_writes = 1;
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-/* Blocks, and what their threads stand on: made once, for as many as a launch ever had at a
+/* Blocks, and the stacks of their threads: allocated once, for as many as a launch ever had at a
  * time. */
 static emu_block blocks[MOST_RESIDENT];
 static fiber *fibers[MOST_RESIDENT * MOST_THREADS];
-static char said[2048]; /* what the last finding was */
+static char message[2048]; /* of the last finding */
 
 /* ---------------------------------------------------------------- arguments ------------------ */
 
@@ -34,7 +34,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     launch->arguments = calloc(entry->argument_count + 1, sizeof *launch->arguments);
     if (launch->arguments == NULL) goto fail;
     for (unsigned i = 0; i < entry->argument_count; i++) {
-        /* as a parameter lies in a GPU's memory */
+        /* aligned as a parameter in a GPU's memory */
         if (posix_memalign(&launch->arguments[i], 16, entry->argument_bytes[i]) != 0) goto fail;
         memcpy(launch->arguments[i], arguments[i], entry->argument_bytes[i]);
     }
@@ -123,7 +123,7 @@ static void free_block(emu_block *block)
     *block = (emu_block){0};
 }
 
-/* Room for a block of this launch; what it held before is of no use. */
+/* Room for a block of this launch; its content is undefined. */
 static int prepare_block(const engine_launch *launch, emu_block *block, unsigned place)
 {
     size_t bytes = 8; /* each variable begins a word */
@@ -208,11 +208,11 @@ static const char *describe(engine_launch *launch)
     } else if (emu_settings_now.schedule == REVERSE) {
         (void)snprintf(seed, sizeof seed, " [schedule=reverse]");
     }
-    (void)snprintf(said, sizeof said, "kernel %s, block %u, %s, phase %u: %s%s%s%s%s%s",
+    (void)snprintf(message, sizeof message, "kernel %s, block %u, %s, phase %u: %s%s%s%s%s%s",
                    launch->kernel->entry->name, thread->block->index,
                    thread_name(thread->index, room), thread->block->epoch - 1, f->what, here,
                    f->other, there, f->end, seed);
-    return said;
+    return message;
 }
 
 const char *engine_run(engine_launch *launch)
@@ -238,7 +238,7 @@ const char *engine_run(engine_launch *launch)
     return wrong;
 }
 
-/* Gives back what launches share, so that leaks can be counted. */
+/* Frees the memory that launches share, so that leaks can be counted. */
 __attribute__((destructor)) static void free_all(void)
 {
     for (size_t i = 0; i < MOST_RESIDENT; i++) free_block(&blocks[i]);

@@ -1,6 +1,6 @@
 /* The engine behind the stand-in driver: modules and launches. Two engines implement this
- * interface: engine.c runs the kernels themselves, a fiber per CUDA thread;
- * tests/fakes/contract.c computes what the launch contract promises, which is quick.
+ * interface: engine.c runs the kernels themselves, a fiber per CUDA thread; tests/fakes/contract.c
+ * computes results by the launch contract, which is quick.
  *
  * Functions that check return the text of the broken rule, or NULL. */
 #ifndef GPR_EMU_ENGINE_H

@@ -1,6 +1,6 @@
 /* Fibers. ucontext starts one on its stack; from then on _setjmp and _longjmp go back and forth,
  * which spares the system call that swapcontext makes for the signal mask. Under the address
- * sanitizer swapcontext does it all: it knows that one. */
+ * sanitizer swapcontext does it all, as the sanitizer supports that one. */
 #undef _FORTIFY_SOURCE /* its longjmp refuses to go to another stack */
 #include <setjmp.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ void fiber_yield(void)
 #endif
 }
 
-/* What a fiber's stack begins with: one function after the other. */
+/* The first function on a fiber's stack: runs one function after the other. */
 static void live(void)
 {
     for (;;) {

@@ -1,5 +1,5 @@
-/* Loading what compiler.c made, and reading from its ELF tables what a debugger would want to
- * know. */
+/* Loading the shared objects that compiler.c made, and reading symbols and source lines from their
+ * ELF tables. */
 #define _GNU_SOURCE /* dlinfo */
 #include <dlfcn.h>
 #include <elf.h>
@@ -303,7 +303,7 @@ unsigned module_site(engine_module *module, const void *pc)
     return (unsigned)*index - 1;
 }
 
-/* Files in which no kernel does what it does: an instruction there is its caller's. */
+/* Files of helpers: an instruction there counts for its caller. */
 static int is_helper(const char *file)
 {
     static const char *const helpers[] = {"cuda_on_cpu.h", "plain_cuda.h",  "cooperative_groups.h",
@@ -316,7 +316,7 @@ static int is_helper(const char *file)
     return 0;
 }
 
-/* One frame, "/some/folder/sequential.cuh:39 (discriminator 2)"; 0 if addr2line knows nothing. */
+/* One frame, "/some/folder/sequential.cuh:39 (discriminator 2)"; 0 if addr2line finds none. */
 static int parse_frame(const char *text, source_line *where)
 {
     const char *colon = strrchr(text, ':'), *slash = NULL;

@@ -1,5 +1,6 @@
-/* Other programs, compilers and addr2line, and the folder for what they read and write: new, and
- * nobody else's, so that no name in it can be guessed and taken first. */
+/* Other programs, compilers and addr2line, and the folder of the files that they read and write:
+ * new, and accessible to this user alone, so that nobody can create a file of a guessed name
+ * first. */
 #define _GNU_SOURCE /* environ, secure_getenv */
 #include <dirent.h>
 #include <errno.h>
@@ -35,9 +36,9 @@ void remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-/* The environment without what is loaded into this process first (a sanitizer, say), which is not
- * meant for a compiler, and with the folder for what a program writes on its way. `temporary` is
- * the entry that names it. */
+/* The environment without preloaded libraries (a sanitizer's, for example), which are not meant for
+ * a compiler, and with the folder for temporary files of programs. `temporary` is the entry that
+ * names it. */
 static char **environment_of_programs(char *temporary)
 {
     static const char *const replaced[] = {"LD_PRELOAD=", "TMPDIR="};

@@ -1,10 +1,10 @@
-/* Blocks, warps and threads: who runs next, who waits for whom, and what comes of it when all
- * have met.
+/* Blocks, warps and threads: which thread runs next, which threads wait for each other, and the
+ * results when all have arrived.
  *
  * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the
- * order of their numbers, block after block; `reverse` the other way round; `random` draws the
- * next thread each time, keeps several blocks under way, and lets a thread wait at atomics and
- * fences too, where blocks meet. */
+ * order of their numbers, block after block; `reverse` the other way round; `random` draws the next
+ * thread each time, keeps several blocks under way, and lets a thread wait at atomics and fences
+ * too, where blocks meet. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +93,7 @@ static void pass_barrier(engine_launch *launch, emu_block *block)
 
 /* ---------------------------------------------------------------- warps ---------------------- */
 
-/* The lane that a shuffle of `lane` reads; its own where the source lies outside its group. */
+/* The lane that a shuffle of `lane` reads; its own where the source is outside its group. */
 static unsigned shuffle_source(const emu_thread *thread, unsigned lane)
 {
     const unsigned width = thread->width, first = lane & ~(width - 1), last = first + width - 1;
@@ -123,7 +123,7 @@ static unsigned reduce_two(int op, unsigned a, unsigned b)
     }
 }
 
-/* The lanes of `mask` have met: what each of them gets. */
+/* The lanes of `mask` have met: computes the result of each. */
 static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask, int op)
 {
     unsigned all = 0, some = 0;
@@ -354,7 +354,7 @@ static const gpr_emu_hooks hooks = {hook_access, hook_block_op, hook_warp_op, ho
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
-/* What shared memory holds before anybody writes it. */
+/* The content of shared memory before a thread writes it. */
 enum { POISON = 0xc3 };
 
 /* Copies all shared variables to or from where they are kept for a block. */

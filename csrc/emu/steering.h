@@ -29,7 +29,7 @@ static inline void steering_read(const char *variable,
     free(copy);
 }
 
-/* The call that is to fail, and which one did. Who calls holds the stand-in's lock. */
+/* The call that is to fail, and the one that did. The caller holds the stand-in's lock. */
 typedef struct steering_fault {
     char function[STEERING_NAME_ROOM], failed[STEERING_NAME_ROOM];
     int countdown, code;

@@ -2,11 +2,11 @@
  *
  * The only public header. It is in three parts, simple first:
  *   1. one call for an array in ordinary memory: gpr_reduce_array
- *   2. a request that says everything: strides, masks, kernel, device, limits: gpr_reduce
+ *   2. a request with strides, masks, kernel, device and limits: gpr_reduce
  *   3. looking inside: kernels, their sources, devices, timing, compiling, the cache
  *
- * Every function that can fail returns a gpr_status; gpr_last_error() then holds the detail for
- * the calling thread. Nothing here exits, prints or throws. All functions may be called from any
+ * Every function that can fail returns a gpr_status; gpr_last_error() then holds the detail for the
+ * calling thread. Nothing here exits, prints or throws. All functions may be called from any
  * thread. libcuda and NVRTC are opened at first use: a program that links this library runs, and
  * reduces on the CPU, on a machine that has neither.
  *
@@ -44,7 +44,7 @@ typedef enum gpr_status {
     GPR_ERROR_COMPILE,     /* NVRTC refused a program; see gpr_error.log */
     GPR_ERROR_DEVICE,      /* no usable CUDA device: no driver, too old, no NVRTC, after fork */
     GPR_ERROR_KERNEL,      /* this kernel cannot run here: GPU too old, headers not installed */
-    GPR_ERROR_INTERRUPTED, /* the request's interrupt callback asked to stop */
+    GPR_ERROR_INTERRUPTED, /* the request's interrupt callback returned not 0 */
     GPR_ERROR_SYSTEM       /* the operating system refused something: a thread, a file */
 } gpr_status;
 
@@ -118,9 +118,9 @@ GPR_API int gpr_find_operator(const char *name); /* a gpr_operator, or -1 */
 
 /* Type of the result of reducing `dtype` with `op` when elements are first converted to `compute`
  * (GPR_DTYPE_DEFAULT: NumPy's choice: int64 or uint64 for sums and products of integers, float64
- * for their mean and variance, bool for any, all and logical_xor, int64 for positions and counts,
- * a variance of complex elements is real, otherwise the element type). GPR_DTYPE_DEFAULT if op does
- * not take the types: gpr_last_error says why. */
+ * for their mean and variance, bool for any, all and logical_xor, int64 for positions and counts, a
+ * variance of complex elements is real, otherwise the element type). GPR_DTYPE_DEFAULT if op does
+ * not take the types: gpr_last_error has the reason. */
 GPR_API gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
 
 /* ---------------------------------------------------------------- 1. one call --------------- */
@@ -144,8 +144,8 @@ enum {
 
 enum { GPR_MAX_NDIM = 64 };
 
-/* What a request comes to, as far as its operator, types, extents and kernel decide it: found
- * before there is memory for the result. */
+/* The part of a resolved request that its operator, types, extents and kernel decide: found before
+ * there is memory for the result. */
 typedef struct gpr_resolution {
     gpr_dtype result;  /* type of the results */
     int outputs;       /* results per kept index: two of minmax, else one */
@@ -153,9 +153,9 @@ typedef struct gpr_resolution {
     uint64_t rule[12]; /* the library's own */
 } gpr_resolution;
 
-/* What to reduce, how and where. Zero-initialise, then set what you need; fields left zero mean
- * what their comment says. The array has `ndim` axes; the last `reduced` of them are reduced, so
- * other axes are reduced by passing shape and strides in another order. */
+/* One reduction: its array, operator and device. Zero-initialise it, then set the members that you
+ * need; the comments give the meaning of 0. The array has `ndim` axes; the last `reduced` of them
+ * are reduced, so other axes are reduced by passing shape and strides in another order. */
 typedef struct gpr_request {
     gpr_operator op;
     /* of the elements */
@@ -211,7 +211,7 @@ typedef struct gpr_request {
      * returns without waiting for it. For on_device arrays */
     int result_on_device;
     /* with result_on_device: the caller allocated that memory there and holds it; the driver is not
-     * asked whose it is */
+     * called to check it */
     int vouches_for_result;
 
     /* var, std of on_device arrays: squared distances are from given means, not from those of the
@@ -246,9 +246,9 @@ GPR_API gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resol
 GPR_API double gpr_progress(void);
 
 /* Carries out a request and waits for it, unless the result stays on the device. A stream that is
- * being captured into a graph takes requests whose result stays on the device: what they need of
- * device memory belongs to the graph. On failure *result is unspecified and nothing leaks; the next
- * call works. Errors: as gpr_status says. */
+ * being captured into a graph takes requests whose result stays on the device: their device memory
+ * belongs to the graph. On failure *result is unspecified and nothing leaks; the next call works.
+ * Errors: see gpr_status. */
 GPR_API gpr_status gpr_reduce(const gpr_request *request);
 
 enum {
@@ -260,7 +260,7 @@ enum {
     GPR_STAGE_COUNT
 };
 
-/* What the calling thread's last gpr_reduce did. */
+/* The record of the calling thread's last gpr_reduce. */
 typedef struct gpr_run {
     int device;          /* CUDA ordinal, or GPR_DEVICE_CPU */
     int kernel;          /* index, see gpr_kernel_info_at; "auto" stays "auto" */
@@ -290,14 +290,14 @@ typedef struct gpr_factor {
     int byteswapped;  /* elements are in the other byte order; not in device memory */
 } gpr_factor;
 
-/* The sum of products of elements. Zero-initialise, then set what you need. */
+/* The sum of products of elements. Zero-initialise it, then set the members that you need. */
 typedef struct gpr_dot_request {
     gpr_factor a, b;
     gpr_dtype factor;  /* both arrays' elements are converted to it before they are multiplied */
     gpr_dtype compute; /* type of the result; GPR_DTYPE_DEFAULT (not 0!): `factor` */
     uint64_t n;        /* elements of each array */
     int kernel; /* from gpr_find_kernel: "exact"; a negative number: "auto", the same kernel */
-    int device; /* what follows is as in gpr_request */
+    int device; /* this and the members below: as in gpr_request */
     uint32_t block_size, grid_size;
     void *stream;
     int on_device;        /* both arrays are in memory of the device */
@@ -315,7 +315,7 @@ typedef struct gpr_dot_request {
  * is conjugated. GPR_ERROR_VALUE: another kernel; a block size it does not take; too many elements;
  * memory that is not the device's. GPR_ERROR_TYPE: a result type that does not hold what `factor`
  * does: a real one of complex products, one of integers of floats, bool of others.
- * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. gpr_last_run tells of it. */
+ * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. gpr_last_run has its record. */
 GPR_API gpr_status gpr_dot(const gpr_dot_request *request);
 
 /* ---------------------------------------------------------------- limits -------------------- */
@@ -355,15 +355,14 @@ GPR_API void gpr_exact_destroy(gpr_exact *sum); /* NULL: nothing */
 GPR_API gpr_dtype gpr_exact_dtype(const gpr_exact *sum);
 GPR_API uint64_t gpr_exact_count(const gpr_exact *sum); /* elements added */
 
-/* Adds every element of an array: in host memory on all cores, or where it lies if on_device, by
- * kernel `exact`. Of the request are read: dtype, ndim, shape, strides, data, byteswapped and
- * interrupted; of device arrays also device, stream, block_size and grid_size, and the call waits
- * for the stream. mask must be NULL. Elements of another type than the sum's are added as the
- * numbers they are, if the sum's type is at least as fine and as wide (int64 and float32 in
- * float64, int8 in float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than
- * 2^64 - 1 elements, or as gpr_reduce of device arrays, also where the stream is being captured
- * into a graph; GPR_ERROR_MEMORY; GPR_ERROR_INTERRUPTED; of device arrays the driver's and the
- * compiler's too. */
+/* Adds every element of an array: in host memory on all cores, or in place if on_device, by kernel
+ * `exact`. Of the request are read: dtype, ndim, shape, strides, data, byteswapped and interrupted;
+ * of device arrays also device, stream, block_size and grid_size, and the call waits for the
+ * stream. mask must be NULL. Elements of another type than the sum's are added as the numbers they
+ * are, if the sum's type is at least as fine and as wide (int64 and float32 in float64, int8 in
+ * float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements,
+ * or as gpr_reduce of device arrays, also where the stream is being captured into a graph;
+ * GPR_ERROR_MEMORY; GPR_ERROR_INTERRUPTED; of device arrays the driver's and the compiler's too. */
 GPR_API gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array);
 /* The same for `n` contiguous elements of the sum's type. */
 GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n);
@@ -372,17 +371,17 @@ GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint
 GPR_API gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other);
 
 /* The sum rounded once to an element of type `result`: a float type, or, for sums of integers and
- * bools, GPR_INT64 or GPR_UINT64. GPR_DTYPE_DEFAULT: as gpr_result_dtype says of GPR_OP_SUM. A sum
+ * bools, GPR_INT64 or GPR_UINT64. GPR_DTYPE_DEFAULT: as gpr_result_dtype of GPR_OP_SUM. A sum
  * beyond the float type is infinite. GPR_ERROR_VALUE: it does not fit in the integer type;
  * GPR_ERROR_TYPE: another type. */
 GPR_API gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void *value);
 /* The sum divided by the number of elements, rounded once to a float type (GPR_DTYPE_DEFAULT: as
- * gpr_result_dtype says of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
+ * gpr_result_dtype of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
 GPR_API gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value);
 
 /* A state as bytes, the same on every machine and for every way of reaching the state;
  * docs/exact-format.md describes them. Size in bytes for a dtype, 0 if there is none; storing; and
- * a new sum from bytes: GPR_ERROR_VALUE, with a message that says why, if they are damaged. */
+ * a new sum from bytes: GPR_ERROR_VALUE, with the reason in its message, if they are damaged. */
 GPR_API size_t gpr_exact_bytes(gpr_dtype dtype);
 GPR_API void gpr_exact_store(const gpr_exact *sum, void *bytes);
 GPR_API gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum);
@@ -394,8 +393,8 @@ typedef struct gpr_kernel_info {
     const char *aliases; /* space-separated, may be "" */
     const char *family;  /* "atomic", "tree", "shuffle", "block", "warp", "library", "planner" */
     const char *summary;
-    const char *removes;          /* what this step takes away */
-    const char *pays;             /* what it still costs */
+    const char *removes;          /* the problem that this step removes */
+    const char *pays;             /* the cost that remains */
     const char *source;           /* where it was first taught */
     const char *file;             /* of its CUDA source */
     const char *block_rule;       /* "power of two", "multiple of 32", "32" */
@@ -418,7 +417,7 @@ GPR_API gpr_status gpr_find_kernel(const char *name, int *index);
  * and means of floats as floats and "fast" for all else; any other is itself. `compute` as in
  * gpr_request. */
 GPR_API int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
-/* Whether the kernel could run on `device` now; if not, the error's message says what to do. */
+/* Whether the kernel could run on `device` now; if not, the error's message has the remedy. */
 GPR_API gpr_status gpr_kernel_available(int index, int device);
 /* The CUDA source file of kernel `index`, NUL-terminated, static. NULL: no such kernel. */
 GPR_API const char *gpr_kernel_source(int index);
@@ -495,8 +494,8 @@ GPR_API gpr_status gpr_fill_device(int device, void *data, gpr_dtype dtype, cons
 
 /* The library's own stream of a device, which no default stream waits for. */
 GPR_API gpr_status gpr_device_stream(int device, void **stream);
-/* What is queued on `then` from now on waits for what was queued on `first` before. Nothing waits
- * on the host; under capture it is an edge of the graph. */
+/* Work queued on `then` from now on waits for work queued on `first` before. Nothing waits on the
+ * host; under capture it is an edge of the graph. */
 GPR_API gpr_status gpr_order_streams(int device, void *first, void *then);
 
 /* A point in a stream's work: whether the device has passed it, and waiting on the host until it
@@ -509,16 +508,16 @@ GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 
 /* ---------------------------------------------------------------- plans --------------------- */
 
-/* What kernels of a GPU cost, for the model by which a plan of `fast` chooses among the ways to
- * read an array. Other costs are other plans: bits of exact sums do not depend on them, those of
- * float sums by kernel `fast` do. */
+/* Costs of kernels on a GPU, for the model by which a plan of `fast` chooses among the ways to read
+ * an array. Other costs are other plans: bits of exact sums do not depend on them, those of float
+ * sums by kernel `fast` do. */
 typedef struct gpr_plan_costs {
     double bytes_per_ns;        /* of memory, as far as kernels reach it */
     double sm_bytes_per_ns;     /* that a multiprocessor takes in */
     double instructions_per_ns; /* of a thread, on all multiprocessors */
     double load_ns;             /* a round of loads from memory */
     double block_ns;            /* a block's start, until its first load */
-    double step_ns;             /* halving what a tree has left, barriers included */
+    double step_ns;             /* a step of a tree, barriers included */
     double merge_ns;            /* publishing partials and taking a ticket */
     double partial_ns;          /* a round of loads of partials */
 } gpr_plan_costs;
@@ -534,7 +533,7 @@ typedef struct gpr_device_facts {
     uint32_t multiprocessors;
     uint32_t threads_per_multiprocessor;
     int slow_float64;           /* few units add float64: exact sums add integers */
-    double memory_bytes_per_ns; /* by clock and width; 0: the driver does not tell */
+    double memory_bytes_per_ns; /* by clock and width; 0: the driver does not report it */
     gpr_plan_costs costs;       /* measured; bytes_per_ns 0: estimated from the facts above */
     uint32_t way; /* of kernel `fast`, for measuring: 1 is the first that the plan considers; 0: the
                      cheapest */

@@ -257,8 +257,8 @@ int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *elem
 {
     const gpr_request *request = &call->request;
 
-    /* Positions and counts are indices, whatever the elements. Else the caller's own descriptors
-     * go first: they tell long long from long. */
+    /* Positions and counts are indices. Otherwise the caller's own descriptor is preferred: it
+     * distinguishes long long from long. */
     if (is_index(request->op)) {
         call->result_descr = PyArray_DescrFromType(NPY_INTP);
     } else if (requested != NULL && result == request->compute) {
@@ -304,8 +304,8 @@ static int may_lack_elements(const gpr_request *request)
     return request->skip_nan && glue_is_inexact(request->dtype);
 }
 
-/* NumPy takes axis 0 and -1 of a 0-d array too, except where it asks for the axis' length
- * itself: it counts what is left where elements may be NaN, or where there is a mask. */
+/* NumPy takes axis 0 and -1 of a 0-d array too, except where it reads the axis' length itself, to
+ * count the elements that are left where some may be NaN or a mask is false. */
 static int takes_scalar_axis(const gpr_request *request, int masked)
 {
     if (may_lack_elements(request) || masked) return 1;

@@ -64,8 +64,8 @@ static int read_strides(PyObject *interface, glue_device_array *array)
     return 0;
 }
 
-/* Version 3 names the stream that the array is ready on; version 2 has none, and what it shows
- * is ready. */
+/* Version 3 names the stream that the array is ready on; in version 2, which has none, it is
+ * ready. */
 static int read_stream(const glue_state *state, PyObject *interface, glue_device_array *array)
 {
     enum { WITHOUT_STREAM = 2, WITH_STREAM = 3 };

@@ -1,5 +1,6 @@
 /* gpureduce._core: the extension module. Its functions take positional arguments only and check
- * what the C library cannot; the Python package wraps them. Importing it opens no driver. */
+ * Python objects, which the C library cannot; the Python package wraps them. Importing it opens no
+ * driver. */
 #include "python/device_reduce.h"
 #include "python/libraries.h"
 

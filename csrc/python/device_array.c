@@ -228,10 +228,9 @@ int glue_check_memory(const glue_state *state, glue_device_array *array, int is_
         return -1;
     }
     if (is_named && device != array->device) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "the array says that it is on device \"cuda:%d\", its memory is on \"cuda:%d\"",
-            array->device, device);
+        PyErr_Format(PyExc_ValueError,
+                     "the array names device \"cuda:%d\", its memory is on \"cuda:%d\"",
+                     array->device, device);
         return -1;
     }
     array->device = device;

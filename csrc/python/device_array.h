@@ -1,9 +1,8 @@
-/* Arrays in the memory of CUDA devices: what every way of importing one makes, and how each way
- * does it.
+/* Arrays in the memory of CUDA devices: their type, and the ways to import one.
  *
  * Nothing here copies elements or makes a stream wait for another: that is the caller's part.
- * Errors of a producer are exceptions, and whatever was taken from the producer before the error
- * is given back. */
+ * Errors of a producer are exceptions, and references taken from the producer before the error are
+ * given back. */
 #ifndef GLUE_DEVICE_ARRAY_H
 #define GLUE_DEVICE_ARRAY_H
 
@@ -11,7 +10,7 @@
 
 #include <dlpack/dlpack.h>
 
-/* gpureduce._core.DeviceArray. It keeps alive what lent it the memory: an object, or a managed
+/* gpureduce._core.DeviceArray. It keeps the lender of its memory alive: an object, or a managed
  * tensor whose deleter runs when the last reference goes. */
 typedef struct glue_device_array {
     PyObject_VAR_HEAD char *data; /* first element; NULL only if there are no elements */
@@ -66,7 +65,7 @@ int glue_set_compact_strides(glue_device_array *array);
 int glue_is_compact(glue_device_array *array);
 /* Checks extents, pointer and device. */
 int glue_check_layout(glue_device_array *array);
-/* Asks the driver which device the memory is on. If the producer named one (`is_named`), both
+/* Reads from the driver which device the memory is on. If the producer named one (`is_named`), both
  * have to agree. */
 int glue_check_memory(const glue_state *state, glue_device_array *array, int is_named);
 /* The stream that an array is ready on: None, or a handle or an object, of which 0 is the legacy

@@ -20,7 +20,7 @@ static void free_memory(PyObject *capsule)
 
     if (memory == NULL) return;
     Py_BEGIN_ALLOW_THREADS(void)
-    /* waits for what the device still does with it */
+    /* waits for pending work of the device */
     gpr_free_device(memory->device, memory->data);
     Py_END_ALLOW_THREADS
     free(memory);
@@ -250,8 +250,7 @@ static int check_loan(PyObject *self, PyObject *dl_device, PyObject *copy)
     return 0;
 }
 
-/* Makes the consumer's stream wait for what is still being written; -1 says that the consumer
- * orders streams itself. */
+/* Makes the consumer's stream wait for pending writes; -1: the consumer orders streams itself. */
 static int order_consumer(PyObject *self, PyObject *object)
 {
     const glue_state *state = state_of(self);

@@ -7,15 +7,15 @@
 
 /* ---- stream_order.c: each returns 0, or -1 with an exception ---- */
 
-/* What is queued on `then` next waits for what is queued on `first` now. */
+/* Work queued on `then` from now on waits for work queued on `first` before. */
 int glue_order_streams(const glue_state *state, int device, void *first, void *then);
 /* The stream of our own on a device. */
 int glue_find_device_stream(const glue_state *state, int device, void **stream);
 
 /* ---- loans.c ---- */
 
-/* Keeps `lent` alive until the device has done what is queued on `stream` now. 0, or -1 with an
- * exception. */
+/* Keeps `lent` alive until the device has done the work that is queued on `stream` now. 0, or -1
+ * with an exception. */
 int glue_keep_loan(glue_state *state, int device, void *stream, PyObject *lent);
 
 /* ---- device_buffer.c ---- */

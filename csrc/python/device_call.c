@@ -185,8 +185,9 @@ PyObject *glue_ask_for_room(PyObject *make, const glue_call *call, gpr_dtype dty
     PyObject *const arguments[] = {shape, name, order};
     pair = PyObject_Vectorcall(make, arguments, order != NULL ? 3 : 2, NULL);
     if (pair != NULL && (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)) {
-        PyErr_SetString(PyExc_TypeError,
-                        "what makes room for a result returns the result and its memory");
+        PyErr_SetString(
+            PyExc_TypeError,
+            "the function that makes room for a result returns the result and its memory");
         Py_CLEAR(pair);
     }
 done:

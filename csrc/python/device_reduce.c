@@ -1,9 +1,9 @@
 /* Reductions of device arrays of any library.
  *
- * Plain calls are carried out whole, so that a small call costs little more than its kernel.
- * Whatever needs more of NumPy's rules (an initial, a mask, a mean, a dtype, a stream, a
- * conversion, warnings) is left to Python before there is room for a result, and so are the
- * errors of arguments, which Python words. */
+ * Plain calls are carried out whole, so that a small call costs little more than its kernel. Calls
+ * that need more of NumPy's rules (an initial, a mask, a mean, a dtype, a stream, a conversion,
+ * warnings) are left to Python before there is room for a result, and so are errors of arguments,
+ * whose messages are Python's. */
 #include "python/device_reduce.h"
 
 #include "python/device_call.h"

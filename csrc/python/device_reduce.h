@@ -4,8 +4,8 @@
 
 #include "python/glue.h"
 
-/* What reduce_plain returns for anything but an exact ndarray; `out` None or where the result
- * goes. */
+/* The result of reduce_plain for anything but an exact ndarray; `out` is None or receives the
+ * result. */
 PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given,
                                    PyObject *out);
 

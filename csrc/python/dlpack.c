@@ -130,7 +130,7 @@ fail:
     return NULL;
 }
 
-/* Takes a tensor over, whatever comes of it. */
+/* Takes a tensor over, also where it fails. */
 static glue_device_array *take_versioned(const glue_state *state, DLManagedTensorVersioned *tensor)
 {
     glue_device_array *array = NULL;
@@ -182,8 +182,9 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
         if (tensor == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0) return NULL;
         array = take_legacy(state, tensor);
     } else if (strcmp(name, used_versioned_name) == 0 || strcmp(name, used_legacy_name) == 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "the DLPack capsule has been consumed already: ask the array for another");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "the DLPack capsule has been consumed already: get another one from the array");
     } else {
         PyErr_Format(PyExc_ValueError, "a capsule of DLPack is called '%s' or '%s', not '%s'",
                      versioned_name, legacy_name, name);
@@ -249,7 +250,8 @@ static int check_exchange(int result, const char *what)
 {
     if (result == 0) return 0;
     if (PyErr_Occurred() == NULL)
-        PyErr_Format(PyExc_BufferError, "the array's library did not say why it does not %s", what);
+        PyErr_Format(PyExc_BufferError, "the array's library gave no reason why it does not %s",
+                     what);
     return -1;
 }
 

@@ -1,7 +1,7 @@
-/* The glue between CPython, NumPy and gpureduce.h: what its files share.
+/* The glue between CPython, NumPy and gpureduce.h: declarations that its files share.
  *
  * The glue turns Python objects into requests and results and statuses back into Python objects. It
- * knows no rule of reducing: NumPy's fine print is src/gpureduce's, arithmetic is the library's.
+ * has no rules of reducing: src/gpureduce has NumPy's, and the library has the arithmetic.
  */
 #ifndef GLUE_H
 #define GLUE_H
@@ -105,11 +105,11 @@ typedef struct glue_call {
     int64_t result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
-    int names_kernel;            /* a kernel was asked for that only GPUs have */
+    int names_kernel;            /* the call names a kernel that only GPUs have */
 } glue_call;
 
-/* What a function that reduces is asked for, besides the array and the result's place; mask
- * None: all elements count; mean None: each row's own. */
+/* The arguments of a function that reduces, besides the array and the result's place; mask None:
+ * all elements count; mean None: each row's own. */
 typedef struct glue_arguments {
     PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof, *mean;
     PyObject *const *options;
@@ -125,7 +125,7 @@ int glue_import_numpy(void);
 
 /* ---- failures.c. Every function here needs the GIL. ---- */
 
-/* Raises what this thread's last gpr_ failure means; an exception that is set already stays.
+/* Raises the exception for this thread's last gpr_ failure; an exception that is set already stays.
  * Always NULL. */
 PyObject *glue_raise(const glue_state *state);
 /* Makes an exception that was fetched the cause of the one that is set. Takes its three parts
@@ -170,7 +170,7 @@ int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *elem
                           PyArray_Descr *requested);
 /* The request has its operator. */
 int glue_read_keepdims(PyObject *object, glue_call *call);
-/* Whether NaN is left out, and what variances' divisors are less by. */
+/* Whether NaN is left out, and by how much variances' divisors are less. */
 int glue_read_leave_out(PyObject *skip_nan, PyObject *ddof, gpr_request *request);
 /* Marks the axes that are reduced in call->reduced. The request has its operator, its elements'
  * type and whether NaN are left out; `masked`: there is a mask. */
@@ -181,7 +181,7 @@ int glue_locate(glue_state *state, int always);
 /* ---- call_axes.c ---- */
 
 /* Gives the request the axes of an array, reduced ones last; call->reduced has been filled in.
- * `strides` NULL: C order; `mask_strides` NULL: there is no mask, or it has its steps. Results lie
+ * `strides` NULL: C order; `mask_strides` NULL: there is no mask, or it has its steps. Results are
  * in memory in `order`, from the nearest axis to the farthest, and so do the request's kept axes;
  * NULL: in C order. */
 void glue_set_axes(glue_call *call, int ndim, const int64_t *shape, const int64_t *strides,
@@ -191,7 +191,7 @@ void glue_set_result_shape(glue_call *call, int outputs);
 /* Resolves the request, which has all of its types, axes and options: the type of the result is in
  * call->resolution then, its shape in call->result_shape. */
 gpr_status glue_resolve(glue_call *call);
-/* Steps of a result that lies in memory in the call's order, without gaps; returns its bytes. */
+/* Steps of a result that is in memory in the call's order, without gaps; returns its bytes. */
 int64_t glue_get_result_strides(const glue_call *call, int64_t bytes, int64_t *strides);
 /* The request's steps of results, of kept axes, from those of all axes of a resolved call's result.
  * `steps` has room for an axis more than the array has. */
@@ -235,7 +235,7 @@ int glue_lacks_freedom(const glue_call *call);
 
 /* ---- host_reduce.c ---- */
 
-/* What reduce_plain returns for an exact ndarray. */
+/* The result of reduce_plain for an exact ndarray. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given);
 

@@ -11,7 +11,7 @@
 
 /* ---------------------------------------------------------------- the table ------------------ */
 
-/* Rows for any package, by what the array or its type has. */
+/* Rows for any package, by attributes of the array or its type. */
 enum { BY_EXCHANGE, BY_DLPACK, BY_INTERFACE, PROTOCOL_COUNT };
 
 static const glue_ways rows[] = {
@@ -105,7 +105,7 @@ _Static_assert(ROW_COUNT <= (int)GLUE_MOST_LIBRARIES,
 
 /* ---------------------------------------------------------------- meeting a library ---------- */
 
-/* What is at "module:attribute.attribute"; NULL without an exception: there is no such attribute
+/* The object at "module:attribute.attribute"; NULL without an exception: there is no such attribute
  * or module. */
 static PyObject *find_at(const char *place, size_t length)
 {
@@ -160,7 +160,7 @@ static PyObject *find_dtypes(const char *place)
     return dtypes;
 }
 
-/* A new reference to what the row's library has. */
+/* A new reference to a part of the row's library. */
 static glue_library *meet(const glue_state *state, const glue_ways *ways)
 {
     PyTypeObject *type = (PyTypeObject *)state->library_type;
@@ -650,7 +650,7 @@ static PyMethodDef library_methods[] = {
     {"make", library_make, METH_VARARGS,
      PyDoc_STR(
          "make(like, memory, shape, dtype, order=None) -> (array, DeviceArray) beside `like`, "
-         "whose memory is `memory`; its axes lie in memory in `order`, the farthest first")},
+         "whose memory is `memory`; its axes are in memory in `order`, the farthest first")},
     {"finish", library_finish, METH_VARARGS,
      PyDoc_STR("finish(like, made) -> the caller's array, once the writing of `made` is queued")},
     {"split", library_split, METH_O,
@@ -725,7 +725,7 @@ static PyObject *find_library(PyObject *module, PyObject *array)
 
 PyMethodDef glue_library_methods[] = {
     {"find_library", find_library, METH_O,
-     PyDoc_STR(
-         "find_library(array) -> Library, or None for what is not in the memory of a CUDA device")},
+     PyDoc_STR("find_library(array) -> Library, or None for an object that is not in the memory of "
+               "a CUDA device")},
     {NULL, NULL, 0, NULL},
 };

@@ -1,14 +1,14 @@
-/* Array libraries: one table says how the arrays of each are found, read, made and written. */
+/* Array libraries: one table of how the arrays of each are found, read, made and written. */
 #ifndef GLUE_LIBRARIES_H
 #define GLUE_LIBRARIES_H
 
 #include "python/device_buffer.h"
 
-/* What of a library its ways use. A row of the table says where each is:
- * "module:attribute.attribute", or several such places separated by '|', of which the first that
- * exists counts. What is nowhere is NULL. */
+/* The parts of a library that its ways use. A row of the table has the place of each:
+ * "module:attribute.attribute", or several places separated by '|', of which the first that exists
+ * counts. A part without a place is NULL. */
 typedef enum glue_part {
-    /* base of the types of its arrays; without it they are what has the CUDA array interface */
+    /* base of the types of its arrays; without it, any type that has the CUDA array interface */
     GLUE_ARRAY_TYPE,
     /* base of arrays that have no memory */
     GLUE_TRACER_TYPE,
@@ -59,17 +59,18 @@ typedef struct glue_ways {
     /* name of the method that returns an array's view with its axes in another order; NULL: its
      * arrays are in C order */
     const char *transpose;
-    /* Makes what was made the caller's, once its writing is queued; NULL: it is already. */
+    /* Hands the new array over to the caller, once its writing is queued; NULL: nothing is to be
+     * done. */
     PyObject *(*finish)(const glue_state *state, const glue_library *library, PyObject *like,
                         PyObject *made);
-    /* A pair of what is at 0 and at 1 of an array's first axis; NULL: by these indices. */
+    /* A pair of the subarrays 0 and 1 of an array's first axis; NULL: by indexing. */
     PyObject *(*split)(const glue_state *state, const glue_library *library, PyObject *array);
     /* Writes `array` into `out`, converted as NumPy's unsafe casting does, in order on the
      * library's stream; NULL: it has no conversion on the device. */
     int (*assign)(const glue_state *state, const glue_library *library, PyObject *out,
                   PyObject *array);
-    /* Replaces the exception by one that says what kind of array it is; returns whether it did.
-     * NULL: it never does. */
+    /* Replaces the exception by one that names the kind of array; returns whether it did. NULL: it
+     * never does. */
     int (*explain)(const glue_state *state, const glue_library *library, PyObject *array);
     /* the library does not order the memory's reuse by our stream: keep it until it is passed */
     unsigned char lends;
@@ -151,13 +152,13 @@ glue_library *glue_find_library(glue_state *state, PyObject *array);
 /* Whether it has a row of its own: its arrays have no rules but NumPy's. */
 int glue_is_known(const glue_library *library);
 /* Whether the type of an array that is no ndarray overrides NumPy's functions, or has
- * __gpureduce_wrap__: Python decides what becomes of it. -1 with an exception. */
+ * __gpureduce_wrap__: Python handles it. -1 with an exception. */
 int glue_has_own_rules(const glue_state *state, PyObject *array);
 /* The row's way to read, and a TypeError that names the dtype where it is one that is not
  * reduced. */
 glue_device_array *glue_read_array(const glue_state *state, const glue_library *library,
                                    PyObject *array);
-/* The row's way to make an array. Its axes lie in memory in `order`, the farthest first, where the
+/* The row's way to make an array. Its axes are in memory in `order`, the farthest first, where the
  * library has orders; NULL: in C order. */
 PyObject *glue_make_array(const glue_state *state, const glue_library *library, PyObject *like,
                           const glue_device_array *beside, PyObject *shape, const int *order,

@@ -1,8 +1,8 @@
-/* The ways in which array libraries show, make and write their arrays: what the rows of the table
- * are made of.
+/* The ways in which array libraries show, make and write their arrays: functions for the rows of
+ * the table.
  *
- * Ways call nothing but the library's own functions and the imports of device_array.h. They
- * import no module, and they raise the library's exceptions as they are. */
+ * Ways call nothing but the library's own functions and the imports of device_array.h. They import
+ * no module, and they raise the library's exceptions as they are. */
 #include "python/libraries.h"
 
 #define NAME(name) state->names[GLUE_NAME_##name]
@@ -209,8 +209,8 @@ static int is_complex(gpr_dtype dtype)
     return dtype == GPR_COMPLEX64 || dtype == GPR_COMPLEX128;
 }
 
-/* Negative and conjugate views are resolved, which copies them: their elements are not what lies
- * in memory. */
+/* Negative and conjugate views are resolved, which copies them: memory does not contain their
+ * elements. */
 glue_device_array *glue_read_tensor(const glue_state *state, const glue_library *library,
                                     PyObject *tensor)
 {
@@ -258,8 +258,8 @@ done:
     return found;
 }
 
-/* Where the interface names no stream, what it shows is ready, and its users follow on the
- * library's default stream. */
+/* Where the interface names no stream, the array is ready, and work on it follows on the library's
+ * default stream. */
 glue_device_array *glue_read_interface(const glue_state *state, const glue_library *library,
                                        PyObject *array)
 {
@@ -390,7 +390,7 @@ static int leave_device(const glue_state *state, PyObject *context)
     return failed ? -1 : 0;
 }
 
-/* Calls on a device what makes an array. */
+/* Calls a function that makes an array, with a device as the current one. */
 static PyObject *call_on_device(const glue_state *state, const glue_library *library, int device,
                                 glue_part part, PyObject *const *arguments, size_t count,
                                 PyObject *keywords)

@@ -1,11 +1,12 @@
 /* Memory that the device may still read though the caller is done with it.
  *
  * A producer that cannot make its stream wait for ours gets its memory back only when the device
- * has passed a mark on that stream. Every new loan looks which earlier ones have ended, and the end
- * of the process waits for the rest.
+ * has passed a mark on that stream. Every new loan releases earlier ones that have ended, and the
+ * end of the process waits for the rest.
  *
- * The loans are a list that threads take as a whole and put back: whoever holds a loan has it
- * alone, and ends it without any lock, because what it lent runs the producer's code as it goes. */
+ * The loans are a list that threads take as a whole and put back: a thread that holds a loan is its
+ * only holder, and ends it without any lock, because releasing the memory runs the producer's
+ * code. */
 #include "python/device_buffer.h"
 
 typedef struct glue_loan {

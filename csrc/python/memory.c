@@ -1,5 +1,5 @@
-/* Pinned and device memory, and what benchmarks and tests do with it: reducing memory that is on
- * the device already, measuring, compiling one program. */
+/* Pinned and device memory, and functions for benchmarks and tests: reducing memory that is on the
+ * device already, measuring, compiling one program. */
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- pinned memory -------------- */
@@ -143,7 +143,7 @@ static PyObject *free_device(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------- device arrays -------------- */
 
-/* What a request for memory of a CUDA device is made of; the last `reduced` axes are reduced. */
+/* The parts of a request for memory of a CUDA device; the last `reduced` axes are reduced. */
 typedef struct device_arguments {
     PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
     PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides;

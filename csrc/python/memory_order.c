@@ -1,10 +1,10 @@
-/* The order in which the axes of a result lie in memory: that of the array's axes, as NumPy's
+/* The order in which the axes of a result are in memory: that of the array's axes, as NumPy's
  * results have it.
  *
  * NumPy's iterator sorts the axes of its operands by their steps and allocates the result in that
- * order; some functions reduce a copy of the array, or its distances from the mean, which NumPy
- * has allocated in an order of their own. Operands here are steps per axis of an array, and an
- * order is a list of axes from the nearest in memory to the farthest. */
+ * order; some functions reduce a copy of the array, or its distances from the mean, which NumPy has
+ * allocated in an order of their own. Operands here are steps per axis of an array, and an order is
+ * a list of axes from the nearest in memory to the farthest. */
 #include <stdlib.h>
 
 #include "python/glue.h"
@@ -26,8 +26,8 @@ static void add_operand(operands *all, const int64_t *steps)
     all->count++;
 }
 
-/* Whether `axis` lies nearer in memory than `other`, which stands before it in the order: 1, 0, or
- * -1 if no operand has steps along both. Where operands disagree, C order wins. */
+/* Whether `axis` is nearer in memory than `other`, which is before it in the order: 1, 0, or -1 if
+ * no operand has steps along both. Where operands disagree, C order wins. */
 static int is_nearer(const operands *all, int axis, int other)
 {
     int nearer = -1;
@@ -129,7 +129,7 @@ static int is_c_order(int ndim, const int64_t *shape, const int64_t *steps)
     return 1;
 }
 
-/* Per axis of the array, from what a request has in its own order. */
+/* Per axis of the array, from values in a request's order. */
 static const int64_t *put_back(const glue_call *call, const int64_t *from, int64_t *to)
 {
     if (from == NULL) return NULL;

@@ -49,7 +49,7 @@ int glue_is_numpys(gpr_dtype dtype)
 }
 
 /* ml_dtypes registers its dtypes with NumPy under numbers that differ from process to process:
- * their scalar types' names tell them, without importing ml_dtypes. */
+ * their scalar types' names identify them, without importing ml_dtypes. */
 static gpr_dtype dtype_of_package(const PyArray_Descr *descr)
 {
     const char *name = descr->typeobj->tp_name;

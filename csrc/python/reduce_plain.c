@@ -10,13 +10,13 @@ static int is_mask_of(PyObject *where, PyArrayObject *array)
 }
 
 /* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream,
- * skip_nan, ddof, where) -> what reduce returns for an exact ndarray; for a device array one of its
- * library, or `out`, of minmax a pair.
+ * skip_nan, ddof, where) -> the result for an exact ndarray; for a device array one of its library,
+ * or `out`, of minmax a pair.
  *
- * NotImplemented where NumPy's fine print says more: for other objects, for no or too few
- * elements, for an ndarray with an out, for complex elements and a dtype, for a `where` that is
- * neither True nor an ndarray of bool of the array's shape, and instead of a TypeError, which is
- * not the last word on dates. */
+ * NotImplemented where NumPy has further rules: for other objects, for no or too few elements, for
+ * an ndarray with an out, for complex elements and a dtype, for a `where` that is neither True nor
+ * an ndarray of bool of the array's shape, and instead of a TypeError, since dates may be reduced
+ * in Python. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {

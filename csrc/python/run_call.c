@@ -21,8 +21,8 @@ static PyObject *watch_progress(PyObject *Py_UNUSED(module), PyObject *callback)
     Py_RETURN_NONE;
 }
 
-/* Calls what the thread's watch_progress was given, if anything, with gpr_progress(). 0, or -1
- * with an exception. */
+/* Calls the function that the thread's watch_progress was given, if any, with gpr_progress(). 0, or
+ * -1 with an exception. */
 static int show_progress(void)
 {
     PyObject *of_thread = PyThreadState_GetDict();

@@ -50,8 +50,8 @@ int glue_order_streams(const glue_state *state, int device, void *first, void *t
     return -1;
 }
 
-/* order_streams(device, first, then): what is queued on `then` next waits for what is on `first`
- * now */
+/* order_streams(device, first, then): work queued on `then` from now on waits for work queued on
+ * `first` before */
 static PyObject *order_streams(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);

@@ -104,7 +104,7 @@ def test_a_damaged_file_is_not_used_and_says_why(tmp_path: Path) -> None:
         "line 7: block_ns is not from": with_line("block_ns", "block_ns 0.000"),
         "line 10 is not 'partial_ns' and a number": good[: good.rindex("partial")],
         "there are lines after": good + "more\\n",
-        "no text of a few lines": good + "#" * 5000,
+        "not a text of a few lines": good + "#" * 5000,
     }
     for reason, text in damaged.items():
         path.write_text(text)
@@ -131,7 +131,7 @@ def test_a_file_that_others_could_have_written_is_not_used(tmp_path: Path) -> No
         STORED
         + """
     path.chmod(0o620)
-    assert "others could have written it" in found()["reason"]
+    assert "this user alone can write" in found()["reason"]
     path.chmod(0o600)
     elsewhere = path.parent.parent / "elsewhere"
     path.rename(elsewhere)
@@ -139,7 +139,7 @@ def test_a_file_that_others_could_have_written_is_not_used(tmp_path: Path) -> No
     assert "or is a link" in found()["reason"]
     path.unlink()
     os.mkfifo(path, 0o600)
-    assert "no file of this user's alone" in found()["reason"]
+    assert "not a regular file" in found()["reason"]
     path.unlink()
     elsewhere.rename(path)
     assert found()["is_measured"]

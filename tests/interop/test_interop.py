@@ -115,7 +115,7 @@ def test_what_is_wrong_with_a_tensor_is_an_error_and_the_tensor_goes_back(tmp_pa
         (ValueError, "axis 0", dict(change=stride)),
         (ValueError, "NULL", dict(change=change(data=None))),
         (ValueError, "freed, or never allocated", dict(change=change(data=4096))),
-        (ValueError, 'on device "cuda:1"',
+        (ValueError, 'names device "cuda:1"',
          dict(change=change(device=array_libraries.Device(2, 1)))),
         (ValueError, "device -1", dict(change=change(device=array_libraries.Device(2, -1)))),
     ]
@@ -321,7 +321,7 @@ def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
     assert _core.import_exchange(unknown(ROWS)) is None
     silent = type("Silent", (Exchanged,), {})
     offer(silent, fails=True)
-    with raises(BufferError, "did not say why"):
+    with raises(BufferError, "gave no reason"):
         gr.sum(silent(ROWS))
     with raises(TypeError, "no DLPack C exchange API"):
         _core.empty_like(ROWS, (2,), "int8", 0)
@@ -944,7 +944,7 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             gr.var(array, mean=lend(np.zeros(()), device=1))
     odd = Shown(np.zeros(3, np.float32))
     odd.entries = dict(odd.entries, data=(odd.held.start + 2, False), shape=(2,))
-    with raises(ValueError, "given means lie at multiples of their size, 4 bytes"):
+    with raises(ValueError, "addresses of given means are multiples of their size, 4 bytes"):
         gr.var(Shown(ROWS[:, :2]), axis=0, mean=odd)
     odd.entries = dict(odd.entries, data=(odd.held.start, False), shape=(600,))
     with raises(ValueError, "the mean needs 2400 bytes"):

@@ -13,7 +13,7 @@ static inline double gpr_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Tells the processor that this is a loop that waits. */
+/* A hint to the processor that this loop waits. */
 static inline void gpr_relax(void)
 {
 #if defined(__x86_64__)

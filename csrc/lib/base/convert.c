@@ -93,7 +93,7 @@ uint16_t gpr_double_to_bfloat(double value)
 
 /* ---------------------------------------------------------------- one element ---------------- */
 
-/* Out of range and NaN give what the processor's conversion instruction gives, without the
+/* Out of range and NaN become as the processor's conversion instruction converts them, without the
  * undefined cast. */
 static int64_t truncate_to_int64(double value)
 {

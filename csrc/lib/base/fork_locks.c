@@ -24,7 +24,7 @@ static void after_fork_in_parent(void)
     for (int i = held; i-- > 0;) pthread_mutex_unlock(atomic_load(&locks[i]));
 }
 
-/* What waiters left in a mutex is not worth reasoning about: they are made anew. */
+/* Waiters may have left any state in a mutex: they are initialised again. */
 static void after_fork_in_child(void)
 {
     for (int i = 0; i < held; i++) pthread_mutex_init(atomic_load(&locks[i]), NULL);

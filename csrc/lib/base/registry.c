@@ -99,8 +99,8 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
-/* What it costs to write one character for another: digits are as far apart as their numbers, so
- * that reduce6 is nearest to reduce7. */
+/* The cost of replacing one character by another: digits are as far apart as their numbers, so that
+ * reduce6 is nearest to reduce7. */
 static size_t replacement(char a, char b)
 {
     const int is_number = a >= '0' && a <= '9' && b >= '0' && b <= '9';

@@ -21,7 +21,7 @@ typedef enum gpr_fold {
     GPR_FOLD_COUNT
 } gpr_fold;
 
-/* What an accumulator is made of. */
+/* The members of an accumulator. */
 typedef enum gpr_acc_kind {
     GPR_ACC_NUMBER,        /* a number */
     GPR_ACC_INDEXED,       /* a number and the position it was found at */
@@ -124,7 +124,7 @@ static inline int gpr_is_bitwise(gpr_fold fold)
     return fold == GPR_FOLD_bit_and || fold == GPR_FOLD_bit_or || fold == GPR_FOLD_bit_xor;
 }
 
-/* Whether what becomes of an element is true or false. */
+/* Whether elements become true or false. */
 static inline int gpr_is_truth(gpr_fold fold)
 {
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all || fold == GPR_FOLD_odd;

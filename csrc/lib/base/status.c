@@ -32,8 +32,8 @@ static int character_bytes(const unsigned char *at)
     return bytes;
 }
 
-/* Names and paths in a message may be no UTF-8, or be cut within a character: what is left over
- * becomes '?'. */
+/* Names and paths in a message may be no UTF-8, or be cut within a character: bytes that are left
+ * over become '?'. */
 static void make_utf8(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at != '\0';) {

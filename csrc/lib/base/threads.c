@@ -55,7 +55,7 @@ static struct {
           .busy = ATOMIC_FLAG_INIT};
 
 /* A task that ends the job sets the counter to its end: threads that draw a number after that stop,
- * instead of passing over what may be billions of tasks. */
+ * instead of passing over billions of tasks. */
 static void run_tasks(job *work, void *memory)
 {
     uint64_t i;
@@ -135,8 +135,8 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* The lock was ours when the process was copied, but what its waiters left in it and in the
- * conditions is not worth reasoning about: all three are made anew. */
+/* This thread held the lock when the process was copied, but waiters may have left any state in it
+ * and in the conditions: all three are initialised again. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&pool.lock, NULL);
@@ -202,7 +202,7 @@ static void close_job(void)
     pthread_mutex_unlock(&pool.lock);
     while (atomic_load_explicit(&pool.joined, memory_order_relaxed) > 0 && gpr_seconds() < end)
         gpr_relax();
-    /* also orders what the workers wrote before what the caller reads */
+    /* also orders the workers' stores before the caller's loads */
     pthread_mutex_lock(&pool.lock);
     while (pool.joined > 0) pthread_cond_wait(&pool.left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);

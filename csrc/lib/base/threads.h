@@ -7,8 +7,8 @@
 enum { GPR_TASK_MEMORY = 256 * 1024, GPR_TASK_ALIGNMENT = 64 }; /* bytes */
 
 /* A task has `memory` of its own, GPR_TASK_MEMORY bytes at most and aligned to GPR_TASK_ALIGNMENT,
- * for what its stack has no room for: callers may have small ones. Returns 0 if no task that has
- * not begun needs to run any more. */
+ * for data that a caller's small stack has no room for. Returns 0 if no task that has not begun
+ * needs to run any more. */
 typedef int (*gpr_task)(void *context, uint64_t index, void *memory);
 
 /* Runs task(context, i, memory) for every i < count, unless one of them ends the job, and returns

@@ -105,7 +105,8 @@ int gpr_is_ours_alone(const struct stat *about)
 }
 
 /* Makes the folders of a path, but none in another user's folder, and returns whether it might:
- * there it could be put elsewhere, and what root makes in a user's home locks the user out. */
+ * that user could put it elsewhere, and a folder that root makes in a user's home locks the user
+ * out. */
 static int make_directories(const char *path)
 {
     enum { WAY = O_PATH | O_DIRECTORY | O_CLOEXEC }; /* folders that this user may not list, too */
@@ -236,8 +237,8 @@ static const char *take(const char **at, const char *end, size_t bytes)
     return part;
 }
 
-/* What came of reading an entry. One that cannot be looked at, or that there is no memory for, may
- * be a good one. */
+/* The outcome of reading an entry. One that cannot be examined, or for which there is no memory,
+ * may be good. */
 typedef enum outcome { GOOD, DAMAGED, UNKNOWN } outcome;
 
 static outcome parse_body(const char *at, size_t bytes, gpr_object *object)
@@ -277,7 +278,7 @@ static outcome read_entry(int file, const char *key, gpr_object *object)
     struct stat about;
     outcome result = DAMAGED;
 
-    /* What was put here while others could write here is not ours, whatever it contains. */
+    /* A file that others could write to is not trusted. */
     if (fstat(file, &about) != 0) return UNKNOWN;
     if (!S_ISREG(about.st_mode) || !gpr_is_ours_alone(&about)) return DAMAGED;
     if (!read_all(file, &header, sizeof header)) return DAMAGED;

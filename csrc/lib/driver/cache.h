@@ -3,7 +3,7 @@
  * One self-describing file per entry, named by the SHA-256 of its key. The key is everything that
  * decides the machine code, so an entry is never stale, only unused. Entries are written to a
  * temporary file, synced and renamed: a reader, in this process or another, sees a whole entry or
- * none. Whatever goes wrong (no directory, no rights, disk full, damage) is a miss. */
+ * none. Every fault (no directory, no rights, a full disk, damage) is a miss. */
 #ifndef GPR_LIB_CACHE_H
 #define GPR_LIB_CACHE_H
 
@@ -33,7 +33,7 @@ int gpr_cache_folder(int make, const char **reason);
 /* The folder's path, or NULL with a reason; it need not exist. */
 const char *gpr_cache_path(char *path, size_t room, const char **reason);
 
-/* Whether an open file is what this user made and nobody else can write to. */
+/* Whether an open file was made by this user, and nobody else can write to it. */
 struct stat;
 int gpr_is_ours_alone(const struct stat *about);
 

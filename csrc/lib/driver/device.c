@@ -15,7 +15,7 @@ static gpr_status read_patience(gpr_device *device)
     gpr_status status = GPR_OK;
 
     GPR_CU(cuCtxGetFlags, &flags);
-    device->looks_out = (flags & CU_CTX_SCHED_MASK) != CU_CTX_SCHED_BLOCKING_SYNC;
+    device->polls = (flags & CU_CTX_SCHED_MASK) != CU_CTX_SCHED_BLOCKING_SYNC;
 done:
     return status;
 }

@@ -27,7 +27,7 @@ typedef struct gpr_buffer {
     uint64_t bytes;
 } gpr_buffer;
 
-/* Room for one chunk of a streamed array and what it reduces to. */
+/* Room for one chunk of a streamed array and its results. */
 typedef struct gpr_slot {
     void *staged; /* pinned */
     CUdeviceptr elements;
@@ -65,7 +65,7 @@ typedef struct gpr_device {
     CUdevice handle;
     CUcontext context;
     gpr_device_facts facts;
-    int looks_out; /* a thread that waits for a few results may spin */
+    int polls; /* a thread that waits for a few results may spin */
     CUstream compute, copy;
     CUevent started, stopped; /* with timing, for gpr_measure */
     CUevent ordered;          /* of gpr_order_streams; NULL until it is needed */
@@ -99,8 +99,8 @@ gpr_status gpr_check_ordinal(int ordinal);
 /* Facts that plans depend on, measured costs among them. */
 gpr_status gpr_read_facts(CUdevice handle, gpr_device_facts *facts);
 
-/* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed, on
- * `stream`, if asked. */
+/* Makes the buffer hold at least `bytes`; its content is lost. New memory is zeroed on `stream` if
+ * `zero`. */
 gpr_status gpr_buffer_ensure(gpr_buffer *buffer, uint64_t bytes, int zero, CUstream stream);
 /* Gives the memory back once the device no longer uses it. */
 void gpr_buffer_clear(gpr_buffer *buffer);

@@ -1,5 +1,4 @@
-/* Facts of devices: what plans are made for, and what users see. No device is opened for
- * them. */
+/* Facts of devices, for plans and for users. No device is opened for them. */
 #include "lib/driver/device.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Memory of a device: buffers that grow and are kept, what users allocate and copy themselves, and
- * finding and filling memory of other libraries. Calls pool their pinned memory in slot_ring.c. */
+/* Memory of a device: buffers that grow and are kept, memory that users allocate and copy
+ * themselves, and finding and filling memory of other libraries. Calls pool their pinned memory in
+ * slot_ring.c. */
 #include "lib/driver/device.h"
 
 #include <string.h>

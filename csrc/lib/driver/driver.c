@@ -128,7 +128,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-/* READY or UNUSABLE, found out now if it is not known. */
+/* READY or UNUSABLE, found out at the first call. */
 static int driver_state(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -198,7 +198,7 @@ int gpr_begin_relaxed(void)
 {
     int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    /* Where it fails, the calls that follow report what is wrong. */
+    /* Where it fails, the calls that follow report the error. */
     return gpr_cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : NOT_RELAXED;
 }
 

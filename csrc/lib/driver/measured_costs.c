@@ -26,7 +26,7 @@ enum { FORMAT = 1, LARGEST_FILE = 4096, THOUSANDTHS = 1000 };
 enum { NAME_ROOM = GPR_SHA256_HEX + sizeof GPR_COSTS_SUFFIX };
 static const char TITLE[] = "gpureduce plan costs ";
 
-/* The least and the most of any cost: far from what any GPU has. */
+/* The least and the most of any cost, far from those of any GPU. */
 static const double LEAST_COST = 0.01, MOST_COST = 1e6;
 
 static const char *const names[GPR_PLAN_COST_COUNT] = {
@@ -50,7 +50,7 @@ gpr_status gpr_check_costs(const gpr_plan_costs *costs)
     memcpy(values, costs, sizeof values);
     for (int i = 0; i < GPR_PLAN_COST_COUNT; i++) {
         if (!is_plausible(values[i]))
-            return gpr_fail(GPR_ERROR_VALUE, "%s is %g: a cost lies between %g and %g", names[i],
+            return gpr_fail(GPR_ERROR_VALUE, "%s is %g: a cost is between %g and %g", names[i],
                             values[i], LEAST_COST, MOST_COST);
     }
     return GPR_OK;
@@ -157,11 +157,11 @@ static void read_file(int file, const char *gpu, gpr_costs_info *info)
     ssize_t got = 0;
 
     if (fstat(file, &about) != 0) {
-        set_reason(info, "it cannot be looked at");
+        set_reason(info, "its attributes cannot be read");
         return;
     }
     if (!S_ISREG(about.st_mode) || !gpr_is_ours_alone(&about)) {
-        set_reason(info, "it is no file of this user's alone: others could have written it");
+        set_reason(info, "it is not a regular file that this user alone can write");
         return;
     }
     do {
@@ -171,7 +171,7 @@ static void read_file(int file, const char *gpu, gpr_costs_info *info)
     if (got < 0)
         set_reason(info, "it cannot be read");
     else if (length == sizeof text || memchr(text, '\0', length) != NULL)
-        set_reason(info, "it is no text of a few lines");
+        set_reason(info, "it is not a text of a few lines");
     else {
         text[length] = '\0';
         parse_costs(text, gpu, info);

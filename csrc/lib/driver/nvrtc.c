@@ -1,5 +1,5 @@
-/* Opening and calling NVRTC. A lock covers the opening; programs are compiled by as many threads as
- * ask for them. */
+/* Opening and calling NVRTC. A lock covers the opening; any number of threads compile at the same
+ * time. */
 #include "lib/driver/nvrtc.h"
 
 #include <dlfcn.h>
@@ -56,7 +56,7 @@ static void *open_in(const char *root, const char *folder)
     return library;
 }
 
-/* Opens NVRTC, or says why not. */
+/* Opens NVRTC, or records why it cannot. */
 static void *open_library(void)
 {
     const char *named = gpr_environment("GPUREDUCE_LIBNVRTC");
@@ -87,7 +87,7 @@ static void *open_library(void)
     return library;
 }
 
-/* Fills in the table, or says why not. */
+/* Fills in the table, or records why it cannot. */
 static int open_locked(void)
 {
     int major = 0, minor = 0, count = 0;

@@ -43,7 +43,7 @@ typedef struct gpr_translation {
     const char *header_stamp; /* which headers of others it includes; NULL: none */
 } gpr_translation;
 
-/* What came of it. One malloc'ed image; free with gpr_object_clear. */
+/* A compiled program: one malloc'ed image. Free it with gpr_object_clear. */
 typedef struct gpr_object {
     char *lowered[GPR_MAX_ENTRIES]; /* symbol of each entry, malloc'ed */
     int entry_count;

@@ -90,7 +90,7 @@ gpr_status gpr_kernel_headers(int kernel)
 
 /* ---------------------------------------------------------------- the text ------------------- */
 
-/* Whether the kernel itself makes results of what it sums, rather than finalize_rows after it. */
+/* Whether the kernel itself finalizes its sums, rather than finalize_rows after it. */
 static int makes_results(const gpr_kernel_row *row)
 {
     return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
@@ -232,7 +232,7 @@ static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
     gpr_text_add(text, ">;\n");
 }
 
-/* The instances of templates that the program has: gpr_program_entries says where. */
+/* The instances of templates in the program; gpr_program_entries has their positions. */
 static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entries *at,
                                 program_text *program)
 {

@@ -29,7 +29,7 @@ typedef struct gpr_kernel_traits {
 } gpr_kernel_traits;
 
 /* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one
- * where partials are what elements are: a float32 sum's are. */
+ * where partials have the type of elements, as in sums of float32. */
 typedef struct gpr_entries {
     int first, next, fill, finish;
 } gpr_entries;

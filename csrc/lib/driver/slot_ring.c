@@ -53,7 +53,7 @@ done:
     return status;
 }
 
-/* Frees everything that grew with what calls needed. */
+/* Frees everything that grew with the needs of calls. */
 static void release_buffers(gpr_device *device)
 {
     ring_clear(&device->ring);
@@ -125,7 +125,7 @@ gpr_status gpr_ring_ensure(gpr_device *device, unsigned generation, const gpr_sl
 
         status = ring_make(ring, &room);
         if (status != GPR_ERROR_MEMORY) break;
-        /* What other users need goes first, then the request itself shrinks. */
+        /* The parts of other users go first, then the request itself shrinks. */
         if (held.staged == 0 && held.elements == 0 && held.results == 0) bytes = half_parts(&bytes);
         held = (gpr_slot_bytes){0};
         if (bytes.elements < least || bytes.results < LEAST_RESULTS) break;

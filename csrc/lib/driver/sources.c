@@ -1,6 +1,6 @@
 /* The device code, carried inside the library: every file of csrc/kernels and csrc/shared, and
- * tables of csrc/registry, as the assembler reads it at build time, so that what runs, what
- * kernel_source() shows and what is in the tree are the same bytes. */
+ * tables of csrc/registry, as the assembler reads them at build time. The files in the tree, the
+ * text of kernel_source() and the programs that run are the same bytes. */
 #include "lib/driver/sources.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* Order between streams: which stream waits for which, and marks that show how far a stream has
- * come. Who waits for whom, where arrays of other libraries are reduced, is decided in
- * src/gpureduce/_interop/device_reduction.py (Work). Nothing here waits on the host unless its name
- * says so. */
+ * come. Which of these a reduction of another library's array needs is decided in
+ * src/gpureduce/_interop/device_reduction.py (Work). Only functions that are named so make the host
+ * wait. */
 #include "lib/driver/device.h"
 
 #include <stdlib.h>

@@ -626,7 +626,7 @@ static gpr_status integer_result(const gpr_exact_number *m, gpr_dtype result, vo
 
     if (gpr_exact_number_length(m) > 64 || bits > most || (m->negative && result == GPR_UINT64))
         return gpr_fail(GPR_ERROR_VALUE,
-                        "the sum does not fit in %s: ask for float64, or for the integer itself",
+                        "the sum does not fit in %s: use float64, or the integer itself",
                         gpr_dtype_rows[result].name);
     store_bits(m->negative ? 0 - bits : bits, result, value);
     return GPR_OK;

@@ -43,7 +43,7 @@ typedef struct gpr_exact_part {
 gpr_exact_layout gpr_exact_layout_of(gpr_dtype dtype); /* of a dtype's elements */
 
 /* Whether every element of type `element` is a multiple of the unit of a part of type `dtype`, and
- * none is larger than what the part has room for. */
+ * none is larger than the part has room for. */
 int gpr_exact_accepts(gpr_dtype dtype, gpr_dtype element);
 
 void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
@@ -174,9 +174,9 @@ uint64_t gpr_exact_counters(gpr_acc_kind acc_kind, gpr_dtype element);
  * (kernels/exact/exact_limb_partial.cuh); 0 where blocks have counters alone. */
 uint64_t gpr_exact_partial_bytes(gpr_acc_kind acc_kind, gpr_dtype element);
 
-/* The sum, or with `divide` the mean, as one element of type `result`, which has room for what
- * elements are: rounded once, integers modulo a power of two, bool by whether it is not 0. The mean
- * of nothing is NaN. */
+/* The sum, or with `divide` the mean, as one element of type `result`, which has room for elements:
+ * rounded once, integers modulo a power of two, bool by whether it is not 0. The mean of nothing is
+ * NaN. */
 void gpr_exact_finish(const gpr_exact_part *parts, gpr_dtype element, int divide, gpr_dtype result,
                       void *value);
 

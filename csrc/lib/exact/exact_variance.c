@@ -10,11 +10,11 @@
  * (Cauchy-Schwarz), so neither is the result.
  *
  * Then N is shifted until N / D has 126 to 128 bits before the point, and divided (shared/limbs.h):
- * at most five words of quotient, whatever the length of N. What the shift and the division leave
- * is zero or not, which is all that rounding needs of it. A root is that of the quotient's
- * integer, with an even exponent: floor(sqrt(x)) is floor(sqrt(floor(x))), so that its 63 or 64
- * bits are those of the root of N / D itself. Every float type keeps 53 bits or fewer of them: one
- * rounding is left, that of exact.c.
+ * at most five words of quotient, whatever the length of N. Of the remainder of shift and division,
+ * rounding only needs whether it is zero. A root is that of the quotient's integer, with an even
+ * exponent: floor(sqrt(x)) is floor(sqrt(floor(x))), so that its 63 or 64 bits are those of the
+ * root of N / D itself. Every float type keeps 53 bits or fewer of them: one rounding is left, that
+ * of exact.c.
  *
  * Lengths, for float64, whose numbers are the longest: S below 2^1088 in units of 2^-1074, Q below
  * 2^2112 in units of 2^-2148, so that S^2 and n Q are between 2^-2148 and 2^2176: 136 words, of

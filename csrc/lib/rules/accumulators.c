@@ -109,7 +109,7 @@ static void store_nan(gpr_dtype dtype, uint8_t *element)
     gpr_store_wide(GPR_WIDE_FLOAT, &block, 1, dtype, element);
 }
 
-/* What leaves a sum as it is, also one of -0. */
+/* The element that changes no sum, not even -0. */
 static void store_minus_zero(gpr_dtype element, uint8_t *bytes)
 {
     const size_t part = gpr_part_bytes(element);

@@ -1,4 +1,4 @@
-/* Accumulators on the host: what a partial result of a row is, packed in memory and folded. */
+/* Accumulators on the host: partial results of rows, packed in memory and folded. */
 #ifndef GPR_LIB_ACCUMULATORS_H
 #define GPR_LIB_ACCUMULATORS_H
 

@@ -9,7 +9,7 @@
 #include "lib/base/convert.h"
 #include "lib/rules/accumulators.h"
 
-enum { AT_ONCE = GPR_WIDE_ELEMENTS / 2 }; /* accumulators: what they take lies in a small stack */
+enum { AT_ONCE = GPR_WIDE_ELEMENTS / 2 }; /* accumulators whose blocks fit a small stack */
 
 /* A block of accumulators on its way to results. */
 typedef struct results_block {
@@ -100,8 +100,8 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
     }
 }
 
-/* Makes block->first the variances or their roots. Too few elements for the divisor make what the
- * division by 0 does; where NaN are left out, always NaN. */
+/* Makes block->first the variances or their roots. Where there are too few elements for the
+ * divisor, the result is that of the division by 0; where NaN are left out, it is NaN. */
 static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -126,7 +126,7 @@ void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result)
         gpr_exact_finish(parts, rule->host_acc, rule->divide, rule->result, result);
 }
 
-/* Exact sums know of how many elements they are. */
+/* Exact sums contain the number of their elements. */
 static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count,
                               char *results)
 {

@@ -1,5 +1,5 @@
-/* What kernels take: block sizes, grid sizes, operators with their dtypes. Every refusal names
- * kernels or sizes that would do. */
+/* Checks of block sizes, grid sizes, operators and dtypes that kernels take. Every error names
+ * kernels or sizes that are accepted. */
 #include "lib/base/status.h"
 #include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
@@ -85,7 +85,7 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
                         bytes);
     if (row->family == GPR_FAMILY_LIBRARY && rule->acc_kind == GPR_ACC_INDEXED)
         return gpr_fail(GPR_ERROR_VALUE,
-                        "kernel '%s' does not tell where in a row an element is, which %s needs; "
+                        "kernel '%s' does not track positions of elements, which %s needs; "
                         "'shfl_two_pass', 'last_block' and 'auto' do",
                         row->name, operator_name);
     return GPR_OK;

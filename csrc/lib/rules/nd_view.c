@@ -68,8 +68,8 @@ static int has_positions(const gpr_rule *rule)
 }
 
 /* Whether a row's axes may be iterated in another order than the caller's: the fold commutes, and
- * if it needs positions, which are those of the caller's order, a kernel reads the array where it
- * lies and carries them along. Two arrays are iterated side by side. */
+ * if it needs positions, which are those of the caller's order, a kernel reads the array in place
+ * and carries them along. Two arrays are iterated side by side. */
 static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
     if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return 0;
@@ -229,8 +229,8 @@ static void find_contiguity(gpr_view *view)
         (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
 }
 
-/* Refuses strides of the elements, the mask, the means or the results that lead to no addresses:
- * what is computed of axes afterwards does not overflow. */
+/* Refuses strides of the elements, the mask, the means or the results that lead out of the address
+ * space: later arithmetic on axes does not overflow. */
 static gpr_status check_addresses(const gpr_request *request, const gpr_rule *rule,
                                   const gpr_axis *axes, const int64_t *mean_steps, int outer,
                                   int is_empty)
@@ -377,9 +377,9 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 
 /* ---------------------------------------------------------------- packing -------------------- */
 
-/* Copying a plane of runs, by element size. memcpy of a constant size is one load or store,
- * whatever the alignment. Runs of every second element and reversed ones have loops of their own,
- * whose steps the compiler knows, and so makes vectors of. */
+/* Copying a plane of runs, by element size. memcpy of a constant size is one load or store at any
+ * alignment. Runs of every second element and reversed ones have loops of their own: their steps
+ * are constants, so that the compiler makes vectors. */
 #define COPY_RUN(size, step)             \
     for (uint64_t i = 0; i < count; i++) \
     memcpy(destination + i * size, source + (int64_t)i * (step), size)
@@ -558,8 +558,8 @@ static void copy_plane_tiled(size_t bytes, char *destination, const char *source
     }
 }
 
-/* Packs `rows.extent` whole runs of the last axis. The axes are values, which what is written to
- * `destination` cannot change: their members stay in registers. */
+/* Packs `rows.extent` whole runs of the last axis. The axes are passed by value, so that stores to
+ * `destination` cannot change them: their members stay in registers. */
 static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, const char *data,
                        const uint8_t *mask, const void *neutral, char *destination)
 {

@@ -73,22 +73,22 @@ static inline int gpr_has_addresses(gpr_span span, const void *data)
     return (uintptr_t)data >= span.below && (uintptr_t)data <= UINTPTR_MAX - span.above;
 }
 
-/* The request's array for a reduction by `rule`: whether rows may be iterated in another order is
- * the fold's to say, and steps of results on a device are in results of the rule's type. Results in
+/* The request's array for a reduction by `rule`: the fold decides whether rows may be iterated in
+ * another order, and steps of results on a device are in results of the rule's type. Results in
  * host memory follow each other. GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1
  * bytes, strides that lead out of the address space. */
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view);
 
-/* The bytes that the view's elements, or those of its mask, lie in: from *first on, *bytes of
- * them. n and rows >= 1. */
+/* The extent in memory of the view's elements, or of its mask: *bytes from *first on. n and rows >=
+ * 1. */
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes);
 
-/* The bytes that results on a device lie in, `output_stride` results from a row's first to its
- * second where there are two. */
+/* The extent of results on a device, `output_stride` results from a row's first to its second where
+ * there are two. */
 void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const void *result,
                             int64_t output_stride, const char **first, uint64_t *bytes);
 
-/* The bytes that given means lie in, of type `mean`. */
+/* The extent of given means, of type `mean`. */
 void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *means,
                           const char **first, uint64_t *bytes);
 
@@ -103,7 +103,7 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row);
 
 /* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to
  * contiguous memory at `destination`, in native byte order, masked ones replaced by `*neutral` (an
- * element; not read without a mask). Any thread; touches nothing else. */
+ * element; not read without a mask). Any thread may call it; writes to no other memory. */
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
               void *destination);
 

@@ -1,6 +1,6 @@
-/* A plan: what holds for every kernel, and the family that plans the rest: plan_fast.c,
- * plan_exact.c or plan_named.c. How many blocks share a row is gpr_split_rows of plan_grid.c; which
- * block sizes kernels take is kernel_checks.c. */
+/* A plan: the part that all kernels share, and the choice of the file that plans the rest:
+ * plan_fast.c, plan_exact.c or plan_named.c. How many blocks share a row is gpr_split_rows of
+ * plan_grid.c; which block sizes kernels take is kernel_checks.c. */
 #include "lib/rules/plan.h"
 
 #include "lib/base/status.h"

@@ -34,7 +34,7 @@ typedef struct gpr_plan {
     uint64_t more_partials; /* second pass's */
     uint64_t tickets;       /* counters that are zero before and after */
 
-    /* What the planner's kernels are told of the array; see kernels/core/layout.cuh. */
+    /* The array as the planner's kernels take it; see kernels/core/layout.cuh. */
     gpr_layout layout; /* axes as the kernel iterates over them, without the column */
     gpr_axis column;
     int64_t column_mean; /* the column's step in given means */

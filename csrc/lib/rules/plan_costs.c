@@ -6,7 +6,7 @@
 
 /* Fitted to 3500 measurements on an H100 and an H200, for which the same constants are best; a
  * third more or less of each changes the choice's time by less than a percent. GPUs differ in
- * bandwidth and multiprocessors, which they tell, far more than in latencies. */
+ * bandwidth and multiprocessors, which drivers report, far more than in latencies. */
 static const gpr_plan_costs typical = {.sm_bytes_per_ns = 55,
                                        .load_ns = 750,
                                        .block_ns = 700,
@@ -16,8 +16,8 @@ static const gpr_plan_costs typical = {.sm_bytes_per_ns = 55,
 
 void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs)
 {
-    /* Of the bandwidth by clock and width, kernels reach so much; and what a multiprocessor's
-     * share of it may be, where the driver tells nothing or nonsense. */
+    /* The share of the bandwidth by clock and width that kernels reach; and bounds of a
+     * multiprocessor's bandwidth, where the driver reports none or nonsense. */
     const double reached = 0.93, least = 4, usual = 25, most = 60;
     /* instructions of all lanes in a nanosecond, at the clocks of the last years */
     const double issued = 4 * GPR_WARP_LANES * 1.6;

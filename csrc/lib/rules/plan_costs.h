@@ -1,5 +1,5 @@
-/* What plans of `fast` cost on a GPU, in nanoseconds: a model of the few things that decide among
- * ways to read one array. It predicts no times to the percent; it puts the ways in order.
+/* Costs of plans of `fast` on a GPU, in nanoseconds: a model of the few things that decide among
+ * ways to read one array. It ranks the ways, and predicts their times only roughly.
  *
  *   time = the largest of  bytes / bandwidth
  *                          arithmetic / throughput
@@ -7,7 +7,7 @@
  *        + a tenth of the other two
  *        + where blocks share rows: publishing + rounds of reading partials + tree
  *
- * The plan's files include this, and what gives the facts of a GPU their costs. */
+ * The plan's files include this, and device_info.c, which adds costs to the facts of a GPU. */
 #ifndef GPR_LIB_PLAN_COSTS_H
 #define GPR_LIB_PLAN_COSTS_H
 
@@ -16,7 +16,7 @@
 /* Measured costs if the facts have them, else from the GPU's memory, multiprocessors and clocks. */
 void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs);
 
-/* What depends on the accumulator: instructions per element folded, and per two accumulators
+/* Costs that depend on the accumulator: instructions per element folded, and per two accumulators
  * combined. */
 typedef struct gpr_fold_costs {
     double element, combine;
@@ -31,7 +31,7 @@ typedef struct gpr_load {
     double blocks;
     double slots;    /* blocks that the GPU holds at a time */
     double sms;      /* multiprocessors */
-    double block_ns; /* a block's time, when nothing else holds it up */
+    double block_ns; /* time of a block that waits for no other */
 } gpr_load;
 
 /* The time of `load`, until the last block ends. */

@@ -151,7 +151,7 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
     return 0;
 }
 
-/* Whether a large array is read sooner by bins: what was measured on an H100. Pairs take more
+/* Whether bins read a large array faster than pairs, as measured on an H100. Pairs take more
  * additions per element, which show in columns and long rows of float32 and float64; float16, whose
  * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
  * vectors are slower in bins, but for float16. Small arrays wait for steps, of which pairs take

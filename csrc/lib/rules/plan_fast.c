@@ -12,7 +12,7 @@
 #include "lib/rules/plan_grid.h"
 #include "shared/tuning.h"
 
-enum { DEFAULT_BLOCK = 256 }; /* threads, where none are asked for and nothing speaks for others */
+enum { DEFAULT_BLOCK = 256 }; /* threads, unless requested or priced otherwise */
 /* Rows up to this many elements are worth a program of their own (fast_counted, fast_few). */
 enum { COUNTED_ELEMENTS = 8 };
 /* The most rows that a lane of fast_rows takes. */
@@ -55,7 +55,7 @@ typedef struct search {
     double elements, bytes; /* that memory moves */
     int column;             /* the kept axis of neighbours, or -1 */
     uint32_t considered;    /* ways so far */
-    double *prices;         /* of the first `room` ways; NULL: nobody asks */
+    double *prices;         /* of the first `room` ways; NULL: not wanted */
     uint32_t room;
     way best;
 } search;
@@ -99,8 +99,8 @@ static int find_column(const gpr_layout *layout)
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
-/* How many blocks may share a group: one, what fills the GPU once to four times, and fractions of
- * that, as partials want to be read. No more than `most`. */
+/* How many blocks may share a group: one, as many as fill the GPU once to four times, and fractions
+ * of these, since partials cost time to read. No more than `most`. */
 static int list_blocks(const search *s, double slots, uint64_t groups, uint64_t most,
                        uint64_t list[])
 {
@@ -280,7 +280,7 @@ static void consider_shifted(search *s)
 }
 
 /* Bytes of memory that neighbours of a block of fast_strided read in one load; 0 where neighbouring
- * blocks read what is next to them at another time anyway. */
+ * blocks read the neighbouring bytes at another time anyway. */
 static double run_bytes(const gpr_plan_task *t, int row_major, uint32_t item, uint64_t width,
                         uint64_t height)
 {
@@ -625,7 +625,7 @@ static int are_results_packed(const gpr_plan_task *t, const gpr_layout *layout, 
     return 1;
 }
 
-/* What the kernel of a way relies on. */
+/* Fills in the plan of a way. */
 static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
 {
     const gpr_plan_task *t = s->t;
@@ -671,7 +671,7 @@ static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
     }
 }
 
-/* Bytes that memory delivers and takes: of elements, whole sectors where they lie apart; and of
+/* Bytes that memory delivers and takes: of elements, whole sectors where these are apart; and of
  * results. */
 static double moved_bytes(const gpr_plan_task *t)
 {
@@ -704,8 +704,8 @@ static int ascends(const gpr_layout *layout)
     return layout->n <= UINT32_MAX;
 }
 
-/* What the calling thread's last array was, and the way chosen for it: loops make the same call
- * many times, and pricing columns takes as long as queueing them. */
+/* The calling thread's last array, and the way chosen for it: loops make the same call many times,
+ * and pricing columns takes as long as queueing them. */
 typedef struct choice {
     gpr_rule rule;
     gpr_device_facts facts;
@@ -721,7 +721,7 @@ static size_t axes_bytes(const gpr_layout *layout)
     return (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes;
 }
 
-/* Padding that differs costs a search and nothing else. */
+/* Padding that differs costs only a search. */
 static int is_last_choice(const gpr_plan_task *t)
 {
     const gpr_layout *a = t->layout, *b = &last_choice.layout;
@@ -815,7 +815,7 @@ gpr_status gpr_list_prices(const gpr_rule *rule, const gpr_layout *layout,
     return GPR_OK;
 }
 
-/* Chooses one of the planner's kernels and what goes with it. */
+/* Chooses one of the planner's kernels and its parameters. */
 gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
 {
     const gpr_layout *layout = t->layout;

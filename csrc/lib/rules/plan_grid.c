@@ -37,7 +37,7 @@ uint64_t gpr_split_rows(const gpr_plan_task *t, uint64_t residents, uint64_t gro
         const uint64_t blocks = gpr_smaller(waves * residents / groups, most);
         if (blocks <= best) continue;
         const double time = (double)gpr_divide_up(groups * blocks, residents) / (double)blocks;
-        if (time < 0.9 * best_time) { /* more partials want to pay for themselves */
+        if (time < 0.9 * best_time) { /* more partials must save more than they cost */
             best = blocks;
             best_time = time;
         }

@@ -1,4 +1,4 @@
-/* What the files of the plan share: the task, counting blocks, passes. Only they include this. */
+/* Shared by the files of the plan: the task, counts of blocks, passes. Only they include this. */
 #ifndef GPR_LIB_PLAN_GRID_H
 #define GPR_LIB_PLAN_GRID_H
 
@@ -7,7 +7,7 @@
 /* Rows up to this many bytes are read by a warp or part of one; longer rows are worth a block. */
 enum { GPR_SHORT_ROW_BYTES = 2048 };
 
-/* A layout, and what was asked for. */
+/* A layout, and the request. */
 typedef struct gpr_plan_task {
     const gpr_rule *rule;
     const gpr_layout *layout;
@@ -75,7 +75,7 @@ gpr_status gpr_add_blocks(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t 
 /* ---------------------------------------------------------------- families of kernels -------- */
 
 /* Plans of the kernels of fast, of exact sums, and of kernels that are named, of rows one after
- * another. The plan has what gpr_make_plan sets for all of them. */
+ * another. gpr_make_plan has set the members that all of them share. */
 gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan);
 gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan);
 gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr_plan *plan);

@@ -1,6 +1,6 @@
-/* Number rules; see rules.h. NumPy decides what an operator computes in and returns; this file says
- * so for every operator and dtype, and nothing else in the library repeats it. The accumulators'
- * dtypes are ours: accumulators.c. What kernels take: kernel_checks.c. */
+/* Number rules; see rules.h. NumPy's rules for the dtype that an operator computes in and returns,
+ * for every operator and dtype; no other file of the library has them. The dtypes of accumulators
+ * are in accumulators.c, checks of kernels in kernel_checks.c. */
 #include "lib/rules/rules.h"
 
 #include "lib/base/status.h"
@@ -42,7 +42,7 @@ static gpr_dtype default_compute(gpr_operator op, gpr_dtype element)
     return kind == GPR_KIND_UNSIGNED ? GPR_UINT64 : GPR_INT64;
 }
 
-/* Bool addition is "or" and bool multiplication "and", whichever operator asked for it. */
+/* Bool addition is "or" and bool multiplication "and" for every operator. */
 static gpr_fold fold_of(gpr_operator op, gpr_dtype compute)
 {
     const gpr_fold fold = gpr_operator_rows[op].fold;

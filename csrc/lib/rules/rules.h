@@ -37,7 +37,7 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 
 /* Rules of the exact sum of products of elements of types a and b, converted to `factor` first, as
  * a `requested` (GPR_DTYPE_DEFAULT: as a `factor`). GPR_ERROR_VALUE: no such types; GPR_ERROR_TYPE:
- * a result that does not hold what products are. */
+ * a result type that cannot hold products. */
 gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested,
                                  gpr_rule *rule);
 
@@ -49,26 +49,26 @@ int gpr_kernel_for(int kernel, const gpr_rule *rule);
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
 /* Makes a variance's rule one of squared distances from means that are given, of type `mean`.
- * Elements are taken as they are, whatever the rule computes in otherwise: what was requested is
- * the type of the result. GPR_ERROR_VALUE: op has no use for a mean, or there is no such type;
- * GPR_ERROR_TYPE: complex means of real elements, a real type requested of complex ones. */
+ * Elements are not converted: the requested dtype is that of the result alone. GPR_ERROR_VALUE: op
+ * has no use for a mean, or there is no such type; GPR_ERROR_TYPE: complex means of real elements,
+ * a real type requested of complex ones. */
 gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
 
 /* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host
- * does: it waits for memory, so that wider sums cost it nothing; `exact` keeps every digit, of the
- * elements as they are; the others show what they are named for. */
+ * does: memory limits it, so that wider sums cost no time; `exact` keeps every digit of elements
+ * that are not converted; the others show the technique that they are named after. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
 /* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
 gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
 
-/* GPR_ERROR_VALUE, saying what decides its grid, if the kernel leaves a caller no choice of one. */
+/* GPR_ERROR_VALUE, with the reason, if the kernel takes no grid size. */
 gpr_status gpr_check_grid_size(const gpr_kernel_row *row);
 
 /* GPR_ERROR_VALUE, naming kernels that can, if the kernel cannot fold the rule's accumulators:
- * atomics swap 8 bytes, or add numbers; CUB does not say where in a row an element is; `exact`
- * sums. GPR_ERROR_TYPE: `exact` cannot make its sums such results. GPR_ERROR_VALUE too for `exact`
- * and given means: its variances are about the exact ones. */
+ * atomics swap 8 bytes, or add numbers; CUB does not track positions; `exact` sums. GPR_ERROR_TYPE:
+ * `exact` cannot make its sums such results. GPR_ERROR_VALUE too for `exact` and given means: its
+ * variances are about the exact ones. */
 gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rule);
 
 /* The result of an exact sum of the rule, from its parts, whose flags change: a sum or mean starts
@@ -91,11 +91,11 @@ int gpr_is_result(const gpr_rule *rule, gpr_dtype acc);
 void gpr_finish_squares(const gpr_rule *rule, const double *squares, const uint64_t *counts,
                         uint64_t count, uint64_t n, void *results);
 
-/* What gpr_finish_results does with sums and counts in two arrays, `count` of each. */
+/* As gpr_finish_results, of sums and counts in two arrays, `count` of each. */
 void gpr_finish_means(const gpr_rule *rule, gpr_dtype acc, const void *sums, const void *counts,
                       uint64_t count, void *results);
 
-/* What gpr_finish_results does with ranges whose two numbers are in two arrays, `count` of each. */
+/* As gpr_finish_results, of ranges whose two numbers are in two arrays, `count` of each. */
 void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
                        uint64_t count, void *results, uint64_t output_stride);
 

@@ -1,11 +1,11 @@
-/* The device path: an array is read where it lies, and its results are written where they shall be.
+/* The device path: an array is read in place, and its results are written to their final place.
  *
  *     elements, mask --kernels--> results on the device
  *                   (one stream)  or pinned memory --copy--> host memory
  *
- * A call makes as few calls of the driver as it can: of a small array each of them costs more than
- * reading it. Results on the device are queued and nobody waits. Everything is ordered on one
- * stream, so that nothing else is. */
+ * A call makes as few calls of the driver as possible: for a small array each of them takes longer
+ * than reading it. Results on the device are queued, and the host does not wait. One stream orders
+ * all of it. */
 #include "lib/run/device_path.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ enum { COPY_BYTES = 4 << 20 }; /* of results that are copied to pinned memory at
 
 /* ---------------------------------------------------------------- checks --------------------- */
 
-/* What the driver knows of an address. */
+/* The driver's attributes of an address. */
 typedef struct memory {
     unsigned type, managed;
     int ordinal;
@@ -186,8 +186,7 @@ gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *la
     return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
 }
 
-/* Whether the job's stream runs what is queued on it; one that is being captured does not, and
- * nobody may wait for it. */
+/* Whether the host may wait for the job's stream: one that is being captured runs nothing. */
 static int can_wait(const gpr_array_job *job)
 {
     int capturing = 0;
@@ -215,7 +214,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 /* Pinned memory for results on their way, within the limits. Gives back buffers of older limits:
- * before anything else of the device's is asked for. */
+ * before other device memory is allocated. */
 static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
 {
     const unsigned generation = gpr_limits_generation();
@@ -273,13 +272,13 @@ done:
 static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
 {
     char *results = (char *)job->device->small + GPR_SMALL_BYTES;
-    const int looks_out = job->device->looks_out && gpr_writes_once(&job->plan) &&
-                          job->result_bytes <= GPR_AWAITED_RESULTS;
+    const int polls = job->device->polls && gpr_writes_once(&job->plan) &&
+                      job->result_bytes <= GPR_AWAITED_RESULTS;
     gpr_status status = GPR_OK;
 
-    if (looks_out) gpr_mark_results(results, job->result_bytes);
+    if (polls) gpr_mark_results(results, job->result_bytes);
     GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
-    if (looks_out) {
+    if (polls) {
         const size_t unit = smaller(gpr_dtype_bytes(job->call->rule.result), sizeof(uint32_t));
         GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit,
                                   job->call->result));

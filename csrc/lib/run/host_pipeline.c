@@ -47,8 +47,8 @@ typedef struct chunk {
     int whole;
 } chunk;
 
-/* What only some jobs need: apart from the job, since every small call would clear its 9 KiB, and
- * on the heap, as a small stack has better use for them. */
+/* Members that only some jobs need: apart from the job, since every small call would clear their 9
+ * KiB, and on the heap, since stacks may be small. */
 typedef struct job_memory {
     gpr_view unmasked, mask; /* of a job that sends its mask */
     gpr_exact_part exact[GPR_EXACT_MOST_PARTS];
@@ -60,9 +60,9 @@ typedef struct job {
     const gpr_resolved *call;
     const gpr_view *view;
     const gpr_view *second;    /* of the other array where there are two */
-    const gpr_view *elements;  /* what a chunk's memory holds, and behind it: */
+    const gpr_view *elements;  /* in a chunk's memory, and behind it: */
     const gpr_view *companion; /* the other array, or the mask if it is sent; else NULL */
-    int sends_mask; /* no element stands for one that is left out: the kernel must be told */
+    int sends_mask; /* no neutral element can replace those left out: the kernel reads the mask */
     uint64_t unit;  /* bytes of a chunk for each element */
     const gpr_rule *rule;
     gpr_run *run;
@@ -76,9 +76,9 @@ typedef struct job {
     gpr_value *pieces;       /* accumulators (host_acc) of the current row's pieces */
     uint64_t piece_count, piece_room;
     gpr_exact_part *exact;    /* of the current row's pieces */
-    chunk pending[GPR_SLOTS]; /* what each slot is at work on; rows 0: nothing */
-    int looks_out;            /* the chunk's accumulators are polled for */
-    double checked;           /* when the interrupt callback was last asked */
+    chunk pending[GPR_SLOTS]; /* the chunk of each slot; rows 0: none */
+    int polls;                /* the chunk's accumulators are polled for */
+    double checked;           /* time of the last call of the interrupt callback */
 } job;
 
 /* ---------------------------------------------------------------- chunks --------------------- */
@@ -180,7 +180,8 @@ static void pack_chunk(job *job, const chunk *part, char *destination)
     job->run->stage_seconds[GPR_STAGE_STAGE] += gpr_seconds() - start;
 }
 
-/* Whether chunks hold the mask too: where no element stands for one that is left out. */
+/* Whether chunks contain the mask too: where no neutral element can replace those that are left
+ * out. */
 static int must_send_mask(const gpr_resolved *call)
 {
     const gpr_acc_kind acc_kind = call->rule.acc_kind;
@@ -189,7 +190,7 @@ static int must_send_mask(const gpr_resolved *call)
                                        acc_kind == GPR_ACC_SUM_COUNT || acc_kind == GPR_ACC_RANGE);
 }
 
-/* Decides what chunks hold. */
+/* Decides the content of chunks. */
 static void choose_content(job *job, job_memory *memory)
 {
     job->elements = job->view;
@@ -270,15 +271,15 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
         job->run->grid_size = plan.passes[0].grid;
     }
     job->run->launches = launches;
-    job->looks_out = device->looks_out && direct && bytes <= most_awaited(job->rule->acc_kind) &&
-                     gpr_writes_once(&plan);
+    job->polls = device->polls && direct && bytes <= most_awaited(job->rule->acc_kind) &&
+                 gpr_writes_once(&plan);
 done:
     return status;
 }
 
 /* Takes over the accumulators of a finished chunk of an exact sum. Pieces merge without rounding.
- * Elements that a mask leaves out came as -0, which no sum of other elements notices; means and
- * variances must know how many they were, and so must what may be the sum of nothing. */
+ * Elements that a mask leaves out came as -0, which changes no sum of other elements; means and
+ * variances need their number, and so do sums that may have no elements. */
 static void collect_exact(job *job, const chunk *part, const char *results)
 {
     const gpr_rule *rule = job->rule;
@@ -526,7 +527,7 @@ static gpr_status reduce_small(job *job)
     if (bytes <= sizeof taken) gpr_mark_results(results, bytes);
     GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results,
                          device->small_outputs));
-    if (job->looks_out) {
+    if (job->polls) {
         GPR_TRY(gpr_await_results(job->compute, results, bytes, sizeof(uint32_t), taken));
         collect_chunk(job, &all, taken);
     } else {
@@ -540,7 +541,7 @@ done:
 
 /* ---------------------------------------------------------------- the whole ------------------ */
 
-/* Whether the driver knows all of [data, data + bytes) as pinned host memory. */
+/* Whether all of [data, data + bytes) is pinned host memory. */
 static int is_pinned(const char *data, uint64_t bytes)
 {
     const CUdeviceptr address = (CUdeviceptr)(uintptr_t)data;
@@ -551,8 +552,8 @@ static int is_pinned(const char *data, uint64_t bytes)
                         CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *values[] = {&type, &start, &size};
 
-    /* Of memory it does not know, the driver says zero; asked for one attribute alone, it would
-     * call that an error. */
+    /* For memory that it did not allocate, the driver returns zeros here; reading a single
+     * attribute would be an error. */
     if (gpr_cuda.cuPointerGetAttributes(3, attributes, values, address) != CUDA_SUCCESS ||
         type != CU_MEMORYTYPE_HOST)
         return 0;

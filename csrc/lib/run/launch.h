@@ -26,8 +26,8 @@ _Static_assert(sizeof(gpr_layout_argument) + sizeof(gpr_finalize_argument) +
                    GPR_PARAMS_BYTES,
                "a kernel takes no more parameters");
 
-/* What a plan works on. Scratch has the size that the plan gives; plans that follow each other on
- * one stream may share it. */
+/* The memory that a plan works on. Scratch has the size that the plan gives; plans that follow each
+ * other on one stream may share it. */
 typedef struct gpr_work {
     CUdeviceptr elements, mask;
     /* accumulators (rule->device_acc), or results where the program finishes; pinned host

@@ -1,5 +1,5 @@
-/* Looking out for results. The other side of the memory is a device: no lock orders what is done
- * here, and thread checkers, which see a stand-in's thread in its place, are told not to look. */
+/* Polling for results. A device writes the memory: no lock orders its stores, so that checkers of
+ * threads, for which a thread stands in for the device, are switched off here. */
 #include "lib/run/poll_results.h"
 
 #include <stdatomic.h>
@@ -7,9 +7,9 @@
 
 #include "lib/base/clock.h"
 
-/* Longer than a small kernel takes from its launch to its end; what takes longer is worth more
- * than looking out for. */
-static const double LOOK_OUT_SECONDS = 50e-6;
+/* Longer than a small kernel takes from its launch to its end; longer kernels are waited for by the
+ * driver. */
+static const double POLLED_SECONDS = 50e-6;
 
 /* Neither a number that is common nor a NaN that arithmetic makes, in any of the units. */
 enum { MARK_1 = 0x9d, MARK_2 = 0x9d9d };
@@ -63,7 +63,7 @@ static int take(const void *pinned, uint64_t bytes, size_t unit, void *to)
 gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit,
                              void *to)
 {
-    const double end = gpr_seconds() + LOOK_OUT_SECONDS;
+    const double end = gpr_seconds() + POLLED_SECONDS;
     _Alignas(8) uint8_t taken[GPR_MOST_AWAITED];
     gpr_status status = GPR_OK;
 

@@ -17,12 +17,12 @@ enum {
  * meet, such as tickets. */
 int gpr_writes_once(const gpr_plan *plan);
 
-/* Marks memory, so that what is written to it shows. Before the kernel is queued. */
+/* Fills memory with marks, which results overwrite. Before the kernel is queued. */
 void gpr_mark_results(void *pinned, uint64_t bytes);
 
 /* Waits until all marks have been written over, in stores of `unit` bytes (1, 2 or 4) or multiples,
- * and copies what is there to *to; or, where that takes long or a result looks like a mark, until
- * the stream has come to its end. At most GPR_MOST_AWAITED bytes. GPR_ERROR_CUDA. */
+ * and copies the results to *to; or, where that takes long or a result looks like a mark, until the
+ * stream has come to its end. At most GPR_MOST_AWAITED bytes. GPR_ERROR_CUDA. */
 gpr_status gpr_await_results(CUstream stream, const void *pinned, uint64_t bytes, size_t unit,
                              void *to);
 

@@ -1,5 +1,5 @@
-/* Scratch and whom it belongs to. All of it stays in a list of the device, which is locked while a
- * call is queued; what runs without the lock is only the graph's goodbye. */
+/* Scratch and its owners. All of it stays in a list of the device, which is locked while a call is
+ * queued; only the callback of a graph that is destroyed runs without the lock. */
 #include "lib/run/scratch.h"
 
 #include <stdatomic.h>
@@ -143,7 +143,7 @@ done:
 
 /* ---------------------------------------------------------------- taking --------------------- */
 
-/* What a call needs: sizes in bytes of the parts behind the tickets. */
+/* Sizes in bytes of the parts behind the tickets. */
 typedef struct needs {
     uint64_t tickets, partials, more_partials, accumulators;
 } needs;

@@ -1,12 +1,11 @@
 /* Device memory for calls that do not wait: partials, tickets and accumulators that kernels leave
  * for each other.
  *
- * A call that returns before its kernels have run cannot share scratch with whatever comes next,
- * except on the same stream, where work is done in order. So scratch belongs to a stream,
- * identified by the number that the driver never gives twice (a handle may come again while work of
- * its last owner is under way). A stream that is being captured has scratch that belongs to the
- * graph: a replay may run beside anything else. It comes back when the graph, and all that was made
- * of it, is gone. */
+ * A call that returns before its kernels have run cannot share scratch with later calls, except on
+ * the same stream, where work is done in order. So scratch belongs to a stream, identified by the
+ * number that the driver never gives twice (a handle may come again while work of its last owner is
+ * under way). A stream that is being captured has scratch that belongs to the graph: a replay may
+ * run beside anything else. It comes back when the graph, and all that was made of it, is gone. */
 #ifndef GPR_LIB_SCRATCH_H
 #define GPR_LIB_SCRATCH_H
 

@@ -121,7 +121,7 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(
         GPR_ERROR_VALUE, "multiples of their size, 4 bytes",
         (request.on_device = 1, request.device = 0, request.data = (const char *)request.data + 1));
-    REFUSED(GPR_ERROR_VALUE, "results on a device lie at multiples",
+    REFUSED(GPR_ERROR_VALUE, "addresses of results on a device are multiples",
             (request.on_device = request.result_on_device = 1, request.device = 0,
              request.result = (char *)request.result + 1));
     REFUSED(GPR_ERROR_VALUE, "results of a host array", request.result_on_device = 1);
@@ -365,7 +365,7 @@ static void whoever_waits_sleeps_if_the_context_says_so(void)
     }
 }
 
-static void whoever_waits_looks_out_for_the_result(void)
+static void a_waiting_call_polls_for_its_result(void)
 {
     gpr_request request = sound_request();
     unsigned least = UINT32_MAX;
@@ -382,7 +382,7 @@ static void whoever_waits_looks_out_for_the_result(void)
 }
 
 /* The default of float sums: accumulators of several words. */
-static void whoever_waits_looks_out_for_exact_sums_too(void)
+static void a_waiting_call_polls_for_exact_sums_too(void)
 {
     static float singles[COUNT];
     static double doubles[COUNT];
@@ -431,8 +431,8 @@ int main(void)
     in_child(a_device_that_does_not_answer_is_not_chosen, "a device that does not answer", "");
     in_child(a_child_forked_while_the_driver_is_opened_is_told_so, "a fork while opening", "");
     in_child(whoever_waits_sleeps_if_the_context_says_so, "a context that blocks", "flags=4");
-    in_child(whoever_waits_looks_out_for_the_result, "a context that spins", "");
-    in_child(whoever_waits_looks_out_for_exact_sums_too, "exact sums and a context that spins", "");
+    in_child(a_waiting_call_polls_for_its_result, "a context that spins", "");
+    in_child(a_waiting_call_polls_for_exact_sums_too, "exact sums and a context that spins", "");
     CHECK(rmdir(root) == 0, "%s is not empty", root);
     return check_end();
 }

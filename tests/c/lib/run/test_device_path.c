@@ -461,10 +461,10 @@ static void test_means_that_do_not_fit_are_refused(void)
     request.mean = given;
     expect_refusal(&request, "means that are given need mean_strides");
     EXPECT_REFUSAL_WITH(&request, mean_strides, odd,
-                        "given means lie at multiples of their size, 4 bytes");
+                        "addresses of given means are multiples of their size, 4 bytes");
     request.mean_strides = dense;
     EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 1,
-                        "given means lie at multiples of their size, 4 bytes");
+                        "addresses of given means are multiples of their size, 4 bytes");
     EXPECT_REFUSAL_WITH(&request, mean, (const char *)given + 4, "the mean needs 240 bytes");
     EXPECT_REFUSAL_WITH(&request, mean, elsewhere, "the mean at address");
     EXPECT_REFUSAL_WITH(&request, mean, means, "not memory of a CUDA device");
