@@ -126,10 +126,15 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
  * bandwidth by bins, and rows of a few elements are added as two floats. */
 static int sums_by_pairs(const gpr_plan_task *t)
 {
+    /* Longer rows that are no pairs take more than ten times as long. Those of float16 always are
+     * pairs. */
+    enum { UNSURE_ROW_ELEMENTS = 16 << 10 };
     const gpr_rule *rule = t->rule;
+    const uint64_t n = t->layout->n, most = gpr_pair_sum_is_float64(rule->element)
+                                                ? GPR_PAIR_ROW_ELEMENTS
+                                                : UNSURE_ROW_ELEMENTS;
 
-    return t->finishes && !t->facts->slow_float64 && t->grid == 0 && t->layout->n > 0 &&
-           t->layout->n <= GPR_PAIR_ROW_ELEMENTS &&
+    return t->finishes && !t->facts->slow_float64 && t->grid == 0 && n > 0 && n <= most &&
            gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
            gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT &&
            (t->layout->rows == 1 || !sums_double_double(t));
@@ -151,6 +156,15 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
     return 0;
 }
 
+/* Whether fast_few would have rows that a block adds again one after another, a hundred times as
+ * slowly: those of wide data, unless they have so few elements that they are pairs always. */
+static int may_be_no_pairs(const gpr_plan_task *t)
+{
+    enum { ALWAYS_A_PAIR = 2 };
+
+    return t->layout->n > ALWAYS_A_PAIR && !gpr_pair_sum_is_float64(t->rule->element);
+}
+
 /* Whether bins read a large array faster than pairs, as measured on an H100. Pairs take more
  * additions per element, which show in columns and long rows of float32 and float64; float16, whose
  * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
@@ -159,14 +173,16 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256, LONG_COLUMN = 128 };
+    enum { LONG_RUN = 4 << 10 }; /* of a row alone */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
 
+    if (strcmp(by_fast->variant, "fast_few") == 0) return may_be_no_pairs(t);
+    if (t->layout->rows == 1 && gpr_rows_are_runs(t->layout)) return n > LONG_RUN;
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
         return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                (element == GPR_FLOAT32 && n > LONG_ROW);
-    if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
     if (gpr_is_row_major(t->layout)) return 0;
     return !gpr_pair_sum_is_float64(element) || n < LONG_COLUMN;
