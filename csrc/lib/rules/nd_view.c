@@ -314,6 +314,13 @@ done:
     return status;
 }
 
+/* The first byte of what reaches so far below its first element. Axes that were turned around may
+ * reach further than a difference of pointers does. */
+static const char *first_byte(const void *element, gpr_span all)
+{
+    return (const char *)((uintptr_t)element - all.below);
+}
+
 void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint64_t *bytes)
 {
     gpr_span all = {0, 0};
@@ -321,7 +328,7 @@ void gpr_view_extent(const gpr_view *view, int of_mask, const char **first, uint
     for (int i = 0; i < view->outer + view->inner; i++)
         (void)gpr_extend_span(&all, view->axes[i].extent,
                               of_mask ? view->axes[i].mask : view->axes[i].in);
-    *first = (of_mask ? (const char *)view->mask : view->data) - all.below;
+    *first = first_byte(of_mask ? (const char *)view->mask : view->data, all);
     *bytes = all.below + all.above + (of_mask ? 1 : view->bytes);
 }
 
@@ -334,7 +341,7 @@ void gpr_view_result_extent(const gpr_view *view, const gpr_rule *rule, const vo
     (void)gpr_extend_span(&all, (uint64_t)rule->outputs, output_stride * each);
     for (int i = 0; i < view->outer; i++)
         (void)gpr_extend_span(&all, view->axes[i].extent, view->axes[i].out * each);
-    *first = (const char *)result - all.below;
+    *first = first_byte(result, all);
     *bytes = all.below + all.above + (uint64_t)each;
 }
 
@@ -346,7 +353,7 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
 
     for (int i = 0; i < view->outer; i++)
         (void)gpr_extend_span(&all, view->axes[i].extent, view->mean_steps[i] * each);
-    *first = (const char *)means - all.below;
+    *first = first_byte(means, all);
     *bytes = all.below + all.above + (uint64_t)each;
 }
 
