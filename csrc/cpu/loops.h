@@ -187,8 +187,8 @@ typedef struct gpr_loops {
      * n results */
     gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
-    /* of min and max, and of fmin and fmax, which skip NaN: of floats and complex numbers, and -1 in
-     * a row of NaN alone */
+    /* of min and max, and of fmin and fmax, which skip NaN: of floats and complex numbers, and -1
+     * in a row of NaN alone */
     gpr_position_loops positions[GPR_FOLD_COUNT];
     gpr_widening widen[GPR_DTYPE_COUNT];
     /* of floats */

@@ -1,7 +1,7 @@
-/* Part of loops_template.h: the smallest and the largest complex numbers of rows and of columns, and
- * where in short rows they are. Real parts decide, and where they are equal imaginary ones; a number
- * is NaN if one of its parts is. With SKIP, NaN are passed over, and the result is NaN only if there
- * is nothing else. */
+/* Part of loops_template.h: the smallest and the largest complex numbers of rows and of columns,
+ * and where in short rows they are. Real parts decide, and where they are equal imaginary ones; a
+ * number is NaN if one of its parts is. With SKIP, NaN are passed over, and the result is NaN only
+ * if there is nothing else. */
 
 #define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
     (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))

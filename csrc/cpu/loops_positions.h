@@ -51,10 +51,10 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
     }
 
-/* The best of a row of one vector or more: first that of each lane, then that of lanes that are less
- * and less, and of equals the first. The last vector may take elements a second time: they are not
- * better than themselves. A vector of INDEX has the lanes of one of T. With SKIP a row of nothing but
- * NaN has no position. */
+/* The best of a row of one vector or more: first that of each lane, then that of lanes that are
+ * less and less, and of equals the first. The last vector may take elements a second time: they are
+ * not better than themselves. A vector of INDEX has the lanes of one of T. With SKIP a row of
+ * nothing but NaN has no position. */
 #define GOES_BEFORE(BETTER, x, at, best, best_at) \
     (BETTER(x, best) | (~(BETTER(best, x)) & ((at) < (best_at))))
 #define DEFINE_ROW_POSITION(which, name, T, INDEX, LIFT, BETTER, SKIP)                 \

@@ -1918,3 +1918,20 @@ def test_jax_gets_arrays_by_from_dlpack_and_is_never_written(tmp_path: Path) -> 
     """,
         tmp_path,
     )
+
+
+def test_positions_count_axes_whose_elements_repeat(tmp_path: Path) -> None:
+    """Repeats are read once, but the elements behind them keep their positions."""
+    run(
+        """
+    rng = np.random.default_rng()
+    for shape in ((2, 1), (5, 1), (3, 1, 4), (1, 6, 1)):
+        whole = tuple(37 if extent == 1 else extent for extent in shape)
+        values = np.broadcast_to(rng.permutation(np.prod(shape)).reshape(shape) * 1.0, whole)
+        a = Producer(values)
+        for function in ("argmin", "argmax", "nanargmin", "nanargmax"):
+            found = value(getattr(gr, function)(a))
+            assert found == getattr(np, function)(values), (function, whole, found)
+    """,
+        tmp_path,
+    )

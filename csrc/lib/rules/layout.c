@@ -72,7 +72,9 @@ int gpr_rows_are_runs(const gpr_layout *layout)
 {
     const gpr_axis *row = &layout->axes[layout->kept];
 
-    return layout->reduced == 1 && row->in == 1 && row->position >= 0 &&
+    /* Kernels of runs count positions by ones; an axis behind which repeats were left out has
+     * longer steps. */
+    return layout->reduced == 1 && row->in == 1 && row->position >= 0 && row->position <= 1 &&
            layout->first_position == 0 && !layout->masked;
 }
 

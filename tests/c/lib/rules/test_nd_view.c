@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "lib/base/status.h"
+#include "lib/rules/layout.h"
 #include "request.h"
 
 static gpr_request request_of(int ndim, int reduced, const int64_t *shape, const int64_t *strides,
@@ -53,6 +54,31 @@ static void test_reordered(void)
     request = request_of(2, 1, shape, reversed, data + 59);
     CHECK(view_of(&request, &view) == GPR_OK && view.rows_contiguous && !view.contiguous,
           "reversed rows");
+}
+
+/* On a device, where positions are steps of axes: those of repeats count, though none is read. */
+static void test_positions_behind_repeats(void)
+{
+    static float data[6];
+    const int64_t shape[2] = {6, 10}, repeats[2] = {4, 0}, own[2] = {40, 4};
+    gpr_request request = request_of(2, 2, shape, repeats, data);
+    gpr_layout layout;
+    gpr_view view;
+
+    request.on_device = 1;
+    request.op = GPR_OP_ARGMIN;
+    CHECK(view_of(&request, &view) == GPR_OK && view.n == 6, "%" PRIu64 " elements", view.n);
+    gpr_view_layout(&view, NULL, &layout);
+    CHECK(layout.axes[layout.kept].position == 10 && !gpr_rows_are_runs(&layout), "argmin");
+    request.op = GPR_OP_MIN;
+    CHECK(view_of(&request, &view) == GPR_OK, "min");
+    gpr_view_layout(&view, NULL, &layout);
+    CHECK(gpr_rows_are_runs(&layout), "min");
+    request.op = GPR_OP_ARGMIN;
+    request.strides = own;
+    CHECK(view_of(&request, &view) == GPR_OK, "own elements");
+    gpr_view_layout(&view, NULL, &layout);
+    CHECK(gpr_rows_are_runs(&layout), "own elements");
 }
 
 static void test_not_contiguous(void)
@@ -350,6 +376,7 @@ int main(void)
     test_what_leads_out_of_memory_is_refused();
     test_contiguous();
     test_reordered();
+    test_positions_behind_repeats();
     test_not_contiguous();
     test_given_means();
     test_refusals();
