@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,14 +21,32 @@ OLDEST = "12.0"  # OLDEST_NVRTC of csrc/lib/driver/nvrtc.c
 
 # One program per family, which together include most files of csrc/kernels and all that the library
 # shares with kernels: an argument list of compile_program each, or of compile_dot.
-SCRIPT = """
+WAYS = (
+    ("sum", "uint8", (1 << 22, 2), (1, 1 << 22)),
+    ("max", "int16", (1 << 22, 3), (1, 1 << 22)),
+    ("sum", "float32", (1 << 20, 2), (1, 1 << 20)),
+    ("argmin", "float16", (1 << 20, 7), (7, 1)),
+    ("var", "int8", (250, 4609), (1, 251)),
+)
+"""Operator, dtype, and the shape and steps in elements with the reduced axis last."""
+SCRIPT = f"""
+import numpy as np
 from gpureduce import _core
+WAYS = {WAYS}
 _core.compile_program("sequential", "sum", "float32", None, 0, 90)
 _core.compile_program("fast", "sum", "float32", None, 0, 90, 0)  # fast_stream
 _core.compile_program("fast", "argmax", "int64", None, 0, 90, 1)  # fast_rows
 _core.compile_program("exact", "sum", "float32", None, 0, 90, 0)
 _core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_strided
 _core.compile_dot("float64", "float64", "float64", None, 0, 90)
+# Every way to read an array whose columns have few elements, or whose rows are short.
+facts = _core.typical_facts(90)
+for op, dtype, shape, strides in WAYS:
+    dtype = np.dtype(dtype)
+    strides = tuple(step * dtype.itemsize for step in strides)
+    for way in range(1, 1 + len(_core.price_ways(op, shape, dtype, 1, facts, strides))):
+        _core.warm(op, shape, dtype, 1, "fast", facts, way, strides=strides)
+    _core.warm(op, shape, dtype, 1, "auto", facts, strides=strides)
 assert "libnvrtc.so.12" in open("/proc/self/maps").read()
 """
 
@@ -45,8 +64,12 @@ def oldest_nvrtc() -> str:
     return str(next(file.locate() for file in files if file.name == "libnvrtc.so.12"))
 
 
-def test_a_program_of_every_family_compiles_with_the_oldest_nvrtc() -> None:
-    environment = {**os.environ, "GPUREDUCE_LIBNVRTC": oldest_nvrtc()}
+def test_a_program_of_every_family_compiles_with_the_oldest_nvrtc(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "GPUREDUCE_LIBNVRTC": oldest_nvrtc(),
+        "GPUREDUCE_CACHE_DIR": str(tmp_path),
+    }
     child = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=300
     )

@@ -52,7 +52,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
                 load_packed<item * sizeof(In)>(row_in + k * apart + p * layout.reduced[0].in);
         }
     }
-    unsigned left = 0; // bit k * item + j: column j of the thread's item k
+    [[maybe_unused]] unsigned left = 0; // bit k * item + j: column j of the thread's item k
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         if (column + k * apart >= layout.column.extent) continue;
@@ -72,14 +72,15 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
 #pragma unroll
         for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
-        left |= store_item<Traits>(
-                    out + start.out +
-                        static_cast<long long>(column + k * apart) * layout.column.out,
-                    value, layout, params, group, column + k * apart)
-                << k * item;
+        const unsigned failed = store_item<Traits>(
+            out + start.out + static_cast<long long>(column + k * apart) * layout.column.out, value,
+            layout, params, group, column + k * apart);
+        if constexpr (has_own_accumulator<Traits>) left |= failed << k * item;
     }
     if constexpr (has_own_accumulator<Traits>) {
-        static_assert(per_thread * item <= GPR_FEW_COLUMNS, "a thread's columns have a bit each");
+        // of the traits too: a compiler may check what depends on no template at once
+        static_assert(has_own_accumulator<Traits> && per_thread * item <= GPR_FEW_COLUMNS,
+                      "a thread's columns have a bit each");
         Traits::template store_left<BLOCK, 1>(
             left, in, out, layout, length, [&](unsigned thread, unsigned bit) {
                 const long long c = static_cast<long long>(
