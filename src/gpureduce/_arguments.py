@@ -152,7 +152,8 @@ PLAIN_STARTS = frozenset((int, float))
 
 
 _SILENT = frozenset((np.minimum, np.maximum, np.fmin, np.fmax))
-"""Ufuncs that warn of no number. Changing what NumPy warns of takes longer than they do."""
+"""Ufuncs that warn of no number of NumPy's own dtypes. Changing what NumPy warns of takes longer
+than they do."""
 
 
 def has_initial(call: Call) -> bool:
@@ -190,7 +191,7 @@ def fold_in(call: Call, ufunc: np.ufunc, result: Any) -> Any:
         return result
     start = start_of(call, ufunc)
     out = result if isinstance(result, np.ndarray) else None
-    if ufunc in _SILENT:
+    if ufunc in _SILENT and result.dtype.isbuiltin == 1:
         return ufunc(result, start, out=out)
     with np.errstate(all="ignore"):
         return ufunc(result, start, out=out)

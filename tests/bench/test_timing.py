@@ -822,7 +822,7 @@ def test_random_values_fill_the_range_of_their_dtype() -> None:
 
 
 def test_importing_the_package_brings_none_of_this_along() -> None:
-    names = ("_bench", "_cli", "_display", "_explain", "_tune")
+    names = ("_bench", "_cli", "_display", "_explain", "_tune", "_yours")
     late = tuple(f"gpureduce.{name}" for name in names)
     assert sorted(late) == sorted(
         f"gpureduce.{path.parent.name}"

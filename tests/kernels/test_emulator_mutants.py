@@ -66,7 +66,7 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
             2,
         ): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
         for file, function in (
-            ("exact_any_row.cuh", "store_any_row"),
+            ("exact_any_row.cuh", "add_any_row"),
             ("exact_block.cuh", "store_sum"),
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
