@@ -167,7 +167,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     const uint64_t columns = width * work->copies;
     const int stops = gpr_cpu_may_stop_early(how->fold);
     const uint64_t at_once = STAGE_ELEMENTS / width;
-    uint64_t until_asked = UINT64_MAX;
+    uint64_t until_asked = UINT64_MAX, unasked = 0;
     int fresh = work->copies == 1;
     gpr_view tile;
 
@@ -179,7 +179,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     if (!fresh) fill(how, accumulators, columns);
     if (stops) until_asked = ASKING_ROWS * work->copies;
     while (first < end) {
-        const uint64_t run = least(least(end - first, extent - first % extent), until_asked);
+        const uint64_t run =
+            least(least(end - first, extent - first % extent), until_asked - unasked);
 
         gpr_cpu_locate(view, row, first, &tile);
         if (work->columns_direct && how->direct) {
@@ -198,8 +199,12 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             }
         }
         first += run;
-        if (stops && are_decided(how, accumulators, columns)) break;
-        if (stops) until_asked *= 2; /* what they seldom are, they are asked seldom */
+        unasked += run;
+        if (!stops || unasked < until_asked) continue;
+        if (are_decided(how, accumulators, columns)) break;
+        /* what they seldom are, they are asked seldom; fewer than 2^63 rows double it */
+        until_asked *= 2;
+        unasked = 0;
     }
     if (work->copies > 1) {
         const uint64_t bytes = width * how->acc_bytes;

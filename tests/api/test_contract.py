@@ -1049,3 +1049,18 @@ def test_nanmean_of_nothing_warns_only_of_results() -> None:
         assert gr.nanmean(np.zeros((0, 0)), axis=0, device="cpu").shape == (0,)
     with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
         assert np.isnan(gr.nanmean(np.zeros((0, 2)), axis=0, device="cpu")).all()
+
+
+def test_any_and_all_of_columns_in_many_short_runs_come_to_an_end(rng: Any) -> None:
+    """Runs of two rows, more of them than a number of rows can double."""
+    whole = np.zeros((300, 3, 200), bool)
+    whole[rng.integers(300), 0, rng.integers(200)] = True
+    for array in (whole[:, ::2], ~whole[:, ::2], np.zeros((300, 2, 200), np.int16)[:, ::-1]):
+        for name in ("any", "all", "logical_xor"):
+            want = (
+                np.logical_xor.reduce(array != 0, axis=(0, 1))
+                if name == "logical_xor"
+                else (getattr(np, name)(array, axis=(0, 1)))
+            )
+            got = gr.reduce(array, name, axis=(0, 1), device="cpu")
+            np.testing.assert_array_equal(got, want, name)
