@@ -69,6 +69,10 @@ def kernels(a: NDArray[np.float32], named: gr.KernelName, text: str) -> None:
     run = gr.last_run()
     if run is not None:
         gr.sum(a, kernel=run.kernel)
+    mine = gr.Kernel(text)
+    gr.sum(a, kernel=mine)
+    gr.explain([mine, "sequential"])
+    gr.check(mine)
 
 
 def unknown_kernels(a: NDArray[np.float32], text: str) -> None:

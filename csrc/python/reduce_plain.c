@@ -13,10 +13,10 @@ static int is_mask_of(PyObject *where, PyArrayObject *array)
  * skip_nan, ddof, where) -> the result for an exact ndarray; for a device array one of its library,
  * or `out`, of minmax a pair.
  *
- * NotImplemented where NumPy has further rules: for other objects, for no or too few elements, for
- * an ndarray with an out, for complex elements and a dtype, for a `where` that is neither True nor
- * an ndarray of bool of the array's shape, and instead of a TypeError, since dates may be reduced
- * in Python. */
+ * NotImplemented for a kernel of the user's own, and where NumPy has further rules: for other
+ * objects, for no or too few elements, for an ndarray with an out, for complex elements and a
+ * dtype, for a `where` that is neither True nor an ndarray of bool of the array's shape, and
+ * instead of a TypeError, since dates may be reduced in Python. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
     enum {
@@ -39,6 +39,10 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
                         "reduce_plain takes an operator's number and thirteen more arguments");
         return NULL;
     }
+    PyObject *kernel = from[OPTIONS + GLUE_KERNEL];
+    /* A kernel of the user's own takes the call; other objects are a TypeError. */
+    if (!PyUnicode_Check(kernel) && PyObject_HasAttrString(kernel, "reduce_call"))
+        Py_RETURN_NOTIMPLEMENTED;
     const int is_host = PyArray_CheckExact(from[ARRAY]), is_masked = from[WHERE] != Py_True;
     PyObject *mask = is_masked ? from[WHERE] : Py_None;
 

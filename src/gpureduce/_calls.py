@@ -14,8 +14,8 @@ NoValue: Any = np._NoValue
 
 Array = np.ndarray[Any, Any]
 
-Options = tuple[str, "str | None", "int | None", "int | None", Any]
-"""kernel, device, block_size, grid_size, stream"""
+Options = tuple[Any, "str | None", "int | None", "int | None", Any]
+"""kernel (a name, or a kernel of the user's own), device, block_size, grid_size, stream"""
 
 ON_CPU: Options = ("auto", "cpu", None, None, None)
 
@@ -48,7 +48,7 @@ class Call(NamedTuple):
     @property
     def rounds_once(self) -> bool:
         """Whether the kernel rounds the reduction once, so that no rule may round after it."""
-        return self.options[0] == "exact"
+        return bool(self.options[0] == "exact")
 
 
 def run_core(call: Call, op: str, mask: Array | None = None) -> Any:

@@ -39,7 +39,7 @@ def reduce_plain(
     dtype: Any,
     keepdims: Any,
     out: Any,
-    kernel: str,
+    kernel: Any,
     device: str | None,
     block_size: int | None,
     grid_size: int | None,

@@ -54,6 +54,11 @@ _PLAIN_ARRAYS = (np.ndarray, np.memmap)
 
 def reduce_any(call: Call) -> Any:
     """Reduce any array that NumPy takes, with every argument of NumPy."""
+    if not isinstance(call.options[0], str):
+        # A Kernel of the user's own, which is above the reductions.
+        reduce_by_own: Callable[[Call], Any] | None = getattr(call.options[0], "reduce_call", None)
+        if reduce_by_own is not None:
+            return reduce_by_own(call)
     keepdims = call.keepdims if type(call.keepdims) is bool else _as_keepdims(call)
     # A copy of a call takes a microsecond, here and below: it is made where something changes.
     if keepdims is not call.keepdims or call.where is NoValue or call.center is None:
@@ -242,7 +247,7 @@ def _type_of_result(element: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     return result if result.isnative else result.newbyteorder("=")
 
 
-def type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: str) -> Any:
+def type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: Any) -> Any:
     """Type in which a start is added to an exact sum, or multiplied by a product: the result is
     rounded after that.
 

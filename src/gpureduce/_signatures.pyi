@@ -19,8 +19,12 @@ class DeviceArray(Protocol):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
+class OwnKernel(Protocol):
+    # gpureduce.Kernel
+    def reduce_call(self, call: Any) -> Any: ...
+
 class Options(TypedDict, total=False):
-    kernel: KernelName
+    kernel: KernelName | OwnKernel
     device: str | None
     block_size: int | None
     grid_size: int | None

@@ -5,14 +5,21 @@ from __future__ import annotations
 import argparse
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .options import WRONG_ANSWER, count
 
 if TYPE_CHECKING:
     from .._yours.kernel import Kernel
 
-__all__ = ["add_check", "add_kernel_options", "kernel_of", "run_check"]
+__all__ = ["add_check", "add_kernel_options", "kernel_of", "kernel_or_name", "run_check"]
+
+
+def kernel_or_name(word: str) -> Any:
+    """A kernel of a CUDA file, or the word: the name of a kernel of the catalogue."""
+    from .._yours.kernel import Kernel
+
+    return Kernel(word) if word.endswith((".cu", ".cuh")) else word
 
 
 def add_kernel_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .check_command import kernel_or_name
 from .options import count, expect_to_write
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ __all__ = ["add_explain", "explained", "run_explain"]
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "kernel", nargs="+", metavar="KERNEL", help="name or alias; several are compared"
+        "kernel",
+        nargs="+",
+        metavar="KERNEL",
+        help="name or alias, or a CUDA file with a kernel of your own; several are compared",
     )
     parser.add_argument("-n", type=count, help="elements of a row (default: four full blocks)")
     parser.add_argument(
@@ -50,7 +54,7 @@ def explained(options: argparse.Namespace) -> Explanations:
     from .._explain.explain import explain
 
     found: Explanations = explain(
-        options.kernel,
+        [kernel_or_name(word) for word in options.kernel],
         options.n,
         block_size=options.block_size,
         dtype=options.dtype,

@@ -18,6 +18,9 @@ from .._dtypes import native_dtype
 from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._kernel_names import KernelName
 from .._temporary import temporary_folder
+from .._yours.kernel import Kernel
+from .._yours.one_launch import launch_emulated
+from .._yours.program_text import shown_name
 from .explanation import Explanation, Explanations
 from .report import read_report
 
@@ -26,36 +29,38 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
+_DEFAULT_OP, _DEFAULT_DTYPE = "sum", "float32"
+
 
 @overload
 def explain(
-    kernel: KernelName,
+    kernel: KernelName | Kernel,
     n: int | None = None,
     *,
     block_size: int | None = None,
-    dtype: DTypeLike = "float32",
-    op: str = "sum",
+    dtype: DTypeLike = _DEFAULT_DTYPE,
+    op: str = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanation: ...
 @overload
 def explain(
-    kernel: list[KernelName] | tuple[KernelName, ...],
+    kernel: list[KernelName | Kernel] | tuple[KernelName | Kernel, ...],
     n: int | None = None,
     *,
     block_size: int | None = None,
-    dtype: DTypeLike = "float32",
-    op: str = "sum",
+    dtype: DTypeLike = _DEFAULT_DTYPE,
+    op: str = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanations: ...
 def explain(
-    kernel: KernelName | Sequence[KernelName],
+    kernel: KernelName | Kernel | Sequence[KernelName | Kernel],
     n: int | None = None,
     *,
     block_size: int | None = None,
-    dtype: DTypeLike = "float32",
-    op: str = "sum",
+    dtype: DTypeLike = _DEFAULT_DTYPE,
+    op: str = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanation | Explanations:
@@ -66,17 +71,17 @@ def explain(
 
     Parameters
     ----------
-    kernel : str or sequence of str
-        Name or alias of a kernel, or several to compare. ``"auto"`` is the kernel that it selects
-        for `op` and `dtype`.
+    kernel : str or Kernel, or sequence of them
+        Name or alias of a kernel, a :class:`Kernel` of your own, or several to compare. ``"auto"``
+        is the kernel that it selects for `op` and `dtype`.
     n : int, optional
         Elements per row; by default four full blocks of them.
     block_size : int, optional
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
-        Of the elements.
+        Of the elements; of a kernel of your own, what it takes.
     op : {"sum", "prod", "min", "max", "mean", "any", "all"}, optional
-        The operator.
+        The operator; of a kernel of your own, what it computes.
     grid_size : int, optional
         Blocks per row, for kernels that loop; by default the planner's choice.
     rows : int, optional
@@ -121,11 +126,11 @@ def explain(
     >>> strided.figures.bank_conflicts > 0, sequential.figures.bank_conflicts
     (True, 0)
     """
-    if isinstance(kernel, str):
+    if isinstance(kernel, (str, Kernel)):
         return _explain_one(kernel, n, block_size, dtype, op, grid_size, rows)
     if not isinstance(kernel, Sequence):
         raise TypeError(
-            f"kernel must be a string or a sequence of strings, not {type(kernel).__name__}"
+            f"kernel must be a string, a Kernel or a sequence of them, not {type(kernel).__name__}"
         )
     if not kernel:
         raise ValueError("no kernel is named")
@@ -135,7 +140,7 @@ def explain(
 
 
 def _explain_one(
-    kernel: str,
+    kernel: str | Kernel,
     n: int | None,
     block_size: int | None,
     dtype: DTypeLike,
@@ -144,6 +149,8 @@ def _explain_one(
     rows: int,
 ) -> Explanation:
     descr = native_dtype(dtype)
+    if isinstance(kernel, Kernel):
+        return _explain_yours(kernel, n, block_size, descr.name, op, grid_size, rows)
     request = _checked(kernel, n, block_size, descr, op, grid_size, rows)
     answer, report = _run(request)
     return Explanation(
@@ -155,6 +162,46 @@ def _explain_one(
         block_size=answer["block_size"],
         launches=read_report(report),
     )
+
+
+def _explain_yours(
+    kernel: Kernel,
+    n: int | None,
+    block_size: int | None,
+    dtype: str,
+    op: str,
+    grid_size: int | None,
+    rows: int,
+) -> Explanation:
+    """Of a kernel that computes one operator of one row; defaults are its own."""
+    _check_counts(n, rows)
+    if rows != 1:
+        raise ValueError(f"kernel '{kernel.name}' reduces one row: rows must be 1, not {rows}")
+    if op not in (_DEFAULT_OP, kernel.op):
+        raise ValueError(f"kernel '{kernel.name}' computes {kernel.op}, not {op}")
+    if kernel.dtypes is not None and dtype not in (_DEFAULT_DTYPE, kernel.dtypes[0]):
+        raise ValueError(f"kernel '{kernel.name}' takes {kernel.dtypes[0]}, not {dtype}")
+    case, report = launch_emulated(kernel, n, block_size, grid_size, dtype)
+    return Explanation(
+        kernel=kernel.name,
+        op=kernel.op,
+        dtype=case["in"],
+        n=case["n"],
+        rows=1,
+        block_size=case["block"],
+        launches=read_report(report),
+        own_source=(shown_name(kernel.file), kernel.source),
+    )
+
+
+def _check_counts(n: int | None, rows: int) -> None:
+    for name, value in {"n": n, "rows": rows}.items():
+        if name == "n" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or more, not {value}")
 
 
 def _checked(
@@ -172,14 +219,7 @@ def _checked(
     """
     if op not in _core.OPERATORS:
         raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
-    counts = {"n": n, "rows": rows}
-    for name, value in counts.items():
-        if name == "n" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or more, not {value}")
+    _check_counts(n, rows)
     one = np.ones(1, dtype)
     options = (kernel, "cpu", block_size, grid_size, None)
     _core.reduce(_core.OPERATORS[op], one, None, None, False, None, *options, False, 0.0)

@@ -38,6 +38,8 @@ class Explanation(KernelRun, Exported):
         Threads per block of the first launch over the array.
     launches
         The :class:`Launch` records, in order.
+    own_source
+        Of a :class:`Kernel` of your own: the name of its file, and the text; else ``None``.
     """
 
     def _summary(self) -> str:

@@ -326,6 +326,7 @@ class KernelRun:
     rows: int
     block_size: int
     launches: tuple[Launch, ...]
+    own_source: tuple[str, str] | None = None
 
     @property
     def main(self) -> Launch:
@@ -335,7 +336,7 @@ class KernelRun:
     @property
     def file(self) -> str:
         """Name of the kernel's source file."""
-        return _core.KERNEL_FILES[self.kernel]
+        return self.own_source[0] if self.own_source else _core.KERNEL_FILES[self.kernel]
 
     @property
     def figures(self) -> Figures:
@@ -358,7 +359,7 @@ class KernelRun:
         -------
         str
         """
-        return _core.sources()[self.file]
+        return self.own_source[1] if self.own_source else _core.sources()[self.file]
 
     def line_counts(self) -> dict[int, tuple[int, int, int, int]]:
         """Requests, lanes in them, bank conflicts and sectors of the kernel's source lines, in

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from .program_text import (
     write,
 )
 
-__all__ = ["check"]
+__all__ = ["check", "launch_case", "worker_exception"]
 
 SCHEDULES = ("forward", "reverse", "random")
 BLOCKS = (64, 256, 32, 96, 512)
@@ -186,7 +187,6 @@ def _cases(
     numbers: dict[Program, int] = {}
     cases: list[dict[str, Any]] = []
     has_state = "__device__" in form.text
-    parameters = [(each.role, C_TYPES.get(each.c_type, "uint64")) for each in form.parameters]
     for dtype in types:
         element, result = dtypes_of(form, dtype)
         for block in blocks:
@@ -197,25 +197,12 @@ def _cases(
             for n in _sizes(form, block, sizes):
                 grid = blocks_for(form, n, block, _MOST_LOOPING_BLOCKS)
                 for turn, schedule in enumerate(SCHEDULES):
+                    launch = {"schedule": schedule, "data": turn, "twice": has_state}
+                    case = launch_case(form, element, result, block, n, grid) | launch
                     cases.append(
-                        {
+                        case
+                        | {
                             "program": numbers[program],
-                            "kind": "random",
-                            "in": element,
-                            "out": result,
-                            "op": form.op,
-                            "finish": form.finish,
-                            "parameters": parameters,
-                            "n": n,
-                            "grid": grid,
-                            "slots": grid * block * form.elements_per_thread,
-                            "outputs": 1 if form.finish == "atomic" else grid,
-                            "block": block,
-                            "shared_bytes": shared_bytes(form, element, block),
-                            "schedule": schedule,
-                            "seed": _SEED,
-                            "data": turn,
-                            "twice": has_state,
                             "probes": _can_count(element, result, n),
                         }
                     )
@@ -229,6 +216,32 @@ def _cases(
             if case["n"] == largest and case["block"] == max(blocks)
         ]
     return programs, cases
+
+
+def launch_case(
+    form: KernelForm, element: str, result: str, block: int, n: int, grid: int
+) -> dict[str, Any]:
+    """One launch of the first program, as the worker takes it."""
+    return {
+        "program": 0,
+        "kind": "random",
+        "in": element,
+        "out": result,
+        "op": form.op,
+        "finish": form.finish,
+        "parameters": [(each.role, C_TYPES.get(each.c_type, "uint64")) for each in form.parameters],
+        "n": n,
+        "grid": grid,
+        "slots": grid * block * form.elements_per_thread,
+        "outputs": 1 if form.finish == "atomic" else grid,
+        "block": block,
+        "shared_bytes": shared_bytes(form, element, block),
+        "schedule": SCHEDULES[0],
+        "seed": _SEED,
+        "data": 0,
+        "twice": False,
+        "probes": False,
+    }
 
 
 def _can_count(element: str, result: str, n: int) -> bool:
@@ -249,11 +262,10 @@ def _run(
 ) -> dict[int, dict[str, Any]]:
     """Answers by the number of the case, from a child process."""
     request = {
-        "programs": [
-            {"name": each.name, "text": each.text, "entries": each.entries} for each in programs
-        ],
+        "programs": [asdict(each) for each in programs],
         "cases": cases,
         "time_limit": time_limit,
+        "in_process": False,
         "stretches": _STRETCHES,
         "stretches_per_block": _STRETCHES_PER_BLOCK,
     }
@@ -269,12 +281,13 @@ def _run(
     for line in reply.splitlines():
         answer = json.loads(line)
         if "error" in answer:
-            raise _as_exception(form, answer["error"])
+            raise worker_exception(form, answer["error"])
         answers[answer.pop("case")] = answer
     return answers
 
 
-def _as_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
+def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
+    """The worker's exception: of a text that does not compile, with the file's name."""
     log = error["details"][-1]
     if error["name"] == "CudaError" and log and not log.startswith("the emulator "):
         first = next((line for line in log.splitlines() if " error: " in line), log.splitlines()[0])

@@ -234,6 +234,10 @@ def run(request: dict[str, Any], out: Any) -> None:
         _core.compile_text(each["name"], each["text"], tuple(each["entries"]), (), _CC)
         for each in request["programs"]
     ]
+    if request["in_process"]:  # for the emulator's report, which one process writes
+        answer = run_case(Emulated(*images[0]), request["cases"][0])
+        print(json.dumps({"case": 0, **answer}), file=out)
+        return
     left = list(range(len(request["cases"])))
     ended: Counter[int] = Counter()
     while left and ended.total() < request["stretches"]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from .._calls import Call
 from .._display.exported import make_public
 from .kernel_form import FINISHES, OPERATORS, read_kernel
-from .program_text import dtypes_of
+from .launching import Programs, reduce_call
+from .program_text import fixed_dtypes
 
-__all__ = ["DEFAULT_BLOCK", "Kernel"]
+__all__ = ["Kernel"]
 
-DEFAULT_BLOCK = 256
 _TEXT_NAME = "mine.cu"
 """Name of a kernel's file where its text is given."""
 _MOST_BLOCK = 1024
@@ -68,6 +70,8 @@ class Kernel:
         The text, and the name of its file.
     form
         What the text says.
+    programs
+        What has been compiled and loaded, by device.
 
     Raises
     ------
@@ -117,6 +121,7 @@ class Kernel:
                 raise ValueError(f"{what} must be from 1 to {most}, not {number}")
         self.source = text
         self.file = file
+        self.programs: Programs = {}
         self.form = read_kernel(
             text,
             file,
@@ -127,6 +132,13 @@ class Kernel:
             finish=finish,
             template=template,
         )
+
+    def reduce_call(self, call: Call) -> Any:
+        """Run a call of a reduction whose `kernel` this is.
+
+        :meta private:
+        """
+        return reduce_call(self.form, self.programs, call)
 
     @property
     def name(self) -> str:
@@ -141,10 +153,7 @@ class Kernel:
     @property
     def dtypes(self) -> tuple[str, str] | None:
         """Dtypes of elements and output; ``None``: the kernel is templated on them."""
-        types = {each.c_type for each in self.form.parameters}
-        if any(name in types for name, _ in self.form.template):
-            return None
-        return dtypes_of(self.form)
+        return fixed_dtypes(self.form)
 
     def __repr__(self) -> str:
         dtypes = self.dtypes

@@ -13,7 +13,17 @@ import numpy as np
 
 from .kernel_form import C_TYPES, KernelForm
 
-__all__ = ["Program", "arguments", "blocks_for", "dtypes_of", "identity", "shared_bytes", "write"]
+__all__ = [
+    "Program",
+    "arguments",
+    "blocks_for",
+    "dtypes_of",
+    "fixed_dtypes",
+    "identity",
+    "shared_bytes",
+    "shown_name",
+    "write",
+]
 
 C_NAMES = {
     dtype: c_type
@@ -60,6 +70,12 @@ def dtypes_of(form: KernelForm, dtype: str | None = None) -> tuple[str, str]:
         return C_TYPES.get(parameter.c_type) or dtype or TEMPLATE_DTYPES[0]
 
     return one("in"), one("out")
+
+
+def fixed_dtypes(form: KernelForm) -> tuple[str, str] | None:
+    """Dtypes of elements and output; ``None``: the kernel is templated on them."""
+    types = {each.c_type for each in form.parameters}
+    return None if any(name in types for name, _ in form.template) else dtypes_of(form)
 
 
 def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) -> Program:

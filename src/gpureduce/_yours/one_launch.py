@@ -1,0 +1,85 @@
+"""One launch of a kernel of the user's own on the emulator, for its report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from .._emulator_process import emulator_environment, run_worker
+from .._temporary import temporary_folder
+from .check import launch_case, worker_exception
+from .kernel import Kernel
+from .launching import DEFAULT_BLOCK
+from .program_text import blocks_for, dtypes_of, write
+
+__all__ = ["LaunchReport", "launch_emulated"]
+
+_BLOCKS = 4
+"""Full blocks that make the default length."""
+_MOST_LOOPING_BLOCKS = 4
+
+LaunchReport = tuple[dict[str, Any], str]
+"""The launch, and the emulator's report of it."""
+
+
+def launch_emulated(
+    kernel: Kernel, n: int | None, block_size: int | None, grid_size: int | None, dtype: str
+) -> LaunchReport:
+    """Launch a kernel once, check its result, and return the emulator's report.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    n : int or None
+        Elements; by default four full blocks of them, or one of a kernel that has one block.
+    block_size, grid_size : int or None
+        Threads per block, and blocks of a kernel that loops.
+    dtype : str
+        Of the elements, where the kernel is templated on it.
+
+    Returns
+    -------
+    tuple
+        The launch, and the report.
+
+    Raises
+    ------
+    ValueError
+        A block size that the kernel does not take; a grid size, and it does not loop.
+    CudaError
+        The kernel does not compile, or breaks a rule.
+    RuntimeError
+        Its result is wrong.
+    """
+    form = kernel.form
+    block = block_size or form.block_size or DEFAULT_BLOCK
+    if form.block_size is not None and block != form.block_size:
+        raise ValueError(
+            f"kernel '{form.name}' takes blocks of {form.block_size} threads, not of {block}"
+        )
+    if grid_size is not None and form.cover != "stride":
+        raise ValueError(f"kernel '{form.name}' does not loop over blocks: it takes no grid size")
+    tile = block * form.elements_per_thread
+    blocks = _BLOCKS if form.loops or form.cover not in ("one", "thread") else 1
+    count = n if n is not None else blocks * tile
+    element, result = dtypes_of(form, dtype)
+    grid = grid_size or blocks_for(form, count, block, _MOST_LOOPING_BLOCKS)
+    case = launch_case(form, element, result, block, count, grid)
+    request = {
+        "programs": [asdict(write(form, dtype, block, emulated=True))],
+        "cases": [case],
+        "in_process": True,
+    }
+    with temporary_folder("gpureduce-explain-") as directory:
+        report = directory / "report"
+        environment = emulator_environment(directory, f"report={report}")
+        answer = json.loads(run_worker("gpureduce._yours.check_worker", request, environment))
+        if "error" in answer:
+            raise worker_exception(form, answer["error"])
+        if "got" in answer:
+            raise RuntimeError(
+                f"kernel '{form.name}' computed {answer['got']:g} where NumPy has "
+                f"{answer['want']:g}: gpureduce.check says more"
+            )
+        return case, report.read_text(encoding="utf-8")
