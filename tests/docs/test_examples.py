@@ -18,6 +18,9 @@ import pytest
 import gpureduce as gr
 
 ROOT = pathlib.Path(__file__).parents[2]
+# Public classes are found in the package itself, once they have been imported.
+for each in gr.__all__:
+    getattr(gr, each)
 # Those in C have no source in Python, and __main__ runs when it is imported.
 MODULES = (
     gr.__name__,

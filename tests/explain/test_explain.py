@@ -465,7 +465,11 @@ def test_drawing_without_matplotlib_raises_with_what_to_install(
             ValueError,
             "unknown kernel 'sequentia'; did you mean 'sequential'?",
         ),
-        ({"kernel": 3}, TypeError, "kernel must be a string, a Kernel or a sequence of them, not int"),
+        (
+            {"kernel": 3},
+            TypeError,
+            "kernel must be a string, a Kernel or a sequence of them, not int",
+        ),
         ({"kernel": []}, ValueError, "no kernel is named"),
         ({"n": 0}, ValueError, "n must be 1 or more, not 0"),
         ({"n": 2.5}, TypeError, "n must be an integer, not float"),
