@@ -258,7 +258,7 @@ build/$(1)/objects.a: $$($(1)_OBJECTS)
 	$$(Q)$$(AR) rcs $$@ $$^
 
 build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) $$(wildcard csrc/emu/*.h)
-build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/steering.h
+build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/nvrtc_abi.h csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
 	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@

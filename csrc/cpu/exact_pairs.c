@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/base/float_bits.h"
 #include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 
@@ -258,13 +259,11 @@ static double_double double_double_of(double a, double b)
  * the number. */
 static double round_to_odd(double_double number)
 {
-    uint64_t bits;
+    uint64_t bits = gpr_bits_of_double(number.upper);
 
     if (number.lower == 0) return number.upper;
-    memcpy(&bits, &number.upper, sizeof bits);
     if (bits % 2 == 0) bits += (number.lower < 0) == (number.upper < 0) ? 1 : -UINT64_C(1);
-    memcpy(&number.upper, &bits, sizeof bits);
-    return number.upper;
+    return gpr_double_of_bits(bits);
 }
 
 /* Numbers so far from the ends of the range that nothing of what follows is subnormal or

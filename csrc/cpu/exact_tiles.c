@@ -1,7 +1,7 @@
 /* Adding tiles exactly; see exact_tiles.h. */
 #include "cpu/exact_tiles.h"
 
-#include <string.h>
+#include "lib/base/float_bits.h"
 
 enum {
     SLOW_ELEMENTS = 128, /* up to this, placing bins costs more than they save */
@@ -44,8 +44,7 @@ static int set_bins(exact_bins *how, int level, int largest)
     for (int w = 0; w < l->bins; w++) {
         /* No bin has a last place below the smallest number. */
         if (bias < how->lowest + 52) bias = how->lowest + 52;
-        const uint64_t bits = (uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51;
-        memcpy(&how->biases[w], &bits, sizeof bits);
+        how->biases[w] = gpr_double_of_bits((uint64_t)(bias + 1023) << 52 | UINT64_C(1) << 51);
         how->units[w] = bias - 52;
         bias -= GPR_EXACT_BIN_BITS;
     }

@@ -8,6 +8,7 @@
 
 #include "cpu/float_environment.h"
 #include "lib/base/convert.h"
+#include "lib/base/float_bits.h"
 #include "lib/base/status.h"
 
 enum {
@@ -60,22 +61,6 @@ typedef struct scaled_job {
 
 /* ---------------------------------------------------------------- numbers -------------------- */
 
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double of_bits(uint64_t bits)
-{
-    double x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* x as a mantissa in [1, 2), returned, times 2^*exponent; zeros, infinities and NaN as they are.
  * Without branches: compilers make vectors of it. */
 static inline double split(double x, int64_t *exponent)
@@ -83,14 +68,14 @@ static inline double split(double x, int64_t *exponent)
     const double up = 0x1p64; /* makes normal numbers of subnormal ones */
     const uint64_t infinite = (uint64_t)EXPONENT_FIELD << FRACTION_BITS,
                    one = (uint64_t)EXPONENT_BIAS << FRACTION_BITS;
-    const uint64_t given = bits_of(x) & infinite;
+    const uint64_t given = gpr_bits_of_double(x) & infinite;
     const int64_t lift = given == 0 ? 64 : 0;
-    const uint64_t bits = bits_of(given == 0 ? x * up : x);
+    const uint64_t bits = gpr_bits_of_double(given == 0 ? x * up : x);
     const int is_kept = given == infinite || x == 0;
     const int64_t field = (int64_t)((bits & infinite) >> FRACTION_BITS);
 
     *exponent = is_kept ? 0 : field - EXPONENT_BIAS - lift;
-    return is_kept ? x : of_bits((bits & ~infinite) | one);
+    return is_kept ? x : gpr_double_of_bits((bits & ~infinite) | one);
 }
 
 /* Beside an infinity or NaN, a finite part counts by its sign alone. */
@@ -103,7 +88,7 @@ static double as_sign(double x)
 static double times_power(double x, int64_t exponent)
 {
     if (exponent > -EXPONENT_BIAS && exponent <= EXPONENT_BIAS)
-        return x * of_bits((uint64_t)(exponent + EXPONENT_BIAS) << FRACTION_BITS);
+        return x * gpr_double_of_bits((uint64_t)(exponent + EXPONENT_BIAS) << FRACTION_BITS);
     return ldexp(x, (int)(exponent > BEYOND ? BEYOND : exponent < -BEYOND ? -BEYOND : exponent));
 }
 

@@ -8,18 +8,8 @@
 #include <string.h>
 
 #include "emu/emu.h"
+#include "emu/nvrtc_abi.h"
 
-#define API __attribute__((visibility("default")))
-
-enum {
-    SUCCESS = 0,
-    OUT_OF_MEMORY = 1,
-    INVALID_INPUT = 3,
-    INVALID_PROGRAM = 4,
-    INVALID_OPTION = 5,
-    COMPILATION = 6,
-    INTERNAL_ERROR = 11
-};
 enum { MOST_HEADERS = 64, MOST_ENTRIES = 8, NAME_ROOM = 64 };
 
 /* The files that this library carries for the compiler. */
@@ -47,13 +37,7 @@ typedef struct nvrtc_program {
 
 API const char *nvrtcGetErrorString(int result)
 {
-    switch (result) {
-    case SUCCESS: return "NVRTC_SUCCESS";
-    case OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
-    case INVALID_INPUT: return "NVRTC_ERROR_INVALID_INPUT";
-    case COMPILATION: return "NVRTC_ERROR_COMPILATION";
-    default: return "NVRTC_ERROR_INTERNAL_ERROR";
-    }
+    return nvrtc_error_name(result);
 }
 
 /* A version that no NVRTC has and that changes with cuda_on_cpu.h, so that the cache mixes nothing

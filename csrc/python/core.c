@@ -114,7 +114,7 @@ static int core_exec(PyObject *module)
         glue_exact_methods,        glue_interface_methods,     glue_dlpack_methods,
         glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
         glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
-        glue_cost_methods,         glue_text_methods,
+        glue_cost_methods,         glue_dtype_methods,         glue_text_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;

@@ -6,18 +6,9 @@
 static PyObject *tuple_of_costs(const gpr_plan_costs *costs)
 {
     double values[GPR_PLAN_COST_COUNT];
-    PyObject *tuple = PyTuple_New(GPR_PLAN_COST_COUNT);
 
     memcpy(values, costs, sizeof values);
-    for (int i = 0; i < GPR_PLAN_COST_COUNT && tuple != NULL; i++) {
-        PyObject *value = PyFloat_FromDouble(values[i]);
-        if (value == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
+    return glue_new_tuple(GPR_PLAN_COST_COUNT, glue_make_float, values);
 }
 
 static int read_costs(PyObject *object, gpr_plan_costs *costs)
@@ -134,17 +125,17 @@ static PyObject *use_costs(PyObject *module, PyObject *arguments)
     return give_costs(module, arguments, gpr_use_costs);
 }
 
+static PyObject *make_cost_name(const void *unused, Py_ssize_t i)
+{
+    (void)unused;
+    return PyUnicode_FromString(gpr_plan_cost_name((int)i));
+}
+
 int glue_add_cost_names(PyObject *module)
 {
-    PyObject *names = PyTuple_New(GPR_PLAN_COST_COUNT);
-    int failed = names == NULL;
+    PyObject *names = glue_new_tuple(GPR_PLAN_COST_COUNT, make_cost_name, NULL);
+    const int failed = names == NULL || PyModule_AddObjectRef(module, "PLAN_COSTS", names) < 0;
 
-    for (int i = 0; i < GPR_PLAN_COST_COUNT && !failed; i++) {
-        PyObject *name = PyUnicode_FromString(gpr_plan_cost_name(i));
-        failed = name == NULL;
-        if (!failed) PyTuple_SET_ITEM(names, i, name);
-    }
-    if (!failed) failed = PyModule_AddObjectRef(module, "PLAN_COSTS", names) < 0;
     Py_XDECREF(names);
     return failed ? -1 : 0;
 }

@@ -30,27 +30,12 @@ static void device_array_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *tuple_of(const int64_t *numbers, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-
-    for (int i = 0; i < count && tuple != NULL; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, number);
-    }
-    return tuple;
-}
-
 static PyObject *get_shape(PyObject *self, void *closure)
 {
     glue_device_array *array = (glue_device_array *)self;
 
     (void)closure;
-    return tuple_of(glue_shape_of(array), array->ndim);
+    return glue_tuple_of_integers(glue_shape_of(array), array->ndim);
 }
 
 static PyObject *get_strides(PyObject *self, void *closure)
@@ -58,7 +43,7 @@ static PyObject *get_strides(PyObject *self, void *closure)
     glue_device_array *array = (glue_device_array *)self;
 
     (void)closure;
-    return tuple_of(glue_strides_of(array), array->ndim);
+    return glue_tuple_of_integers(glue_strides_of(array), array->ndim);
 }
 
 static PyObject *get_dtype(PyObject *self, void *closure)

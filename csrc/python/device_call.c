@@ -140,17 +140,7 @@ static void set_layout(glue_call *call, glue_device_array *source, const int64_t
 
 PyObject *glue_result_shape(const glue_call *call)
 {
-    PyObject *shape = PyTuple_New(call->result_ndim);
-
-    for (int i = 0; i < call->result_ndim && shape != NULL; i++) {
-        PyObject *extent = PyLong_FromSsize_t(call->result_shape[i]);
-        if (extent == NULL) {
-            Py_CLEAR(shape);
-            break;
-        }
-        PyTuple_SET_ITEM(shape, i, extent);
-    }
-    return shape;
+    return glue_tuple_of_integers(call->result_shape, call->result_ndim);
 }
 
 /* The order of a result's axes as a tuple, the farthest first; NULL without an exception: C
@@ -158,19 +148,11 @@ PyObject *glue_result_shape(const glue_call *call)
 static PyObject *result_order(const glue_call *call)
 {
     int order[GPR_MAX_NDIM + 1];
-    PyObject *axes = NULL;
+    int64_t axes[GPR_MAX_NDIM + 1];
 
     if (!glue_find_result_order(call, order)) return NULL;
-    axes = PyTuple_New(call->result_ndim);
-    for (int i = 0; i < call->result_ndim && axes != NULL; i++) {
-        PyObject *axis = PyLong_FromLong(order[i]);
-        if (axis == NULL) {
-            Py_CLEAR(axes);
-        } else {
-            PyTuple_SET_ITEM(axes, i, axis);
-        }
-    }
-    return axes;
+    for (int i = 0; i < call->result_ndim; i++) axes[i] = order[i];
+    return glue_tuple_of_integers(axes, call->result_ndim);
 }
 
 PyObject *glue_ask_for_room(PyObject *make, const glue_call *call, gpr_dtype dtype)

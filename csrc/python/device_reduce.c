@@ -188,33 +188,19 @@ static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *mak
  *                  stream, skip_nan, ddof, make, mean=None) */
 static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum {
-        OP,
-        SOURCE,
-        AXIS,
-        DTYPE,
-        KEEPDIMS,
-        MASK,
-        OPTIONS,
-        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
-        DDOF,
-        MAKE,
-        MEAN,
-        MOST
-    };
+    enum { MAKE = GLUE_AT_END, MEAN, MOST };
     glue_state *state = glue_state_of(module);
     glue_call call;
 
-    if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[SOURCE])) {
+    if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[GLUE_AT_ARRAY])) {
         PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a "
                                          "DeviceArray and twelve or thirteen more");
         return NULL;
     }
-    PyObject *const mean = count == MOST ? from[MEAN] : Py_None;
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE],
-                                  from[KEEPDIMS], from[MASK], from[SKIP_NAN],
-                                  from[DDOF],     mean,       from + OPTIONS};
-    glue_device_array *source = (glue_device_array *)from[SOURCE];
+    glue_arguments given = glue_arguments_at(from);
+    glue_device_array *source = (glue_device_array *)from[GLUE_AT_ARRAY];
+
+    if (count == MOST) given.mean = from[MEAN];
     if (glue_read_device_call(state, source, &given, &call) < 0) return NULL;
     return run_into_made(state, &call, from[MAKE]);
 }

@@ -118,6 +118,28 @@ typedef struct glue_arguments {
 /* The options after NumPy's own: five consecutive arguments of every function that reduces. */
 enum { GLUE_KERNEL, GLUE_DEVICE, GLUE_BLOCK_SIZE, GLUE_GRID_SIZE, GLUE_STREAM, GLUE_OPTION_COUNT };
 
+/* The positions of the arguments that every function that reduces begins with. */
+enum {
+    GLUE_AT_OP,
+    GLUE_AT_ARRAY,
+    GLUE_AT_AXIS,
+    GLUE_AT_DTYPE,
+    GLUE_AT_KEEPDIMS,
+    GLUE_AT_MASK,
+    GLUE_AT_OPTIONS,
+    GLUE_AT_SKIP_NAN = GLUE_AT_OPTIONS + GLUE_OPTION_COUNT,
+    GLUE_AT_DDOF,
+    GLUE_AT_END
+};
+
+static inline glue_arguments glue_arguments_at(PyObject *const *from)
+{
+    return (glue_arguments){
+        from[GLUE_AT_OP],      from[GLUE_AT_AXIS],     from[GLUE_AT_DTYPE], from[GLUE_AT_KEEPDIMS],
+        from[GLUE_AT_MASK],    from[GLUE_AT_SKIP_NAN], from[GLUE_AT_DDOF],  Py_None,
+        from + GLUE_AT_OPTIONS};
+}
+
 /* ---- numpy_api.c ---- */
 
 /* Fills in the table of NumPy's C API, once per process. 0, or -1 with an exception. */
@@ -133,6 +155,16 @@ PyObject *glue_raise(const glue_state *state);
 void glue_set_cause(PyObject *class, PyObject *value, PyObject *traceback);
 /* Gives NoDeviceWarning, the first time in a process; -1 if the filters made it an exception. */
 int glue_warn_no_device(glue_state *state, const char *what);
+
+/* ---- sequences.c: new references, NULL with an exception ---- */
+
+/* Makes the item of an index out of what the maker of a sequence was given. */
+typedef PyObject *glue_item_maker(const void *from, Py_ssize_t i);
+PyObject *glue_new_tuple(Py_ssize_t count, glue_item_maker *make, const void *from);
+PyObject *glue_new_list(Py_ssize_t count, glue_item_maker *make, const void *from);
+PyObject *glue_tuple_of_integers(const int64_t *integers, Py_ssize_t count);
+/* The glue_item_maker of an array of doubles. */
+PyObject *glue_make_float(const void *from, Py_ssize_t i);
 
 /* ---- numpy_dtypes.c ---- */
 
@@ -255,6 +287,7 @@ extern PyMethodDef glue_dot_methods[];
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];
 extern PyMethodDef glue_cost_methods[];
+extern PyMethodDef glue_dtype_methods[];
 extern PyMethodDef glue_text_methods[];
 extern PyMethodDef glue_exact_methods[];
 

@@ -72,30 +72,16 @@ done:
  * skip_nan, ddof) */
 static PyObject *reduce(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum {
-        OP,
-        ARRAY,
-        AXIS,
-        DTYPE,
-        KEEPDIMS,
-        MASK,
-        OPTIONS,
-        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
-        DDOF,
-        ARGUMENT_COUNT
-    };
     glue_state *state = glue_state_of(module);
     glue_call call;
 
-    if (count != ARGUMENT_COUNT || !PyArray_Check(from[ARRAY])) {
+    if (count != GLUE_AT_END || !PyArray_Check(from[GLUE_AT_ARRAY])) {
         PyErr_SetString(PyExc_TypeError,
                         "reduce takes an operator's number, an array and eleven more arguments");
         return NULL;
     }
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE],
-                                  from[KEEPDIMS], from[MASK], from[SKIP_NAN],
-                                  from[DDOF],     Py_None,    from + OPTIONS};
-    if (read_call(state, (PyArrayObject *)from[ARRAY], &given, &call) < 0) return NULL;
+    const glue_arguments given = glue_arguments_at(from);
+    if (read_call(state, (PyArrayObject *)from[GLUE_AT_ARRAY], &given, &call) < 0) return NULL;
     return glue_run(state, &call);
 }
 

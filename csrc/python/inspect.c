@@ -15,8 +15,10 @@ static PyObject *raise_unless_ok(PyObject *module, gpr_status status)
 
 /* ---------------------------------------------------------------- kernels -------------------- */
 
-static PyObject *describe_kernel(const glue_state *state, int index)
+static PyObject *describe_kernel(const void *from, Py_ssize_t i)
 {
+    const glue_state *state = from;
+    const int index = (int)i;
     gpr_kernel_info info;
     gpr_status status = GPR_OK;
 
@@ -38,20 +40,9 @@ static PyObject *describe_kernel(const glue_state *state, int index)
 static PyObject *kernels(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
     glue_state *state = glue_state_of(module);
-    const int count = gpr_kernel_count();
-    PyObject *list = NULL;
 
     if (glue_locate(state, 0) < 0) return NULL;
-    list = PyList_New(count);
-    for (int i = 0; i < count && list != NULL; i++) {
-        PyObject *kernel = describe_kernel(state, i);
-        if (kernel == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, kernel);
-    }
-    return list;
+    return glue_new_list(gpr_kernel_count(), describe_kernel, state);
 }
 
 static PyObject *find_kernel(PyObject *module, PyObject *name)
@@ -87,13 +78,13 @@ static PyObject *sources(PyObject *module, PyObject *Py_UNUSED(ignored))
 
 /* ---------------------------------------------------------------- devices -------------------- */
 
-static PyObject *describe_device(const glue_state *state, int ordinal)
+static PyObject *describe_device(const void *state, Py_ssize_t ordinal)
 {
     gpr_device_info info;
     gpr_status status = GPR_OK;
 
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_device_info_at(ordinal, &info);
+    status = gpr_device_info_at((int)ordinal, &info);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
     return Py_BuildValue(
@@ -110,23 +101,13 @@ static PyObject *devices(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
     const glue_state *state = glue_state_of(module);
     gpr_status status = GPR_OK;
-    PyObject *list = NULL;
     int count = 0;
 
     Py_BEGIN_ALLOW_THREADS
     status = gpr_device_count(&count);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
-    list = PyList_New(count);
-    for (int i = 0; i < count && list != NULL; i++) {
-        PyObject *device = describe_device(state, i);
-        if (device == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, device);
-    }
-    return list;
+    return glue_new_list(count, describe_device, state);
 }
 
 /* Why CUDA work cannot run in this process, or None if it can. */

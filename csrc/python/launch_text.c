@@ -20,17 +20,15 @@ static int read_strings(PyObject *sequence, const char **strings, int most, cons
     return (int)count;
 }
 
+static PyObject *make_symbol(const void *image, Py_ssize_t i)
+{
+    return PyUnicode_FromString(((const gpr_image *)image)->symbols[i]);
+}
+
 static PyObject *image_and_symbols(const gpr_image *image)
 {
-    PyObject *symbols = PyTuple_New(image->symbol_count);
+    PyObject *symbols = glue_new_tuple(image->symbol_count, make_symbol, image);
 
-    for (int i = 0; i < image->symbol_count && symbols != NULL; i++) {
-        PyObject *symbol = PyUnicode_FromString(image->symbols[i]);
-        if (symbol == NULL)
-            Py_CLEAR(symbols);
-        else
-            PyTuple_SET_ITEM(symbols, i, symbol);
-    }
     if (symbols == NULL) return NULL;
     return Py_BuildValue("y#N", (const char *)image->data, (Py_ssize_t)image->bytes, symbols);
 }

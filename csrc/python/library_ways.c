@@ -143,12 +143,8 @@ static glue_device_array *describe_tensor(const glue_state *state, const glue_li
     if ((ndim = glue_read_integers(steps, "strides", strides)) < 0) goto done;
     bytes = take_long(PyObject_CallMethodNoArgs(tensor, NAME(element_size)));
     if (bytes == -1 && PyErr_Occurred() != NULL) goto done;
-    if ((parts[GLUE_STRIDES] = PyTuple_New(ndim)) == NULL) goto done;
-    for (int i = 0; i < ndim; i++) {
-        PyObject *step = PyLong_FromLongLong((long long)strides[i] * bytes);
-        if (step == NULL) goto done;
-        PyTuple_SET_ITEM(parts[GLUE_STRIDES], i, step);
-    }
+    for (int i = 0; i < ndim; i++) strides[i] *= bytes;
+    if ((parts[GLUE_STRIDES] = glue_tuple_of_integers(strides, ndim)) == NULL) goto done;
     if ((parts[GLUE_DTYPE] = PyUnicode_FromString(gpr_dtype_name((gpr_dtype)found))) == NULL)
         goto done;
     parts[GLUE_READY] = call_part(library, GLUE_CURRENT_STREAM, parts[GLUE_DEVICE_ID]);

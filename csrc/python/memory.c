@@ -331,19 +331,9 @@ static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *
     return a.result != 0 ? queue_on_device(state, &call) : glue_run(state, &call);
 }
 
-static PyObject *list_of_floats(const float *values, Py_ssize_t count)
+static PyObject *make_milliseconds(const void *from, Py_ssize_t i)
 {
-    PyObject *list = PyList_New(count);
-
-    for (Py_ssize_t i = 0; i < count && list != NULL; i++) {
-        PyObject *value = PyFloat_FromDouble((double)values[i]);
-        if (value == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, i, value);
-    }
-    return list;
+    return PyFloat_FromDouble((double)((const float *)from)[i]);
 }
 
 static PyObject *run_measure(glue_state *state, glue_call *call, unsigned way, int warmup,
@@ -363,7 +353,8 @@ static PyObject *run_measure(glue_state *state, glue_call *call, unsigned way, i
     Py_BEGIN_ALLOW_THREADS
     status = gpr_measure_way(&call->request, way, warmup, repeats, flush_bytes, milliseconds);
     Py_END_ALLOW_THREADS
-    list = status == GPR_OK ? list_of_floats(milliseconds, repeats) : glue_raise(state);
+    list = status == GPR_OK ? glue_new_list(repeats, make_milliseconds, milliseconds)
+                            : glue_raise(state);
 done:
     PyMem_Free(milliseconds);
     return list;
@@ -432,15 +423,7 @@ static PyObject *price_ways(PyObject *module, PyObject *arguments)
         goto done;
     }
     if (count > MOST_WAYS) count = MOST_WAYS;
-    list = PyList_New(count);
-    for (uint32_t i = 0; i < count && list != NULL; i++) {
-        PyObject *price = PyFloat_FromDouble(prices[i]);
-        if (price == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, (Py_ssize_t)i, price);
-    }
+    list = glue_new_list((Py_ssize_t)count, glue_make_float, prices);
 done:
     Py_XDECREF(a.pointer);
     Py_XDECREF(a.kernel);

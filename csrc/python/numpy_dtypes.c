@@ -131,3 +131,21 @@ int glue_add_dtypes(PyObject *module)
     Py_XDECREF(dtypes);
     return failed ? -1 : 0;
 }
+
+static PyObject *numpy_dtype(PyObject *Py_UNUSED(module), PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    const gpr_dtype dtype = text != NULL ? gpr_find_dtype(text) : GPR_DTYPE_DEFAULT;
+
+    if (text == NULL) return NULL;
+    if (dtype == GPR_DTYPE_DEFAULT)
+        return PyErr_Format(PyExc_ValueError, "DTYPES has no dtype named '%s'", text);
+    return (PyObject *)glue_descr_of(dtype);
+}
+
+PyMethodDef glue_dtype_methods[] = {
+    {"numpy_dtype", numpy_dtype, METH_O,
+     PyDoc_STR("numpy_dtype(name of DTYPES) -> dtype of NumPy, or of ml_dtypes, which is "
+               "imported")},
+    {NULL, NULL, 0, NULL},
+};

@@ -9,8 +9,8 @@ static int is_mask_of(PyObject *where, PyArrayObject *array)
            PyArray_SAMESHAPE((PyArrayObject *)where, array);
 }
 
-/* reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, grid_size, stream,
- * skip_nan, ddof, where) -> the result for an exact ndarray; for a device array one of its library,
+/* reduce_plain(op, a, axis, dtype, keepdims, where, kernel, device, block_size, grid_size, stream,
+ * skip_nan, ddof, out) -> the result for an exact ndarray; for a device array one of its library,
  * or `out`, of minmax a pair.
  *
  * NotImplemented for a kernel of the user's own, and where NumPy has further rules: for other
@@ -19,19 +19,7 @@ static int is_mask_of(PyObject *where, PyArrayObject *array)
  * instead of a TypeError, since dates may be reduced in Python. */
 static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum {
-        OP,
-        ARRAY,
-        AXIS,
-        DTYPE,
-        KEEPDIMS,
-        OUT,
-        OPTIONS,
-        SKIP_NAN = OPTIONS + GLUE_OPTION_COUNT,
-        DDOF,
-        WHERE,
-        ARGUMENT_COUNT
-    };
+    enum { OUT = GLUE_AT_END, ARGUMENT_COUNT };
     glue_state *state = glue_state_of(module);
 
     if (count != ARGUMENT_COUNT) {
@@ -39,25 +27,27 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
                         "reduce_plain takes an operator's number and thirteen more arguments");
         return NULL;
     }
-    PyObject *kernel = from[OPTIONS + GLUE_KERNEL];
+    PyObject *kernel = from[GLUE_AT_OPTIONS + GLUE_KERNEL];
     /* A kernel of the user's own takes the call; other objects are a TypeError. */
     if (!PyUnicode_Check(kernel) && PyObject_HasAttrString(kernel, "reduce_call"))
         Py_RETURN_NOTIMPLEMENTED;
-    const int is_host = PyArray_CheckExact(from[ARRAY]), is_masked = from[WHERE] != Py_True;
-    PyObject *mask = is_masked ? from[WHERE] : Py_None;
+    PyObject *const array = from[GLUE_AT_ARRAY];
+    const int is_host = PyArray_CheckExact(array);
+    glue_arguments given = glue_arguments_at(from);
 
-    if (is_masked && !(is_host && is_mask_of(from[WHERE], (PyArrayObject *)from[ARRAY])))
+    if (given.mask == Py_True) {
+        given.mask = Py_None;
+    } else if (!is_host || !is_mask_of(given.mask, (PyArrayObject *)array)) {
         Py_RETURN_NOTIMPLEMENTED;
-    const glue_arguments given = {from[OP],       from[AXIS], from[DTYPE], from[KEEPDIMS], mask,
-                                  from[SKIP_NAN], from[DDOF], Py_None,     from + OPTIONS};
-    if (!is_host) return glue_reduce_plain_device(state, from[ARRAY], &given, from[OUT]);
+    }
+    if (!is_host) return glue_reduce_plain_device(state, array, &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return glue_reduce_plain_ndarray(state, (PyArrayObject *)from[ARRAY], &given);
+    return glue_reduce_plain_ndarray(state, (PyArrayObject *)array, &given);
 }
 
 PyMethodDef glue_reduce_plain_methods[] = {
     {"reduce_plain", (PyCFunction)(void (*)(void))reduce_plain, METH_FASTCALL,
-     PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, out, kernel, device, block_size, "
-               "grid_size, stream, skip_nan, ddof, where, /)")},
+     PyDoc_STR("reduce_plain(op, a, axis, dtype, keepdims, where, kernel, device, block_size, "
+               "grid_size, stream, skip_nan, ddof, out, /)")},
     {NULL, NULL, 0, NULL},
 };

@@ -38,7 +38,7 @@ def reduce_plain(
     axis: Any,
     dtype: Any,
     keepdims: Any,
-    out: Any,
+    where: Any,
     kernel: Any,
     device: str | None,
     block_size: int | None,
@@ -46,7 +46,7 @@ def reduce_plain(
     stream: Any,
     skip_nan: bool,
     ddof: Any,
-    where: Any,
+    out: Any,
     /,
 ) -> Any: ...
 
@@ -98,6 +98,10 @@ def set_limits(
 ) -> None: ...
 def cache_info() -> dict[str, Any]: ...
 def clear_cache(loaded: bool, /) -> None: ...
+
+# ---- numpy_dtypes.c
+
+def numpy_dtype(name: str, /) -> np.dtype[Any]: ...
 
 # ---- launch_text.c
 

@@ -53,14 +53,8 @@ def name_of(dtype: DTypeLike) -> str:
 
 def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """A dtype in the machine's byte order; ``"bfloat16"`` is the one of ``ml_dtypes``."""
-    if isinstance(dtype, str) and dtype in _core.DTYPES and not is_numpys(dtype):
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise ImportError(
-                f"{dtype} is a dtype of ml_dtypes: pip install 'gpureduce[bf16]'"
-            ) from None
-        dtype = getattr(ml_dtypes, dtype)
+    if isinstance(dtype, str) and dtype in _core.DTYPES:
+        return _core.numpy_dtype(dtype)
     descr: np.dtype[Any] = np.dtype(dtype)
     return descr if descr.isnative else descr.newbyteorder("=")
 

@@ -128,7 +128,7 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
                 axis,
                 dtype if has_none else type_before_start(op, a.dtype, dtype, kernel),
                 keepdims,
-                out,
+                where,
                 kernel,
                 device,
                 block_size,
@@ -136,7 +136,7 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
                 stream,
                 skip_nan,
                 0.0,
-                where,
+                out,
             )
             if result is not NotImplemented:
                 if has_none:
@@ -180,7 +180,7 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
                 axis,
                 None,
                 keepdims,
-                out,
+                where,
                 kernel,
                 device,
                 block_size,
@@ -188,7 +188,7 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
                 stream,
                 skip_nan,
                 0.0,
-                where,
+                out,
             )
             if result is not NotImplemented:
                 if has_none and not skip_nan:
@@ -227,7 +227,7 @@ def _make_truth(op: str) -> Truth:
             axis,
             None,
             keepdims,
-            out,
+            where,
             kernel,
             device,
             block_size,
@@ -235,7 +235,7 @@ def _make_truth(op: str) -> Truth:
             stream,
             False,
             0.0,
-            where,
+            out,
         )
         if result is not NotImplemented:
             return result
@@ -270,7 +270,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 axis,
                 dtype,
                 keepdims,
-                out,
+                where,
                 kernel,
                 device,
                 block_size,
@@ -278,7 +278,7 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 stream,
                 skip_nan,
                 0.0,
-                where,
+                out,
             )
             if result is not NotImplemented:
                 # A mean of nothing is NaN, of which NumPy warns.
@@ -330,7 +330,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 axis,
                 None,
                 keepdims,
-                out,
+                where,
                 kernel,
                 device,
                 block_size,
@@ -338,7 +338,7 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 stream,
                 skip_nan,
                 ddof,
-                where,
+                out,
             )
             # Of too few elements a masked variance is infinite or NaN, of which NumPy warns.
             if result is not NotImplemented and (where is True or are_finite(result)):
@@ -380,7 +380,7 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
                 axis,
                 None,
                 keepdims,
-                out,
+                True,
                 kernel,
                 device,
                 block_size,
@@ -388,7 +388,7 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
                 stream,
                 skip_nan,
                 0.0,
-                True,
+                out,
             )
             if result is not NotImplemented:
                 if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
@@ -421,7 +421,7 @@ def _make_span() -> Span:
             axis,
             None,
             keepdims,
-            out,
+            True,
             kernel,
             device,
             block_size,
@@ -429,7 +429,7 @@ def _make_span() -> Span:
             stream,
             False,
             0.0,
-            True,
+            out,
         )
         if result is not NotImplemented:
             return result
@@ -459,7 +459,7 @@ def _make_count() -> Count:
             axis,
             None,
             keepdims,
-            None,
+            True,
             kernel,
             device,
             block_size,
@@ -467,7 +467,7 @@ def _make_count() -> Count:
             stream,
             False,
             0.0,
-            True,
+            None,
         )
         if result is not NotImplemented:
             return result
@@ -501,7 +501,7 @@ def _make_pair() -> Pair:
                 axis,
                 None,
                 keepdims,
-                out,
+                True,
                 kernel,
                 device,
                 block_size,
@@ -509,7 +509,7 @@ def _make_pair() -> Pair:
                 stream,
                 False,
                 0.0,
-                True,
+                out,
             )
             if result is not NotImplemented:
                 return MinMax(*result)

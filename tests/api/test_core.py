@@ -9,9 +9,12 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import fakes
 import pytest
+
+from gpureduce import _core
 
 SETUP = """
     from gpureduce import _core
@@ -67,6 +70,17 @@ def test_device_arrays_are_reduced_where_they_are(tmp_path: Path) -> None:
     """,
         tmp_path,
     )
+
+
+def test_dtypes_of_the_registry_are_numpys_by_name() -> None:
+    for name, (size, _, _, is_numpys) in _core.DTYPES.items():
+        dtype = _core.numpy_dtype(name)
+        assert (dtype.name, dtype.itemsize, dtype.isnative) == (name, size, True)
+        assert is_numpys == (dtype.isbuiltin == 1)
+    refused: list[tuple[Any, type[Exception]]] = [("float8", ValueError), (5, TypeError)]
+    for bad, error in refused:
+        with pytest.raises(error):
+            _core.numpy_dtype(bad)
 
 
 def test_measuring_gives_as_many_times_as_asked_for(tmp_path: Path) -> None:

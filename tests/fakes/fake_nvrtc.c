@@ -11,21 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emu/nvrtc_abi.h"
 #include "emu/steering.h"
 
-#if defined(__GNUC__)
-#define API __attribute__((visibility("default")))
-#endif
-
-enum {
-    SUCCESS = 0,
-    OUT_OF_MEMORY = 1,
-    INVALID_INPUT = 3,
-    INVALID_PROGRAM = 4,
-    INVALID_OPTION = 5,
-    COMPILATION = 6,
-    INTERNAL_ERROR = 11
-};
 enum { MOST_ARCHS = 32, MOST_ENTRIES = 8, TEXT_ROOM = 512, WORD_ROOM = 64 };
 
 typedef struct program {
@@ -60,13 +48,7 @@ static int enter(const char *function)
 
 API const char *nvrtcGetErrorString(int result)
 {
-    switch (result) {
-    case SUCCESS: return "NVRTC_SUCCESS";
-    case OUT_OF_MEMORY: return "NVRTC_ERROR_OUT_OF_MEMORY";
-    case COMPILATION: return "NVRTC_ERROR_COMPILATION";
-    case INTERNAL_ERROR: return "NVRTC_ERROR_INTERNAL_ERROR";
-    default: return "NVRTC_ERROR unknown";
-    }
+    return nvrtc_error_name(result);
 }
 
 API int nvrtcVersion(int *major, int *minor)

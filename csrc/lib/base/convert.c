@@ -6,46 +6,24 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/float_bits.h"
+
 /* ---------------------------------------------------------------- half precision ------------- */
-
-static uint32_t float_bits(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint64_t double_bits(double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
 
 float gpr_half_to_float(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
     const uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
     /* Scaling by 2^112 moves the exponent's bias, and makes subnormals normal. */
-    uint32_t result = float_bits(float_of_bits(magnitude) * 0x1p112f);
+    uint32_t result = gpr_bits_of_float(gpr_float_of_bits(magnitude) * 0x1p112f);
 
     if (magnitude >= 0x0f800000u) result = magnitude | 0x7f800000u;
-    return float_of_bits(result | sign);
+    return gpr_float_of_bits(result | sign);
 }
 
 float gpr_bfloat_to_float(uint16_t bits)
 {
-    return float_of_bits((uint32_t)bits << 16);
+    return gpr_float_of_bits((uint32_t)bits << 16);
 }
 
 /* A 16-bit float of a sign, an exponent of EXPONENT bits and a fraction. `smallest` is the smallest
@@ -54,7 +32,7 @@ float gpr_bfloat_to_float(uint16_t bits)
 static uint16_t double_to_16(double value, int fraction, int bias, double smallest, double scale,
                              double overflow)
 {
-    const uint64_t bits = double_bits(value);
+    const uint64_t bits = gpr_bits_of_double(value);
     const uint16_t sign = (uint16_t)(bits >> 63 << 15);
     const uint64_t magnitude_bits = bits & ~(UINT64_C(1) << 63);
     const double magnitude = fabs(value);
@@ -67,7 +45,7 @@ static uint16_t double_to_16(double value, int fraction, int bias, double smalle
         result = (uint16_t)(((1u << (15 - fraction)) - 1) << fraction);
     } else if (magnitude < smallest) {
         /* Adding 2^52 leaves the rounded integer in the low bits of the sum. */
-        result = (uint16_t)double_bits(magnitude * scale + 0x1p52);
+        result = (uint16_t)gpr_bits_of_double(magnitude * scale + 0x1p52);
     } else {
         const uint64_t half = (UINT64_C(1) << (shift - 1)) - 1 + (magnitude_bits >> shift & 1);
         result = (uint16_t)((magnitude_bits + half) >> shift) -

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/base/float_bits.h"
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 
@@ -172,20 +173,6 @@ static uint32_t special_flag(uint64_t fraction, int negative)
     return negative ? GPR_EXACT_MINUS_INFINITY : GPR_EXACT_INFINITY;
 }
 
-/* The i-th element as an integer, its bits as they are. */
-static inline uint64_t load_bits(const char *elements, size_t bytes, uint64_t i)
-{
-    uint64_t b64;
-    uint32_t b32;
-    uint16_t b16;
-
-    switch (bytes) {
-    case 2: memcpy(&b16, elements + i * 2, 2); return b16;
-    case 4: memcpy(&b32, elements + i * 4, 4); return b32;
-    default: memcpy(&b64, elements + i * 8, 8); return b64;
-    }
-}
-
 /* Adds floats. Inlined for each format, so that its numbers are constants of the loop. */
 static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *part,
                                                              const char *elements, uint64_t count,
@@ -195,7 +182,7 @@ static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *par
     const size_t bytes = (size_t)(bits_but_sign + 1) / 8;
 
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t bits = load_bits(elements, bytes, i);
+        const uint64_t bits = gpr_load_bits(elements, bytes, i);
         const uint64_t fraction = bits & ((UINT64_C(1) << f.fraction) - 1);
         const uint32_t exponent = (uint32_t)(bits >> f.fraction) & (uint32_t)last_exponent(f);
         const uint32_t normal = exponent != 0;
@@ -314,8 +301,8 @@ static uint32_t special_product_flag(uint64_t a, uint64_t b, int negative)
 static void add_double_products(gpr_exact_part *part, const char *a, const char *b, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t bits_a = load_bits(a, sizeof(double), i),
-                       bits_b = load_bits(b, sizeof(double), i);
+        const uint64_t bits_a = gpr_load_bits(a, sizeof(double), i),
+                       bits_b = gpr_load_bits(b, sizeof(double), i);
         const split_double x = split(bits_a), y = split(bits_b);
         const uint64_t negative = (bits_a ^ bits_b) >> 63;
         const uint32_t position = x.position + y.position;
@@ -405,8 +392,8 @@ void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void 
 uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const uint64_t x = load_bits((const char *)a, sizeof *a, i),
-                       y = load_bits((const char *)b, sizeof *b, i);
+        const uint64_t x = gpr_load_bits((const char *)a, sizeof *a, i),
+                       y = gpr_load_bits((const char *)b, sizeof *b, i);
         const int is_zero =
             ((x << 1) == 0 || (y << 1) == 0) && !split(x).is_special && !split(y).is_special;
 
@@ -424,7 +411,7 @@ uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t c
 
     if (!is_float(element)) return count > 0 ? GPR_EXACT_NOT_MINUS_ZERO : 0;
     for (uint64_t i = 0; i < count; i++)
-        if (load_bits(elements, bytes, i) != minus_zero) return GPR_EXACT_NOT_MINUS_ZERO;
+        if (gpr_load_bits(elements, bytes, i) != minus_zero) return GPR_EXACT_NOT_MINUS_ZERO;
     return 0;
 }
 
@@ -590,14 +577,7 @@ static uint64_t float_bits_of(const gpr_exact_part *part, const gpr_exact_number
 
 static void store_bits(uint64_t bits, gpr_dtype dtype, void *value)
 {
-    const uint16_t b16 = (uint16_t)bits;
-    const uint32_t b32 = (uint32_t)bits;
-
-    switch (gpr_dtype_rows[dtype].bytes) {
-    case 2: memcpy(value, &b16, sizeof b16); break;
-    case 4: memcpy(value, &b32, sizeof b32); break;
-    default: memcpy(value, &bits, sizeof bits); break;
-    }
+    memcpy(value, &bits, gpr_dtype_rows[dtype].bytes);
 }
 
 void gpr_exact_store_rounded(const gpr_exact_number *number, gpr_dtype result, void *value)

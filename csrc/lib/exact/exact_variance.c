@@ -23,6 +23,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/float_bits.h"
 #include "lib/exact/exact.h"
 #include "shared/limbs.h"
 
@@ -173,13 +174,11 @@ static uint64_t root_of(unsigned __int128 square)
 static number number_of_double(double value)
 {
     const int least = gpr_float_lowest(GPR_FLOAT64_FRACTION, GPR_FLOAT64_EXPONENT);
-    uint64_t bits, fraction;
-    int field;
+    const uint64_t bits = gpr_bits_of_double(value);
+    const uint64_t fraction = bits & ((UINT64_C(1) << FRACTION_BITS) - 1);
+    const int field = (int)(bits >> FRACTION_BITS & LAST_FIELD);
     number m;
 
-    memcpy(&bits, &value, sizeof bits);
-    fraction = bits & ((UINT64_C(1) << FRACTION_BITS) - 1);
-    field = (int)(bits >> FRACTION_BITS & LAST_FIELD);
     if (field == 0)
         m = number_from(fraction, least);
     else
