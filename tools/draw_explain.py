@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/explain.md: python tools/draw_explain.py [FOLDER]."""
+"""Draw the pictures of docs/explain.md and README.md: python tools/draw_explain.py [FOLDER]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpureduce._explain.picture import save
 IMAGES = pathlib.Path(__file__).parents[1] / "docs" / "images"
 PICTURES = {
     "explain-trees.png": ("interleaved_modulo", "interleaved_strided", "sequential"),
-    "explain-shuffles.png": ("unrolled_last_warp", "shfl_atomic"),
+    "explain-last-warp.png": ("unrolled_last_warp",),
+    "explain-shuffles.png": ("shfl_atomic",),
 }
 BLOCK_SIZE = 128  # four warps: enough to see a pattern, few enough to see a thread
 

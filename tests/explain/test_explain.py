@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import draw_explain
 import numpy as np
 import pytest
 import tree_model
@@ -30,6 +32,7 @@ from outputs import assert_balanced, run_command
 import gpureduce as gr
 from gpureduce import _core, _emulator_process
 from gpureduce._cli import command
+from gpureduce._display.figures import DPI
 from gpureduce._explain import (
     emulator_worker,
     explain,
@@ -45,6 +48,8 @@ SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 TREES = ("interleaved_modulo", "interleaved_strided", "sequential")
 KERNELS = tuple(name for name in _core.KERNEL_FILES if name not in ("cub", "auto"))
 ACCUMULATOR = {"float32": 4, "int32": 8, "float64": 8, "uint8": 8, "float16": 4}
+PAGE_PIXELS, POINTS_PER_INCH, LEAST_PIXELS = 830, 72, 8
+"""Width of a page on GitHub, and the least height of letters in its pictures."""
 
 needs_compiler = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("g++", "c++", "clang++")),
@@ -388,7 +393,7 @@ def test_titles_say_which_launch_they_count_and_tables_that_they_count_all(
     axes = trees.plot()
     assert len(trees[1].launches) > 1
     assert any(
-        "\nlaunch 1 of " in text.get_text() and "bank conflicts" in text.get_text()
+        re.match(r"launch 1 of \d+: 180 bank conflicts\n", text.get_text())
         for text in axes[1].texts
     )
     assert str(trees).splitlines()[0].startswith("all launches")
@@ -402,6 +407,31 @@ def test_warps_that_have_exited_are_left_white(strided: gr.Explanation) -> None:
         (1, timeline.DIVERGED),
         (32, timeline.GONE),
     ]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", draw_explain.PICTURES)
+def test_letters_of_the_pictures_in_pages_are_legible_and_apart(name: str) -> None:
+    """Pages scale a picture down to their width."""
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    kernels = draw_explain.PICTURES[name]
+    axes = gr.explain(kernels, block_size=draw_explain.BLOCK_SIZE).plot()
+    figure = axes[0].figure
+    shown = min(PAGE_PIXELS / figure.get_figwidth(), DPI)
+    figure.canvas.draw()
+    for ax in axes:
+        numbers = [text for text in ax.get_xticklabels() if text.get_text()]
+        words = [text for text in ax.texts if re.fullmatch("[a-z]+", text.get_text())]
+        assert len(words) >= 3
+        for text in (*ax.texts, *numbers):
+            assert text.get_fontsize() / POINTS_PER_INCH * shown >= LEAST_PIXELS
+        for row in (numbers, words):
+            ends = [text.get_window_extent() for text in row]
+            assert all(one.x1 < following.x0 for one, following in pairwise(ends))
+    titles = [text for ax in axes for text in ax.texts if "lanes active" in text.get_text()]
+    for left, right in pairwise(titles):
+        assert left.get_window_extent().x1 < right.get_window_extent().x0
 
 
 @needs_compiler

@@ -14,7 +14,7 @@ __all__ = ["check_format", "matplotlib_or_why", "save_figure"]
 
 INK = "#1a1a1a"
 DPI = 160
-TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 9.5
+TITLE_SIZE, TEXT_SIZE, LEGEND_SIZE, SMALL_SIZE = 15, 11, 10.5, 10
 
 
 def matplotlib_or_why() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .._display.figures import (
@@ -27,18 +28,34 @@ __all__ = ["plot", "save"]
 
 HEIGHT = 7.0
 """Inches of a figure: with two or three kernels it fills a slide."""
-MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.5, 3.45
+MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LETTER_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.36, 0.095, 3.45
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
-"""Inches: the margins, the gap between two kernels, a column, a legend's entry; bounds of one
-kernel's picture."""
+"""Inches: the margins, the gap between two kernels, a column, a letter of a column's label, a
+legend's entry; bounds of one kernel's picture."""
 _EDGES = {CONFLICT: "#7a4f00", GONE: "#a9a9a9"}
 MOST_LABELS, MOST_WAYS = 24, 60
 """Most columns that are labelled, and most columns in which the ways of bank conflicts are
 written."""
 
 
+def _words(columns: Sequence[Strip]) -> dict[int, str]:
+    """The word of each column's label at the first of neighbouring columns that share it."""
+    words = [column.label.partition(" ")[0] for column in columns]
+    return {x: word for x, word in enumerate(words) if x == 0 or word != words[x - 1]}
+
+
 def _width(explanation: KernelRun) -> float:
-    return min(max(COLUMN_WIDTH * len(strips(explanation.main)), LEAST_WIDTH), MOST_WIDTH)
+    """Width in inches, with room for each word above the columns that share it.
+
+    Columns are narrow, because pages scale a picture to their own width: a wide picture has small
+    letters there.
+    """
+    columns = strips(explanation.main)
+    words = _words(columns)
+    # The last word may end in the margin.
+    needed = [len(words[x]) * LETTER_WIDTH / (end - x) for x, end in pairwise(words)]
+    column_width = max(COLUMN_WIDTH, *needed)
+    return min(max(column_width * len(columns), LEAST_WIDTH), MOST_WIDTH)
 
 
 def _layout(figure: Figure, explanations: Sequence[KernelRun]) -> list[Axes]:
@@ -181,23 +198,20 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     texts = []
     for x in shown:
         word, _, number = columns[x].label.partition(" ")
-        texts.append(f"{word}\n{number}\n{columns[x].threads}\n{columns[x].warps}")
-    ax.set_xticklabels(texts, fontsize=SMALL_SIZE, linespacing=1.35)
+        texts.append(
+            f"{word if step > 1 else ''}\n{number}\n{columns[x].threads}\n{columns[x].warps}"
+        )
+    below: dict[str, Any] = {"fontsize": SMALL_SIZE, "linespacing": 1.35}
+    ax.set_xticklabels(texts, **below)
     ax.tick_params(axis="both", length=0)
+    below |= {"textcoords": "offset points", "va": "top"}
+    for x, word in _words(columns).items() if step == 1 else ():
+        ax.annotate(word, (x, 0), (2, -4.5), ("data", "axes fraction"), **below)
     if with_names:
         # Names of the lines of text under the columns, one per row.
-        ax.annotate(
-            "step\n\nactive threads\nactive warps",
-            (0, 0),
-            xycoords="axes fraction",
-            xytext=(-6, -4.5),
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            fontsize=SMALL_SIZE,
-            linespacing=1.35,
-            color="#555555",
-        )
+        names = "step\n\nactive threads\nactive warps"
+        at = ("axes fraction", "axes fraction")
+        ax.annotate(names, (0, 0), (-6, -4.5), at, ha="right", color="#555555", **below)
     warps = launch.map.threads // WARP_LANES
     skip = -(-warps // 16)
     ax.set_yticks([w * WARP_LANES + WARP_LANES / 2 for w in range(0, warps, skip)])
@@ -205,16 +219,17 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     for side in ax.spines.values():
         side.set_visible(False)
     figures = launch.figures
-    facts = [f"{show_figure(figures, 'lanes_per_warp')} of {WARP_LANES} lanes active per warp"]
+    facts = []
     if figures.wavefronts:
         facts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
     if figures.atomics:
         facts.append(f"{show_figure(figures, 'atomics')} atomics")
     count = len(explanation.launches)
-    nth = explanation.launches.index(launch) + 1
-    which = f"\nlaunch {nth} of {count}" if count > 1 else ""
+    which = f"launch {explanation.launches.index(launch) + 1} of {count}" if count > 1 else ""
+    lines = [": ".join(filter(None, (which, ", ".join(facts))))]
+    lines.append(f"{show_figure(figures, 'lanes_per_warp')} of {WARP_LANES} lanes active per warp")
     ax.set_title(
-        f"{explanation.kernel}\n\n" if which else f"{explanation.kernel}\n",
+        f"{explanation.kernel}\n\n",
         fontsize=TITLE_SIZE,
         fontweight="bold",
         color=INK,
@@ -224,7 +239,7 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     ax.text(
         0,
         1.015,
-        ", ".join(facts) + which,
+        "\n".join(lines).lstrip(),
         transform=ax.transAxes,
         fontsize=TEXT_SIZE,
         color=INK,
