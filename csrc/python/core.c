@@ -127,6 +127,7 @@ static int core_exec(PyObject *module)
     }
     if (add_names(state) < 0 || glue_add_device_array(module) < 0) return -1;
     if (glue_add_device_buffer(module) < 0 || glue_add_library_type(module) < 0) return -1;
+    if (glue_add_function_type(module) < 0) return -1;
     if (PyModule_AddIntConstant(module, "LEGACY_STREAM", GLUE_LEGACY_STREAM) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0)

@@ -106,6 +106,7 @@ typedef struct glue_call {
     int result_ndim;
     PyArray_Descr *result_descr; /* owned */
     int names_kernel;            /* the call names a kernel that only GPUs have */
+    int only_ordinary;           /* results that are not are left to other rules */
 } glue_call;
 
 /* The arguments of a function that reduces, besides the array and the result's place; mask None:
@@ -174,6 +175,8 @@ extern const char glue_supported_dtypes[];
 int glue_is_inexact(gpr_dtype dtype);
 /* Whether NumPy itself has a dtype; ml_dtypes has the others. */
 int glue_is_numpys(gpr_dtype dtype);
+/* Whether all of `count` results are finite, or not negative if they are integers. */
+int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError for one that is not supported. 0 or
  * -1. */
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
@@ -260,16 +263,24 @@ int glue_warn_if_none(glue_state *state, const glue_call *call);
 gpr_status glue_reduce_unlocked(gpr_request *request);
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
 /* Carries out a filled-in call for an array of the host with the GIL released; its result, or
- * NULL. Releases call->result_descr. */
+ * NULL; NotImplemented if call->only_ordinary and it is not. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 /* Whether a variance has no more elements per result than ddof. */
 int glue_lacks_freedom(const glue_call *call);
 
 /* ---- host_reduce.c ---- */
 
-/* The result of reduce_plain for an exact ndarray. */
+/* Whether the core takes `where` as it is. */
+int glue_is_mask_of(PyObject *where, PyArrayObject *array);
+/* The result of reduce_plain for an exact ndarray. NotImplemented where NumPy has further rules;
+ * with `only_ordinary` also for a result that is not (glue_are_ordinary). */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given);
+                                    const glue_arguments *given, int only_ordinary);
+
+/* ---- function_type.c ---- */
+
+/* Function, the type of the package's functions. 0, or -1 with an exception. */
+int glue_add_function_type(PyObject *module);
 
 /* ---- costs.c ---- */
 

@@ -43,6 +43,7 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     gpr_request *request = &call->request;
 
     memset(request, 0, sizeof *request);
+    call->only_ordinary = 0;
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
@@ -85,8 +86,14 @@ static PyObject *reduce(PyObject *module, PyObject *const *from, Py_ssize_t coun
     return glue_run(state, &call);
 }
 
+int glue_is_mask_of(PyObject *where, PyArrayObject *array)
+{
+    return PyArray_CheckExact(where) && PyArray_TYPE((PyArrayObject *)where) == NPY_BOOL &&
+           PyArray_SAMESHAPE((PyArrayObject *)where, array);
+}
+
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given)
+                                    const glue_arguments *given, int only_ordinary)
 {
     PyObject *result = NULL;
     glue_call call;
@@ -98,6 +105,7 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
             Py_DECREF(call.result_descr);
             Py_RETURN_NOTIMPLEMENTED;
         }
+        call.only_ordinary = only_ordinary;
         result = glue_run(state, &call);
     }
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;

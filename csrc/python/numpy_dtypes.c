@@ -48,6 +48,42 @@ int glue_is_numpys(gpr_dtype dtype)
     return numbers[dtype] != NPY_NOTYPE;
 }
 
+/* Whether the kept bits of all results are below a limit: those of finite floats without the sign
+ * are less than infinity's, and the sign of integers that are not negative is 0. */
+#define DEFINE_ORDINARY(BITS)                                                                 \
+    static int are_ordinary_##BITS(const void *results, npy_intp count, uint64_t kept,        \
+                                   uint64_t limit)                                            \
+    {                                                                                         \
+        const uint##BITS##_t *bits = results;                                                 \
+        int bad = 0;                                                                          \
+                                                                                              \
+        for (npy_intp i = 0; i < count; i++)                                                  \
+            bad |= (uint##BITS##_t)(bits[i] & (uint##BITS##_t)kept) >= (uint##BITS##_t)limit; \
+        return !bad;                                                                          \
+    }
+DEFINE_ORDINARY(16)
+DEFINE_ORDINARY(32)
+DEFINE_ORDINARY(64)
+
+int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count)
+{
+    const gpr_dtype part = dtype == GPR_COMPLEX64    ? GPR_FLOAT32
+                           : dtype == GPR_COMPLEX128 ? GPR_FLOAT64
+                                                     : dtype;
+    const size_t bytes = gpr_dtype_bytes(part);
+    const int is_float = rows[part].kind == GPR_KIND_FLOAT;
+    const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
+    const uint64_t infinity = ((UINT64_C(1) << rows[part].exponent) - 1) << rows[part].fraction;
+    const uint64_t kept = is_float ? sign - 1 : sign, limit = is_float ? infinity : sign;
+
+    if (part != dtype) count *= 2;
+    switch (bytes) {
+    case 2: return are_ordinary_16(results, count, kept, limit);
+    case 4: return are_ordinary_32(results, count, kept, limit);
+    default: return are_ordinary_64(results, count, kept, limit);
+    }
+}
+
 /* ml_dtypes registers its dtypes with NumPy under numbers that differ from process to process:
  * their scalar types' names identify them, without importing ml_dtypes. */
 static gpr_dtype dtype_of_package(const PyArray_Descr *descr)

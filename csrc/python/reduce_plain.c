@@ -2,13 +2,6 @@
  * and of devices. */
 #include "python/device_reduce.h"
 
-/* Whether the core takes `where` as it is. */
-static int is_mask_of(PyObject *where, PyArrayObject *array)
-{
-    return PyArray_CheckExact(where) && PyArray_TYPE((PyArrayObject *)where) == NPY_BOOL &&
-           PyArray_SAMESHAPE((PyArrayObject *)where, array);
-}
-
 /* reduce_plain(op, a, axis, dtype, keepdims, where, kernel, device, block_size, grid_size, stream,
  * skip_nan, ddof, out) -> the result for an exact ndarray; for a device array one of its library,
  * or `out`, of minmax a pair.
@@ -37,12 +30,12 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
 
     if (given.mask == Py_True) {
         given.mask = Py_None;
-    } else if (!is_host || !is_mask_of(given.mask, (PyArrayObject *)array)) {
+    } else if (!is_host || !glue_is_mask_of(given.mask, (PyArrayObject *)array)) {
         Py_RETURN_NOTIMPLEMENTED;
     }
     if (!is_host) return glue_reduce_plain_device(state, array, &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return glue_reduce_plain_ndarray(state, (PyArrayObject *)array, &given);
+    return glue_reduce_plain_ndarray(state, (PyArrayObject *)array, &given, 0);
 }
 
 PyMethodDef glue_reduce_plain_methods[] = {

@@ -130,6 +130,12 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         goto done;
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
+    if (call->only_ordinary &&
+        !glue_are_ordinary(call->resolution.result, request->result,
+                           array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
+        result = Py_NewRef(Py_NotImplemented);
+        goto done;
+    }
     result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
 done:
     Py_XDECREF(array);

@@ -50,6 +50,20 @@ def reduce_plain(
     /,
 ) -> Any: ...
 
+# ---- function_type.c
+
+class Function:
+    def __new__(
+        cls,
+        function: Callable[..., Any],
+        parameters: tuple[str, ...],
+        positional: int,
+        op: int,
+        skip_nan: bool,
+        /,
+    ) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 # ---- dot_arrays.c
 
 def dot(

@@ -1,15 +1,17 @@
 """The reductions: NumPy's names and arguments, and arguments for where and how the work is done.
 
-One maker makes all functions with the same arguments, so that each signature has one body. A
-function first calls the C core directly, which keeps small calls cheap. If the core returns
+One maker makes all functions with the same arguments, so that each signature has one body. A plain
+call of an ``ndarray`` runs in the C core as a whole, by ``_core.Function``, which keeps small calls
+cheap. Every other call calls the body, which calls the core directly. If the core returns
 ``NotImplemented``, and for other arguments, :mod:`gpureduce._rules` runs the call.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -90,13 +92,24 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _define(name: str, function: _Function) -> _Function:
+def _describe(name: str, function: _Function) -> _Function:
     """Give a function that a maker made its name and docstring."""
     _parameters[name] = _parameters_of(function)
     _functions[name] = function
     function.__name__ = function.__qualname__ = name
     function.__doc__ = compose(name, _parameters[name])
     return function
+
+
+def _define(name: str, function: _Function, skip_nan: bool = False) -> _Function:
+    """Make a function's plain calls the core's, which this function takes all others of."""
+    _describe(name, function)
+    positional = function.__code__.co_argcount
+    op = _core.OPERATORS[name.removeprefix("nan") if skip_nan else name]
+    quick = _core.Function(function, _parameters[name], positional, op, skip_nan)
+    functools.update_wrapper(quick, function)
+    _functions[name] = quick
+    return cast("_Function", quick)
 
 
 # ---------------------------------------------------------------- makers
@@ -525,13 +538,13 @@ def _make_pair() -> Pair:
 
 sum = _define("sum", _make_accumulation("sum"))
 prod = _define("prod", _make_accumulation("prod"))
-nansum = _define("nansum", _make_accumulation("sum", skip_nan=True))
-nanprod = _define("nanprod", _make_accumulation("prod", skip_nan=True))
+nansum = _define("nansum", _make_accumulation("sum", skip_nan=True), skip_nan=True)
+nanprod = _define("nanprod", _make_accumulation("prod", skip_nan=True), skip_nan=True)
 
 min = amin = _define("min", _make_extreme("min"))
 max = amax = _define("max", _make_extreme("max"))
-nanmin = _define("nanmin", _make_extreme("min", skip_nan=True))
-nanmax = _define("nanmax", _make_extreme("max", skip_nan=True))
+nanmin = _define("nanmin", _make_extreme("min", skip_nan=True), skip_nan=True)
+nanmax = _define("nanmax", _make_extreme("max", skip_nan=True), skip_nan=True)
 bitwise_and = _define("bitwise_and", _make_extreme("bitwise_and"))
 bitwise_or = _define("bitwise_or", _make_extreme("bitwise_or"))
 bitwise_xor = _define("bitwise_xor", _make_extreme("bitwise_xor"))
@@ -541,21 +554,21 @@ any = _define("any", _make_truth("any"))
 all = _define("all", _make_truth("all"))
 
 mean = _define("mean", _make_mean())
-nanmean = _define("nanmean", _make_mean(skip_nan=True))
+nanmean = _define("nanmean", _make_mean(skip_nan=True), skip_nan=True)
 
 var = _define("var", _make_variance("var"))
 std = _define("std", _make_variance("std"))
-nanvar = _define("nanvar", _make_variance("var", skip_nan=True))
-nanstd = _define("nanstd", _make_variance("std", skip_nan=True))
+nanvar = _define("nanvar", _make_variance("var", skip_nan=True), skip_nan=True)
+nanstd = _define("nanstd", _make_variance("std", skip_nan=True), skip_nan=True)
 
 argmin = _define("argmin", _make_position("argmin"))
 argmax = _define("argmax", _make_position("argmax"))
-nanargmin = _define("nanargmin", _make_position("argmin", skip_nan=True))
-nanargmax = _define("nanargmax", _make_position("argmax", skip_nan=True))
+nanargmin = _define("nanargmin", _make_position("argmin", skip_nan=True), skip_nan=True)
+nanargmax = _define("nanargmax", _make_position("argmax", skip_nan=True), skip_nan=True)
 
 ptp = _define("ptp", _make_span())
 count_nonzero = _define("count_nonzero", _make_count())
-minmax = _define("minmax", _make_pair())
+minmax = _describe("minmax", _make_pair())
 
 # ---------------------------------------------------------------- by operator
 

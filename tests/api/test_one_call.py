@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
+import pickle
+import re
 import warnings
+import weakref
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fakes
 import numpy as np
-from core_trace import core_calls
+import pytest
+from core_trace import core_calls, package_frames
 
 import gpureduce as gr
+from gpureduce import _core
+
+PLAIN = (
+    "sum", "prod", "mean", "min", "max", "ptp", "any", "all", "argmin", "argmax", "var", "std",
+    "count_nonzero", "nansum", "nanprod", "nanmean", "nanmin", "nanmax", "nanargmin", "nanargmax",
+    "nanvar", "nanstd",
+)  # fmt: skip
+"""Functions whose plain calls are the core's."""
 
 
-def test_a_plain_call_is_one_call_of_the_core() -> None:
+def calls_nothing(call: Callable[[], Any]) -> bool:
+    """Whether a call runs in the core as a whole."""
+    return not core_calls(call) and not package_frames(call)
+
+
+def test_a_plain_call_runs_no_python() -> None:
     a = np.ones((10, 100), np.float32)
     for axis in (None, 0, 1, -1, (0, 1), ()):
         for keepdims in (False, True):
-            calls = core_calls(lambda at=axis, keep=keepdims: gr.sum(a, axis=at, keepdims=keep))
-            assert calls == ["reduce_plain"]
+            assert calls_nothing(lambda at=axis, keep=keepdims: gr.sum(a, axis=at, keepdims=keep))
+    for name in PLAIN:
+        for array in (a, a.astype(np.int16), a.astype(np.complex128)):
+            function = getattr(gr, name)
+            assert calls_nothing(lambda f=function, x=array: f(x, 0, kernel="auto", device="cpu"))
     assert core_calls(lambda: gr.minmax(a, axis=(0, 1))) == ["reduce_plain"]
     assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
 
 
-def test_a_masked_call_is_one_call_of_the_core() -> None:
+def test_a_masked_call_runs_no_python_unless_it_has_a_start() -> None:
     a = np.ones((10, 100), np.float32)
     mask = a.astype(bool)
     for function in (gr.sum, gr.any, gr.mean, gr.var, gr.nansum, gr.nanmean, gr.nanstd):
-        calls = core_calls(lambda f=function: f(a, axis=1, keepdims=True, where=mask))
-        assert calls == ["reduce_plain"]
+        assert calls_nothing(lambda f=function: f(a, axis=1, keepdims=True, where=mask))
     for extreme in (gr.max, gr.nanmin):
         calls = core_calls(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
         assert calls == ["reduce_plain"]
@@ -76,3 +100,79 @@ def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
         tmp_path,
         PYTHONPATH=str(Path(__file__).parents[1]),
     )
+
+
+def test_the_cores_functions_are_used_as_functions_are() -> None:
+    for name in PLAIN:
+        function = getattr(gr, name)
+        assert type(function) is _core.Function
+        assert (function.__name__, function.__module__) == (name, "gpureduce._functions")
+        assert "Parameters" in function.__doc__
+        assert inspect.isroutine(function)
+        assert list(inspect.signature(function).parameters)[:2] == ["a", "axis"]
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.copy(function) is copy.deepcopy(function) is function
+        assert weakref.ref(function)() is function
+        assert re.fullmatch(rf"<function {name} at 0x[0-9a-f]+>", repr(function))
+    a = np.arange(6.0).reshape(2, 3)
+
+    class Numbers(list):
+        largest = gr.max
+
+    assert Numbers(a).largest() == 5
+    assert functools.partial(gr.sum, axis=0)(a).tolist() == [3, 5, 7]
+    keywords = {"".join(["ax", "is"]): 1}  # a string of its own, equal to the parameter's name
+    assert gr.sum(a, **keywords).tolist() == [3, 12]
+
+
+def test_arguments_that_do_not_fit_are_refused_as_those_of_functions() -> None:
+    a = np.arange(6.0)
+    for arguments, keywords, said in (
+        ((), {}, "missing 1 required positional argument: 'a'"),
+        ((a, None), {"axis": 0}, "got multiple values for argument 'axis'"),
+        ((a,), {"axes": 0}, "got an unexpected keyword argument 'axes'"),
+        ((a, *[None] * 9), {}, "takes from 1 to 7 positional arguments but 10"),
+    ):
+        with pytest.raises(TypeError, match=said) as refused:
+            gr.sum(*arguments, **keywords)
+        assert str(refused.value).startswith("sum() ")
+
+
+def test_the_cores_functions_are_made_of_parameters_that_they_know() -> None:
+    def function(a: Any) -> Any: ...
+
+    for arguments, kind, said in (
+        ((function, ("a", "b"), 1, 0, False), ValueError, "no function has a parameter 'b'"),
+        ((function, ("a", 3), 1, 0, False), ValueError, "no function has a parameter 3"),
+        ((function, ("a",) * 99, 1, 0, False), ValueError, "at most 15 parameters"),
+        ((function, ("a",), 1, 99, False), ValueError, "there is no operator 99"),
+        ((function, ("a",), 2, 0, False), ValueError, "2 of 1 parameters cannot have positions"),
+        ((function, ["a"], 1, 0, False), TypeError, "tuple"),
+        ((function,), TypeError, "5 arguments"),
+    ):
+        with pytest.raises(kind, match=said):
+            _core.Function(*arguments)
+    with pytest.raises(TypeError, match="no keyword arguments"):
+        _core.Function(function, ("a",), 1, 0, skip_nan=False)
+
+
+def test_what_numpy_warns_of_is_left_to_python() -> None:
+    empty = np.full((2, 3), np.nan)
+    some = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    for name, array in (
+        ("nanmean", empty), ("nanvar", some), ("nanstd", empty.astype(np.complex64)),
+        ("nanmax", some.astype(np.float16)), ("nanmin", some),
+    ):  # fmt: skip
+        for axis in (None, 1):
+            with warnings.catch_warnings(record=True) as theirs:
+                warnings.simplefilter("always")
+                expected = getattr(np, name)(array, axis)
+            with warnings.catch_warnings(record=True) as ours:
+                warnings.simplefilter("always")
+                result = getattr(gr, name)(array, axis)
+            np.testing.assert_array_equal(result, expected)
+            assert [str(one.message) for one in ours] == [str(one.message) for one in theirs]
+            assert all(one.filename == __file__ for one in ours)
+    for name in ("nanargmin", "nanargmax"):
+        with pytest.raises(ValueError, match="All-NaN slice encountered"):
+            getattr(gr, name)(some, 1)

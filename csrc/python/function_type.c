@@ -1,0 +1,347 @@
+/* gpureduce._core.Function: the type of the package's functions that reduce. A call of an exact
+ * ndarray with plain arguments runs without a frame of Python: its arguments go from the
+ * interpreter's stack to a request. Every other call, and what of a result NumPy has further rules
+ * for, is the business of a function of Python with the same parameters, which also refuses
+ * arguments that do not fit. */
+#include "python/glue.h"
+
+#include <structmember.h>
+
+/* What a parameter means, for every function that has one of its name. */
+#define PARAMETERS(PARAMETER)      \
+    PARAMETER(a, NULL)             \
+    PARAMETER(axis, Py_None)       \
+    PARAMETER(dtype, Py_None)      \
+    PARAMETER(out, Py_None)        \
+    PARAMETER(ddof, NULL)          \
+    PARAMETER(keepdims, Py_False)  \
+    PARAMETER(initial, NULL)       \
+    PARAMETER(where, Py_True)      \
+    PARAMETER(mean, NULL)          \
+    PARAMETER(correction, NULL)    \
+    PARAMETER(kernel, NULL)        \
+    PARAMETER(device, Py_None)     \
+    PARAMETER(block_size, Py_None) \
+    PARAMETER(grid_size, Py_None)  \
+    PARAMETER(stream, Py_None)
+
+typedef enum parameter {
+#define PARAMETER(name, standard) PARAMETER_##name,
+    PARAMETERS(PARAMETER)
+#undef PARAMETER
+        PARAMETER_COUNT
+} parameter;
+
+/* The options are five consecutive arguments. */
+_Static_assert(PARAMETER_kernel + GLUE_STREAM == (int)PARAMETER_stream &&
+                   PARAMETER_kernel + GLUE_BLOCK_SIZE == (int)PARAMETER_block_size,
+               "options in the order of their enumeration");
+
+typedef struct glue_function {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *function; /* of Python */
+    glue_state *state;  /* of the module, which the type keeps */
+    gpr_operator op;
+    int skips_nan;
+    int positional, count;            /* parameters that take a position, and all of them */
+    PyObject *names[PARAMETER_COUNT]; /* interned, in order */
+    parameter meanings[PARAMETER_COUNT];
+    PyObject *defaults[PARAMETER_COUNT]; /* by meaning, borrowed; NULL: not given */
+    PyObject *number, *automatic, *no_ddof;
+    PyObject *dict, *weak_references;
+} glue_function;
+
+/* ---------------------------------------------------------------- calls ---------------------- */
+
+/* Gives each argument its meaning. 0, without an exception: they do not fit, or their names are
+ * not those of the parameters' own strings. */
+static int bind(const glue_function *self, PyObject *const *arguments, Py_ssize_t count,
+                PyObject *keywords, PyObject **given)
+{
+    const Py_ssize_t named = keywords != NULL ? PyTuple_GET_SIZE(keywords) : 0;
+
+    if (count > self->positional) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) given[self->meanings[i]] = arguments[i];
+    for (Py_ssize_t i = 0; i < named; i++) {
+        const PyObject *name = PyTuple_GET_ITEM(keywords, i);
+        int at = (int)count; /* what was given by position is not given again */
+
+        while (at < self->count && self->names[at] != name) at++;
+        if (at == self->count) return 0;
+        given[self->meanings[at]] = arguments[count + i];
+    }
+    return given[PARAMETER_a] != NULL;
+}
+
+/* Without a start, an operator without identity refuses a mask: it may leave out every element. */
+static int takes_mask(gpr_operator op)
+{
+    switch (op) {
+    case GPR_OP_SUM:
+    case GPR_OP_PROD:
+    case GPR_OP_ANY:
+    case GPR_OP_ALL:
+    case GPR_OP_MEAN:
+    case GPR_OP_VAR:
+    case GPR_OP_STD: return 1;
+    default: return 0;
+    }
+}
+
+/* Whether the core takes a dtype for NumPy: variances, and means of what is left, have rules of
+ * their own for it. */
+static int takes_dtype(const glue_function *self, int is_masked)
+{
+    switch (self->op) {
+    case GPR_OP_VAR:
+    case GPR_OP_STD: return 0;
+    case GPR_OP_MEAN: return !is_masked && !self->skips_nan;
+    default: return 1;
+    }
+}
+
+static int finds_positions(gpr_operator op)
+{
+    return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX;
+}
+
+/* Whether the core does all that NumPy does for such arguments. */
+static int are_plain(const glue_function *self, PyObject *const *given)
+{
+    PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
+    const int is_masked = where != Py_True;
+
+    if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
+    if (given[PARAMETER_out] != Py_None || given[PARAMETER_initial] != NULL ||
+        given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL)
+        return 0;
+    if (is_masked && !(takes_mask(self->op) && glue_is_mask_of(where, (PyArrayObject *)array)))
+        return 0;
+    if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
+    return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
+}
+
+/* Whether NumPy may say more of a result than its numbers: it warns of, or refuses, rows of which
+ * nothing is left. Those are NaN, infinite, or positions below 0. */
+static int may_lack_elements(const glue_function *self, PyArrayObject *array, int is_masked)
+{
+    switch (self->op) {
+    case GPR_OP_MEAN:
+    case GPR_OP_VAR:
+    case GPR_OP_STD: return is_masked || self->skips_nan;
+    case GPR_OP_MIN:
+    case GPR_OP_MAX:
+    case GPR_OP_ARGMIN:
+    case GPR_OP_ARGMAX: return self->skips_nan && !PyArray_ISINTEGER(array);
+    default: return 0;
+    }
+}
+
+static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,
+                               PyObject *keywords)
+{
+    const glue_function *self = (glue_function *)callable;
+    PyObject *given[PARAMETER_COUNT];
+
+    memcpy(given, self->defaults, sizeof given);
+    if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given) &&
+        are_plain(self, given)) {
+        PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
+        PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
+        const glue_arguments all = {self->number,
+                                    given[PARAMETER_axis],
+                                    given[PARAMETER_dtype],
+                                    given[PARAMETER_keepdims],
+                                    mask,
+                                    self->skips_nan ? Py_True : Py_False,
+                                    given[PARAMETER_ddof],
+                                    Py_None,
+                                    given + PARAMETER_kernel};
+        PyObject *result = glue_reduce_plain_ndarray(
+            self->state, array, &all, may_lack_elements(self, array, mask != Py_None));
+
+        if (result != Py_NotImplemented) return result;
+        Py_DECREF(result);
+    }
+    return PyObject_Vectorcall(self->function, arguments, flagged, keywords);
+}
+
+/* ---------------------------------------------------------------- the type ------------------- */
+
+/* Stores the names of the parameters and their meanings. 0, or -1 with an exception. */
+static int set_parameters(glue_function *self, PyObject *names)
+{
+    static const char *const known[PARAMETER_COUNT] = {
+#define PARAMETER(name, standard) #name,
+        PARAMETERS(PARAMETER)
+#undef PARAMETER
+    };
+
+    if (self->positional < 0 || self->positional > PyTuple_GET_SIZE(names)) {
+        PyErr_Format(PyExc_ValueError, "%d of %zd parameters cannot have positions",
+                     self->positional, PyTuple_GET_SIZE(names));
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(names) > PARAMETER_COUNT) {
+        PyErr_Format(PyExc_ValueError, "a function has at most %d parameters",
+                     (int)PARAMETER_COUNT);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        int meaning = 0;
+
+        while (
+            meaning < PARAMETER_COUNT &&
+            !(PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, known[meaning]) == 0))
+            meaning++;
+        if (meaning == PARAMETER_COUNT) {
+            PyErr_Format(PyExc_ValueError, "no function has a parameter %R", name);
+            return -1;
+        }
+        self->meanings[i] = (parameter)meaning;
+        self->names[i] = Py_NewRef(name);
+        PyUnicode_InternInPlace(&self->names[i]);
+        self->count++;
+    }
+    return 0;
+}
+
+/* Function(function, parameters, positional, op, skip_nan) */
+static PyObject *new_function(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    PyObject *function = NULL, *names = NULL, *number = NULL;
+    int positional = 0, skips_nan = 0;
+    PyObject *const standard[PARAMETER_COUNT] = {
+#define PARAMETER(name, standard) standard,
+        PARAMETERS(PARAMETER)
+#undef PARAMETER
+    };
+
+    if (keywords != NULL && PyDict_GET_SIZE(keywords) > 0) {
+        PyErr_SetString(PyExc_TypeError, "Function takes no keyword arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(arguments, "OO!iOp", &function, &PyTuple_Type, &names, &positional,
+                          &number, &skips_nan))
+        return NULL;
+    glue_function *self = (glue_function *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->call = call_function;
+    self->state = PyType_GetModuleState(type);
+    self->function = Py_NewRef(function);
+    self->number = Py_NewRef(number);
+    self->skips_nan = skips_nan;
+    self->positional = positional;
+    for (int i = 0; i < PARAMETER_COUNT; i++) self->defaults[i] = standard[i];
+    self->automatic = PyUnicode_InternFromString("auto");
+    self->no_ddof = PyFloat_FromDouble(0);
+    self->defaults[PARAMETER_kernel] = self->automatic;
+    self->defaults[PARAMETER_ddof] = self->no_ddof;
+    if (self->automatic == NULL || self->no_ddof == NULL || self->state == NULL ||
+        glue_read_operator(number, &self->op) < 0 || set_parameters(self, names) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int traverse_function(PyObject *object, visitproc visit, void *arg)
+{
+    const glue_function *self = (glue_function *)object;
+
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->function);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int clear_function(PyObject *object)
+{
+    glue_function *self = (glue_function *)object;
+
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void free_function(PyObject *object)
+{
+    glue_function *self = (glue_function *)object;
+    PyTypeObject *type = Py_TYPE(object);
+
+    PyObject_GC_UnTrack(object);
+    if (self->weak_references != NULL) PyObject_ClearWeakRefs(object);
+    (void)clear_function(object);
+    Py_CLEAR(self->number);
+    Py_CLEAR(self->automatic);
+    Py_CLEAR(self->no_ddof);
+    for (int i = 0; i < self->count; i++) Py_CLEAR(self->names[i]);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+/* As a function's, in a class: the first argument is the object. */
+static PyObject *get_method(PyObject *self, PyObject *object, PyObject *type)
+{
+    (void)type;
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyObject *show_function(PyObject *self)
+{
+    return PyObject_Repr(((glue_function *)self)->function);
+}
+
+/* Pickled, and copied, by its name, as functions are. */
+static PyObject *reduce_function(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef function_methods[] = {
+    {"__reduce__", reduce_function, METH_NOARGS, PyDoc_STR("the name, for pickle and copy")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef function_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(glue_function, call), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(glue_function, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(glue_function, weak_references), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef function_getters[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot function_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A function that reduces, called without a frame of Python.")},
+    {Py_tp_new, (void *)new_function},
+    {Py_tp_dealloc, (void *)free_function},
+    {Py_tp_traverse, (void *)traverse_function},
+    {Py_tp_clear, (void *)clear_function},
+    {Py_tp_call, (void *)PyVectorcall_Call},
+    {Py_tp_descr_get, (void *)get_method},
+    {Py_tp_repr, (void *)show_function},
+    {Py_tp_methods, (void *)function_methods},
+    {Py_tp_members, (void *)function_members},
+    {Py_tp_getset, (void *)function_getters},
+    {0, NULL},
+};
+
+static PyType_Spec function_spec = {
+    .name = "gpureduce._core.Function",
+    .basicsize = (int)sizeof(glue_function),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+             Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = function_slots,
+};
+
+int glue_add_function_type(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &function_spec, NULL);
+    const int failed = type == NULL || PyModule_AddObjectRef(module, "Function", type) < 0;
+
+    Py_XDECREF(type);
+    return failed ? -1 : 0;
+}
