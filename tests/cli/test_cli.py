@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -257,7 +258,7 @@ def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
         (np.array([{}]), (), 2, "Python objects"),
         (np.array(["a"]), (), 2, "not supported"),
         (np.ones(3), ("--axis", "1"), 2, "axis 1 is out of bounds"),
-        (np.ones(3), ("--axis", "x"), 2, "invalid axes value: 'x'"),
+        (np.ones(3), ("--axis", "x"), 2, "'x' is no axis"),
         (np.ones(3), ("--kernel", "sequentia"), 2, "did you mean 'sequential'?"),
         (np.ones(3), ("--device", "gpu"), 2, "gpu"),
         (np.ones(3), ("--dtype", "float33"), 2, "float33"),
@@ -665,7 +666,7 @@ def test_a_wrong_kernel_is_status_3(
         (("smu", "a.npy"), 2, "unknown command 'smu'; did you mean 'sum'"),
         (("bench", "reduce7"), 2, "did you mean 'reduce6'"),
         (("bench", "fastest_of_all"), 2, "'gpureduce kernels'"),
-        (("bench", "-n", "1.5"), 2, "invalid count value: '1.5'"),
+        (("bench", "-n", "1.5"), 2, "'1.5' is no number of elements"),
         (("sum",), 2, "FILE.npy"),
     ],
 )
@@ -674,6 +675,82 @@ def test_measuring_fails_in_one_line(arguments: tuple[str, ...], status: int, me
     assert (done.returncode, done.stdout) == (status, "")
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("bench", "--dtpye", "int8"),
+            "gpureduce bench: unknown option --dtpye; did you mean --dtype?",
+        ),
+        (
+            ("sum", "a.npy", "--axes=0"),
+            "gpureduce sum: unknown option --axes; did you mean --axis?",
+        ),
+        (("info", "--xyz"), "gpureduce info: unknown option --xyz (see gpureduce info --help)"),
+        (("--verison",), "unknown option --verison; did you mean --version?"),
+        (("--",), "gpureduce: "),
+        (("info", "more"), "gpureduce: unrecognized arguments: more"),
+        (("bench", "-n", "1e"), "'1e' is no number of elements; write 1000000 or 1e6"),
+        (("bench", "-n", "1.5"), "'1.5' is no number of elements"),
+        (("bench", "-n", "nan"), "'nan' is no number of elements"),
+        (("sum", "a.npy", "--axis", "x"), "'x' is no axis; write 0, or 0,1"),
+    ],
+)
+def test_a_wrong_word_of_the_command_line_is_named_with_what_is_near(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (options.WRONG_USAGE, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80, 300])
+def test_help_fits_the_terminal_and_is_no_wider_than_a_page(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("compare", "sum"):
+        with pytest.raises(SystemExit):
+            command.main([name, "--help"])
+        lines = capsys.readouterr().out.split("examples:")[0].splitlines()
+        widest = max(map(len, lines))
+        assert widest <= max(columns, 60)
+        assert widest <= options.MOST_COLUMNS
+        assert columns < options.MOST_COLUMNS or widest > 80
+
+
+def test_headings_of_help_are_bold_in_a_terminal_and_plain_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def shown() -> str:
+        with pytest.raises(SystemExit):
+            command.main(["bench", "--help"])
+        return capsys.readouterr().out
+
+    plain = shown()
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    bold = shown()
+    assert bold.count("\x1b[") >= 8
+    assert re.sub(r"\x1b\[[0-9;]*m", "", bold) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown() == plain
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.delenv("FORCE_COLOR")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert shown() == bold
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown() == plain
 
 
 # ---------------------------------------------------------------- completion

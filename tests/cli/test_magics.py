@@ -88,7 +88,7 @@ def test_explain_explains(magics: dict[str, Any]) -> None:
         ("gr_bench", "a --json", "%gr_bench has no --json"),
         ("gr_compare", "a --kind bars", "%gr_compare has no --kind"),
         ("gr_explain", "sequential --plot x.png", "%gr_explain has no --plot"),
-        ("gr_compare", "a --nonsense", "%gr_compare: unrecognized arguments"),
+        ("gr_compare", "a --nonsense", "%gr_compare: unknown option --nonsense"),
         ("gr_explain", "", "KERNEL"),
     ],
 )

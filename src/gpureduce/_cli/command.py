@@ -198,9 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         + examples("gpureduce info", "gpureduce sum big.npy --axis 0", "gpureduce compare -n 1e7"),
     )
     parser.add_argument("--version", action="version", version=f"gpureduce {__version__}")
-    several = parser.add_subparsers(
-        dest="subcommand", title="commands", metavar="COMMAND", required=True
-    )
+    several = parser.add_subparsers(dest="subcommand", title="commands", metavar="COMMAND")
     for name, each in SUBCOMMANDS.items():
         # Without a line of help it is not listed: the reductions have a list of their own.
         line: dict[str, Any] = {} if name in reductions() else {"help": each.summary}
@@ -239,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     options = parser.parse_args(given)
+    if options.subcommand is None:
+        parser.error("a command is missing")
     status = FAILED
     try:
         if sys.stdout is None:

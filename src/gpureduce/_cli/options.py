@@ -7,17 +7,61 @@ import difflib
 import errno
 import json
 import os
+import re
+import sys
 from typing import Any, NoReturn
 
 FAILED, WRONG_USAGE, WRONG_ANSWER, SLOWER, INTERRUPTED = 1, 2, 3, 4, 130
+MOST_COLUMNS = 100
+"""Width of help texts on wide terminals."""
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_HEADING = re.compile(r"^(usage:|[a-z].*:$)", re.MULTILINE)
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help texts that fit the terminal."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        import shutil
+
+        width = min(shutil.get_terminal_size().columns - 2, MOST_COLUMNS)
+        super().__init__(prog, **({"width": width} | options))
+
+
+def has_colour(file: Any) -> bool:
+    """Whether text in a file may have colours, by NO_COLOR, FORCE_COLOR, TERM and the file."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    is_terminal: bool = hasattr(file, "isatty") and file.isatty()
+    return is_terminal and os.environ.get("TERM") != "dumb"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and name what is near a wrong word."""
+    """A parser whose errors are one line, and name what is near a wrong word or option."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", Help)
         super().__init__(*arguments, **options)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # Python 3.14 and newer colour help texts by themselves.
+        is_help = file is not None and file is sys.stdout and sys.version_info < (3, 14)
+        if is_help and has_colour(file):
+            message = _HEADING.sub(rf"{_BOLD}\g<0>{_PLAIN}", message)
+        super()._print_message(message, file)
+
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+        """Parse, and refuse an option that does not exist where it is, in its subcommand."""
+        known, unknown = super().parse_known_args(*arguments, **options)
+        for word in unknown:
+            if word.startswith("-") and word != "--":
+                option = word.partition("=")[0]
+                near = difflib.get_close_matches(option, self._option_string_actions, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.error(f"unknown option {option}{hint}")
+        return known, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = list(action.choices or ())
@@ -59,9 +103,14 @@ def count(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = float(text)
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
         if not number.is_integer():
-            raise
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no number of elements; write 1000000 or 1e6"
+            ) from None
         return int(number)
 
 
@@ -72,8 +121,11 @@ def examples(*lines: str) -> str:
 
 def axes(text: str) -> int | tuple[int, ...]:
     """Read the value of ``--axis``: one axis, or several with commas."""
-    several = tuple(int(part) for part in text.split(",") if part.strip())
-    return several if "," in text else int(text)
+    try:
+        several = tuple(int(part) for part in text.split(",") if part.strip())
+        return several if "," in text else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no axis; write 0, or 0,1") from None
 
 
 def add_bar(parser: argparse.ArgumentParser) -> None:
