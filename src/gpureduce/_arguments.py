@@ -250,24 +250,76 @@ def check_is_array(out: Any) -> None:
 
 def check_out(out: Any, ufunc: np.ufunc, array: Array, dtype: Any = None) -> None:
     """Refuse an ``out`` that ``ufunc.reduce`` would refuse, whatever its shape."""
+    check_is_writeable(out)
+    check_out_dtype(out.dtype, ufunc, array.dtype, dtype)
+
+
+def check_is_writeable(out: Any) -> None:
+    """Refuse an ``out`` that is no array or cannot be written."""
     check_is_array(out)
     if not out.flags.writeable:
         raise ValueError("output array is read-only")
-    if out.dtype.kind in "SUTO" or out.dtype.type is np.void:
-        raise TypeError(
-            f"out of dtype {out.dtype} is not supported: it must be of numbers or times"
-        )
-    types = (array.dtype, out.dtype, None if dtype is None else np.dtype(dtype))
-    if array.dtype.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
-        inner = types[2] or type_of_fold_into(ufunc, out.dtype, array.dtype)
-        if inner.kind in "iuf" or (inner.kind == "c" and out.dtype.kind in "iuf"):
+
+
+def check_out_dtype(
+    out: np.dtype[Any], ufunc: np.ufunc, elements: np.dtype[Any], dtype: Any = None
+) -> None:
+    """Refuse a type of ``out`` that ``ufunc.reduce`` would refuse."""
+    if out.kind in "SUTO" or out.type is np.void:
+        raise TypeError(f"out of dtype {out} is not supported: it must be of numbers or times")
+    types = (elements, out, None if dtype is None else np.dtype(dtype))
+    if elements.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
+        inner = types[2] or type_of_fold_into(ufunc, out, elements)
+        if inner.kind in "iuf" or (inner.kind == "c" and out.kind in "iuf"):
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
     elif types[2] is not None and types[2].kind == "V":
         # NumPy refuses other elements with a dtype that it lacks as dtype and out, until it has
         # reduced some without an out.
-        types = (types[2], out.dtype, types[2])
+        types = (types[2], out, types[2])
     _check_types(ufunc, *types)
+
+
+def check_moment_out_dtype(
+    op: str, out: np.dtype[Any], elements: np.dtype[Any], dtype: Any, skip_nan: bool
+) -> None:
+    """Refuse a type of ``out`` that holds neither a sum nor a quotient, nor the root of one."""
+    if op == "mean":
+        asked, summed = dtype or type_of_mean(elements, skip_nan), elements
+    else:
+        asked, summed = dtype or float_of(elements), type_of_variance(elements, dtype)
+    check_out_dtype(out, np.add, summed, asked)
+    if out.kind == "M":
+        np.true_divide(np.zeros(1, out), 1)  # dates are not divided: NumPy's TypeError
+    if op == "std" and out.kind in "biumM":
+        raise TypeError(f"cannot take the square root into out of dtype {out}: it must be inexact")
+
+
+def float_of(elements: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Type in which a mean of integers is computed.
+
+    None for other elements, which keep their type.
+    """
+    return np.dtype(np.float64) if elements.kind in "biu" else None
+
+
+def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Type of the parts of complex numbers; others are their own."""
+    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+
+
+def type_of_mean(elements: np.dtype[Any], skip_nan: bool) -> np.dtype[Any] | None:
+    """Type in which ``numpy.mean`` sums by default; None for elements that keep their type."""
+    if elements.type is np.float16 and not skip_nan:
+        return np.dtype(np.float32)
+    return float_of(elements)
+
+
+def type_of_variance(elements: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """Type of a variance without ``mean=``."""
+    if dtype is not None:
+        return real_of(np.dtype(dtype))
+    return float_of(elements) or real_of(elements.newbyteorder("="))
 
 
 @functools.lru_cache(maxsize=64)
@@ -307,25 +359,42 @@ def type_of_moment_into(
 def convert_for(call: Call, ufunc: np.ufunc, out: Array) -> Call:
     """Convert the elements to the type that NumPy reduces in for an ``out`` of another dtype.
 
-    Only where the result depends on that type: for times of another unit, for extremes and bits
-    with a start, or of rows that may have no elements and get the identity.
+    Only where the result depends on that type.
     """
     array = call.array
-    if out.dtype == np.bool_ and array.dtype.kind in "iu" and call.op.startswith("bitwise"):
-        # What the fold begins with passes through out, where it is 0 or 1.
-        if has_initial(call):
-            call = call._replace(initial=int(bool(call.initial)))
-        elif call.initial is NoValue and call.op == "bitwise_and":
-            call = call._replace(initial=1)
-    is_time = array.dtype.kind == "m" and out.dtype.kind == "m" and call.op in ("sum", "mean")
-    is_number = call.op in ("min", "max", "minmax") or call.op.startswith("bitwise")
-    has_more = has_initial(call) or call.where is not True or array.size == 0
-    if out.dtype == array.dtype or not (is_time or (is_number and has_more)):
+    call = begin_through(call, out.dtype, array.dtype)
+    inner = type_for_out(call, ufunc, out.dtype, array.dtype, array.size == 0)
+    if inner is None:
         return call
     with np.errstate(all="ignore"):
-        return call._replace(
-            array=array.astype(type_of_fold_into(ufunc, out.dtype, array.dtype), copy=False)
-        )
+        return call._replace(array=array.astype(inner, copy=False))
+
+
+def begin_through(call: Call, out: np.dtype[Any], elements: np.dtype[Any]) -> Call:
+    """The call with what its fold begins with as a bool ``out`` holds it: bits are 0 or 1 there."""
+    if out != np.bool_ or elements.kind not in "iu" or not call.op.startswith("bitwise"):
+        return call
+    if has_initial(call):
+        return call._replace(initial=int(bool(call.initial)))
+    if call.initial is NoValue and call.op == "bitwise_and":
+        return call._replace(initial=1)
+    return call
+
+
+def type_for_out(
+    call: Call, ufunc: np.ufunc, out: np.dtype[Any], elements: np.dtype[Any], is_empty: bool
+) -> np.dtype[Any] | None:
+    """Type that the elements must have for the result to be NumPy's in an ``out`` of this type.
+
+    None if they need no other: only times of another unit do, and extremes and bits with a start,
+    or of rows that may have no elements and get the identity.
+    """
+    is_time = elements.kind == "m" and out.kind == "m" and call.op in ("sum", "mean")
+    is_number = call.op in ("min", "max", "minmax") or call.op.startswith("bitwise")
+    has_more = has_initial(call) or call.where is not True or is_empty
+    if out == elements or not (is_time or (is_number and has_more)):
+        return None
+    return type_of_fold_into(ufunc, out, elements)
 
 
 def check_shape(out: tuple[int, ...], result: tuple[int, ...], name: str) -> None:

@@ -12,18 +12,22 @@ from ._arguments import (
     as_mask,
     check_inexact,
     check_is_array,
+    check_is_writeable,
     check_mean,
-    check_out,
+    check_moment_out_dtype,
     check_takes_mean,
     check_variance_dtype,
     convert_for,
     count_kept,
+    real_of,
     real_part,
     run,
     set_nan,
     store,
     type_of_fold_into,
+    type_of_mean,
     type_of_moment_into,
+    type_of_variance,
     warn_of_imaginary_parts,
 )
 from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
@@ -53,7 +57,7 @@ def mean(call: Call) -> Any:
     if call.out is not None and _divides_integers(call):
         return _mean_into_integers(call, mask)
     if call.out is not None:
-        _check_out(call.out, call.array, call.dtype or _type_of_mean(call))
+        _check_out(call, call.dtype)
         call = _rounded_for(call)
     result = run(call, mask=mask)
     if leaves_out or (shows_nan and (call.array.size == 0 or mask is not None)):
@@ -61,11 +65,10 @@ def mean(call: Call) -> Any:
     return result if call.out is None else store(call.out, result, np.add.__name__)
 
 
-def _check_out(out: Any, array: Array, dtype: Any) -> None:
-    """Refuse an ``out`` that holds neither a sum nor a quotient."""
-    check_out(out, np.add, array, dtype)
-    if out.dtype.kind == "M":
-        np.true_divide(np.zeros(1, out.dtype), 1)  # dates are not divided: NumPy's TypeError
+def _check_out(call: Call, dtype: Any) -> None:
+    """Refuse an ``out`` that is not for means or variances."""
+    check_is_writeable(call.out)
+    check_moment_out_dtype(call.op, call.out.dtype, call.array.dtype, dtype, call.skip_nan)
 
 
 def _rounded_for(call: Call) -> Call:
@@ -99,30 +102,15 @@ def _check_where(call: Call) -> None:
         raise TypeError(f"where must be bools, not {type(call.where).__name__}")
 
 
-def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Type in which a mean of integers is computed.
-
-    None for other elements, which keep their type.
-    """
-    return np.dtype(np.float64) if dtype.kind in "biu" else None
-
-
 def _divides_integers(call: Call) -> bool:
     return call.out.dtype.kind in "biu" or (
         call.dtype is not None and np.dtype(call.dtype).kind in "biu"
     )
 
 
-def _type_of_mean(call: Call) -> np.dtype[Any] | None:
-    """Type in which ``numpy.mean`` sums by default; None for elements that keep their type."""
-    if call.array.dtype.type is np.float16 and not call.skip_nan:
-        return np.dtype(np.float32)
-    return _float_of(call.array.dtype)
-
-
 def _mean_into_integers(call: Call, mask: Array | None) -> Array:
-    dtype = call.dtype or _type_of_mean(call)
-    _check_out(call.out, call.array, dtype)
+    _check_out(call, call.dtype)
+    dtype = call.dtype or type_of_mean(call.array.dtype, call.skip_nan)
     if dtype is None:
         dtype = type_of_fold_into(np.add, call.out.dtype, call.array.dtype)
     return _divide_into(call, run(call._replace(dtype=dtype), "sum", mask), mask)
@@ -140,7 +128,7 @@ def _mean_of_times(call: Call, mask: Array | None) -> Any:
     # Dates do not add: NumPy's TypeError.
     np.add.reduce(np.zeros(1, call.array.dtype), 0, call.dtype)
     if call.out is not None:
-        _check_out(call.out, call.array, call.dtype)
+        _check_out(call, call.dtype)
         call = convert_for(call, np.add, call.out)
     total = run(call, "sum", mask)
     if call.out is not None:
@@ -166,16 +154,7 @@ def variance(call: Call) -> Any:
         warn("Degrees of freedom <= 0 for slice")
     cast, call = _cast_of(call)
     if call.out is not None:
-        _check_out(
-            call.out,
-            np.empty(0, _result_of(call)),
-            cast or call.dtype or _float_of(call.array.dtype),
-        )
-        if call.op == "std" and call.out.dtype.kind in "biumM":
-            raise TypeError(
-                f"cannot take the square root into out of dtype {call.out.dtype}: it must be "
-                "inexact"
-            )
+        _check_out(call, cast or call.dtype)
         call = _rounded_for(call)
     if (
         call.skip_nan
@@ -212,10 +191,6 @@ def _refuse_times(call: Call) -> None:
         raise TypeError(f"{call.name} is not defined for dtype {call.array.dtype}")
 
 
-def _real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
-
-
 def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
     """For a complex ``dtype`` the core computes in its real counterpart; then convert."""
     if call.dtype is None:
@@ -224,16 +199,9 @@ def _cast_of(call: Call) -> tuple[np.dtype[Any] | None, Call]:
     if dtype.kind not in "fcV" or dtype.type is np.void:
         raise TypeError(f"{call.name} computes in a float or complex type, not in {dtype}")
     if dtype.kind == "c":
-        return dtype, call if call.array.dtype.kind == "c" else call._replace(dtype=_real_of(dtype))
+        return dtype, call if call.array.dtype.kind == "c" else call._replace(dtype=real_of(dtype))
     check_variance_dtype(call.name, call.array.dtype.name, dtype.name)
     return None, call
-
-
-def _result_of(call: Call) -> np.dtype[Any]:
-    """Type of a variance without ``mean=``."""
-    if call.dtype is not None:
-        return _real_of(np.dtype(call.dtype))
-    return _float_of(call.array.dtype) or _real_of(call.array.dtype.newbyteorder("="))
 
 
 def _with_given_mean(call: Call, mask: Array | None) -> Any:
@@ -261,14 +229,14 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
         result = squares * share
         if call.op == "std":
             result = np.sqrt(result)
-        dtype = _result_of(call)
+        dtype = type_of_variance(array.dtype, call.dtype)
         if (
             call.dtype is None
             and array.dtype.kind not in "biu"
             and not (call.skip_nan and array.dtype.kind in "fc")
         ):
             weak = isinstance(call.center, int | float | complex)  # a Python number does not widen
-            dtype = _real_of(np.result_type(array.dtype, call.center if weak else center))
+            dtype = real_of(np.result_type(array.dtype, call.center if weak else center))
         result = result.astype(dtype)
     return result if call.keepdims else np.squeeze(result, _axes_of(array, call.axis))[()]
 

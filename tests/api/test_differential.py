@@ -321,7 +321,6 @@ ON_DEVICES = {
     "device-order",
     "device-warnings",
     "device-where",
-    "device-complex-variance",
     "device-start",
     "device-mean-of-infinities",
 }

@@ -17,6 +17,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from gpureduce import _core
 
@@ -69,11 +70,12 @@ class Memory:
         while isinstance(base.base, np.ndarray):
             base = base.base
         base = base if base.size else values
-        self.pointer = _core.alloc_device(device, base.nbytes)
-        if base.nbytes:
-            as_bytes = np.frombuffer(base.tobytes(order="A"), np.uint8)
+        low, high = byte_bounds(base) if base.size else (0, 0)
+        self.pointer = _core.alloc_device(device, high - low)
+        if base.size:
+            as_bytes = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
             _core.upload(device, self.pointer, as_bytes)
-        self.start = self.pointer + values.ctypes.data - base.ctypes.data if base.size else 0
+        self.start = self.pointer + values.ctypes.data - low if base.size else 0
         self.device, self.shape, self.strides = device, values.shape, values.strides
         self.numpy_dtype = values.dtype
         self.dtype = dtype or values.dtype.name

@@ -325,6 +325,10 @@ static gpr_value lift(const engine_module *m, const void *element, uint64_t posi
     if (m->acc_kind == GPR_ACC_INDEXED) value.position = position;
     if (m->acc_kind == GPR_ACC_RANGE) memcpy(value.high, value.bytes, sizeof value.high);
     if (m->acc_kind == GPR_ACC_SUM_COUNT || m->acc_kind == GPR_ACC_MOMENTS) value.count = 1;
+    if (m->acc_kind == GPR_ACC_MOMENTS) { /* 0, but NaN for an infinity or NaN */
+        const double zeros[2] = {value.mean[0] - value.mean[0], value.mean[1] - value.mean[1]};
+        value.squares = zeros[0] * zeros[0] + zeros[1] * zeros[1];
+    }
     return value;
 }
 

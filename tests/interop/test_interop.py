@@ -764,15 +764,82 @@ def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
                 assert (value(found) if out is None or out is not found or
                         not isinstance(out, np.ndarray) else out).tolist() == [2050, 2050]
             assert value(gr.sum(lend(half([6e4, 6e4])), initial=-6e4, kernel=kernel)) == half(6e4)
-        five = np.array([5], np.int8)
-        assert gr.min(lend(five), initial=2.5, out=np.zeros(())) == 2  # device-start
-        assert np.min(five, initial=2.5, out=np.zeros(())) == 2.5
-        big = np.full(2, 1e200)
+        big = np.full(2, 1e200)  # rounding
         assert np.isnan(value(gr.prod(lend(big), initial=0.0)))
         assert gr.prod(big, initial=0.0) == 0
+        minus = np.full(2, -0.0)  # device-start
+        for start in (-0.0, None):
+            assert not np.signbit(value(gr.sum(lend(minus), initial=start)))
+            assert np.signbit(gr.sum(minus, initial=start))
         far = np.array([np.inf, 1])
         assert np.isnan(value(gr.var(lend(far), mean=0.0)))  # device-mean-of-infinities
         assert gr.var(far, mean=0.0) == np.inf
+    """,
+        tmp_path,
+    )
+
+
+def test_outs_of_other_types_take_what_numpy_stores_in_them(tmp_path: Path) -> None:
+    run(
+        """
+    offer(Exchanged)
+    small = np.array([[100, -100, 7], [5, 6, -128]], np.int8)
+    marks = np.array([[True, False, False], [False, False, False]])
+    calls = [
+        ("min", small, "f8", {"initial": 2.5}),
+        ("max", small, "i8", {"initial": 1000, "axis": 1}),
+        ("min", small, "i8", {"initial": 1000, "axis": 1, "where": marks}),
+        ("max", small.astype("u1"), ">i4", {"initial": -5, "axis": 1, "where": marks}),
+        ("bitwise_and", small.astype("u1"), "i8", {"axis": 1, "where": marks}),
+        ("bitwise_or", small, "i2", {"initial": 512, "axis": 0}),
+        ("bitwise_and", small, "?", {"axis": 1}),
+        ("minmax", small, "i8", {"initial": 1000}),
+        ("ptp", small, "i8", {"axis": 1}),
+        ("ptp", small, "f4", {"axis": 1}),
+        ("ptp", small, ">i2", {"axis": 0}),
+        ("sum", small, ">i2", {"axis": 0}),
+        ("argmax", small, ">i4", {"axis": 0}),
+        ("mean", small, ">f4", {"axis": 0}),
+        ("var", small, ">c16", {"axis": 0, "dtype": "c8"}),
+    ]
+    for name, values, dtype, given in calls:
+        shape = np.any(small, axis=given.get("axis")).shape
+        pair = name == "minmax"
+        room = lambda: tuple(np.zeros(shape, dtype) for _ in range(2)) if pair else np.zeros(
+            shape, dtype)
+        if pair:
+            expected = [getattr(np, one)(values, out=room()[0], **given) for one in ("min", "max")]
+        else:
+            function = getattr(np, name)
+            function = function.reduce if isinstance(function, np.ufunc) else function
+            expected = function(values, out=room(), **given)
+        for lend in (Producer, Shown, Exchanged):
+            shown = dict(given)
+            if "where" in given:
+                shown["where"] = lend(given["where"])
+            found = getattr(gr, name)(lend(values), out=room(), **shown)
+            np.testing.assert_array_equal(found, expected, name)
+            assert np.asarray(found).dtype == dtype
+    # A complex dtype makes a variance complex, in the caller's library.
+    for kept in (False, True):
+        for values in (small, small + 1j):
+            given = {"axis": 1, "keepdims": kept, "dtype": "complex128"}
+            expected = np.var(values, **given)
+            for lend in (Producer, Shown, Exchanged):
+                found = value(gr.var(lend(values), **given))
+                assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+                np.testing.assert_allclose(found, expected, rtol=1e-12)
+    for lend in (Producer, Shown):
+        with contextlib.suppress(TypeError):
+            gr.ptp(lend(small.astype("f4")), out=np.zeros((), np.int64))
+            raise AssertionError("an out that NumPy refuses")
+        with raises(ValueError, "identity", "where"):
+            gr.minmax(lend(small), where=lend(small > 0))
+        assert value(gr.min(lend(small[:0]), axis=1, initial=3)).shape == (0,)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gr.sum(lend(small + 1j), dtype="f4")
+        assert [one.category for one in caught] == [np.exceptions.ComplexWarning]
     """,
         tmp_path,
     )
@@ -801,7 +868,7 @@ def test_dtypes_that_numpy_refuses_are_refused_alike(tmp_path: Path) -> None:
                 with raises(TypeError, f"{name} of complex elements is computed in "
                                        "a complex dtype, not in float64"):
                     getattr(gr, name)(array, dtype="float64")
-        assert gr.var(lend(ROWS), dtype="complex128").dtype == "float64"
+        assert gr.var(lend(ROWS), dtype="complex128").dtype == "complex128"
         for mask in ([True] * 30, np.ones(30, bool)):
             with raises(TypeError, "where= of a device array must be one too"):
                 gr.sum(lend(ROWS), where=mask)

@@ -7,6 +7,7 @@ the host does not wait, unless `out` is a NumPy array.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +17,21 @@ import numpy as np
 from .. import _core
 from .._arguments import (
     as_ddof,
+    begin_through,
     check_inexact,
     check_mean,
+    check_moment_out_dtype,
+    check_out_dtype,
     check_shape,
     check_takes_mean,
     check_takes_positions,
     check_variance_dtype,
+    real_of,
+    start_of,
+    type_for_out,
     type_of_fold_into,
     type_of_moment_into,
+    warn_of_imaginary_parts,
 )
 from .._calls import Call, NoValue, Options, warn
 from .._core import DeviceArray
@@ -57,21 +65,30 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         center = None
     if center is not None:
         check_takes_mean(call)
-    if op == "minmax" and (out is not None or initial is not NoValue):
+    if op == "minmax" and (out is not None or initial is not NoValue or where is not True):
         return _minmax(library, call)
     source = library.read(a)
     skip_nan = skip_nan and not source.dtype.startswith(EXACT)
     if op in _MOMENTS:
-        _, most = _core.result_axes(NUMBERS[op], source, axis, False, skip_nan, where is not True)
-        keeps_nothing = isinstance(where, bool | np.bool_) and not where
+        shape, most = _core.result_axes(
+            NUMBERS[op], source, axis, False, skip_nan, where is not True
+        )
+        keeps_nothing = isinstance(where, bool | np.bool_) and not where and 0 not in shape
         _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
+    is_complex = False
     if dtype is not None:
         dtype = library.dtype(dtype)
         dtype_name = name_of(dtype)
         if op in ("var", "std"):
             check_variance_dtype(call.name, source.dtype, dtype_name)
+            is_complex = dtype_name.startswith("complex")
         if skip_nan and op in _MOMENTS:
             check_inexact("dtype", dtype_name)
+        if source.dtype.startswith("complex"):
+            if out is None and dtype_name.startswith(("int", "uint", "float")):
+                warn_of_imaginary_parts()
+        elif is_complex and skip_nan and center is None:
+            warn_of_imaginary_parts()  # of variances, which NumPy divides as real numbers
     usual = initial is NoValue and where is True and center is None and options[-1] is None
     if (
         usual
@@ -84,7 +101,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
             return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
         except _NeedsConversionError:
             pass
-    if usual and out is None:
+    if usual and out is None and not is_complex:
 
         def room(shape: tuple[int, ...], name: str, order: Order = None) -> tuple[Any, DeviceArray]:
             return library.make(a, source, shape, name, order)
@@ -101,7 +118,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         result = library.finish(a, result)
     else:
         work = _Reduction(library, op, a, source, options, skip_nan, ddof)
-        result = work.run(axis, dtype, out, keepdims, initial, where, center)
+        result = work.run(call._replace(dtype=dtype, skip_nan=skip_nan, center=center))
     return library.split(result) if op == "minmax" else result
 
 
@@ -132,7 +149,7 @@ def _reduce_into(
     def room(
         shape: tuple[int, ...], name: str, order: Order = None
     ) -> tuple[Any, np.ndarray[Any, Any]]:
-        if out.shape != shape or out.dtype.name != name:
+        if out.shape != shape or out.dtype.name != name or not out.dtype.isnative:
             raise _NeedsConversionError
         return out, out
 
@@ -157,6 +174,8 @@ def _minmax(library: Library, call: Call) -> tuple[Any, Any]:
 
 
 def _ufunc_of(op: str, skip_nan: bool) -> np.ufunc:
+    if op == "ptp":
+        return np.maximum
     return UFUNCS.get("nan" + op if skip_nan else op, np.add)
 
 
@@ -201,7 +220,9 @@ class Work:
 
 
 class _Reduction(Work):
-    """One reduction with more than usual: `out`, `initial`, `where`, `mean` or `stream`."""
+    """One reduction with more than usual: `out`, `initial`, `where`, `mean` or `stream`, or a
+    complex `dtype` of variances.
+    """
 
     def __init__(
         self,
@@ -306,30 +327,39 @@ class _Reduction(Work):
 
     # ---- the whole
 
-    def run(
-        self, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any, mean: Any
-    ) -> Any:
+    def run(self, call: Call) -> Any:
+        axis, keepdims, mean, dtype = call.axis, call.keepdims, call.center, call.dtype
         ufunc = _ufunc_of(self.op, self.skip_nan)
-        has_start = initial is not NoValue and initial is not None
-        if where is not True and not has_start and (initial is None or ufunc.identity is None):
+        self.has_start = call.initial is not NoValue and call.initial is not None
+        if (
+            call.where is not True
+            and not self.has_start
+            and (call.initial is None or ufunc.identity is None)
+        ):
             raise ValueError(
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a "
                 "where mask one has to specify 'initial'"
             )
-        kept, most = self.result_axes(axis, True, where is not True)
+        kept, most = self.result_axes(axis, True, call.where is not True)
         is_of_nothing = most == 0
-        if initial is None and is_of_nothing and math.prod(kept) > 0:
+        if call.initial is None and is_of_nothing and math.prod(kept) > 0:
             raise ValueError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
-        target = None if out is None else _Out(self, ufunc.__name__, out)
+        target = None if call.out is None else _Out(self, ufunc.__name__, call.out)
         if target is not None:
-            target.check_dtype(self.op, self.skip_nan)
+            target.check_dtype(ufunc, self.skip_nan, dtype)
         if target is not None and dtype is None and self.op in _ROUNDED:
             dtype = target.resolve(ufunc)
         room: Room = self.empty if target is None else target.room
+        is_complex = self.op in _MOMENTS and dtype is not None and name_of(dtype)[0] == "c"
+        if is_complex and self.op != "mean":
+            if target is None:
+                room = functools.partial(self.complex_room, name_of(dtype))
+            if not self.source.dtype.startswith("complex"):
+                dtype = real_of(np.dtype(dtype)).name
         self.join(self.home)
-        mask = self.mask(where)
+        mask = self.mask(call.where)
         if mean is not None:
             of_mean = self.take_mean(mean, kept)
             # NumPy's nan functions keep the floats they know.
@@ -337,16 +367,62 @@ class _Reduction(Work):
             if dtype is None and widens:
                 dtype = _dtype_given_mean(self.source.dtype, of_mean)
         try:
-            if not has_start:
+            if target is not None:
+                call = self.convert_for(call, ufunc, target, is_of_nothing)
+            start = self.start_of(call._replace(dtype=dtype), ufunc, target)
+            if start is None:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
             elif is_of_nothing and ufunc.identity is None:
                 shape, _ = self.result_axes(axis, keepdims)
-                result = self.only_start(shape, self.source.dtype, initial, room)
+                result = self.only_start(shape, self.source.dtype, start, room)
             else:
-                result = self.with_start(axis, dtype, keepdims, mask, initial, room)
+                result = self.with_start(axis, dtype, keepdims, mask, start, room)
         finally:
             self.part()
         return self.library.finish(self.a, result) if target is None else target.finish(result)
+
+    def convert_for(self, call: Call, ufunc: np.ufunc, target: _Out, is_of_nothing: bool) -> Call:
+        """Read elements of the type that NumPy reduces in for this ``out``, if that matters.
+
+        A product of one element is the element, converted.
+        """
+        source = self.source
+        if not (is_numpys(target.dtype) and is_numpys(source.dtype)):
+            return call
+        out, element = np.dtype(target.dtype), np.dtype(source.dtype)
+        call = begin_through(call, out, element)
+        inner = type_for_out(call, ufunc, out, element, is_of_nothing)
+        if inner is not None and inner != element:
+            alone = self.same_memory(source, (*source.shape, 1), (*source.strides, 0), source.dtype)
+            made: list[DeviceArray] = []
+
+            def room(shape: tuple[int, ...], name: str, _: Order = None) -> tuple[Any, DeviceArray]:
+                buffer, memory = self.empty(shape, name)
+                made.append(memory)
+                return buffer, memory
+
+            product = _core.OPERATORS["prod"]
+            buffer = _core.reduce_on_device(
+                product, alone, -1, inner, False, None, *self.options, False, 0, room
+            )
+            if isinstance(buffer, DeviceBuffer):  # freeing it would wait for the device
+                self.lent.append(buffer)
+            (self.source,) = made
+        return call
+
+    def start_of(self, call: Call, ufunc: np.ufunc, target: _Out | None) -> Any:
+        """What the fold begins with besides its identity, as NumPy converts it; None: nothing."""
+        if call.initial is NoValue or call.initial is None:
+            return None
+        out = None if target is None else target.dtype
+        if not all(is_numpys(name_of(one)) for one in (self.source.dtype, call.dtype, out) if one):
+            return call.initial
+        return start_of(
+            call._replace(
+                array=np.empty(0, self.source.dtype), out=None if out is None else np.empty(0, out)
+            ),
+            ufunc,
+        )
 
     def with_start(
         self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room
@@ -384,6 +460,27 @@ class _Reduction(Work):
         compute = name if widens else compute
         return self.reduce(pair, 0, compute, False, None, room)
 
+    def complex_room(
+        self, complex_name: str, shape: tuple[int, ...], name: str, order: Order = None
+    ) -> tuple[Any, DeviceArray]:
+        """Room for complex results, of which the real parts are still to be written."""
+        made, memory = self.empty(shape, complex_name, order)
+        size = math.prod(shape)
+        self.fill(self.same_memory(memory, (size,), None, complex_name), 0)
+        return made, self.same_memory(memory, shape, memory.strides, name)
+
+    def same_memory(
+        self,
+        memory: DeviceArray,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        name: str,
+    ) -> DeviceArray:
+        """The same memory as an array of another shape or dtype."""
+        return _core.device_array(
+            memory.pointer, shape, strides, name, memory.device, memory.stream, memory
+        )
+
     def half(self, pair: DeviceArray, which: int, in_order: bool = True) -> DeviceArray:
         """One half, which is contiguous; not in its order but in C order if all are alike."""
         shape, strides = pair.shape[1:], pair.strides[1:] if in_order else None
@@ -393,6 +490,8 @@ class _Reduction(Work):
         )
 
     def fill(self, memory: DeviceArray, value: Any) -> None:
+        if 0 in memory.shape:
+            return
         start = np.empty((), native_dtype(memory.dtype))
         start[()] = value
         _core.fill_device(memory, start.tobytes(), self.stream)
@@ -467,17 +566,36 @@ class _Out:
         if self.library.lends:
             call.lent.append(self.memory)
 
-    def check_dtype(self, op: str, skip_nan: bool) -> None:
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype, whatever its byte order."""
+        memory = self.memory
+        return memory.dtype.name if isinstance(memory, np.ndarray) else memory.dtype
+
+    def check_dtype(self, ufunc: np.ufunc, skip_nan: bool, dtype: Any) -> None:
         """Refuse what NumPy does not convert results to."""
-        name = str(self.memory.dtype)
-        if op in ("argmin", "argmax"):
-            check_takes_positions(name)
+        op, source = self.call.op, self.call.source.dtype
         if skip_nan and op in _MOMENTS:
-            check_inexact("out", name)
+            check_inexact("out", self.dtype)
+        if op in ("argmin", "argmax"):
+            check_takes_positions(self.dtype)
+            return
+        if not (is_numpys(self.dtype) and is_numpys(source)):
+            return
+        out, elements = np.dtype(self.dtype), np.dtype(source)
+        asked = np.bool_ if op in ("any", "all") else dtype
+        if asked is not None and not is_numpys(name_of(asked)):
+            asked = None
+        if op in _MOMENTS:
+            check_moment_out_dtype(op, out, elements, asked, skip_nan)
+            return
+        check_out_dtype(out, ufunc, elements, asked)
+        if op == "ptp":
+            np.subtract(np.empty(0, out), np.empty(0, elements), np.empty(0, out))
 
     def resolve(self, ufunc: np.ufunc) -> Any:
         """The type of a sum into `out`, by NumPy's rule; means and variances are rounded to it."""
-        own, source = str(self.memory.dtype), self.call.source.dtype
+        own, source = self.dtype, self.call.source.dtype
         if self.call.op in _MOMENTS:
             return type_of_moment_into(own, source)
         if not (is_numpys(own) and is_numpys(source)):
@@ -490,11 +608,15 @@ class _Out:
         """`out` itself if the result is of its type, else memory for the result to convert."""
         memory = self.memory
         check_shape(memory.shape, shape, self.name)
+        # A difference of signed integers that wraps is right as an unsigned one, also when that is
+        # converted to a wider type, in which NumPy subtracts.
+        is_unsigned = self.call.op == "ptp" and name.startswith("int") and self.dtype != name
+        made = "u" + name if is_unsigned else name
         if isinstance(memory, np.ndarray):
             if memory.dtype == native_dtype(name) and memory.flags.behaved:
                 return self.out, memory
-            self.result = np.empty(shape, native_dtype(name))
-            return self.out, self.result
+            self.result = np.empty(shape, native_dtype(made))
+            return self.out, self.result.view(native_dtype(name))
         if memory.dtype == name and not self.is_read(memory):
             return self.out, memory
         assert self.library is not None
@@ -503,8 +625,8 @@ class _Out:
                 f"out= must have the result's dtype, {name}, and no memory in common with what is "
                 f"read: {self.library.name} has no conversion on the device"
             )
-        self.result, held = self.call.empty(shape, name)
-        return self.out, held
+        self.result, held = self.call.empty(shape, made)
+        return self.out, self.call.same_memory(held, shape, held.strides, name)
 
     def is_read(self, memory: DeviceArray) -> bool:
         """Whether the work reads what it would write there."""
@@ -516,7 +638,8 @@ class _Out:
         """Convert what is not in `out` yet."""
         if self.library is None:
             if self.result is not None:
-                np.copyto(out, self.result, casting="unsafe")
+                with np.errstate(all="ignore"):  # of NaN that become integers
+                    np.copyto(out, self.result, casting="unsafe")
             return out
         if self.result is not None:
             self.library.assign(out, self.library.finish(self.call.a, self.result))
