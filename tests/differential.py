@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,49 @@ class Wrapped(np.ndarray):
     def __array_wrap__(self, array: Any, context: Any = None) -> Any:  # type: ignore[override]
         return np.asarray(array).view(Wrapped)
 
+
+def _returns_nothing(*_: Any, **__: Any) -> Any:
+    return NotImplemented
+
+
+class WithUfunc(np.ndarray):
+    """A subclass with rules of its own for ufuncs."""
+
+    __array_ufunc__ = _returns_nothing  # type: ignore[assignment]
+
+
+class WithoutUfuncs(np.ndarray):
+    """A subclass that no ufunc takes."""
+
+    __array_ufunc__ = None  # type: ignore[assignment]
+
+
+class WithFunction:
+    """An array-like with rules of its own for functions."""
+
+    __array_function__ = _returns_nothing
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.array
+
+
+class TakesPart(WithUfunc):
+    """A subclass with rules of its own that makes its own of our results, which are left as they
+    are here."""
+
+    def __gpureduce_wrap__(self, result: Any, name: str) -> Any:
+        return result
+
+
+RULES = {
+    WithUfunc: "__array_ufunc__",
+    WithoutUfuncs: "__array_ufunc__",
+    WithFunction: "__array_function__",
+}
+"""Types with rules of their own, and the name of the rule."""
 
 SUBCLASSES = {"subclass": Sub, "wrap": Wrapped, "memmap": np.memmap, "records": np.recarray}
 if IS_BEFORE_2_3:  # NumPy has other rules for the NaN of memmaps
@@ -402,7 +445,13 @@ def draw_container(
     draw: Any, array: Any, keywords: dict[str, Any], dtype: np.dtype[Any], family: str
 ) -> Any:
     """Mostly the array itself, else what NumPy makes an array of."""
-    kind = draw(st.sampled_from(["array"] * 7 + ["list", "matrix", "object", *SUBCLASSES]))
+    kinds = ["array"] * 7 + ["list", "matrix", "object", "rules", "takes part", *SUBCLASSES]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "rules":
+        ruled = draw(st.sampled_from(sorted(RULES, key=lambda one: one.__name__)))
+        return array.view(ruled) if issubclass(ruled, np.ndarray) else ruled(array)
+    if kind == "takes part":
+        return array.view(TakesPart)
     if kind in SUBCLASSES:
         return array.view(SUBCLASSES[kind])
     if kind == "matrix" and is_for_matrix(array, keywords, family):
@@ -483,7 +532,12 @@ def fresh(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_numpy(case: Case, keywords: dict[str, Any]) -> Any:
-    """NumPy's function of that name, or what ours stands for."""
+    """NumPy's function of that name, or what ours stands for.
+
+    Types with rules of their own are not asked for them.
+    """
+    if type(case.given) in (*RULES, TakesPart):
+        case = replace(case, given=case.array)
     if case.family == "bits":
         return getattr(np, case.name).reduce(case.given, **{"axis": None} | keywords)
     if case.name == "minmax":

@@ -155,6 +155,10 @@ def assert_contract(case: d.Case, device: str | None) -> None:
     our_keywords, their_keywords = d.fresh(case.keywords), d.fresh(case.keywords)
     theirs = d.observe(lambda: d.call_numpy(case, their_keywords))
     ours = d.observe(lambda: d.call_ours(case, our_keywords, device))
+    rule = d.RULES.get(type(case.given))
+    if rule is not None:
+        assert_refused(case, ours, rule)
+        return
     try:
         assert ours.float_warned == []
         assert_outcome(case, ours, theirs)
@@ -168,6 +172,15 @@ def assert_contract(case: d.Case, device: str | None) -> None:
     except AssertionError:
         if excuse_for(case, theirs, ours) is None:
             raise
+
+
+def assert_refused(case: d.Case, ours: d.Outcome, rule: str) -> None:
+    """An array of a type with rules of its own is a TypeError that names the rule and the way."""
+    assert ours.error is not None, f"{type(case.given)} was taken"
+    if not case.mistake:
+        assert isinstance(ours.error, TypeError), repr(ours.error)
+        assert rule in str(ours.error), str(ours.error)
+        assert "numpy.asarray" in str(ours.error), str(ours.error)
 
 
 def assert_outcome(case: d.Case, ours: d.Outcome, theirs: d.Outcome) -> None:
