@@ -160,6 +160,7 @@ def run(page: str, with_gpu: bool) -> int:
     magic: dict[str, Any] = {}
     shell = SimpleNamespace(
         ev=lambda text: eval(text, names),
+        user_ns=names,
         register_magic_function=lambda function, kind, name: magic.update({name: function}),
     )
     gr.load_ipython_extension(shell)

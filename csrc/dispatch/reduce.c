@@ -29,6 +29,11 @@ void gpr_record_run(const gpr_run *run)
     has_run = 1;
 }
 
+void gpr_forget_run(void)
+{
+    has_run = 0;
+}
+
 /* ---------------------------------------------------------------- reducing ------------------- */
 
 static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_kind)

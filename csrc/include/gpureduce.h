@@ -279,6 +279,9 @@ typedef struct gpr_run {
 
 /* The calling thread's last successful gpr_reduce, or NULL if it made none. */
 GPR_API const gpr_run *gpr_last_run(void);
+/* Lets gpr_last_run return NULL to the calling thread until its next gpr_reduce: after work that
+ * has no record, such as gpr_run_launches. */
+GPR_API void gpr_forget_run(void);
 
 /* ---------------------------------------------------------------- products ------------------- */
 
@@ -619,12 +622,16 @@ GPR_API void gpr_free_image(gpr_image *image);
 GPR_API gpr_status gpr_load_image(int device, const gpr_image *image, gpr_loaded_image **loaded);
 GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
 
-/* Launches kernels one after the other and waits until they have ended. *milliseconds: device time
- * of them all, by events around them. If flush_bytes is not 0, that much device memory is written
- * before, so that L2 holds nothing of their arrays. GPR_ERROR_VALUE: no such kernel, no blocks;
- * GPR_ERROR_CUDA. */
+/* Launches kernels one after the other on `stream`, NULL for the device's own, and waits until they
+ * have ended. *milliseconds: device time of them all, by events around them. If flush_bytes is not
+ * 0, that much device memory is written before, so that L2 holds nothing of their arrays.
+ * GPR_ERROR_VALUE: no such kernel, no blocks; GPR_ERROR_CUDA. */
 GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
-                                    uint64_t flush_bytes, float *milliseconds);
+                                    void *stream, uint64_t flush_bytes, float *milliseconds);
+/* The same without the wait, the flush and the time: the image stays loaded, and the arrays stay
+ * allocated, until the stream has passed the launches. */
+GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
+                                      int count, void *stream);
 
 /* ---------------------------------------------------------------- compiling ----------------- */
 

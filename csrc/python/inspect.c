@@ -200,6 +200,12 @@ static PyObject *describe_stages(const gpr_run *run)
     return stages;
 }
 
+static PyObject *forget_run(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    gpr_forget_run();
+    Py_RETURN_NONE;
+}
+
 static PyObject *last_run(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
     const gpr_run *run = gpr_last_run();
@@ -310,6 +316,7 @@ PyMethodDef glue_inspect_methods[] = {
     {"set_nvrtc_path", set_nvrtc_path, METH_O, PyDoc_STR("set_nvrtc_path(path or None)")},
     {"set_cccl_path", set_cccl_path, METH_O, PyDoc_STR("set_cccl_path(directory or None)")},
     {"last_run", last_run, METH_NOARGS, PyDoc_STR("last_run() -> dict or None")},
+    {"forget_run", forget_run, METH_NOARGS, PyDoc_STR("forget_run(): last_run() is None then")},
     {"limits", limits, METH_NOARGS, PyDoc_STR("limits() -> dict")},
     {"set_limits", (PyCFunction)(void (*)(void))set_limits, METH_FASTCALL,
      PyDoc_STR("set_limits(device_bytes, pinned_bytes, cpu_threads); None keeps one")},

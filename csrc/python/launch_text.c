@@ -124,33 +124,69 @@ static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
     return 0;
 }
 
-/* run_launches(loaded image, launches, flush_bytes=0) -> milliseconds */
+/* What a call that launches is given. */
+typedef struct given_launches {
+    gpr_loaded_image *loaded;
+    gpr_launch launches[MOST_LAUNCHES];
+    void *arguments[MOST_LAUNCHES][MOST_ARGUMENTS];
+    int count;
+    void *stream;
+} given_launches;
+
+static int read_launches(const glue_state *state, PyObject *capsule, PyObject *sequence,
+                         PyObject *stream, given_launches *given)
+{
+    given->loaded = PyCapsule_GetPointer(capsule, loaded_name);
+    if (given->loaded == NULL || glue_read_stream(state, stream, &given->stream) < 0) return -1;
+    given->count = (int)PyTuple_GET_SIZE(sequence);
+    if (given->count > MOST_LAUNCHES) {
+        PyErr_Format(PyExc_ValueError, "up to %d launches follow each other", MOST_LAUNCHES);
+        return -1;
+    }
+    for (int i = 0; i < given->count; i++) {
+        PyObject *one = PyTuple_GET_ITEM(sequence, i);
+        if (read_launch(one, &given->launches[i], given->arguments[i]) < 0) return -1;
+    }
+    return 0;
+}
+
+/* run_launches(loaded image, launches, stream=None, flush_bytes=0) -> milliseconds */
 static PyObject *run_launches(PyObject *module, PyObject *arguments)
 {
-    void *of_launches[MOST_LAUNCHES][MOST_ARGUMENTS];
-    gpr_launch launches[MOST_LAUNCHES];
-    PyObject *capsule = NULL, *given = NULL;
+    const glue_state *state = glue_state_of(module);
+    PyObject *capsule = NULL, *sequence = NULL, *stream = Py_None;
     unsigned long long flush_bytes = 0;
+    given_launches given;
     float milliseconds = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!|K", &capsule, &PyTuple_Type, &given, &flush_bytes))
+    if (!PyArg_ParseTuple(arguments, "OO!|OK", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &flush_bytes) ||
+        read_launches(state, capsule, sequence, stream, &given) < 0)
         return NULL;
-    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, loaded_name);
-    if (loaded == NULL) return NULL;
-    const int count = (int)PyTuple_GET_SIZE(given);
-    if (count > MOST_LAUNCHES) {
-        PyErr_Format(PyExc_ValueError, "up to %d launches follow each other", MOST_LAUNCHES);
-        return NULL;
-    }
-    for (int i = 0; i < count; i++) {
-        if (read_launch(PyTuple_GET_ITEM(given, i), &launches[i], of_launches[i]) < 0) return NULL;
-    }
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_run_launches(loaded, launches, count, flush_bytes, &milliseconds);
+    status = gpr_run_launches(given.loaded, given.launches, given.count, given.stream, flush_bytes,
+                              &milliseconds);
     Py_END_ALLOW_THREADS
-    return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds)
-                            : glue_raise(glue_state_of(module));
+    return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds) : glue_raise(state);
+}
+
+/* queue_launches(loaded image, launches, stream) */
+static PyObject *queue_launches(PyObject *module, PyObject *arguments)
+{
+    const glue_state *state = glue_state_of(module);
+    PyObject *capsule = NULL, *sequence = NULL, *stream = NULL;
+    given_launches given;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "OO!O", &capsule, &PyTuple_Type, &sequence, &stream) ||
+        read_launches(state, capsule, sequence, stream, &given) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_queue_launches(given.loaded, given.launches, given.count, given.stream);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    Py_RETURN_NONE;
 }
 
 PyMethodDef glue_text_methods[] = {
@@ -159,6 +195,8 @@ PyMethodDef glue_text_methods[] = {
     {"load_image", load_image, METH_VARARGS,
      PyDoc_STR("load_image(device, image, symbols) -> loaded image")},
     {"run_launches", run_launches, METH_VARARGS,
-     PyDoc_STR("run_launches(loaded image, launches, flush_bytes=0) -> milliseconds")},
+     PyDoc_STR("run_launches(loaded image, launches, stream=None, flush_bytes=0) -> ms")},
+    {"queue_launches", queue_launches, METH_VARARGS,
+     PyDoc_STR("queue_launches(loaded image, launches, stream)")},
     {NULL, NULL, 0, NULL},
 };

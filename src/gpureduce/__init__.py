@@ -127,8 +127,8 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Give IPython the magics ``%gr_bench``, ``%gr_compare`` and ``%gr_explain``: ``%load_ext
-    gpureduce``.
+    """Give IPython the magics ``%gr_bench``, ``%gr_compare``, ``%gr_explain`` and ``%%gr_kernel``:
+    ``%load_ext gpureduce``.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -122,7 +123,7 @@ class LastRun:
         ``"cpu"`` or ``"cuda:N"``.
     kernel, variant
         Catalogue name (``"auto"`` stays ``"auto"``), and the template that ran; on the CPU the
-        instruction set.
+        instruction set. Of a :class:`Kernel` of your own its name.
     block_size, grid_size
         Threads per block and blocks of the first launch; on the CPU, threads and tasks.
     launches
@@ -344,7 +345,16 @@ def last_run() -> LastRun | None:
     ('cpu', 1000)
     """
     row = _core.last_run()
-    return None if row is None else LastRun(**row)
+    return getattr(_noted, "run", None) if row is None else LastRun(**row)
+
+
+_noted = threading.local()
+
+
+def note_run(run: LastRun) -> None:
+    """Make a run that is not the core's what :func:`last_run` returns to the calling thread."""
+    _core.forget_run()
+    _noted.run = run
 
 
 def limits() -> Limits:

@@ -21,8 +21,10 @@ def magics(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("gpureduce._bench.roofline.host_read_ceiling", lambda threads: 1e10)
     found: dict[str, Any] = {}
     names = {"a": np.arange(1000), "np": np}
+    found["names"] = names
     shell = SimpleNamespace(
         ev=lambda text: eval(text, dict(names)),
+        user_ns=names,
         register_magic_function=lambda magic, kind, name: found.update({name: magic}),
     )
     gr.load_ipython_extension(shell)
@@ -74,6 +76,72 @@ def test_compare_compares_on_an_expression(magics: dict[str, Any]) -> None:
 def test_explain_explains(magics: dict[str, Any]) -> None:
     assert isinstance(magics["gr_explain"]("sequential --block-size 64"), gr.Explanation)
     assert len(magics["gr_explain"]("sequential first_add --block-size 64")) == 2
+
+
+CELL = """__global__ void mine(const int *in, int *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(out, in[i]);
+}
+"""
+
+
+def test_a_cell_becomes_a_kernel_of_the_notebook(magics: dict[str, Any]) -> None:
+    made = magics["gr_kernel"]("", CELL)
+    assert isinstance(made, gr.Kernel)
+    assert magics["names"]["mine"] is made
+    assert made.form.line == 2  # of the cell, whose first line is the magic
+    told = magics["gr_kernel"]("first --computes max --finish atomic --block-size 64", CELL)
+    assert magics["names"]["first"] is told
+    assert (told.op, told.form.block_size) == ("max", 64)
+    two = CELL + CELL.replace("mine", "other")
+    assert magics["gr_kernel"]("--name other", two).name == "other"
+    assert magics["names"]["other"].form.line == 7
+    several = "template <int ITEMS>\n" + CELL.replace("blockIdx.x *", "ITEMS * blockIdx.x *")
+    assert magics["gr_kernel"]("--template ITEMS=4", several).form.elements_per_thread == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "message"),
+    [
+        ("", None, "first line of a cell in CUDA"),
+        ("", "  \n", "first line of a cell in CUDA"),
+        ("class", CELL, "'class' is no name of a variable"),
+        ("--nonsense", CELL, "unknown option --nonsense"),
+        ("", "int x;", "there is no __global__ function"),
+        ("", CELL.replace("int n", "float n"), "mine.cu:2: parameter 'float n' has no place"),
+    ],
+)
+def test_a_cell_that_is_no_kernel_is_refused(
+    line: str, cell: str | None, message: str, magics: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        magics["gr_kernel"](line, cell)
+    assert set(magics["names"]) == {"a", "np"}
+
+
+def test_the_cells_help_is_printed(
+    magics: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--elements-per-thread" in magics["gr_kernel"].__doc__
+    for cell in (None, CELL):
+        assert magics["gr_kernel"]("--help", cell) is None
+        assert "--elements-per-thread" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(
+    not any(shutil.which(name) for name in ("g++", "c++", "clang++")), reason="needs a C++ compiler"
+)
+def test_kernels_of_the_notebook_are_named_in_magics(magics: dict[str, Any]) -> None:
+    report = magics["gr_kernel"]("mine --check", CELL.replace("i < n", "i <= n"))
+    assert isinstance(report, gr.CheckReport)
+    assert [each.line for each in report.findings] == [5]
+    magics["gr_kernel"]("mine", CELL)
+    assert magics["gr_explain"]("mine --block-size 64").kernel == "mine"
+    for line in ("a mine auto", "mine a auto"):
+        found = magics["gr_compare"](f"{line} --baselines --no-break-even {QUICK}")
+        assert sorted(row.name for row in found) == ["auto", "mine"]
+        assert "runs on GPUs only" in found["mine"].absent
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ print(json.dumps([refused(call) for call in (
         "ValueError: kernel 'mine' reduces whole arrays",
         "ValueError: kernel 'mine' takes no where",
         "TypeError: kernel 'mine' computes int32: dtype must be that",
-        "ValueError: kernel 'mine' takes no stream",
+        "ValueError: kernel 'mine' takes a stream with arrays of devices alone",
         "KernelUnavailableError: kernel 'mine' runs on GPUs only",
         "ValueError: unknown device 'tpu'",
         "ValueError: there is no device cuda:7",
@@ -165,6 +165,142 @@ print(json.dumps([refused(call) for call in (
     assert isinstance(found, list)
     for got, part in zip(found, parts, strict=True):
         assert part in got
+
+
+@needs_compiler
+def test_a_call_is_the_last_run(tmp_path: Path) -> None:
+    code = """
+mine = gr.Kernel(SUM)
+a = np.arange(5000, dtype='i4')
+runs = []
+for kernel in (mine, mine, 'shfl_atomic'):
+    gr.sum(a, kernel=kernel, block_size=128)
+    run = gr.last_run()
+    runs.append([run.device, run.kernel, run.block_size, run.grid_size, run.launches, run.elements,
+                 run.bytes, run.compiled, sorted(run.stages), run.seconds > 0])
+print(json.dumps(runs))
+"""
+    first, second, other = emulated(code, tmp_path)  # type: ignore[misc]
+    stages = ["download", "kernel", "stage", "upload"]
+    assert first == ["cuda:0", "mine", 128, 40, 2, 5000, 20000, 1, ["compile", *stages], True]
+    assert second == [*first[:7], 0, stages, True]
+    assert other[1] == "shfl_atomic"
+
+
+IN_DEVICE_MEMORY = f"""
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from fakes.array_libraries import Producer, Shown, make_stream, value
+LONG = SUM.replace('int *out', 'long long *out').replace(
+    'if (i < n) atomicAdd(out, in[i])', 'if (threadIdx.x == 0) out[blockIdx.x] = 0; '
+    '__syncthreads(); if (i < n) atomicAdd((unsigned long long *)out + blockIdx.x, '
+    '(unsigned long long)in[i])')
+"""
+
+
+@needs_compiler
+def test_arrays_of_devices_are_reduced_where_they_are(tmp_path: Path) -> None:
+    """Results are the library's own; partials that the kernel cannot take are folded there."""
+    code = (
+        IN_DEVICE_MEMORY
+        + """
+tree = gr.Kernel(open(GALLERY + '/tree_with_host_code.cu').read())
+found = []
+for kernel, dtype in ((gr.Kernel(SUM), 'i4'), (gr.Kernel(LONG), 'i4'), (tree, 'f4')):
+    a = np.arange(3000).astype(dtype).reshape(30, 100) % 7
+    p = Producer(a)
+    result = gr.sum(p, kernel=kernel)
+    more = [value(gr.sum(p, kernel=kernel, **given)) for given in (
+        {'initial': 5}, {'keepdims': True}, {'stream': make_stream()}, {'axis': (0, 1)},
+        {'device': 'cuda:0'}, {'block_size': 64 if kernel is not tree else None})]
+    out = np.zeros((), 'f8')
+    gr.sum(p, kernel=kernel, out=out)
+    here = Shown(np.zeros((), value(result).dtype))
+    there = gr.sum(Shown(a), kernel=kernel, out=here)
+    found.append([type(result).__name__, str(value(result).dtype), int(a.sum()),
+                  *(int(np.ravel(each)[0]) for each in (value(result), *more, out, value(here)))])
+    flipped = Producer(np.asfortranarray(a))
+    assert value(gr.sum(flipped, kernel=kernel)) == a.sum()
+empty = Producer(np.zeros((0, 3), 'i4'))
+found.append(int(value(gr.sum(empty, kernel=gr.Kernel(SUM)))))
+print(json.dumps(found))
+""".replace("GALLERY", repr(str(GALLERY)))
+    )
+    found = emulated(code, tmp_path)
+    assert isinstance(found, list)
+    for (kind, dtype, want, *got), expected in zip(
+        found[:3], ("int32", "int64", "float32"), strict=True
+    ):
+        assert (kind, dtype) == ("DeviceBuffer", expected)
+        assert got == [want, want + 5, want, want, want, want, want, want, want]
+    assert found[3] == 0
+
+
+@needs_compiler
+def test_what_a_kernel_does_not_take_of_a_device_is_refused(tmp_path: Path) -> None:
+    code = (
+        IN_DEVICE_MEMORY
+        + """
+mine = gr.Kernel(SUM)
+wide = gr.Kernel(SUM.replace('in[i]', 'reinterpret_cast<const int *>(in)[i]'))
+most = gr.Kernel(SUM.replace('Add', 'Max'))
+a = np.arange(600, dtype='i4').reshape(20, 30)
+print(json.dumps([refused(call) for call in (
+    lambda: gr.sum(Producer(a.astype('f4')), kernel=mine),
+    lambda: gr.sum(Producer(a), axis=0, kernel=mine),
+    lambda: gr.sum(Producer(a[:, ::2]), kernel=mine),
+    lambda: gr.sum(Producer(a), kernel=mine, dtype='f8'),
+    lambda: gr.sum(Producer(a), kernel=mine, device='cpu'),
+    lambda: gr.sum(Producer(a), kernel=mine, where=Producer(a > 3)),
+    lambda: gr.sum(Producer(a.ravel()[1:]), kernel=wide),
+    lambda: gr.max(Producer(a[:0]), kernel=most),
+    lambda: gr.sum(Producer(a), kernel=mine, out=np.zeros(3)),
+)] + [int(value(gr.sum(Producer(a.ravel()[1:]), kernel=mine))) ]))
+"""
+    )
+    parts = [
+        "TypeError: kernel 'mine' takes int32, and the array is float32",
+        "ValueError: kernel 'mine' reduces whole arrays",
+        "ValueError: kernel 'mine' reads elements that follow each other: copy the array, whose",
+        "TypeError: kernel 'mine' computes int32: dtype must be that",
+        'ValueError: the array is on device "cuda:0", which device="cpu" is not',
+        "ValueError: kernel 'mine' takes no where",
+        "ValueError: kernel 'mine' reads several elements at once",
+        "ValueError: zero-size array to reduction operation maximum which has no identity",
+        "ValueError: output parameter for reduction operation",
+    ]
+    found = emulated(code, tmp_path)
+    assert isinstance(found, list)
+    for got, part in zip(found[:-1], parts, strict=True):
+        assert part in got
+    assert found[-1] == 600 * 599 // 2
+
+
+@needs_compiler
+def test_a_queued_kernel_outlives_its_object(tmp_path: Path) -> None:
+    """The image and the partials stay until the stream has passed them."""
+    code = (
+        IN_DEVICE_MEMORY
+        + """
+import ctypes, gc, os
+from fakes.array_libraries import dawdle, settle
+driver = ctypes.CDLL(os.environ['GPUREDUCE_LIBCUDA'])
+dawdle(3000, SEED)
+a = np.arange(4000, dtype='i4')
+p = Producer(a)
+value(gr.sum(p, kernel=gr.Kernel(SUM)))
+before = driver.fake_live(b'modules')
+results = [gr.sum(p, kernel=gr.Kernel(LONG)) for _ in range(3)]
+gc.collect()
+right = [int(value(each)) for each in results]
+settle()
+gr.sum(p)
+gc.collect()
+print(json.dumps([right, driver.fake_live(b'modules') - before]))
+""".replace("SEED", str(SEED % 1000))
+    )
+    right, left = emulated(code, tmp_path)  # type: ignore[misc]
+    assert right == [4000 * 3999 // 2] * 3
+    assert left <= 1  # the loan of the last call may end with the next
 
 
 @needs_compiler

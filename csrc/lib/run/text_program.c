@@ -95,10 +95,39 @@ gpr_status gpr_unload_image(gpr_loaded_image *loaded)
     return status;
 }
 
-static gpr_status run(gpr_device *device, gpr_loaded_image *loaded, const gpr_launch *launches,
-                      int count, uint64_t flush_bytes, float *milliseconds)
+static gpr_status check_launches(const gpr_loaded_image *loaded, const gpr_launch *launches,
+                                 int count)
 {
-    const CUstream stream = device->compute;
+    for (int i = 0; i < count; i++) {
+        const gpr_launch *each = &launches[i];
+        if (each->symbol < 0 || each->symbol >= loaded->count)
+            return gpr_fail(GPR_ERROR_VALUE, "kernel %d of a program of %d", each->symbol,
+                            loaded->count);
+        if (each->grid == 0 || each->grid > GPR_MAX_GRID || each->block == 0 ||
+            each->block > GPR_MOST_BLOCK)
+            return gpr_fail(GPR_ERROR_VALUE, "a launch of %u blocks of %u threads", each->grid,
+                            each->block);
+    }
+    return GPR_OK;
+}
+
+static gpr_status queue(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
+                        CUstream stream)
+{
+    gpr_status status = GPR_OK;
+
+    for (int i = 0; i < count; i++) {
+        const gpr_launch *each = &launches[i];
+        GPR_CU(cuLaunchKernel, loaded->functions[each->symbol], each->grid, 1, 1, each->block, 1, 1,
+               each->shared_bytes, stream, each->arguments, NULL);
+    }
+done:
+    return status;
+}
+
+static gpr_status run(gpr_device *device, gpr_loaded_image *loaded, const gpr_launch *launches,
+                      int count, CUstream stream, uint64_t flush_bytes, float *milliseconds)
+{
     gpr_status status = GPR_OK;
 
     if (flush_bytes != 0) {
@@ -106,11 +135,7 @@ static gpr_status run(gpr_device *device, gpr_loaded_image *loaded, const gpr_la
         GPR_CU(cuMemsetD8Async, device->flush.address, 0, flush_bytes, stream);
     }
     GPR_CU(cuEventRecord, device->started, stream);
-    for (int i = 0; i < count; i++) {
-        const gpr_launch *each = &launches[i];
-        GPR_CU(cuLaunchKernel, loaded->functions[each->symbol], each->grid, 1, 1, each->block, 1, 1,
-               each->shared_bytes, stream, each->arguments, NULL);
-    }
+    GPR_TRY(queue(loaded, launches, count, stream));
     GPR_CU(cuEventRecord, device->stopped, stream);
     GPR_CU(cuEventSynchronize, device->stopped);
     GPR_CU(cuEventElapsedTime, milliseconds, device->started, device->stopped);
@@ -122,23 +147,29 @@ done:
 }
 
 gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
-                            uint64_t flush_bytes, float *milliseconds)
+                            void *stream, uint64_t flush_bytes, float *milliseconds)
 {
     gpr_device *device = NULL;
     gpr_status status = GPR_OK;
 
-    for (int i = 0; i < count; i++) {
-        const gpr_launch *each = &launches[i];
-        if (each->symbol < 0 || each->symbol >= loaded->count)
-            return gpr_fail(GPR_ERROR_VALUE, "kernel %d of a program of %d", each->symbol,
-                            loaded->count);
-        if (each->grid == 0 || each->grid > GPR_MAX_GRID || each->block == 0 ||
-            each->block > GPR_MOST_BLOCK)
-            return gpr_fail(GPR_ERROR_VALUE, "a launch of %u blocks of %u threads", each->grid,
-                            each->block);
-    }
+    GPR_TRY(check_launches(loaded, launches, count));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
-    status = run(device, loaded, launches, count, flush_bytes, milliseconds);
+    status = run(device, loaded, launches, count, gpr_stream_of(device, stream), flush_bytes,
+                 milliseconds);
+    gpr_device_leave(device);
+done:
+    return status;
+}
+
+gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
+                              void *stream)
+{
+    gpr_device *device = NULL;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(check_launches(loaded, launches, count));
+    GPR_TRY(gpr_device_enter(loaded->device, &device));
+    status = queue(loaded, launches, count, gpr_stream_of(device, stream));
     gpr_device_leave(device);
 done:
     return status;

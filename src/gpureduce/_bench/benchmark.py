@@ -12,6 +12,7 @@ from .. import _core, _functions
 from .._kernel_names import KernelName
 from .._memory import empty_pinned
 from .._records import last_run, limits
+from .._yours.kernel import Kernel
 from .benchmark_array import BenchmarkArray, as_benchmark_array
 from .clocks import moved
 from .environment import environment
@@ -31,6 +32,7 @@ __all__ = ["benchmark"]
 SECONDS, PRECISION = 1.0, 0.01
 """Defaults: time for wall samples and for device samples, and the median's uncertainty that ends
 sampling."""
+_DEFAULT_OP = "sum"
 UPLOAD_PIECE_BYTES = 32 << 20
 UPLOAD_REPEATS, RETURN_REPEATS = 3, 20
 RETURN_SECONDS = 0.2
@@ -38,11 +40,11 @@ RETURN_SECONDS = 0.2
 
 
 def benchmark(
-    func_or_kernel: KernelName | Callable[..., Any],
+    func_or_kernel: KernelName | Kernel | Callable[..., Any],
     arr: ArrayLike,
     *,
-    op: str = "sum",
-    kernel: KernelName | None = None,
+    op: str = _DEFAULT_OP,
+    kernel: KernelName | Kernel | None = None,
     axis: int | tuple[int, ...] | None = None,
     dtype: DTypeLike | None = None,
     device: str | None = None,
@@ -60,15 +62,15 @@ def benchmark(
 
     Parameters
     ----------
-    func_or_kernel : str or callable
-        Name or alias of a kernel; or one of this package's functions (``gr.sum``), timed in the
-        same way; or any callable that takes the array and returns when its work is done, for wall
-        time only.
+    func_or_kernel : str, Kernel or callable
+        Name or alias of a kernel; or a :class:`Kernel` of your own; or one of this package's
+        functions (``gr.sum``), timed in the same way; or any callable that takes the array and
+        returns when its work is done, for wall time only.
     arr : array_like
         Host array of any layout; or a contiguous array in device memory with
         ``__cuda_array_interface__``, which is reduced in place to a result on the host.
     op : str, optional
-        Operator, if a kernel is named.
+        Operator, if a kernel is named; a kernel of your own computes its own.
     kernel, axis, dtype, device, block_size, grid_size, stream : optional
         As the reductions take them.
     cache : {"hot", "cold", "rotated"}, optional
@@ -102,6 +104,8 @@ def benchmark(
     DeviceUnavailableError
         A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
         missing or not allowed.
+    KernelUnavailableError
+        The kernel is your own, and there is no GPU.
 
     Notes
     -----
@@ -138,17 +142,23 @@ def benchmark(
 
 
 def _target(
-    func_or_kernel: Any, op: str, kernel: str | None
-) -> tuple[str, str, KernelName | None, Callable[[Any], Any] | None]:
+    func_or_kernel: Any, op: str, kernel: KernelName | Kernel | None
+) -> tuple[str, str, KernelName | Kernel | None, Callable[[Any], Any] | None]:
     """Its name, operator and kernel, and the callable if it is not a function of this package."""
-    if isinstance(func_or_kernel, str):
+    if isinstance(func_or_kernel, (str, Kernel)):
         if kernel is not None:
             raise ValueError(f"the kernel is named twice: {func_or_kernel!r} and {kernel!r}")
+        if isinstance(func_or_kernel, Kernel):
+            own = func_or_kernel
+            if op not in (_DEFAULT_OP, own.op):
+                raise ValueError(f"kernel '{own.name}' computes {own.op}, not {op}")
+            return own.op, own.op, own, None
         return op, check_operator(op), _core.find_kernel(func_or_kernel), None
     for name in _functions.__all__:
         if func_or_kernel is getattr(_functions, name):
-            own = op if name == "reduce" else str(func_or_kernel.__name__)  # amax is max
-            return own, own, _core.find_kernel(kernel or "auto"), None
+            name = op if name == "reduce" else str(func_or_kernel.__name__)  # amax is max
+            found = kernel if isinstance(kernel, Kernel) else _core.find_kernel(kernel or "auto")
+            return name, name, found, None
     if not callable(func_or_kernel):
         raise TypeError(
             f"a kernel's name or a callable is timed, not {type(func_or_kernel).__name__}"

@@ -15,6 +15,7 @@ from .._dtypes import native_dtype
 from .._kernel_names import KernelName
 from .._records import kernels as catalogue
 from .._records import last_run, limits
+from .._yours.kernel import Kernel
 from .baselines import BASELINES, NumPy, available, numpy_function
 from .benchmark_array import BenchmarkArray, as_benchmark_array, on_host
 from .clocks import moved
@@ -65,7 +66,7 @@ class _Entry:
 
 def compare(
     arr: ArrayLike,
-    kernels: Iterable[KernelName] | KernelName | None = None,
+    kernels: Iterable[KernelName | Kernel] | KernelName | Kernel | None = None,
     op: str = "sum",
     *,
     axis: int | tuple[int, ...] | None = None,
@@ -89,9 +90,9 @@ def compare(
     arr : array_like
         Host array of any layout, or a contiguous one in device memory with
         ``__cuda_array_interface__``.
-    kernels : str or iterable of str, optional
-        Names or aliases; by default all of the catalogue, or ``"auto"`` alone on the CPU, which has
-        no such kernels.
+    kernels : str, Kernel, or iterable of them, optional
+        Names or aliases, and kernels of your own; by default all of the catalogue, or ``"auto"``
+        alone on the CPU, which has no such kernels.
     op : str, optional
         The operator.
     axis : optional
@@ -178,7 +179,8 @@ def compare(
     count = (1 + len(others)) * len(lengths)
     with progress_bar(f"compare {op}", progress) as bar:
         where = BenchmarkSession(whole, axis, device, cache)
-        names, only_on_gpus = _kernel_names(kernels, where)
+        listed, own = _listed(kernels)
+        names, only_on_gpus = _kernel_names(listed, own, where)
         blocks = blocks if where.place != "cpu" else [None]
         counted = len(names) * len(blocks) + len(present)
         phases = Phases(
@@ -199,7 +201,7 @@ def compare(
                     check_possible(session.why_no_device)
                 with phases.phase("start"):
                     entries = _enter(
-                        op, part, session, names, blocks, wanted, present, missing, profile
+                        op, part, session, names, own, blocks, wanted, present, missing, profile
                     )
                 entries += [
                     _Entry(replace(_row(part, name, True), bytes=0, absent=ONLY_ON_GPUS))
@@ -220,7 +222,7 @@ def compare(
         even = None
         if break_even:
             with phases.phase("break-even") as moving:
-                even = _look_for_break_even(rows, whole, op, device, present, moving)
+                even = _look_for_break_even(rows, whole, op, own, device, present, moving)
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
         rate, trouble = (None, "")
         if ceiling:
@@ -295,23 +297,51 @@ def _first(whole: BenchmarkArray, n: int) -> Any:
     return whole.array if whole.pointer is not None else whole.array.reshape(-1)[:n]
 
 
+_Own = dict[str, Kernel]
+"""Kernels of the user's own by the names of their rows."""
+
+
+def _listed(
+    kernels: Iterable[KernelName | Kernel] | KernelName | Kernel | None,
+) -> tuple[list[str] | None, _Own]:
+    """Names of rows: the catalogue's, and one of its own for each of the user's kernels."""
+    if kernels is None:
+        return None, {}
+    given = [kernels] if isinstance(kernels, (str, Kernel)) else list(kernels)
+    taken: set[str] = {info.name for info in catalogue()} | set(BASELINES)
+    found: list[str] = []
+    own: _Own = {}
+    for each in dict.fromkeys(given):
+        if not isinstance(each, Kernel):
+            found.append(_core.find_kernel(each))
+            continue
+        name = each.name
+        if name in taken:  # versions of one kernel differ by their files, or are counted
+            name = f"{each.name} in {each.file}"
+        number = 2
+        while name in taken:
+            name, number = f"{each.name} {number}", number + 1
+        taken.add(name)
+        own[name] = each
+        found.append(name)
+    return list(dict.fromkeys(found)), own
+
+
 def _kernel_names(
-    kernels: Iterable[KernelName] | KernelName | None, session: BenchmarkSession
-) -> tuple[list[KernelName], list[KernelName]]:
+    listed: list[str] | None, own: _Own, session: BenchmarkSession
+) -> tuple[list[str], list[str]]:
     """Kernels that run there, and those that were named and only run on GPUs.
 
     On the CPU one loop stands in for all kernels of GPUs: its time would be under each of their
     names.
     """
     on_cpu = session.place == "cpu"
-    if kernels is None:
+    if listed is None:
         return (["auto"] if on_cpu else [info.name for info in catalogue()]), []
-    named = [kernels] if isinstance(kernels, str) else list(kernels)
-    found = list(dict.fromkeys(_core.find_kernel(name) for name in named))
     if not on_cpu:
-        return found, []
-    here = [name for name in found if name in _core.KERNELS_ON_CPU]
-    return here or ["auto"], [name for name in found if name not in _core.KERNELS_ON_CPU]
+        return listed, []
+    here = [name for name in listed if name in _core.KERNELS_ON_CPU and name not in own]
+    return here or ["auto"], [name for name in listed if name not in here]
 
 
 def _enter(
@@ -319,6 +349,7 @@ def _enter(
     it: BenchmarkArray,
     session: BenchmarkSession,
     names: Sequence[str],
+    own: _Own,
     blocks: Sequence[int | None],
     baselines: Sequence[str],
     present: dict[str, Any],
@@ -333,7 +364,8 @@ def _enter(
     for name in names:
         for block in blocks:
             row = replace(_row(it, name, True, results_bytes), block_size=int(block or 0))
-            entries.append(_enter_kernel(op, it, session, row, block, right, like, profile))
+            kernel = own.get(name, name)
+            entries.append(_enter_kernel(op, it, session, row, kernel, block, right, like, profile))
     for name in baselines:
         row = _row(it, name, False, results_bytes)
         if name in present:
@@ -348,13 +380,14 @@ def _enter_kernel(
     it: BenchmarkArray,
     session: BenchmarkSession,
     row: Contender,
+    kernel: str | Kernel,
     block: int | None,
     right: Any,
     like: np.dtype[Any],
     profile: bool,
 ) -> _Entry:
     options = {
-        "kernel": row.name,
+        "kernel": kernel,
         "block_size": block,
         "grid_size": None,
         "stream": None,
@@ -476,6 +509,7 @@ def _look_for_break_even(
     rows: Sequence[Contender],
     whole: BenchmarkArray,
     op: str,
+    own: _Own,
     device: str | None,
     present: dict[str, Any],
     progress: Callable[[float], None],
@@ -492,7 +526,8 @@ def _look_for_break_even(
     if not timed or not any(row.name == NumPy.name and row.host is not None for row in rows):
         return None
     row = min(timed, key=lambda pair: pair[0])[1]
-    options = {"kernel": row.name, "block_size": row.block_size or None}
+    options: dict[str, Any] = {"kernel": own.get(row.name, row.name)}
+    options |= {"block_size": row.block_size or None}
     options |= {"grid_size": None, "stream": None, "dtype": None}
     sizes = [largest]
     while sizes[0] // BREAK_EVEN_FACTOR >= BREAK_EVEN_FIRST:

@@ -33,7 +33,8 @@ class Contender:
     Attributes
     ----------
     name
-        A kernel's name, or a library's.
+        A kernel's name, or a library's; of one of two kernels of your own with one name, its file
+        or a number, too.
     is_kernel
         Whether it is a kernel of this package.
     block_size, grid_size

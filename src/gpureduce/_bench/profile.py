@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from .. import _core
 from .._dtypes import native_dtype
 from .._exceptions import DeviceUnavailableError
 from .._temporary import temporary_folder
+from .._yours.kernel import Kernel
 from .benchmark_array import BenchmarkArray, on_device, random_values
 
 __all__ = ["COLUMNS", "Column", "check_possible", "counter_table", "profile_kernel", "run_ncu"]
@@ -168,7 +171,7 @@ def profile_kernel(
     ----------
     op : str
     options : dict
-        ``kernel``, ``block_size``, ``grid_size``, ``dtype``.
+        ``kernel`` (a name, or one of the user's own), ``block_size``, ``grid_size``, ``dtype``.
     it : BenchmarkArray
         Its shape, dtype and device count.
     reduced : int
@@ -179,10 +182,10 @@ def profile_kernel(
     tuple of dict
         For each launch its number and entry, and the figures of :data:`COLUMNS`.
     """
-    dtype = options["dtype"]
+    dtype, kernel = options["dtype"], options["kernel"]
     request = {
         "op": op,
-        "kernel": options["kernel"],
+        "kernel": kernel if isinstance(kernel, str) else "",
         "block_size": options["block_size"] or 0,
         "grid_size": options["grid_size"] or 0,
         "compute": None if dtype is None else dtype.name,
@@ -196,8 +199,12 @@ def profile_kernel(
         "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     }
     metrics = [name for column in COLUMNS.values() for name in column.metrics]
-    command = [sys.executable, "-P", "-m", "gpureduce._bench.profile", json.dumps(request)]
-    _, rows = run_ncu(metrics, command, environment)
+    with temporary_folder("gpureduce-profile-") as folder:
+        if isinstance(kernel, Kernel):
+            request["own"] = str(folder / "kernel")
+            (folder / "kernel").write_bytes(pickle.dumps(kernel))
+        command = [sys.executable, "-P", "-m", "gpureduce._bench.profile", json.dumps(request)]
+        _, rows = run_ncu(metrics, command, environment)
     return tuple(
         {"launch": i, "entry": row.get("Kernel Name", "")}
         | {name: column.scale * number(row, column.metrics) for name, column in COLUMNS.items()}
@@ -226,9 +233,14 @@ def main() -> None:
     dtype = native_dtype(request["dtype"])
     compute = None if request["compute"] is None else native_dtype(request["compute"])
     shape = tuple(request["shape"])
-    device = request["device"]
-    with on_device(random_values(dtype, int(np.prod(shape))), device) as pointer:
+    device, n = request["device"], int(np.prod(shape))
+    with on_device(random_values(dtype, n), device) as pointer:
         sizes = request["block_size"], request["grid_size"]
+        if "own" in request:
+            kernel: Kernel = pickle.loads(Path(request["own"]).read_bytes())
+            own_sizes = [size or None for size in sizes]
+            kernel.load(device, dtype.name, n, *own_sizes).reduce(pointer)
+            return
         arguments = (
             request["op"],
             pointer,

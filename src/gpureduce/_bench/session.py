@@ -21,6 +21,7 @@ from .. import _core, _functions
 from .._display.tables import show_bytes
 from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
 from .._records import DeviceInfo, devices
+from .._yours.kernel import Kernel
 from .baselines import DeviceView
 from .benchmark_array import BenchmarkArray, on_device
 from .clocks import Clocks, read_clocks
@@ -212,9 +213,23 @@ class BenchmarkSession:
         dtype = it.dtype.newbyteorder("=")
         return op, pointer, it.shape, dtype, self.reduced, kernel, self.info.ordinal, block, grid
 
+    def _load(self, op: str, kernel: Kernel, options: dict[str, Any]) -> Any:
+        """A kernel of the user's own, loaded for the array in device memory."""
+        assert self.info is not None
+        it = self.measured
+        if op != kernel.op:
+            raise ValueError(f"kernel '{kernel.name}' computes {kernel.op}, not {op}")
+        if self.reduced != len(it.shape):
+            raise ValueError(f"kernel '{kernel.name}' reduces whole arrays: axis must be None")
+        sizes = options["block_size"], options["grid_size"]
+        return kernel.load(self.info.ordinal, it.dtype.name, it.elements, *sizes)
+
     def reduce_there(self, op: str, options: dict[str, Any]) -> Any:
         """Reduce the array in device memory to a result on the host."""
         stream = _core.stream_handle(options["stream"])
+        if isinstance(options["kernel"], Kernel):
+            loaded = self._load(op, options["kernel"], options)
+            return loaded.reduce(self._pointers[0], stream)
         request = self._request(op, options, self._pointers[0])
         return _core.reduce_device(*request, options["dtype"], stream)
 
@@ -265,8 +280,13 @@ class BenchmarkSession:
         if not self._pointers or self.info is None:
             return None
         info, stream = self.info, _core.stream_handle(options["stream"])
+        kernel = options["kernel"]
+        own = self._load(op, kernel, options) if isinstance(kernel, Kernel) else None
 
         def run(pointer: int, warmup: int, count: int) -> list[float]:
+            if own is not None:
+                found: list[float] = own.measure(pointer, warmup, count, self.flush_bytes, stream)
+                return found
             request = self._request(op, options, pointer)
             times = _core.measure(
                 *request, warmup, count, self.flush_bytes, options["dtype"], stream

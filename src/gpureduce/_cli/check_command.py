@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["add_check", "add_kernel_options", "kernel_of", "kernel_or_name", "run_check"]
 
 
-def kernel_or_name(word: str) -> Any:
-    """A kernel of a CUDA file, or the word: the name of a kernel of the catalogue."""
-    from .._yours.kernel import Kernel
-
-    return Kernel(word) if word.endswith((".cu", ".cuh")) else word
+def kernel_or_name(word: Any, options: argparse.Namespace) -> Any:
+    """A kernel of a CUDA file, or what is no path of one: a name of the catalogue, a ``Kernel``."""
+    is_file = isinstance(word, str) and word.endswith((".cu", ".cuh"))
+    return kernel_of(Path(word), options) if is_file else word
 
 
 def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     """What a kernel's text does not say, as :class:`gpureduce.Kernel` takes it."""
-    parser.add_argument("--name", metavar="NAME", help="the kernel, where the file has several")
-    parser.add_argument("--computes", metavar="OP", help="what it computes: sum, prod, min or max")
-    parser.add_argument(
+    group = parser.add_argument_group("kernels of your own, in a .cu file")
+    group.add_argument("--name", metavar="NAME", help="the kernel, where the file has several")
+    group.add_argument("--computes", metavar="OP", help="what it computes: sum, prod, min or max")
+    group.add_argument(
         "--finish", metavar="HOW", help="where results are: partials, atomic or single"
     )
-    parser.add_argument(
+    group.add_argument(
         "--template",
         action="append",
         default=[],
@@ -38,8 +38,8 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def kernel_of(path: Path, options: argparse.Namespace) -> Kernel:
-    """The kernel of a file, with the options of :func:`add_kernel_options`."""
+def kernel_of(source: Path | str, options: argparse.Namespace, **more: Any) -> Kernel:
+    """The kernel of a file or a text, with the options of :func:`add_kernel_options`."""
     from .._yours.kernel import Kernel
 
     values = {}
@@ -51,9 +51,8 @@ def kernel_of(path: Path, options: argparse.Namespace) -> Kernel:
             values[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             values[name] = value
-    return Kernel(
-        path, name=options.name, op=options.computes, finish=options.finish, template=values
-    )
+    given = {"op": options.computes, "finish": options.finish, "template": values}
+    return Kernel(source, name=options.name, **given, **more)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:

@@ -148,6 +148,7 @@ SUBCOMMANDS = {
             "gpureduce compare auto --sizes 1e4 1e6 1e8 -n 1e8 --plot sizes.png",
             "gpureduce compare auto --dtype float32 float64 int32 --save before",
             "gpureduce compare auto --dtype float32 float64 int32 --against before",
+            "gpureduce compare reduce3 auto --kernel-file mine.cu",
         ),
     ),
     "check": Subcommand(

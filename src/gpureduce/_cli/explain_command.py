@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .check_command import kernel_or_name
+from .check_command import add_kernel_options, kernel_or_name
 from .options import count, expect_to_write
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib"
     )
+    add_kernel_options(parser)
 
 
 def explained(options: argparse.Namespace) -> Explanations:
@@ -54,7 +55,7 @@ def explained(options: argparse.Namespace) -> Explanations:
     from .._explain.explain import explain
 
     found: Explanations = explain(
-        [kernel_or_name(word) for word in options.kernel],
+        [kernel_or_name(word, options) for word in options.kernel],
         options.n,
         block_size=options.block_size,
         dtype=options.dtype,

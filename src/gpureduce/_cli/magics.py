@@ -1,30 +1,44 @@
 """Magics for IPython: the commands ``bench``, ``compare`` and ``explain``, over arrays of the
-notebook.
+notebook, and cells that are kernels of your own.
 
     %load_ext gpureduce
     %gr_bench shfl_atomic a --cache cold
     %gr_compare a[:10**6] reduce0 auto --op max
     %gr_explain interleaved_strided sequential --block-size 128
+    %gr_compare a mine auto
 
 The array is an expression, in quotes if a part of it from the beginning is an expression, too. A
-kernel's name may come before it or after it; the command's options follow, and ``--help`` prints
-them. A magic returns the function's result, which a notebook shows, and prints
-nothing: ``t = %gr_bench a``, and then ``t.plot()``, ``t.to_csv("t.csv")``.
+kernel's name may come before it or after it: one of the catalogue, or of a ``Kernel`` of the
+notebook, here ``mine``. The command's options follow, and ``--help`` prints them. A magic returns
+the function's result, which a notebook shows, and prints nothing: ``t = %gr_bench a``, and then
+``t.plot()``, ``t.to_csv("t.csv")``.
+
+A cell in CUDA C++ becomes a ``Kernel`` of the notebook, under the kernel's name or another one:
+
+    %%gr_kernel
+    __global__ void mine(const float *in, float *out, unsigned n)
+    ...
+
+``%%gr_kernel --help`` prints the options, which are those of ``gpureduce.Kernel``.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import keyword
 import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .. import _core
+from .._yours.check import check
+from .._yours.kernel import Kernel
+from .check_command import add_kernel_options, kernel_of
 from .command import SUBCOMMANDS
 from .explain_command import explained
 from .measure_commands import bench, contest
-from .options import Parser
+from .options import Parser, examples
 
 __all__ = ["register"]
 
@@ -86,12 +100,25 @@ def _refuse_files(name: str, options: argparse.Namespace) -> None:
             )
 
 
-def _is_kernel(word: str) -> bool:
+def _is_kernel(shell: Any, word: str) -> bool:
+    if word.endswith((".cu", ".cuh")) or isinstance(shell.user_ns.get(word), Kernel):
+        return True
     try:
         _core.find_kernel(word)
     except ValueError:
         return False
     return True
+
+
+def _find_kernels(shell: Any, options: argparse.Namespace) -> None:
+    """Put kernels of the notebook in place of their names."""
+
+    def found(word: str) -> Any:
+        value = shell.user_ns.get(word)
+        return value if isinstance(value, Kernel) else word
+
+    several = isinstance(options.kernel, list)
+    options.kernel = [*map(found, options.kernel)] if several else found(options.kernel)
 
 
 def _over_array(
@@ -105,7 +132,12 @@ def _over_array(
             return None
         expression, words = _split(line)
         second, rest = _split(words)
-        if _is_kernel(expression) and second and second[0] != "-" and not _is_kernel(second):
+        if (
+            _is_kernel(shell, expression)
+            and second
+            and second[0] != "-"
+            and not _is_kernel(shell, second)
+        ):
             expression, words = second, f"{expression} {rest}"
         if not expression:
             raise ValueError(f"%{name} takes an array: see %{name} --help")
@@ -118,10 +150,64 @@ def _over_array(
         if isinstance(options.dtype, str):
             raise ValueError(f"%{name} takes an array, not --dtype: convert it by astype")
         _refuse_files(name, options)
+        _find_kernels(shell, options)
         return measure(shell.ev(expression), options)
 
     magic.__doc__ = parser.format_help()
     return magic
+
+
+def _kernel_parser() -> _Parser:
+    parser = _Parser(
+        prog="%%gr_kernel",
+        description="make a kernel of your own of this cell, in CUDA C++",
+        epilog=examples(
+            "%%gr_kernel", "%%gr_kernel first --check", "%%gr_kernel --template ITEMS=4"
+        ),
+    )
+    parser.add_argument(
+        "variable", nargs="?", help="what the notebook calls it (default: the kernel's name)"
+    )
+    parser.add_argument(
+        "--block-size", type=int, metavar="B", help="the only block size that it takes"
+    )
+    parser.add_argument(
+        "--elements-per-thread", type=int, metavar="N", help="elements that each thread loads"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="check it on an emulated GPU, and show the report"
+    )
+    add_kernel_options(parser)
+    return parser
+
+
+def _make_kernel_magic(shell: Any) -> Callable[[str, str | None], Any]:
+    parser = _kernel_parser()
+
+    def on_kernel(line: str, cell: str | None = None) -> Any:
+        try:
+            options = parser.parse_args(shlex.split(line))
+        except _HelpPrinted:
+            return None
+        if cell is None or not cell.strip():
+            raise ValueError(
+                "%%gr_kernel is the first line of a cell in CUDA C++: see %gr_kernel --help"
+            )
+        # The file's lines are the cell's: the first one is the magic.
+        kernel = kernel_of(
+            "\n" + cell,
+            options,
+            block_size=options.block_size,
+            elements_per_thread=options.elements_per_thread,
+        )
+        name = options.variable or kernel.name
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"%%gr_kernel: {name!r} is no name of a variable")
+        shell.user_ns[name] = kernel
+        return check(kernel) if options.check else kernel
+
+    on_kernel.__doc__ = parser.format_help()
+    return on_kernel
 
 
 def register(shell: Any) -> None:
@@ -134,6 +220,7 @@ def register(shell: Any) -> None:
         except _HelpPrinted:
             return None
         _refuse_files("gr_explain", options)
+        _find_kernels(shell, options)
         found = explained(options)
         return found if len(found) > 1 else found[0]
 
@@ -146,3 +233,4 @@ def register(shell: Any) -> None:
         ("gr_explain", on_explain),
     ):
         shell.register_magic_function(magic, "line", name)
+    shell.register_magic_function(_make_kernel_magic(shell), "line_cell", "gr_kernel")

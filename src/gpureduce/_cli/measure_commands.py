@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .check_command import add_kernel_options, kernel_of, kernel_or_name
 from .npy_files import load, named_dtype
 from .options import (
     SLOWER,
@@ -109,12 +110,16 @@ def _show(found: Any, options: argparse.Namespace, changes: Any = None, **plot: 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "kernel", nargs="?", default="auto", help="name or alias (default: %(default)s)"
+        "kernel",
+        nargs="?",
+        default="auto",
+        help="name or alias, or a CUDA file with a kernel of your own (default: %(default)s)",
     )
     _add_measured(parser)
     parser.add_argument("--dtype", help=f"of the random elements (default: {DEFAULT_DTYPE})")
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
+    add_kernel_options(parser)
 
 
 def bench(array: Any, options: argparse.Namespace) -> Timing:
@@ -122,7 +127,7 @@ def bench(array: Any, options: argparse.Namespace) -> Timing:
     from .._bench.benchmark import benchmark
 
     sizes = {"block_size": options.block_size, "grid_size": options.grid_size}
-    return benchmark(options.kernel, array, **sizes, **_shared(options))
+    return benchmark(kernel_or_name(options.kernel, options), array, **sizes, **_shared(options))
 
 
 def run_bench(options: argparse.Namespace) -> int:
@@ -135,7 +140,18 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     from .._bench.baselines import BASELINES
 
     parser.add_argument(
-        "kernel", nargs="*", help="names or aliases (default: all, or auto where there is no GPU)"
+        "kernel",
+        nargs="*",
+        help="names or aliases, or CUDA files with kernels of your own (default: all, or auto "
+        "where there is no GPU)",
+    )
+    parser.add_argument(
+        "--kernel-file",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE.cu",
+        help="kernels of your own, beside those that are named or auto",
     )
     _add_measured(parser)
     axes_of_values = parser.add_argument_group("axes of values: each value is compared")
@@ -162,6 +178,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "--no-break-even", action="store_true", help="do not look for the size that is worth a GPU"
     )
     parser.add_argument("--kind", help="of the picture: bars, sizes or roofline")
+    add_kernel_options(parser)
     runs = parser.add_argument_group("runs")
     runs.add_argument(
         "--save",
@@ -184,9 +201,11 @@ def contest(array: Any, options: argparse.Namespace) -> Comparison:
     """Compare on the array as the options say."""
     from .._bench.compare import compare
 
+    files = [kernel_of(path, options) for path in options.kernel_file]
+    named = [kernel_or_name(word, options) for word in options.kernel]
     return compare(
         array,
-        options.kernel or None,
+        [*files, *(named or ["auto"] if files else named)] or None,
         block_size=options.block_size,
         baselines=options.baselines,
         sizes=options.sizes,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core, _functions
+from .._yours.kernel_form import OPERATORS
+from .check_command import add_kernel_options, kernel_or_name
 from .npy_files import load, named_dtype
 from .options import add_bar, add_json, add_where, axes, print_json
 
@@ -57,7 +59,10 @@ def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="dtype of the accumulator and the result")
     for own in _own_arguments(name):
         parser.add_argument(f"--{own}", **_OWN[own])
-    parser.add_argument("--kernel", default="auto", help="name or alias (default: %(default)s)")
+    own = ", or a CUDA file with a kernel of your own" if name in OPERATORS else ""
+    parser.add_argument(
+        "--kernel", default="auto", help=f"name or alias{own} (default: %(default)s)"
+    )
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
     add_where(parser)
@@ -66,6 +71,8 @@ def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
     )
     add_bar(parser)
     add_json(parser)
+    if name in OPERATORS:
+        add_kernel_options(parser)
 
 
 def as_json(value: Any) -> Any:
@@ -107,7 +114,10 @@ def run_reduction(options: argparse.Namespace) -> int:
 
     function = getattr(_functions, options.subcommand)
     array, path = load(options.file)
-    asked = {"kernel": options.kernel, "device": options.device}
+    kernel = options.kernel
+    if options.subcommand in OPERATORS:
+        kernel = kernel_or_name(kernel, options)
+    asked = {"kernel": kernel, "device": options.device}
     asked |= {
         "block_size": options.block_size,
         "grid_size": options.grid_size,

@@ -117,7 +117,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
             _core.keep_loan(source.device, stream, source)
         result = library.finish(a, result)
     else:
-        work = _Reduction(library, op, a, source, options, skip_nan, ddof)
+        work = Reduction(library, op, a, source, options, skip_nan, ddof)
         result = work.run(call._replace(dtype=dtype, skip_nan=skip_nan, center=center))
     return library.split(result) if op == "minmax" else result
 
@@ -219,7 +219,7 @@ class Work:
         return self.library.make(self.a, self.source, shape, name, order)
 
 
-class _Reduction(Work):
+class Reduction(Work):
     """One reduction with more than usual: `out`, `initial`, `where`, `mean` or `stream`, or a
     complex `dtype` of variances.
     """
@@ -527,7 +527,7 @@ def _dtype_given_mean(element: str, mean: str | None) -> str | None:
 class _Out:
     """Where the caller wants the result."""
 
-    def __init__(self, call: _Reduction, name: str, out: Any) -> None:
+    def __init__(self, call: Reduction, name: str, out: Any) -> None:
         self.call, self.name, self.out = call, name, out
         self.library: Library | None = None
         self.memory: DeviceArray | np.ndarray[Any, Any]

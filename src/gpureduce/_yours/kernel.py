@@ -10,8 +10,9 @@ from typing import Any
 from .._calls import Call
 from .._display.exported import make_public
 from .kernel_form import FINISHES, OPERATORS, read_kernel
-from .launching import Programs, reduce_call
+from .launching import LoadedKernel, Programs, device_of
 from .program_text import fixed_dtypes
+from .reducing import reduce_call
 
 __all__ = ["Kernel"]
 
@@ -140,6 +141,25 @@ class Kernel:
         """
         return reduce_call(self.form, self.programs, call)
 
+    def load(
+        self,
+        ordinal: int,
+        dtype: str,
+        n: int,
+        block_size: int | None = None,
+        grid_size: int | None = None,
+    ) -> LoadedKernel:
+        """Load the kernel on a device, for n elements of a dtype that are there.
+
+        :meta private:
+        """
+        device = device_of(self.form, f"cuda:{ordinal}")
+        return LoadedKernel(self.form, self.programs, device, dtype, n, block_size, grid_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is loaded: another process loads the kernel itself."""
+        return self.__dict__ | {"programs": {}}
+
     @property
     def name(self) -> str:
         """The kernel's name."""
@@ -158,6 +178,10 @@ class Kernel:
     def __repr__(self) -> str:
         dtypes = self.dtypes
         return f"<Kernel: {self.name}, {self.op} of {dtypes[0] if dtypes else 'any dtype'}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows."""
+        printer.text(repr(self) if cycle else str(self))
 
     def __str__(self) -> str:
         form, dtypes = self.form, self.dtypes

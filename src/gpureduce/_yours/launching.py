@@ -1,4 +1,4 @@
-"""Reductions on a GPU by a kernel of the user's own, launched as its text says.
+"""A kernel of the user's own on a GPU, launched as its text says: :class:`LoadedKernel`.
 
 The program is compiled by NVRTC once per device, element type and block size, and stays loaded as
 long as the kernel lives.
@@ -7,49 +7,53 @@ long as the kernel lives.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import _core
-from .._calls import Call, NoValue
 from .._exceptions import KernelUnavailableError
-from .._interop.inputs import as_array
-from .._interop.libraries import device_library
-from .._records import DeviceInfo, devices
+from .._kernel_names import KernelName
+from .._records import DeviceInfo, LastRun, devices, note_run
 from .kernel_form import C_TYPES, KernelForm
 from .program_text import (
-    Program,
     arguments,
     blocks_for,
     dtypes_of,
     fixed_dtypes,
     identity,
     shared_bytes,
+    takes_block,
     write,
 )
 
-__all__ = ["DEFAULT_BLOCK", "LoadedKernel", "Programs", "loaded_kernel", "reduce_call"]
+__all__ = ["DEFAULT_BLOCK", "UFUNCS", "LoadedKernel", "Programs", "device_of", "types_of"]
 
 DEFAULT_BLOCK = 256
 _EMULATED_NVRTC = 1_000_000
 """Versions from this one on are the emulator's (csrc/emu/compiler.c)."""
-_UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 _RESIDENT_THREADS = 2048
 """Most threads that a multiprocessor of any GPU holds: blocks that loop fill them."""
-Programs = dict[tuple[int, Program], Any]
-"""Loaded images by device and text."""
+Programs = dict[tuple[int, str, int], Any]
+"""Loaded images by device, dtype of the elements, and the block size where a template takes it."""
 _LONGEST = 2**31 - 1
 """Most blocks of a grid."""
 
 
-def _device_of(form: KernelForm, place: str | None) -> DeviceInfo:
-    """The GPU that a call runs on."""
+def device_of(form: KernelForm, place: str | None) -> DeviceInfo:
+    """The GPU that a call runs on.
+
+    Raises
+    ------
+    KernelUnavailableError
+        There is no GPU, or the CPU was asked for.
+    """
     only = (
         f"kernel '{form.name}' runs on GPUs only; gpureduce.check and gpureduce.explain run it "
         "on any machine"
@@ -97,10 +101,14 @@ class LoadedKernel:
 
     Attributes
     ----------
-    block, grid
-        Threads per block, and blocks of the first launch.
+    n, block, grid
+        Elements, threads per block, and blocks of the first launch.
     result
         Dtype of the output.
+    image
+        What is loaded; launches that are queued need it until the stream has passed them.
+    is_new, load_seconds
+        Whether it was compiled now, and how long that took.
     """
 
     def __init__(
@@ -113,23 +121,32 @@ class LoadedKernel:
         block_size: int | None,
         grid_size: int | None,
     ) -> None:
-        self._form, self._ordinal, self._n = form, device.ordinal, n
+        self._form, self._ordinal, self.n = form, device.ordinal, n
         self.block = block_size or form.block_size or DEFAULT_BLOCK
-        self._element, self.result = _types(form, dtype)
+        self._element, self.result = types_of(form, dtype)
         _check_launch(form, n, self.block, grid_size)
         resident = max(1, _RESIDENT_THREADS // self.block)
         self._most = grid_size or device.multiprocessors * resident
         self.grid = blocks_for(form, n, self.block, self._most)
         if self.grid > _LONGEST:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
-        capability = device.compute_capability
-        self._loaded = _load(form, programs, self._ordinal, capability, dtype, self.block)
+        start = time.perf_counter()
+        key = (self._ordinal, dtype, self.block if takes_block(form) else 0)
+        self.is_new = key not in programs
+        if self.is_new:
+            programs[key] = _load(form, device, dtype, self.block)
+        self.image = programs[key]
+        self.load_seconds = time.perf_counter() - start
+
+    @property
+    def output_count(self) -> int:
+        """Values that the first launch stores."""
+        return 1 if self._form.finish == "atomic" else self.grid
 
     @contextlib.contextmanager
     def outputs(self) -> Iterator[tuple[int, int]]:
         """Device memory for outputs of all launches, twice: they go back and forth."""
-        count = 1 if self._form.finish == "atomic" else self.grid
-        bytes_ = count * np.dtype(self.result).itemsize
+        bytes_ = self.output_count * np.dtype(self.result).itemsize
         pointers: list[int] = []
         try:
             for _ in range(2):
@@ -139,73 +156,102 @@ class LoadedKernel:
             for pointer in pointers:
                 _core.free_device(self._ordinal, pointer)
 
-    def launches(self, elements: int, outputs: tuple[int, int]) -> tuple[tuple[Any, ...], int, int]:
-        """Launches over an array in device memory, where their output is, and how many values it
-        has.
-
-        A kernel whose output has the elements' type reduces its partials by further launches.
+    def _steps(self) -> list[tuple[int, int]]:
+        """Elements and blocks of each launch: a kernel whose output has the elements' type reduces
+        its partials again.
         """
-        form, source, n = self._form, elements, self._n
+        steps = [(self.n, self.grid)]
+        if self._form.finish != "partials" or self._form.of("n") is None:
+            return steps
+        while self._element == self.result:
+            n = steps[-1][1]
+            grid = blocks_for(self._form, n, self.block, self._most)
+            if n == 1 or grid >= n:
+                break
+            steps.append((n, grid))
+        return steps
+
+    @property
+    def left(self) -> int:
+        """Values that the last launch leaves: partials that are more than one are to be folded."""
+        return 1 if self._form.finish != "partials" else self._steps()[-1][1]
+
+    def launches(
+        self, elements: int, outputs: tuple[int, int], last: int | None = None
+    ) -> tuple[tuple[Any, ...], int]:
+        """Launches over an array in device memory, and where they leave their result.
+
+        That is `last`, where it is given and one value is left.
+        """
+        form, source = self._form, elements
+        bytes_ = shared_bytes(form, self._element, self.block)
         made: list[Any] = []
-        here = outputs[0]
-        if form.finish == "atomic":
-            start = np.asarray(identity(form.op, self.result)).tobytes()
-            made.append((1, 1, 1, 0, (here.to_bytes(8, "little"), start)))
-        while True:
-            grid = blocks_for(form, n, self.block, self._most)
-            bytes_ = shared_bytes(form, self._element, self.block)
+        steps = self._steps()
+        for i, (n, grid) in enumerate(steps):
+            here = outputs[i % 2]
+            if i == len(steps) - 1 and last is not None and self.left == 1:
+                here = last
+            if form.finish == "atomic":
+                start = np.asarray(identity(form.op, self.result)).tobytes()
+                made.append((1, 1, 1, 0, (here.to_bytes(8, "little"), start)))
             made.append((0, grid, self.block, bytes_, arguments(form, source, here, n)))
-            again = self._element == self.result and form.of("n") is not None
-            if form.finish != "partials":
-                return tuple(made), here, 1
-            if grid == 1 or not again or grid >= n:
-                return tuple(made), here, grid
-            source, n = here, grid
-            here = outputs[1] if here == outputs[0] else outputs[0]
+            source = here
+        return tuple(made), source
 
-    def run(self, launches: tuple[Any, ...], flush_bytes: int = 0) -> float:
-        """Run launches; their device time in seconds."""
-        return 1e-3 * _core.run_launches(self._loaded, launches, flush_bytes)
-
-    def fold(self, output: int, count: int) -> Any:
-        """The result, of what launches left: partials that are more than one are combined here."""
-        values = np.empty(count, self.result)
-        _core.download(self._ordinal, output, values)
-        if count == 1:
+    def fold(self, values: np.ndarray[Any, Any]) -> Any:
+        """One value of those that launches left."""
+        if values.size == 1:
             return values[0]
-        return _UFUNCS[self._form.op].reduce(values, dtype=values.dtype)
+        return UFUNCS[self._form.op].reduce(values, dtype=values.dtype)
 
-    def reduce(self, elements: int) -> Any:
+    def reduce(self, elements: int, stream: Any = None) -> Any:
         """Reduce an array in device memory to a NumPy scalar."""
+        start = time.perf_counter()
         with self.outputs() as outputs:
-            launches, output, count = self.launches(elements, outputs)
-            self.run(launches)
-            return self.fold(output, count)
+            launches, output = self.launches(elements, outputs)
+            _core.run_launches(self.image, launches, stream)
+            values = np.empty(self.left, self.result)
+            _core.download(self._ordinal, output, values)
+        self.note(start, len(launches), {})
+        return self.fold(values)
+
+    def note(self, start: float, launches: int, stages: dict[str, float]) -> None:
+        """Record a call that began at `start`, for ``gpureduce.last_run``."""
+        seconds = time.perf_counter() - start
+        if self.is_new:
+            stages["compile"] = self.load_seconds
+        run = LastRun(
+            device=f"cuda:{self._ordinal}",
+            kernel=cast(KernelName, self._form.name),  # none of the catalogue's
+            variant=self._form.name,
+            block_size=self.block,
+            grid_size=self.grid,
+            launches=launches,
+            chunks=1,
+            elements=self.n,
+            bytes=self.n * np.dtype(self._element).itemsize,
+            seconds=seconds,
+            stages=stages,
+            compiled=int(self.is_new),
+            cache_hits=0,
+        )
+        note_run(run)
+
+    def measure(
+        self, elements: int, warmup: int, repeats: int, flush_bytes: int, stream: Any = None
+    ) -> list[float]:
+        """Device times, in seconds, of reductions of an array in device memory."""
+        with self.outputs() as outputs:
+            launches, _ = self.launches(elements, outputs)
+            times = [
+                1e-3 * _core.run_launches(self.image, launches, stream, flush_bytes)
+                for _ in range(warmup + repeats)
+            ]
+        return times[warmup:]
 
 
-def loaded_kernel(
-    form: KernelForm,
-    programs: Programs,
-    place: str | None,
-    dtype: np.dtype[Any],
-    n: int,
-    block_size: int | None = None,
-    grid_size: int | None = None,
-) -> tuple[LoadedKernel, int]:
-    """A kernel loaded where a call runs, and the ordinal of that device.
-
-    Raises
-    ------
-    KernelUnavailableError
-        There is no GPU, or the CPU was asked for.
-    """
-    device = _device_of(form, place)
-    return LoadedKernel(
-        form, programs, device, dtype.name, n, block_size, grid_size
-    ), device.ordinal
-
-
-def _types(form: KernelForm, dtype: str) -> tuple[str, str]:
+def types_of(form: KernelForm, dtype: str) -> tuple[str, str]:
+    """Dtypes of elements and output for an array; a ``TypeError`` if the kernel takes others."""
     known = fixed_dtypes(form)
     if known is not None and dtype != known[0]:
         raise TypeError(
@@ -243,27 +289,18 @@ def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -
         )
 
 
-def _load(
-    form: KernelForm,
-    programs: Programs,
-    ordinal: int,
-    capability: tuple[int, int],
-    dtype: str,
-    block: int,
-) -> Any:
+def _load(form: KernelForm, device: DeviceInfo, dtype: str, block: int) -> Any:
+    """Compile the program and load it."""
     emulated = _core.cuda_versions()[1] >= _EMULATED_NVRTC
     program = write(form, dtype, block, emulated=emulated)
-    key = (ordinal, program)
-    if key not in programs:
-        options = ["--std=c++17"]
-        if "cooperative_groups" in program.text and not emulated:
-            options += [f"--include-path={folder}" for folder in _include_folders()]
-        cc = 10 * capability[0] + capability[1]
-        image, symbols = _core.compile_text(
-            program.name, program.text, program.entries, tuple(options), cc
-        )
-        programs[key] = _core.load_image(ordinal, image, symbols)
-    return programs[key]
+    options = ["--std=c++17"]
+    if "cooperative_groups" in program.text and not emulated:
+        options += [f"--include-path={folder}" for folder in _include_folders()]
+    major, minor = device.compute_capability
+    image, symbols = _core.compile_text(
+        program.name, program.text, program.entries, tuple(options), 10 * major + minor
+    )
+    return _core.load_image(device.ordinal, image, symbols)
 
 
 def _include_folders() -> list[Path]:
@@ -276,58 +313,3 @@ def _include_folders() -> list[Path]:
         for part in ("cuda_runtime", "cu13")
     ]
     return [folder for folder in found if (folder / "cooperative_groups.h").is_file()][:4]
-
-
-# ---------------------------------------------------------------- calls of the reductions --------
-
-
-def reduce_call(form: KernelForm, programs: Programs, call: Call) -> Any:
-    """Run a call of a reduction by a kernel of the user's own; see :class:`gpureduce.Kernel`."""
-    name, place, block_size, grid_size, stream = (form.name, *call.options[1:])
-    if call.name != form.op:
-        raise ValueError(f"kernel '{name}' computes {form.op}, not {call.name}")
-    if device_library(call.array) is not None:
-        raise TypeError(f"kernel '{name}' takes arrays of the host, not of a device")
-    if stream is not None:
-        raise ValueError(f"kernel '{name}' takes no stream")
-    if call.where is not True and call.where is not NoValue:
-        raise ValueError(f"kernel '{name}' takes no where")
-    array = as_array(call.array, "a.data")
-    axes = call.axis if isinstance(call.axis, tuple) else (call.axis,)
-    if call.axis is not None and len(axes) != array.ndim:
-        raise ValueError(f"kernel '{name}' reduces whole arrays: axis must be None")
-    if call.axis is not None:
-        _UFUNCS["sum"].reduce(np.empty(array.shape, np.bool_), axis=call.axis)  # bad axes
-    if array.size == 0:
-        result = getattr(np, form.op)(array)  # NumPy's own error for extremes
-        result = result.astype(_types(form, array.dtype.name)[1])
-    else:
-        result = _reduce_array(form, programs, place, array, block_size, grid_size)
-    if call.dtype is not None and np.dtype(call.dtype) != result.dtype:
-        raise TypeError(f"kernel '{name}' computes {result.dtype}: dtype must be that or None")
-    if call.initial is not NoValue and call.initial is not None:
-        result = result.dtype.type(_UFUNCS[form.op](result, call.initial))
-    if call.out is not None:
-        call.out[...] = result
-        return call.out
-    return np.full((1,) * array.ndim, result) if call.keepdims is True else result
-
-
-def _reduce_array(
-    form: KernelForm,
-    programs: Programs,
-    place: str | None,
-    array: np.ndarray[Any, Any],
-    block_size: int | None,
-    grid_size: int | None,
-) -> Any:
-    loaded, ordinal = loaded_kernel(
-        form, programs, place, array.dtype, math.prod(array.shape), block_size, grid_size
-    )
-    packed = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    pointer = _core.alloc_device(ordinal, packed.nbytes)
-    try:
-        _core.upload(ordinal, pointer, packed)
-        return loaded.reduce(pointer)
-    finally:
-        _core.free_device(ordinal, pointer)

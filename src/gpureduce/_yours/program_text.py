@@ -22,6 +22,7 @@ __all__ = [
     "identity",
     "shared_bytes",
     "shown_name",
+    "takes_block",
     "write",
 ]
 
@@ -113,6 +114,11 @@ def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) ->
         )
         entries += ("gpr_set_output",)
     return Program(name, f'{prefix}#line 1 "{name}"\n{text}\n', entries)
+
+
+def takes_block(form: KernelForm) -> bool:
+    """Whether the block size is a template parameter, of which each value is a program."""
+    return any(value is None and _is_block(form, name) for name, value in form.template)
 
 
 def _is_block(form: KernelForm, parameter: str) -> bool:
