@@ -48,7 +48,7 @@ static int add_kernel_files(PyObject *module)
     return failed ? -1 : 0;
 }
 
-/* KERNELS_ON_CPU: those that the CPU backend answers for too, in the order of the course. */
+/* KERNELS_ON_CPU: those that the CPU backend has, too, in the order of the course. */
 static int add_kernels_on_cpu(PyObject *module)
 {
     PyObject *names = PyList_New(0), *fixed = NULL;

@@ -102,7 +102,7 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
         atomic_load(&state->warned))
         return 0;
     if (gpr_cuda_available() == GPR_OK) return 0;
-    return glue_warn_no_device(state, "a GPU kernel was named, but the CPU backend answers");
+    return glue_warn_no_device(state, "the call names a GPU kernel, but runs on the CPU backend");
 }
 
 PyObject *glue_run(glue_state *state, glue_call *call)

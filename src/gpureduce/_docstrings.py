@@ -18,35 +18,36 @@ _PARAMETERS = {
     "axis": """axis : None or int or tuple of ints, optional
     Axes to reduce; all of them by default, none for ``()``.""",
     "dtype": """dtype : dtype, optional
-    Type that the elements are converted to first, and of the result.""",
+    Dtype of the accumulator and the result; elements are converted to it first.""",
     "out": """out : ndarray, optional
     Of the result's shape. Receives the result, converted to its dtype, and is returned. It may
     overlap `a`.""",
     "keepdims": """keepdims : bool, optional
-    Whether reduced axes stay, with length one.""",
+    Whether reduced axes are kept, with length one.""",
     "initial": """initial : scalar, optional
     Value that the reduction starts from.""",
     "where": """where : array_like of bool, optional
-    Elements to take into account; broadcast against `a`.""",
+    Elements to include; broadcast against `a`.""",
     "ddof": """ddof : int or float, optional
-    The divisor is the number of elements less `ddof`, and not below 0.""",
+    The divisor is ``max(N - ddof, 0)``, where N is the number of elements.""",
     "mean": """mean : array_like, optional
-    The mean to take distances from; broadcasts to the result's shape with ``keepdims=True``. A
-    complex mean needs complex elements. Distances are not stored: host arrays are read once for the
+    Mean to use instead of the array's own; broadcasts to the result's shape with
+    ``keepdims=True``. A complex mean needs complex elements. Host arrays are read once for the
     variance and once for the mean, in float64. Arrays in GPU memory are read once; their mean may
     be an array of the same library on the same device, a number, or a host array.""",
     "correction": """correction : int or float, optional
     The array API standard's name for `ddof`.""",
     "kernel": """kernel : str, optional
     Name or alias of a kernel, see :func:`kernels`. ``"auto"`` is ``"exact"`` for sums and means of
-    floats, which it rounds once, and ``"fast"`` for all others. The CPU backend has these two
-    kernels and checks every name.""",
+    floats, which are rounded once, and ``"fast"`` for everything else. The CPU backend has these
+    two kernels; other names must exist, and run ``"fast"`` there, with a ``NoDeviceWarning``.""",
     "device": """device : str, optional
     ``None``: the first GPU if there is one, else the CPU. ``"cpu"``, ``"cuda"``,
     ``"cuda:N"``. ``"auto"``: the device for which a measured cost model
-    predicts the shorter time; for one pass over host memory that is often the CPU.""",
+    predicts the shorter time; for an array in host memory that is often the CPU.""",
     "block_size": """block_size : int, optional
-    Threads per block; by default the kernel's own. The CPU backend checks it and ignores it.""",
+    Threads per block; each kernel has a default. The CPU backend validates the value and otherwise
+    ignores it.""",
     "grid_size": """grid_size : int, optional
     Blocks per row, for kernels that loop; by default the planner's choice.""",
     "stream": """stream : int or object, optional
@@ -56,18 +57,18 @@ _PARAMETERS = {
 }
 
 _RAISES = """TypeError
-    A dtype that the function does not take (object, strings, structures, extended precision, ...);
-    a masked array, or an array or argument of a type that overrides NumPy's functions, as pandas'
-    and astropy's do, and has no ``__gpureduce_wrap__``.
+    A dtype that the function does not support (object, strings, structures, extended precision,
+    ...); a masked array; or an array or argument of a type that overrides NumPy's functions, as
+    those of pandas and astropy do, and has no ``__gpureduce_wrap__``.
 ValueError
-    An unknown kernel or device, a block or grid size that the kernel does not take, shapes that
+    An unknown kernel or device, a block or grid size that the kernel does not support, shapes that
     do not match.
 numpy.exceptions.AxisError
     `axis` is out of bounds.
 DeviceUnavailableError
-    A CUDA device was asked for and there is none to use.
+    `device` requests a CUDA device, and none can be used.
 KernelUnavailableError
-    The kernel cannot run on that device.
+    The kernel cannot run on this device.
 CudaError
     A call of the CUDA driver failed, or NVRTC did not compile a program.
 MemoryError
@@ -86,11 +87,11 @@ _OUT_OF_POSITIONS = """out : ndarray, optional
 _PAIR_OF_OUTS = """out : tuple of two ndarrays, optional
     Of the result's shape. They receive the minima and the maxima, converted to their dtypes."""
 _ANY_DTYPE = """dtype : dtype, optional
-    For operators that take one: type that elements are converted to first, and of the result."""
+    Dtype of the accumulator and the result, for operators that have one."""
 _START = """initial : scalar, optional
-    Value that the reduction starts from, for operators that take one."""
+    Value that the reduction starts from, for operators that have one."""
 _INEXACT = """dtype : dtype, optional
-    Float or complex type that the elements are converted to first, and of the result."""
+    Float or complex dtype of the accumulator and the result; elements are converted to it first."""
 
 
 class _Text(NamedTuple):
@@ -126,9 +127,9 @@ _ACCUMULATED = (
 _MOMENTS = (
     "The mean and the squared distances from it are accumulated in float64 in one pass, by\n"
     "Welford's and Chan's rules, and rounded to the result's type once.\n"
-    "Kernel ``'exact'`` rounds once: the result is the real number, of the unconverted elements\n"
-    "and `ddof` as a double. No intermediate overflows, underflows or cancels. It raises\n"
-    "``ValueError`` for `mean`."
+    "Kernel ``'exact'`` computes the exact value from the unconverted elements, with `ddof` as a\n"
+    "double, and rounds it once. No intermediate result overflows, underflows or cancels. It\n"
+    "raises ``ValueError`` for `mean`."
 )
 _ALL_NAN = (
     "NaN are left out. Where all elements are NaN the result is NaN, with a ``RuntimeWarning``."
@@ -192,41 +193,40 @@ _TEXTS = {
         ">>> gr.nanmax(np.array([[3.0, np.nan], [2.0, 7.0]]), axis=0)\narray([3., 7.])",
     ),
     "bitwise_and": _Text(
-        "Bits that all elements have, over given axes.",
+        "Bitwise AND of the elements over given axes.",
         _SCALAR + _BITS + "Without elements: all bits, or True.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_and')}",
         ">>> gr.bitwise_and(np.array([7, 5, 13]))\nnp.int64(5)",
     ),
     "bitwise_or": _Text(
-        "Bits that any element has, over given axes.",
+        "Bitwise OR of the elements over given axes.",
         _SCALAR + _BITS + "Without elements: 0, or False.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_or')}",
         ">>> gr.bitwise_or(np.array([[1, 2], [4, 2]], dtype=np.uint8), axis=1)\n"
         "array([3, 6], dtype=uint8)",
     ),
     "bitwise_xor": _Text(
-        "Bits that an odd number of elements has, over given axes.",
+        "Bitwise XOR of the elements over given axes.",
         _SCALAR + _BITS + "Without elements: 0, or False.",
         f"`a` is of bool or integers. {_NAMED_AFTER.format('bitwise_xor')}",
         ">>> gr.bitwise_xor(np.array([7, 5, 13]))\nnp.int64(15)",
     ),
     "logical_xor": _Text(
-        "Whether an odd number of elements is true, over given axes.",
+        "Logical XOR of the elements over given axes: whether an odd number of them is true.",
         "bool or ndarray of bool\n    Without elements: False.",
-        f"An element is true if it is not zero; NaN is not. {_NAMED_AFTER.format('logical_xor')}",
+        f"An element is true if it is not zero; NaN is true. {_NAMED_AFTER.format('logical_xor')}",
         ">>> gr.logical_xor(np.array([1.5, 0.0, 2.0, 3.0]))\nnp.True_",
     ),
     "any": _Text(
         "Whether any element over given axes is true, as ``numpy.any``.",
-        "bool or ndarray of bool\n"
-        "    Whether an element is not zero; NaN is not. Without elements: False.",
-        "An element of any dtype is true if it is not zero.",
+        "bool or ndarray of bool\n    Without elements: False.",
+        "An element is true if it is not zero; NaN is true.",
         ">>> gr.any(np.array([[0.0, 0.0], [0.0, 1.0]]), axis=1)\narray([False,  True])",
     ),
     "all": _Text(
         "Whether all elements over given axes are true, as ``numpy.all``.",
-        "bool or ndarray of bool\n    Whether no element is zero. Without elements: True.",
-        "An element of any dtype is true if it is not zero.",
+        "bool or ndarray of bool\n    Without elements: True.",
+        "An element is true if it is not zero; NaN is true.",
         ">>> gr.all(np.array([1, 2, 0], dtype=np.uint8))\nnp.False_",
     ),
     "mean": _Text(
@@ -247,7 +247,7 @@ _TEXTS = {
         "Variance of the elements over given axes, as ``numpy.var``.",
         _SCALAR + _SPREAD,
         f"{_MOMENTS}\n"
-        "With no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        "With `ddof` elements or fewer it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.var(np.array([1.0, 2.0, 4.0, 5.0]))\nnp.float64(2.5)\n"
         ">>> gr.var(np.array([[1, 2], [3, 5]]), axis=0, ddof=1)\narray([2. , 4.5])",
         {"dtype": _INEXACT},
@@ -256,7 +256,7 @@ _TEXTS = {
         "Standard deviation of the elements over given axes, as ``numpy.std``.",
         _SCALAR + _SPREAD,
         f"{_MOMENTS}\n"
-        "With no more than `ddof` elements it is NaN or infinite, with a ``RuntimeWarning``.",
+        "With `ddof` elements or fewer it is NaN or infinite, with a ``RuntimeWarning``.",
         ">>> gr.std(np.array([3.0, 5.0, 5.0, 3.0], dtype=np.float32))\nnp.float32(1.0)",
         {"dtype": _INEXACT},
     ),
@@ -264,7 +264,7 @@ _TEXTS = {
         "Variance of the elements that are not NaN, as ``numpy.nanvar``.",
         _SCALAR + _SPREAD,
         f"{_MOMENTS}\n"
-        "With no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        "With `ddof` or fewer elements that are not NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanvar(np.array([1.0, np.nan, 3.0]))\nnp.float64(1.0)",
         {"dtype": _INEXACT},
     ),
@@ -272,7 +272,7 @@ _TEXTS = {
         "Standard deviation of the elements that are not NaN, as ``numpy.nanstd``.",
         _SCALAR + _SPREAD,
         f"{_MOMENTS}\n"
-        "With no more than `ddof` elements besides NaN it is NaN, with a ``RuntimeWarning``.",
+        "With `ddof` or fewer elements that are not NaN it is NaN, with a ``RuntimeWarning``.",
         ">>> gr.nanstd(np.array([[1.0, np.nan], [5.0, 2.0]]), axis=0)\narray([2., 0.])",
         {"dtype": _INEXACT},
     ),
@@ -315,15 +315,15 @@ _TEXTS = {
     ),
     "count_nonzero": _Text(
         "Number of elements over given axes that are not zero, as ``numpy.count_nonzero``.",
-        "int64 or ndarray of int64\n    NaN and NaT are not zero.",
+        "int64 or ndarray of int64\n    NaN and NaT count, because they are not zero.",
         "Strings and objects, which NumPy counts, raise ``TypeError``.",
         ">>> gr.count_nonzero(np.array([[0, 7], [1, 2]]), axis=0)\narray([1, 2])",
     ),
     "minmax": _Text(
         "Smallest and largest element over given axes, in one pass.",
         "MinMax\n"
-        "    Named tuple of `min` and `max`: what :func:`min` and :func:`max` return for the same "
-        "arguments.",
+        "    Named tuple of `min` and `max`: the results of :func:`min` and :func:`max` for "
+        "the same arguments.",
         _NO_START,
         ">>> gr.minmax(np.array([[4, 2], [9, 1]]), axis=0)\n"
         "MinMax(min=array([4, 1]), max=array([9, 2]))",
@@ -331,8 +331,8 @@ _TEXTS = {
     ),
     "reduce": _Text(
         'Reduce with an operator given by name: ``reduce(a, "sum")`` is ``sum(a)``.',
-        "scalar or ndarray\n    What the operator's own function returns.",
-        "It raises ``TypeError`` for an argument that the operator's function does not take.",
+        "scalar or ndarray\n    The result of the operator's own function.",
+        "It raises ``TypeError`` for an argument that the operator's function does not have.",
         '>>> gr.reduce(np.array([3, 1, 2]), "max")\nnp.int64(3)\n'
         ">>> gr.reduce(np.array([3, 1, 2]), np.bitwise_or)\nnp.int64(3)",
         {"dtype": _ANY_DTYPE, "initial": _START},

@@ -72,18 +72,18 @@ def dot(
     grid_size: int | None = None,
     stream: Any = None,
 ) -> Any:
-    """Sum of the products of two arrays' elements, rounded once: ``numpy.dot`` of two 1-D arrays.
+    """Dot product of two one-dimensional arrays, as ``numpy.dot``, rounded once.
 
     Parameters
     ----------
     a, b : array_like
-        Of one axis and equal lengths, or both of none: numbers of dtype bool, any integer, float16,
-        bfloat16 (of ``ml_dtypes``), float32, float64, complex64 or complex128, with any stride and
-        byte order. They are converted to their common dtype, ``numpy.result_type``, as NumPy does,
-        without a copy of either. Never changed. Both may be in GPU memory, on one device, of any
-        library (see :func:`sum`): then they are read where they are.
+        One-dimensional arrays of equal lengths, or two scalars, of dtype bool, any integer,
+        float16, bfloat16 (of ``ml_dtypes``), float32, float64, complex64 or complex128, with any
+        stride and byte order. They are converted to their common dtype, ``numpy.result_type``, as
+        in NumPy, but without copies. Both may be in the memory of one GPU, of any library (see
+        :func:`sum`).
     dtype : dtype, optional
-        Of the result; by default the common dtype. The exact sum is rounded straight to it.
+        Dtype of the result, to which the exact sum is rounded; by default the common dtype.
     kernel : str, optional
         ``"exact"``, or ``"auto"``, which is ``"exact"``.
     device : str, optional
@@ -101,22 +101,23 @@ def dot(
     Returns
     -------
     scalar or array
-        Of `dtype`. The sum of no products is 0. Integers wrap, as NumPy's do; of bool the result is
-        whether any pair is true. Nothing is conjugated. For arrays in GPU memory, a 0-d array
-        there, of the first array's library; the call does not wait until it is written.
+        Of `dtype`. The sum of no products is 0. Integers wrap, as in NumPy. For bool the result is
+        whether any pair is true. Complex numbers are not conjugated. For arrays in GPU memory, the
+        result is a 0-d array there, of the first array's library, and the call does not wait for
+        it.
 
     Raises
     ------
     ValueError
-        The lengths differ, an array has more than one axis, another kernel is named, a device that
-        one of the arrays is not on, a block size that is none.
+        The lengths differ, an array has more than one axis, `kernel` is another one, an array is
+        not on `device`, or the block size is not possible.
     TypeError
-        A dtype that does not reduce so (object, strings, times, extended precision, ...), a `dtype`
-        that does not hold the common one (a real one of complex numbers, one of integers of
-        floats), a masked array or one of a type that overrides NumPy's functions, one array in GPU
-        memory and one that is not.
+        A dtype that is not supported (object, strings, times, extended precision, ...), a `dtype`
+        that cannot hold the common one (a real dtype for complex numbers, integers for floats), a
+        masked array or one of a type that overrides NumPy's functions, or only one of the arrays in
+        GPU memory.
     DeviceUnavailableError
-        A GPU was asked for and there is none.
+        A GPU was requested and there is none.
     CudaError
         The driver or NVRTC reported an error.
     MemoryError
@@ -131,14 +132,14 @@ def dot(
 
     Notes
     -----
-    The result is the real number, rounded once to nearest, ties to even: no product overflows or
-    underflows, and cancellation loses nothing. Real and imaginary parts are rounded once each.
-    ``numpy.dot`` rounds every product and addition.
+    The result is the exact value, rounded once to nearest, ties to even: no product overflows or
+    underflows, and cancellation loses no bits. Real and imaginary parts are rounded once each.
+    ``numpy.dot`` rounds after every product and every addition.
 
-    Infinity times 0 is NaN, and so is the sum of infinities of both signs; there is one NaN. A sum
+    Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum
     of products that are all -0.0 is -0.0; every other zero, and the sum of no products, is 0.0.
 
-    Determinism: the bits depend on the pairs of elements alone, not on their order, the device, the
+    Determinism: the bits depend only on the pairs of elements, not on their order, the device, the
     grid or the number of threads.
 
     Examples

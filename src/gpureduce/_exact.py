@@ -28,29 +28,29 @@ _INFINITIES = (0b0001, 0b0010)
 
 
 class ExactSum:
-    """The exact sum of all elements of all arrays given to it.
+    """Exact sum of the elements of several arrays, which are added one after another.
 
-    :meth:`result` and :meth:`mean` round once; nothing else rounds. States merge, and convert to
-    bytes and pickles. A state depends on the elements alone: any order and any split into updates
-    and merges gives the same bits.
+    :meth:`result` and :meth:`mean` round once; no other method rounds. States can be merged, and
+    converted to bytes and pickles. A state depends only on the elements: any order and any split
+    into updates and merges gives the same bits.
 
     Parameters
     ----------
     dtype : dtype, optional
-        Of the elements: bool, an integer, float16, bfloat16, float32 or float64 (the default). Its
-        byte order is ignored.
+        Dtype of the elements: bool, an integer, float16, bfloat16, float32 or float64 (the
+        default). Its byte order is ignored.
 
     Raises
     ------
     TypeError
-        A dtype that is none of these.
+        Any other dtype.
 
     Notes
     -----
     A state is a fixed-point number of 2176 bits for float64, 352 for float32 and bfloat16, 128 or
-    160 for the others: enough for 2**64 - 1 elements of any size, so that no intermediate sum
-    overflows. Infinities and NaN propagate as in IEEE additions: infinities of both signs give NaN,
-    of which there is one.
+    160 for the others: enough for 2**64 - 1 elements of any magnitude, so that no intermediate sum
+    overflows. Infinities and NaN propagate as in IEEE additions: infinities of both signs give NaN.
+    All NaN results have the same bits.
 
     A sum of -0.0 alone is -0.0, as in IEEE addition; every other zero, and the sum of no elements,
     is 0.0. ``sum``, ``numpy.sum`` and ``math.fsum`` start at 0.0 and return 0.0 for both.
@@ -196,7 +196,7 @@ class ExactSum:
         ValueError
             The sum does not fit in the integer type; see :meth:`as_integer_ratio`.
         TypeError
-            A dtype that is none of these.
+            Any other dtype.
 
         Examples
         --------
@@ -229,7 +229,7 @@ class ExactSum:
         Raises
         ------
         TypeError
-            A dtype that is none of these.
+            Any other dtype.
 
         Examples
         --------

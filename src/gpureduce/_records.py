@@ -210,7 +210,7 @@ def _kernel_info(row: dict[str, Any]) -> KernelInfo:
 
 
 def kernels() -> list[KernelInfo]:
-    """Every kernel, in the order of the course.
+    """List all kernels, in the order of the course.
 
     Returns
     -------
@@ -242,11 +242,11 @@ def kernel_source(
     name : str
         Name or alias of a kernel.
     helpers : bool or "used", optional
-        What to put in front: the functions that this kernel calls, and those that they call
-        (``"used"``); or all files that kernels share (``True``).
+        What to include above the kernel: with ``"used"`` the functions that it calls, directly or
+        indirectly; with ``True`` all files that kernels share.
     standalone : bool, optional
-        Return one file that needs nothing else: the kernel for one operator and dtype, what it
-        uses of the other files, and a ``main`` that launches it, checks its result and times it.
+        Return one file that needs no other: the kernel for one operator and dtype, the parts of
+        other files that it uses, and a ``main`` that launches it, checks its result and times it.
         ``nvcc -std=c++17`` compiles the file.
     dtype, op, block_size : optional
         Dtype of the elements, operator and threads per block of a standalone file; by default
@@ -259,19 +259,19 @@ def kernel_source(
     Raises
     ------
     ValueError
-        There is no kernel of this name; the message lists similar names. `helpers` is neither a
+        No kernel has this name; the message lists similar names. `helpers` is neither a
         bool nor ``"used"``, or is given with `standalone`. An unknown operator, or a block size
-        that the kernel does not take.
+        that the kernel does not support.
     TypeError
-        A dtype that is not reduced.
+        A dtype that is not supported.
     KernelUnavailableError
         The kernel cannot be one file (``auto``, ``fast``, ``exact``, ``cub``); the message says
         why.
 
     Notes
     -----
-    A standalone file is made of slices of the files that run: declarations that the program uses,
-    with their comments, without branches of ``if constexpr`` that its dtype and operator never
+    A standalone file contains the declarations that the program uses, with their comments, taken
+    from the files that run, without branches of ``if constexpr`` that its dtype and operator never
     take.
 
     Examples
@@ -309,7 +309,7 @@ def kernel_source(
 
 
 def devices() -> list[DeviceInfo]:
-    """CUDA devices of this machine; empty where there is no usable driver.
+    """List the CUDA devices of this machine; empty without a usable driver.
 
     Returns
     -------
@@ -373,12 +373,12 @@ def set_limits(
     pinned_bytes: int | None = None,
     cpu_threads: int | None = None,
 ) -> None:
-    """Change limits for the whole process; those left ``None`` stay.
+    """Change limits for the whole process; limits that are ``None`` do not change.
 
     Parameters
     ----------
     device_bytes, pinned_bytes : int, optional
-        At least 1 MiB. Buffers that are too large are given back before the next call.
+        At least 1 MiB. Larger buffers are freed before the next call.
     cpu_threads : int, optional
         1 to 1024.
 

@@ -153,8 +153,8 @@ def warm(
     """Compile the kernels of calls into the cache on disk, before these calls are made.
 
     The first call of a kernel compiles it, which takes about 0.1 s, or more for exact sums. After
-    this function, such calls load machine code from the cache, in any process of this user. It
-    needs NVRTC and no GPU, so an image of a container can be made with its kernels compiled.
+    this function, these calls load machine code from the cache, in all processes of this user. It
+    needs NVRTC but no GPU, so a container image can be built with its kernels compiled.
 
     Parameters
     ----------
@@ -163,22 +163,23 @@ def warm(
     dtypes : dtype or sequence of dtypes
         Of the arrays.
     shapes : int, tuple of int, or a list of them
-        Shapes of the arrays, in C order. Kernels are chosen by the shape: calls with arrays of
-        other shapes may need others.
+        Shapes of the arrays, in C order. The choice of kernels depends on the shape: calls with
+        other shapes may need other kernels.
     axis : int or tuple of int, optional
-        As of the functions; all axes by default.
+        As in the functions; all axes by default.
     where : bool, optional
         Whether the calls have a mask (``where=``).
     kernel : str, optional
-        As of the functions.
+        As in the functions.
     block_size : int, optional
-        As of the functions.
+        As in the functions.
     memory : {"host", "device"} or a sequence of them, optional
-        Where the arrays are: NumPy's are in host memory, and have programs of their own.
+        Where the arrays are. Arrays in host memory, as NumPy's, need other programs than arrays in
+        device memory.
     device : str or int, optional
-        ``"cuda"`` (default), ``"cuda:1"`` or a number: a GPU of this machine. ``"sm_90"``: a usual
-        GPU of compute capability 9.0, which need not be there; a GPU of that capability with fewer
-        or more multiprocessors may choose other kernels for some shapes.
+        ``"cuda"`` (default), ``"cuda:1"`` or a number: a GPU of this machine. ``"sm_90"``: a
+        typical GPU of compute capability 9.0, which need not be present. GPUs of that capability
+        with fewer or more multiprocessors may need other kernels for some shapes.
 
     Returns
     -------
@@ -187,9 +188,10 @@ def warm(
     Raises
     ------
     ValueError
-        There is no such function, kernel, device or architecture, or the kernel cannot do it.
+        An unknown function, kernel, device or architecture, or a kernel that does not support the
+        function.
     TypeError
-        The function does not take such elements.
+        The function does not support the dtype.
     numpy.exceptions.AxisError
         An axis is out of range.
     DeviceUnavailableError
@@ -201,8 +203,8 @@ def warm(
 
     Notes
     -----
-    A start (``initial=``) of an array in GPU memory is folded in by a kernel of its own, which is
-    compiled when such a call is first made; so are those of ``dot`` and of exact states.
+    Three kinds of kernels are not compiled in advance: those that combine ``initial=`` with the
+    result of an array in GPU memory, those of ``dot``, and those of exact states.
 
     Examples
     --------

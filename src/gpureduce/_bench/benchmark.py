@@ -72,17 +72,17 @@ def benchmark(
     op : str, optional
         Operator, if a kernel is named; a kernel of your own computes its own.
     kernel, axis, dtype, device, block_size, grid_size, stream : optional
-        As the reductions take them.
+        As in the reductions.
     cache : {"hot", "cold", "rotated"}, optional
-        Contents of the caches when a sample starts: ``"hot"``, those of the last run; ``"cold"``,
-        nothing of the array (between samples, four times the size of the L2 cache is written, for
-        wall times twice the size of the CPU's last-level cache); ``"rotated"``, other copies of the
-        array, which together do not fit.
+        What the caches contain when a sample starts. ``"hot"``: what the last run left there.
+        ``"cold"``: no part of the array; between samples, four times the size of the L2 cache is
+        written, for wall times twice the size of the CPU's last-level cache. ``"rotated"``: other
+        copies of the array, which together are larger than the cache.
     seconds : float, optional
-        Time for samples of the call, and again for samples of the kernels.
+        Time for samples of the call, and the same for samples of the kernels.
     precision : float, optional
-        Sampling ends earlier, but not before ten samples, when the median is known to this share
-        (95 % confidence).
+        Relative precision at which sampling ends early: the 95 % confidence interval of the median
+        is this narrow, after at least ten samples.
     ceiling : bool, optional
         Whether to measure the read bandwidth of the memory, once per process.
     profile : bool, optional
@@ -98,18 +98,18 @@ def benchmark(
     ------
     ValueError
         An empty array, an unknown kernel, operator, device or cache, a block or grid size that the
-        kernel does not take.
+        kernel does not support.
     TypeError
         Neither a kernel nor a callable; any ``TypeError`` of the reduction.
     DeviceUnavailableError
-        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
-        missing or not allowed.
+        A CUDA device was requested and there is none; or a profile was requested, and Nsight
+        Compute is missing or not allowed to read the counters.
     KernelUnavailableError
         The kernel is your own, and there is no GPU.
 
     Notes
     -----
-    Without a GPU the CPU backend is timed whichever kernel is named, with a warning.
+    Without a GPU the CPU backend is timed, whichever kernel is named, with a warning.
 
     Examples
     --------

@@ -96,26 +96,28 @@ def compare(
     op : str, optional
         The operator.
     axis : optional
-        As the reductions take it. Kernels alone are timed over the last axes.
+        As in the reductions. Device times need the last axes.
     block_size : int or iterable of int, optional
-        Threads per block, or several, each measured with each kernel; by default the kernels' own.
+        Threads per block; several values are each measured with each kernel. Each kernel has a
+        default.
     baselines : iterable of {"numpy", "cub", "cupy", "torch"}, optional
         Libraries to compare with; one that is not installed is listed with the reason.
     device : str, optional
-        As the reductions take it.
+        As in the reductions.
     sizes : iterable of int, optional
-        Numbers of elements: compares on the first elements of the flattened array, for each number.
+        Numbers of elements; for each number, the comparison takes the first elements of the
+        flattened array.
     dtypes : iterable of dtype, optional
-        Compares on the array converted to each dtype, by its method ``astype``.
+        Dtypes to convert the array to, by its method ``astype``; each is compared.
     cache : {"hot", "cold", "rotated"}, optional
-        As :func:`benchmark` takes it. Libraries are timed hot or cold.
+        As in :func:`benchmark`. Libraries are timed hot or cold.
     seconds, precision : float, optional
-        As :func:`benchmark` takes them, for each contender and kind of time.
+        As in :func:`benchmark`, for each contender and kind of time.
     break_even : bool, optional
         Whether to find the size at which the fastest kernel and NumPy take the same time, from host
         memory to a result. Not with several dtypes.
     ceiling, profile, progress : bool, optional
-        As :func:`benchmark` takes them.
+        As in :func:`benchmark`.
 
     Returns
     -------
@@ -126,17 +128,17 @@ def compare(
     ValueError
         An unknown kernel, operator, baseline, device or cache; a size that the array does not have.
     TypeError
-        A dtype that is not reduced, or that the array cannot be converted to.
+        A dtype that is not supported, or to which the array cannot be converted.
     DeviceUnavailableError
-        A CUDA device was requested and there is none; or a profile was, and Nsight Compute is
-        missing or not allowed.
+        A CUDA device was requested and there is none; or a profile was requested, and Nsight
+        Compute is missing or not allowed to read the counters.
 
     Notes
     -----
-    Where nothing rounds, a result is right if it equals NumPy's. A sum, mean or product of n floats
-    may be off by one ulp and four times sqrt(n) units of roundoff of the accumulator, relative to
-    the sum of magnitudes: additions in any order stay below this bound unless their errors cannot
-    cancel. Libraries may add 16-bit floats in their own type.
+    Where nothing is rounded, a result is right if it equals NumPy's. A sum, mean or product of n
+    floats may be off by one ulp plus four times sqrt(n) units of roundoff of the accumulator,
+    relative to the sum of magnitudes. Additions in any order stay within this bound, unless all
+    errors have the same sign. Libraries may add 16-bit floats in their own type.
 
     Examples
     --------
@@ -149,7 +151,7 @@ def compare(
     >>> [row.name for row in found], found["auto"].right
     (['auto', 'numpy'], True)
 
-    What changed from one run to the next (``found.save("before")`` keeps a run for later):
+    Compare two runs (``found.save("before")`` stores a run for later):
 
     >>> again = gr.compare(
     ...     np.ones(10_000), device="cpu", baselines=["numpy"], seconds=0.01,

@@ -66,7 +66,7 @@ def load_run(name: str | os.PathLike[str]) -> tuple[Path, dict[str, Any]]:
     Raises
     ------
     FileNotFoundError
-        There is no such file.
+        The file does not exist.
     ValueError
         It is not JSON.
     """

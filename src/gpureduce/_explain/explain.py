@@ -66,8 +66,8 @@ def explain(
 ) -> Explanation | Explanations:
     """Run a kernel on an emulated GPU and report what each of its threads did.
 
-    The kernel's CUDA source is compiled for the CPU and run thread by thread; the library plans and
-    launches it as on a GPU. No GPU, driver or NVRTC is needed.
+    The kernel's CUDA source is compiled for the CPU and run thread by thread, with the launch that
+    a GPU would get. It needs a C++ compiler, but no GPU, driver or NVRTC.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def explain(
         Name or alias of a kernel, a :class:`Kernel` of your own, or several to compare. ``"auto"``
         is the kernel that it selects for `op` and `dtype`.
     n : int, optional
-        Elements per row; by default four full blocks of them.
+        Elements per row; by default they fill four blocks.
     block_size : int, optional
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
-        Of the elements; of a kernel of your own, what it takes.
+        Dtype of the elements; for a kernel of your own, the one in its text.
     op : {"sum", "prod", "min", "max", "mean", "any", "all"}, optional
-        The operator; of a kernel of your own, what it computes.
+        The operator; for a kernel of your own, the one in its text.
     grid_size : int, optional
         Blocks per row, for kernels that loop; by default the planner's choice.
     rows : int, optional
@@ -90,15 +90,15 @@ def explain(
     Returns
     -------
     Explanation or Explanations
-        Of one kernel, or of several.
+        An ``Explanation`` for one kernel, ``Explanations`` for several.
 
     Raises
     ------
     ValueError
         An unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that
-        the kernel does not take.
+        the kernel does not support.
     TypeError
-        A dtype that is not reduced, or an argument of the wrong type.
+        A dtype that is not supported, or an argument of the wrong type.
     KernelUnavailableError
         ``"cub"``: NVIDIA's headers are not emulated.
     DeviceUnavailableError
@@ -111,11 +111,10 @@ def explain(
 
     Notes
     -----
-    Elements are random, and equal in every run. The result is compared with NumPy's; a wrong result
-    raises ``RuntimeError``.
+    Elements are random, with the same seed in every run. The result is compared with NumPy's; a
+    wrong result raises ``RuntimeError``.
 
-    Each instruction of a warp counts once, as in the counters of the hardware. Times are not
-    emulated.
+    Each instruction of a warp counts once, as in hardware counters. Times are not emulated.
 
     Determinism: the same arguments give the same explanation.
 

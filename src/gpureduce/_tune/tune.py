@@ -202,24 +202,24 @@ def tune(
     largest_bytes: int = LARGEST_BYTES,
     keep: bool = True,
 ) -> Tuning:
-    """Measure what kernels cost on a GPU, and make plans by it from then on.
+    """Measure a GPU, so that later calls choose faster launches.
 
-    A plan chooses among the ways to read an array by a model of the GPU. Without this function the
-    model's constants are estimated from facts that the driver reports, as they are for H100 and
-    H200. It reads some arrays in several ways each, fits the constants to the times, and keeps them
-    in a file beside the compiled programs, for all GPUs of this name. It takes half a minute to
-    two minutes, most of which is compiling.
+    Before each launch, a plan chooses one of several ways to read the array, by a cost model of the
+    GPU. Without this function, the model's constants are estimated from what the driver reports.
+    This function reads some arrays in several ways each, fits the constants to the times, and
+    stores them in the cache folder, for all GPUs of the same name. It takes half a minute to two
+    minutes, most of it for compiling.
 
     Parameters
     ----------
     device : str or int, optional
         ``"cuda"`` (default), ``"cuda:1"`` or a number.
     arrays : int, optional
-        How many arrays are measured.
+        Number of arrays to measure.
     largest_bytes : int, optional
-        Size of the largest; at most a quarter of the GPU's memory is taken.
+        Size of the largest array; at most a quarter of the GPU's memory.
     keep : bool, optional
-        Whether to write the file. Without it, costs are for this process alone.
+        Whether to write the file. Otherwise the constants are used in this process only.
 
     Returns
     -------
@@ -230,17 +230,17 @@ def tune(
     DeviceUnavailableError
         There is no usable GPU.
     ValueError
-        There is no such device, or a number is too small.
+        The device does not exist, or a number is too small.
     OSError
         The cache's folder cannot be written to, or there is none.
 
     Notes
     -----
-    *Determinism.* Other costs are other plans. Bits of exact sums, and of all functions of
-    integers, do not depend on them; those of float sums, products and variances by kernel ``fast``
-    do, as they do on the GPU.
+    Determinism: different constants give different plans. Exact sums, and all functions of
+    integers, keep their bits. Sums, products and variances of floats by kernel ``fast`` may change
+    in the last bits.
 
-    Run it while nothing else uses the GPU. ``gpureduce info`` shows the costs in use.
+    Run it while no other program uses the GPU. ``gpureduce info`` shows the constants in use.
 
     Examples
     --------

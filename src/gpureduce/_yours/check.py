@@ -64,22 +64,22 @@ def check(
     dtypes: Iterable[str] | None = None,
     time_limit: float = _TIME_LIMIT,
 ) -> CheckReport:
-    """Run a kernel of your own on an emulated GPU, and find what is wrong with it.
+    """Run a kernel of your own on an emulated GPU, and find its mistakes.
 
-    The kernel runs over arrays of edge sizes, in blocks of several sizes, its threads in three
-    orders. Each access to memory, each barrier and each operation of a warp is checked. No GPU,
-    driver or NVRTC is needed, but a C++ compiler is. A kernel that crashes or hangs does so in a
-    child process.
+    The kernel runs over arrays of edge-case sizes, with several block sizes and with three orders
+    of its threads. Each access to memory, each barrier and each operation of a warp is checked. It
+    needs a C++ compiler, but no GPU, driver or NVRTC. It runs in a child process, which may crash
+    or hang.
 
     Parameters
     ----------
     kernel : Kernel, str or path
-        The kernel, or what :class:`Kernel` takes.
+        The kernel, or its text or file, as for :class:`Kernel`.
     block_sizes : iterable of int, optional
-        Threads per block; by default the kernel's own, or several.
+        Threads per block; by default the size in the kernel's text, or several.
     sizes : iterable of int, optional
-        Numbers of elements; by default 0, 1, around a warp, a block and what a block loads, and
-        odd larger ones.
+        Numbers of elements; by default 0, 1, sizes around a warp, a block and the elements that a
+        block loads, and larger odd sizes.
     dtypes : iterable of dtype, optional
         Of the elements, where the kernel is templated on them; by default three.
     time_limit : float, optional
@@ -88,12 +88,12 @@ def check(
     Returns
     -------
     CheckReport
-        ``right``, and what was found. It prints as a text, and shows as a page in a notebook.
+        ``right``, and the findings. It prints as text, and is shown as a page in a notebook.
 
     Raises
     ------
     ValueError
-        The kernel has no form that is known, or a size cannot be.
+        The form of the kernel is not known, or a size is not possible.
     CudaError
         The kernel does not compile; ``log`` has the compiler's messages, with lines of your file.
     DeviceUnavailableError
@@ -101,8 +101,9 @@ def check(
 
     Notes
     -----
-    A race is found whatever the order in which threads happened to run. Arrays have some thousand
-    elements, so indices that overflow in arrays of billions are not seen, but reported as a limit.
+    A race is found for every order in which threads happen to run. Arrays have a few thousand
+    elements, so indices that overflow only in arrays of billions do not fail; they are reported as
+    a limit.
 
     Determinism: the same kernel gives the same report.
 

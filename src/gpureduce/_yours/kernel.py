@@ -35,33 +35,34 @@ _FINISH_WORDS = {
 class Kernel:
     """A CUDA kernel of your own that reduces an array.
 
-    It is written as students write it: elements, output and number of elements, in any order, with
-    any names. Host code in the file (``main``, launches, includes) is left out.
+    Its parameters are the elements, the output and the number of elements, in any order and with
+    any names. Host code in the file (``main``, launches, includes) is ignored.
 
     .. code-block:: cuda
 
         __global__ void mine(const float *in, float *out, unsigned n)
 
-    What the kernel computes and how it is launched is concluded from its text: shared memory,
-    ``blockIdx`` and ``gridDim``, atomics, what is stored to the output. ``print(kernel)`` says it,
-    and an argument corrects it.
+    The operator and the launch are inferred from the text: from shared memory, ``blockIdx`` and
+    ``gridDim``, atomics, and stores to the output. ``print(kernel)`` shows what was inferred;
+    arguments override it.
 
     Parameters
     ----------
     source : str or path
-        CUDA C++, or the path of a file: a string with a line end or the word ``__global__`` is
-        text.
+        CUDA C++ text, or the path of a file. A string is text if it contains a line end or the word
+        ``__global__``.
     name : str, optional
-        The kernel, where the text has several.
+        Name of the kernel, if the text has several.
     op : {"sum", "prod", "min", "max"}, optional
-        What it computes.
+        The operator.
     block_size : int, optional
-        The only number of threads per block that it takes.
+        The only number of threads per block that the kernel supports.
     elements_per_thread : int, optional
         Elements that each thread loads, where blocks do not loop.
     finish : {"partials", "atomic", "single"}, optional
-        Whether each block stores a partial in ``out[blockIdx.x]``; blocks update ``out[0]`` by
-        atomics, which holds the identity before; or ``out[0]`` is stored by one block.
+        ``"partials"``: each block stores a partial in ``out[blockIdx.x]``. ``"atomic"``: blocks
+        update ``out[0]`` by atomics; it holds the identity before the launch. ``"single"``: one
+        block stores ``out[0]``.
     template : mapping, optional
         Values of template parameters other than the element's type and the block size.
 
@@ -77,9 +78,10 @@ class Kernel:
     Raises
     ------
     ValueError
-        There is no such kernel, or it has another form; the message begins with file and line.
+        The text has no such kernel, or the kernel has another form; the message begins with file
+        and line.
     FileNotFoundError
-        There is no such file.
+        The file does not exist.
 
     Examples
     --------
