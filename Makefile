@@ -39,54 +39,66 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 STAMPS := $(VENV)/stamps
 
-# A product and a sum are two roundings, also where an instruction set has one instruction for both:
-# same bits everywhere. Roots set no errno: nobody asks, and vectors cannot. And additions are made as they are written, which exact sums are made of,
-# also with a CC that says otherwise.
+# Bits are equal everywhere: a product and a sum are two roundings, also where an instruction set
+# has one instruction for both, and additions are not reordered, also where CC has other defaults.
+# Exact sums depend on it. Roots set no errno, which no code reads and vectors cannot set.
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fno-math-errno -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3
 # Callers may have small stacks (GPR_STACK_BYTES in gpureduce.h).
 C_WARNINGS := -Wall -Wextra -Wframe-larger-than=8192 -Werror
 # Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the
 # assembler, which embeds their files.
-C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry -Icsrc/shared $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
+C_INCLUDES := -iquote csrc -Icsrc/include -Icsrc/registry -Icsrc/shared \
+              $(patsubst %/,-I%,$(wildcard csrc/kernels/*/))
 C_DEFINES := -DGPR_VERSION='"$(VERSION)"'
 C_LIBS := -pthread -ldl -lm
 
 # The loops take longest to compile: first come, first started.
-LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
+LIB_SOURCES := $(sort $(wildcard csrc/cpu/loops_*.c)) \
+               $(filter-out csrc/cpu/loops_%,$(sort $(wildcard csrc/cpu/*.c))) \
                $(sort $(wildcard csrc/lib/*/*.c csrc/dispatch/*.c))
 EMBEDDED := $(wildcard csrc/kernels/*/* csrc/shared/* csrc/registry/*)
 C_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell find tests/c -name 'test_*.c')))
 # The kernels' folds, compiled for the CPU: C++ that one test links; without a C++ compiler there is
 # no such test, as there is no emulator. Kernels read words of memory as other types, and are no
 # lines of the C core that coverage counts.
-C_TESTS := $(filter-out $(if $(shell command -v $(firstword $(CXX))),,kernels/test_folds),$(C_TESTS))
+HAS_CXX := $(shell command -v $(firstword $(CXX)))
+C_TESTS := $(filter-out $(if $(HAS_CXX),,kernels/test_folds),$(C_TESTS))
 DEVICE_FOLDS := tests/kernels/device_folds.o
-CXX_FLAGS := -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fno-strict-aliasing -fvisibility=hidden
+CXX_FLAGS := -std=c++17 -O1 -ffp-contract=off -fno-fast-math -fno-strict-aliasing \
+             -fvisibility=hidden
 CXX_INCLUDES := $(patsubst %,-isystem %,csrc/kernels/core csrc/shared csrc/registry)
 IS_PACKAGE := $(filter package,$(C_VARIANT))
 # -UNDEBUG: Python's own flags would switch assert off.
-PACKAGE_ENV := $(if $(IS_PACKAGE),GPUREDUCE_OBJECTS=build/package GPUREDUCE_CFLAGS="$(C_WARNINGS) -UNDEBUG -g0")
+PACKAGE_ENV := $(if $(IS_PACKAGE),GPUREDUCE_OBJECTS=build/package \
+               GPUREDUCE_CFLAGS="$(C_WARNINGS) -UNDEBUG -g0")
 # Stand-ins for the driver and NVRTC: the boundary that the emulator has too, and kernels by
 # contract behind it.
 FAKES := fake_cuda fake_nvrtc
 fake_cuda_SOURCES := $(wildcard csrc/emu/driver_*.c) tests/fakes/contract.c
 fake_nvrtc_SOURCES := tests/fakes/fake_nvrtc.c
 # What a test puts between the library and libc, by the linker; the list is in the test.
-WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,$(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
+WRAPPED = $(patsubst %,-Wl$(COMMA)--wrap=%,\
+            $(shell awk -F, '/^    WRAP/ { gsub(" ", "", $$2); print $$2 }' $(1)))
 COMMA := ,
-FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,$(shell grep -rl --include='test_*.c' 'fakes\.h' tests/c)))
-C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.h tests/fakes/*.[ch] $(shell find tests/c -name '*.c') \
-                       examples/*.c tools/*.c)
+FAKED_TESTS := $(sort $(patsubst tests/c/%.c,%,\
+                 $(shell grep -rl --include='test_*.c' 'fakes\.h' tests/c)))
+C_STYLED := $(wildcard csrc/include/*.h csrc/shared/*.h csrc/lib/*/*.[ch] csrc/dispatch/*.[ch] \
+                       csrc/cpu/*.[ch] csrc/emu/*.[ch] csrc/python/*.[ch] tests/c/*.h \
+                       tests/fakes/*.[ch] examples/*.c tools/*.c) \
+            $(shell find tests/c -name '*.c')
 GLUE_SOURCES := $(wildcard csrc/python/*.[ch])
 EMU_SOURCES := $(wildcard csrc/emu/*.[ch])
 
-.PHONY: nightly emu help build prepare docs lib install test ctest pytest lint format asan tsan coverage bench bench-all demo gpu-check clean distclean
+.PHONY: nightly emu help build prepare docs lib install test ctest pytest lint format asan tsan \
+        coverage bench bench-all demo gpu-check clean distclean
 
-help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)$$/  \1: \2/p' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) BENCH_FLAGS=$(BENCH_FLAGS) LAB_FLAGS=$(LAB_FLAGS)"
+## help: list the targets
+help:
+	@sed -n 's/^## \([a-z0-9-]*\): \(.*\)$$/  \1|\2/p' $(MAKEFILE_LIST) \
+	  | column -t -s '|' 2>/dev/null || sed -n 's/^## \(.*\)$$/  \1/p' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON=$(PYTHON) CC=$(CC) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)" \
+	  "BENCH_FLAGS=$(BENCH_FLAGS) LAB_FLAGS=$(LAB_FLAGS)"
 
 # ---------------------------------------------------------------- Python
 
@@ -97,7 +109,8 @@ $(STAMPS)/venv:
 	$(PIP) install 'setuptools>=77' 'numpy>=2'
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) $(wildcard csrc/*/*.h csrc/*/*/*.h) pyproject.toml setup.py
+$(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(EMBEDDED) \
+                 $(wildcard csrc/*/*.h csrc/*/*/*.h) pyproject.toml setup.py
 	$(PACKAGE_ENV) $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -125,8 +138,10 @@ $(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
 
 # One resolution instead of three, and nothing is installed while tests run. Most modules are never
 # imported: none is compiled yet.
-prepare: $(STAMPS)/build ## install what test, lint and docs need, at once
-	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u | xargs -d '\n' $(PIP) install --no-compile
+## prepare: install what test, lint and docs need, at once
+prepare: $(STAMPS)/build
+	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u \
+	  | xargs -d '\n' $(PIP) install --no-compile
 	@touch $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs
 
 # NVRTC is only of use where there is a driver.
@@ -141,16 +156,20 @@ $(STAMPS)/coverage: | $(STAMPS)/build $(STAMPS)/test
 $(STAMPS)/docs: | $(STAMPS)/build $(filter $(STAMPS)/test $(STAMPS)/dev,$(wildcard $(STAMPS)/*))
 $(STAMPS)/bench $(STAMPS)/demo: | $(STAMPS)/build
 
-build: $(STAMPS)/build ## install the package into .venv, in place
+## build: install the package into .venv, in place
+build: $(STAMPS)/build
 
-demo: $(STAMPS)/build $(STAMPS)/demo ## the main job: 100 million numbers beside numpy.sum, several kernels or the emulator's view of them
+## demo: the main job: 100 million numbers by numpy.sum and by kernels, or what the emulator counts
+demo: $(STAMPS)/build $(STAMPS)/demo
 	@$(PY) examples/demo.py
 
-bench: $(STAMPS)/build $(STAMPS)/bench ## measure kernels beside NumPy by pytest-benchmark: a minute, anywhere
-	$(PY) -m pytest -q benchmarks --benchmark-columns=min,median,iqr,outliers,rounds --benchmark-sort=min \
-	  --benchmark-group-by=group --benchmark-max-time=0.2 $(BENCH_FLAGS)
+## bench: measure kernels beside NumPy by pytest-benchmark: a minute, anywhere
+bench: $(STAMPS)/build $(STAMPS)/bench
+	$(PY) -m pytest -q benchmarks --benchmark-columns=min,median,iqr,outliers,rounds \
+	  --benchmark-sort=min --benchmark-group-by=group --benchmark-max-time=0.2 $(BENCH_FLAGS)
 
-bench-all: $(STAMPS)/build $(STAMPS)/bench ## measure everything with all libraries, and write benchmarks/results
+## bench-all: measure everything with all libraries, and write benchmarks/results
+bench-all: $(STAMPS)/build $(STAMPS)/bench
 	$(PY) benchmarks/run.py $(BENCH_FLAGS)
 
 $(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
@@ -161,13 +180,17 @@ $(STAMPS)/notebook: pyproject.toml | $(STAMPS)/build
 
 .PHONY: notebooks lab
 # The server's root is the tree: notebooks link to pages of docs/.
-lab: $(STAMPS)/build $(STAMPS)/notebook ## open the notebooks in JupyterLab; LAB_FLAGS=--allow-root as root
-	$(VENV)/bin/jupyter lab --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url=/lab/tree/notebooks $(LAB_FLAGS)
+## lab: open the notebooks in JupyterLab; LAB_FLAGS=--allow-root as root
+lab: $(STAMPS)/build $(STAMPS)/notebook
+	$(VENV)/bin/jupyter lab --ServerApp.root_dir='$(CURDIR)' \
+	  --LabApp.default_url=/lab/tree/notebooks $(LAB_FLAGS)
 
-notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks ## run all notebooks and store their output: in place with a GPU, else in build/notebooks
+## notebooks: run all notebooks and store their output: in place with a GPU, else in build/notebooks
+notebooks: $(STAMPS)/build $(STAMPS)/run-notebooks
 	$(PY) tools/run_notebooks.py
 
-test: ctest pytest ## all tests; those that need a GPU skip where there is none
+## test: all tests; those that need a GPU skip where there is none
+test: ctest pytest
 
 pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle most of the time
 	$(PY) -m pytest $(PYTEST_FLAGS) -n $(PYTEST_WORKERS) --dist loadgroup tests
@@ -175,13 +198,16 @@ pytest: $(STAMPS)/build $(STAMPS)/test # beside ctest, which leaves a core idle 
 # `oldest` and `newest` that pip gives for this Python, `dev` of pip's indexes, or a version.
 NUMPY ?= oldest newest
 .PHONY: test-numpy
-test-numpy: $(STAMPS)/build $(STAMPS)/test ## NumPy's contract with other versions: NUMPY="oldest newest", 2.2.0, dev
+## test-numpy: NumPy's contract with other versions: NUMPY="oldest newest", 2.2.0, dev
+test-numpy: $(STAMPS)/build $(STAMPS)/test
 	$(PY) tools/other_numpy.py $(NUMPY)
 
-emu: $(STAMPS)/build $(STAMPS)/test ## every kernel on the emulator; mutants and mistakes that it must find
+## emu: every kernel on the emulator; mutants and mistakes that it must find
+emu: $(STAMPS)/build $(STAMPS)/test
 	$(PY) -m pytest $(PYTEST_FLAGS) $(EMU_TESTS)
 
-lint: ruff mypy clang-format tidy rooms ## ruff, mypy, clang-format, clang-tidy, warnings as errors, no circles
+## lint: ruff, mypy, clang-format, clang-tidy, warnings as errors, no circles
+lint: ruff mypy clang-format tidy rooms
 
 .PHONY: ruff mypy clang-format rooms
 ruff: $(STAMPS)/dev
@@ -193,14 +219,16 @@ mypy: $(STAMPS)/build $(STAMPS)/dev
 
 clang-format: $(STAMPS)/dev
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_STYLED)
-	@! grep -nE '^.{101}' $(C_STYLED) $(wildcard csrc/kernels/*/*.cuh csrc/registry/*.def tests/*/*.cpp) \
-	  || { echo 'comments end at 100 columns, too'; exit 1; }
+	@! grep -nE '^.{101}' $(C_STYLED) Makefile \
+	  $(wildcard csrc/kernels/*/*.cuh csrc/registry/*.def tests/*/*.cpp) \
+	  || { echo 'lines of comments and of the Makefile end at 100 columns, too'; exit 1; }
 
 rooms: $(if $(IS_PACKAGE),build/package/objects.a,build/strict/all) # who includes and calls whom
 	$(CC) -std=gnu11 $(C_WARNINGS) -Icsrc/include -fsyntax-only examples/sum_file.c
 	$(PY) tools/check_rooms.py $(if $(IS_PACKAGE),build/package/csrc,build/strict)
 
-format: $(STAMPS)/dev ## reformat Python and C
+## format: reformat Python and C
+format: $(STAMPS)/dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(VENV)/bin/clang-format -i $(C_STYLED)
@@ -208,11 +236,13 @@ format: $(STAMPS)/dev ## reformat Python and C
 # What the kernels do is kept in build/docs-explained; their programs are cached only where
 # GPUREDUCE_CACHE_DIR is set, not in the user's cache. All else is made anew: Sphinx would not see
 # that a link has got its target, or that the contents beside a page have changed.
-docs: $(STAMPS)/build $(STAMPS)/docs ## the documentation site, in build/docs
+## docs: the documentation site, in build/docs
+docs: $(STAMPS)/build $(STAMPS)/docs
 	rm -rf build/docs
-	$(if $(GPUREDUCE_CACHE_DIR),,GPUREDUCE_CACHE_BYTES=0) $(PY) docs/site/stage.py --kept build/docs-explained build/docs-source
-	$(PY) -m sphinx --quiet --jobs $(JOBS) --fresh-env --write-all --fail-on-warning --keep-going -c docs/site \
-	  -d build/docs-doctrees build/docs-source build/docs
+	$(if $(GPUREDUCE_CACHE_DIR),,GPUREDUCE_CACHE_BYTES=0) $(PY) docs/site/stage.py \
+	  --kept build/docs-explained build/docs-source
+	$(PY) -m sphinx --quiet --jobs $(JOBS) --fresh-env --write-all --fail-on-warning \
+	  --keep-going -c docs/site -d build/docs-doctrees build/docs-source build/docs
 	@echo build/docs/index.html
 
 # INSTALLED=1 takes the package, pytest and its plugins as PYTHON has them: machines with a GPU may
@@ -228,7 +258,8 @@ installed:
 	@$(PYTHON) -c 'import hypothesis, pytest, pytest_timeout'
 
 # GPUs that are slow at float64 sum exactly by programs of their own, which any GPU runs.
-gpu-check: $(if $(INSTALLED),installed,$(STAMPS)/build $(STAMPS)/test) ## GPU tests, then every kernel under the four compute-sanitizer tools; offline: INSTALLED=1
+## gpu-check: GPU tests, then all kernels under four compute-sanitizer tools; offline: INSTALLED=1
+gpu-check: $(if $(INSTALLED),installed,$(STAMPS)/build $(STAMPS)/test)
 	$(GPU_PY) -m pytest $(PYTEST_FLAGS) -m gpu tests
 	for tool in $(SANITIZERS); do \
 	  check="compute-sanitizer --tool $$tool --error-exitcode 1 $(GPU_PY) tools/run_every_kernel.py"; \
@@ -261,14 +292,18 @@ build/$(1)/fakes/fake_cuda.so: $$(fake_cuda_SOURCES) $$(wildcard csrc/emu/*.h)
 build/$(1)/fakes/fake_nvrtc.so: $$(fake_nvrtc_SOURCES) csrc/emu/nvrtc_abi.h csrc/emu/steering.h
 build/$(1)/fakes/%.so: tests/fakes/fakes.h build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -fPIC -shared $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -fPIC -shared \
+	  $$(filter %.c,$$^) build/$(1)/objects.a $$(C_LIBS) -o $$@
 
 build/$(1)/tests/%: tests/c/%.c $$(wildcard tests/c/*.h tests/fakes/*.h) build/$(1)/objects.a
 	@mkdir -p $$(@D) && echo "cc $$@"
-	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than -Itests -Itests/c $$< $$(filter %.o,$$^) build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) -o $$@
+	$$(Q)$$(CC) $$(C_FLAGS) $(2) $$(C_INCLUDES) $$(C_DEFINES) -Wno-frame-larger-than \
+	  -Itests -Itests/c $$< $$(filter %.o,$$^) build/$(1)/objects.a $$(C_LIBS) $$(call WRAPPED,$$<) \
+	  -o $$@
 
 build/$(1)/tests/kernels/test_folds: build/$(1)/$(DEVICE_FOLDS)
-build/$(1)/$(DEVICE_FOLDS): tests/c/kernels/device_folds.cpp tests/c/kernels/device_folds.h $$(wildcard csrc/kernels/core/*) $$(EMBEDDED)
+build/$(1)/$(DEVICE_FOLDS): tests/c/kernels/device_folds.cpp tests/c/kernels/device_folds.h \
+                            $$(wildcard csrc/kernels/core/*) $$(EMBEDDED)
 	@mkdir -p $$(@D) && echo "c++ $$@"
 	$$(Q)$$(CXX) $$(filter-out --coverage,$(2)) $$(CXX_FLAGS) $$(CXX_INCLUDES) -c $$< -o $$@
 endef
@@ -280,7 +315,9 @@ define run_c_tests
 	  echo "== $$test"; \
 	  cache=$$(mktemp -d); fakes=; \
 	  case " $(FAKED_TESTS) " in *" $$test "*) \
-	    fakes="GPUREDUCE_LIBCUDA=$(CURDIR)/build/$(or $(3),$(1))/fakes/fake_cuda.so GPUREDUCE_LIBNVRTC=$(CURDIR)/build/$(or $(3),$(1))/fakes/fake_nvrtc.so";; esac; \
+	    from=$(CURDIR)/build/$(or $(3),$(1))/fakes; \
+	    fakes="GPUREDUCE_LIBCUDA=$$from/fake_cuda.so GPUREDUCE_LIBNVRTC=$$from/fake_nvrtc.so";; \
+	  esac; \
 	  env GPUREDUCE_CACHE_DIR=$$cache $$fakes $(2) build/$(1)/tests/$$test; status=$$?; \
 	  rm -rf $$cache; \
 	  [ $$status = 0 ] || { echo "$$test failed ($$status)"; exit 1; }; \
@@ -288,8 +325,10 @@ define run_c_tests
 endef
 
 # -UNDEBUG: Python's own flags would switch assert off.
-SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
+SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer \
+                    -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
 SANITIZE_THREAD := -O1 -g -fsanitize=thread
+THREAD_CHECKS := halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:allocator_may_return_null=1
 # Threads count in the same counters. Not in the loops over elements and the tests themselves, which
 # would take minutes: a count that is lost there makes no line look unreached.
 COVERAGE := --coverage -DGPR_COVERAGE
@@ -321,9 +360,10 @@ $(eval $(call variant,aarch64,$(C_OPTIMIZE)))
 package_OBJECTS := $(LIB_SOURCES:%.c=build/package/%.o)
 $(eval $(call variant,package,$(C_WARNINGS) $(C_OPTIMIZE)))
 $(package_OBJECTS): $(STAMPS)/build
-	@[ -e $@ ] || { echo "the package was built without C_VARIANT=package: remove $(STAMPS)/build"; exit 1; }
+	@[ -e $@ ] || { echo "the package was built without C_VARIANT=package: remove $<"; exit 1; }
 
-ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fakes/%.so) ## C unit tests
+## ctest: C unit tests
+ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fakes/%.so)
 	$(call run_c_tests,$(C_VARIANT),)
 
 # python_core(variant, flags): the package with a core compiled in that way, beside the one in
@@ -331,7 +371,8 @@ ctest: $(C_TESTS:%=build/$(C_VARIANT)/tests/%) $(FAKES:%=build/$(C_VARIANT)/fake
 # would not be noticed.
 define python_core
 build/$(1)/python/stamp: Makefile $(STAMPS)/build $(STAMPS)/test
-	GPUREDUCE_CFLAGS="$(2)" $(PY) setup.py --quiet build --force --build-base build/$(1)/setuptools --build-lib build/$(1)/python
+	GPUREDUCE_CFLAGS="$(2)" $(PY) setup.py --quiet build --force \
+	  --build-base build/$(1)/setuptools --build-lib build/$(1)/python
 	@touch $$@
 endef
 
@@ -343,51 +384,66 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 # takes no thousand examples.
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
-CORE_TESTS := $(addprefix tests/,api/test_contract.py api/test_differential.py api/test_options.py api/test_errors.py api/test_hostpath.py api/test_cache.py api/test_core.py exact/test_exact_rows.py api/test_import.py interop/test_interop.py)
+CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options errors hostpath cache \
+                core import) tests/exact/test_exact_rows.py tests/interop/test_interop.py
 define run_python_tests
-	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c \
-	  'import sys, gpureduce; sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
-	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS) $(3)
+	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c 'import sys, gpureduce; \
+	  sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
+	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) \
+	  $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS) $(3)
 endef
 
 # Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it
 # frees.
-asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp ## C and Python tests under ASan and UBSan
+## asan: C and Python tests under ASan and UBSan
+asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp
 	$(call run_c_tests,asan,ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1)
-	$(call run_python_tests,asan,LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/kernels/test_emulator_matrix.py)
+	$(call run_python_tests,asan,\
+	  LD_PRELOAD="$(foreach name,asan ubsan,$$($(CC) -print-file-name=lib$(name).so))" \
+	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 \
+	  GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/kernels/test_emulator_matrix.py)
 
-tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so) ## C tests under TSan
-	$(call run_c_tests,tsan,TSAN_OPTIONS=halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:allocator_may_return_null=1 setarch -R)
+## tsan: C tests under TSan
+tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so)
+	$(call run_c_tests,tsan,TSAN_OPTIONS=$(THREAD_CHECKS) setarch -R)
 
 # The CPU backend's loops with NEON. On other machines an emulator runs them; on aarch64 itself:
 # AARCH64= AARCH64_RUN=. Programs are static, so that no other system's libraries are needed.
 AARCH64_TESTS := cpu/test_cpu cpu/test_exact_pairs kernels/test_folds
 .PHONY: test-aarch64
-test-aarch64: $(AARCH64_TESTS:%=build/aarch64/tests/%) ## C tests of the CPU backend on aarch64: AARCH64=aarch64-linux-gnu- and qemu-aarch64
+## test-aarch64: C tests of the CPU backend on aarch64: AARCH64=aarch64-linux-gnu- and qemu-aarch64
+test-aarch64: $(AARCH64_TESTS:%=build/aarch64/tests/%)
 	@for test in $(AARCH64_TESTS); do \
-	  echo "== $$test"; $(AARCH64_RUN) build/aarch64/tests/$$test || { echo "$$test failed"; exit 1; }; \
+	  echo "== $$test"; \
+	  $(AARCH64_RUN) build/aarch64/tests/$$test || { echo "$$test failed"; exit 1; }; \
 	done
 
 # The fakes carry parts of the library: theirs are not counted. A line of the hash runs more often
 # than 2^32 times, which gcovr takes for a fault of gcov. And gcov derives counts from each other: a
 # process that ends while its threads count leaves some that do not agree, and a branch that was
 # taken -1 times. gcovr says so and counts 0.
-coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so) build/coverage/python/stamp $(STAMPS)/coverage ## lines of the C core that the tests reach; HTML in build/coverage/html
+## coverage: lines of the C core that the tests reach; HTML in build/coverage/html
+coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so) \
+          build/coverage/python/stamp $(STAMPS)/coverage
 	@find build/coverage -name '*.gcda' -delete
 	$(call run_c_tests,coverage,,release)
 	$(call run_python_tests,coverage,)
 	@mkdir -p build/coverage/html
-	$(VENV)/bin/gcovr --root . --gcov-executable "$$($(CC) -print-prog-name=gcov)" --gcov-suspicious-hits-threshold 0 \
-	  --gcov-ignore-parse-errors=negative_hits.warn_once_per_file $(addprefix --filter csrc/,lib/ cpu/ dispatch/ python/) --print-summary --txt - --json-summary build/coverage/summary.json \
-	  --html-details build/coverage/html/index.html build/coverage
+	$(VENV)/bin/gcovr --root . --gcov-executable "$$($(CC) -print-prog-name=gcov)" \
+	  --gcov-suspicious-hits-threshold 0 \
+	  --gcov-ignore-parse-errors=negative_hits.warn_once_per_file \
+	  $(addprefix --filter csrc/,lib/ cpu/ dispatch/ python/) --print-summary --txt - \
+	  --json-summary build/coverage/summary.json --html-details build/coverage/html/index.html \
+	  build/coverage
 
 # Hours: for a machine that has nothing else to do.
-nightly: $(STAMPS)/build $(STAMPS)/test ## asan, tsan, coverage, and gpu-check where there is a GPU; writes docs/coverage.md
+## nightly: asan, tsan, coverage, and gpu-check where there is a GPU; writes docs/coverage.md
+nightly: $(STAMPS)/build $(STAMPS)/test
 	$(PY) tools/nightly.py
 
 # The glue and the emulator too become objects: the rooms are checked by who calls whom.
-strict_MODULE_OBJECTS := $(patsubst csrc/%.c,build/strict/%.o,$(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES)))
+MODULE_SOURCES := $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
+strict_MODULE_OBJECTS := $(MODULE_SOURCES:csrc/%.c=build/strict/%.o)
 # The assembler finds what compiler.c embeds by -I.
 build/strict/emu/%.o: private C_INCLUDES += -Icsrc
 build/strict/python/%.o: private C_INCLUDES += $$($(PY) tools/glue_flags.py)
@@ -397,18 +453,21 @@ $(strict_MODULE_OBJECTS): | $(STAMPS)/build
 build/strict/all: $(strict_OBJECTS) $(strict_MODULE_OBJECTS)
 	@touch $@
 
-TIDIED := $(LIB_SOURCES) $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
+TIDIED := $(LIB_SOURCES) $(MODULE_SOURCES)
 .PHONY: tidy $(TIDIED:%=tidy/%)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
-	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) $(C_DEFINES) $$($(PY) tools/glue_flags.py) \
-	  2>&1 | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; exit $${PIPESTATUS[0]}
+	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) \
+	  $(C_DEFINES) $$($(PY) tools/glue_flags.py) 2>&1 \
+	  | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; \
+	  exit $${PIPESTATUS[0]}
 
 # ---------------------------------------------------------------- the C library
 
 # pc(file, prefix, libdir, includedir)
 define write_pc
-	sed -e 's|@prefix@|$(2)|' -e 's|@libdir@|$(3)|' -e 's|@includedir@|$(4)|' -e 's|@version@|$(VERSION)|' gpureduce.pc.in > $(1)
+	sed -e 's|@prefix@|$(2)|' -e 's|@libdir@|$(strip $(3))|' -e 's|@includedir@|$(4)|' \
+	  -e 's|@version@|$(VERSION)|' gpureduce.pc.in > $(1)
 endef
 
 # It is there at once as a whole: another make may be installing it.
@@ -430,22 +489,29 @@ $(STAMPS)/wheels: pyproject.toml | $(STAMPS)/build
 
 # PYTHONS="python3.12 /opt/python3.13/bin/python3": by default those that are on PATH.
 .PHONY: wheels
-wheels: $(STAMPS)/wheels ## a wheel per Python and the source distribution, in dist; each wheel is installed and tried
+## wheels: a wheel per Python and the source distribution, in dist; wheels are installed and tried
+wheels: $(STAMPS)/wheels
 	$(PY) tools/wheels.py $(PYTHONS)
 
-lib: build/lib/libgpureduce.so build/lib/pkgconfig/gpureduce.pc ## build/lib/libgpureduce.so and its pkg-config file
+## lib: build/lib/libgpureduce.so and its pkg-config file
+lib: build/lib/libgpureduce.so build/lib/pkgconfig/gpureduce.pc
 
-install: lib ## the C library, header and pkg-config file to DESTDIR/PREFIX
+## install: the C library, header and pkg-config file to DESTDIR/PREFIX
+install: lib
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 csrc/include/gpureduce.h $(DESTDIR)$(PREFIX)/include/
 	install -m 755 build/lib/libgpureduce.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
 	cp -P build/lib/libgpureduce.so build/lib/libgpureduce.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/
-	$(call write_pc,$(DESTDIR)$(PREFIX)/lib/pkgconfig/gpureduce.pc,$(PREFIX),$(PREFIX)/lib,$(PREFIX)/include)
+	$(call write_pc,$(DESTDIR)$(PREFIX)/lib/pkgconfig/gpureduce.pc,$(PREFIX),\
+	  $(PREFIX)/lib,$(PREFIX)/include)
 
-clean: ## remove what was built, .venv excepted
-	rm -rf build dist src/gpureduce.egg-info src/gpureduce/*.so .pytest_cache .hypothesis .mypy_cache .ruff_cache
+## clean: remove what was built, .venv excepted
+clean:
+	rm -rf build dist src/gpureduce.egg-info src/gpureduce/*.so \
+	  .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 	rm -f $(STAMPS)/build
 
-distclean: clean ## and .venv
+## distclean: and .venv
+distclean: clean
 	rm -rf $(VENV)
