@@ -164,13 +164,19 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t b
 #define COLUMN_fmin(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_min_##tag(x, a))
 #define COLUMN_fmax(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_max_##tag(x, a))
 
+/* An extreme that is folded again stays as it is, bit by bit: the last columns of a width that is
+ * no multiple of a vector are a vector, which overlaps the one before. */
 #define DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, VECTORS)                                \
     INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step, \
                                             uint64_t j, uint64_t width, T *restrict narrow,     \
                                             T *restrict accumulators)                           \
     {                                                                                           \
         enum { LANES = VECTOR_BYTES / sizeof(T) };                                              \
-        for (; j + (VECTORS) * LANES <= width; j += (VECTORS) * LANES) {                        \
+        for (; j < width; j += (VECTORS) * LANES) {                                             \
+            if (j + (VECTORS) * LANES > width) {                                                \
+                if ((VECTORS) > 1 || width < LANES) break;                                      \
+                j = width - LANES; /* columns that were folded already stay as they are */      \
+            }                                                                                   \
             const T *p = (const T *)(const void *)data + j;                                     \
             T *to = (step.ends ? accumulators : narrow) + j;                                    \
             vec_##tag t[VECTORS], x;                                                            \

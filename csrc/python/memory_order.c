@@ -137,38 +137,14 @@ static const int64_t *put_back(const glue_call *call, const int64_t *from, int64
     return to;
 }
 
-int glue_find_result_order(const glue_call *call, int *order)
-{
-    const gpr_request *request = &call->request;
-    int64_t shape[GPR_MAX_NDIM], steps[GPR_MAX_NDIM], mask_steps[GPR_MAX_NDIM];
-    int axes[GPR_MAX_NDIM], places[GPR_MAX_NDIM], at = 0;
-
-    if (call->result_ndim < 2 || request->strides == NULL) return 0;
-    (void)put_back(call, request->shape, shape);
-    (void)put_back(call, request->strides, steps);
-    const int64_t *masked =
-        request->mask != NULL ? put_back(call, request->mask_strides, mask_steps) : NULL;
-    if (!glue_find_order(call, request->ndim, shape, steps, masked, axes)) return 0;
-    if (call->resolution.outputs > 1) order[at++] = 0;
-    for (int i = 0, place = at; i < request->ndim; i++)
-        places[i] = !call->reduced[i] || call->keepdims ? place++ : -1;
-    for (int i = request->ndim - 1; i >= 0; i--) {
-        if (places[axes[i]] >= 0) order[at++] = places[axes[i]];
-    }
-    return 1;
-}
-
-int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const int64_t *steps,
-                    const int64_t *mask_steps, int *order)
+/* The order that NumPy's iterator finds; whether it is another than C's. */
+static int find_iterator_order(const glue_call *call, int ndim, const int64_t *shape,
+                               const int64_t *steps, const int64_t *mask_steps, int *order)
 {
     const gpr_request *request = &call->request;
     operands all = {ndim, 0, shape, {{0}}};
     int64_t made[GPR_MAX_NDIM];
-    int kept = 0;
 
-    for (int i = 0; i < ndim; i++) kept += !call->reduced[i] && shape[i] != 1;
-    if (kept < 2 || is_c_order(ndim, shape, steps)) return 0;
-    if (request->op == GPR_OP_ARGMIN || request->op == GPR_OP_ARGMAX) return 0;
     const int copies = copies_without_nan(request) ||
                        (request->op == GPR_OP_COUNT_NONZERO && request->dtype != GPR_BOOL);
     if (copies) {
@@ -188,4 +164,36 @@ int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const
         if (order[i] != ndim - 1 - i) return 1;
     }
     return 0;
+}
+
+int glue_find_order(const glue_call *call, int ndim, const int64_t *shape, const int64_t *steps,
+                    const int64_t *mask_steps, int *order)
+{
+    int kept = 0;
+
+    for (int i = 0; i < ndim; i++) kept += !call->reduced[i] && shape[i] != 1;
+    if (kept < 2 || is_c_order(ndim, shape, steps)) return 0;
+    if (call->request.op == GPR_OP_ARGMIN || call->request.op == GPR_OP_ARGMAX) return 0;
+    return find_iterator_order(call, ndim, shape, steps, mask_steps, order);
+}
+
+int glue_find_result_order(const glue_call *call, int *order)
+{
+    const gpr_request *request = &call->request;
+    int64_t shape[GPR_MAX_NDIM], steps[GPR_MAX_NDIM], mask_steps[GPR_MAX_NDIM];
+    int axes[GPR_MAX_NDIM], places[GPR_MAX_NDIM], at = 0;
+
+    if (call->result_ndim < 2 || request->strides == NULL) return 0;
+    (void)put_back(call, request->shape, shape);
+    (void)put_back(call, request->strides, steps);
+    const int64_t *masked =
+        request->mask != NULL ? put_back(call, request->mask_strides, mask_steps) : NULL;
+    if (!glue_find_order(call, request->ndim, shape, steps, masked, axes)) return 0;
+    if (call->resolution.outputs > 1) order[at++] = 0;
+    for (int i = 0, place = at; i < request->ndim; i++)
+        places[i] = !call->reduced[i] || call->keepdims ? place++ : -1;
+    for (int i = request->ndim - 1; i >= 0; i--) {
+        if (places[axes[i]] >= 0) order[at++] = places[axes[i]];
+    }
+    return 1;
 }

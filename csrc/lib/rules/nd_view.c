@@ -251,9 +251,10 @@ static gpr_status check_addresses(const gpr_request *request, const gpr_rule *ru
     for (int k = 0; k < ARRAYS; k++) spans[k] = (gpr_span){0, (uint64_t)bytes[k] - 1};
     for (int i = 0; i < request->ndim && !is_empty; i++) {
         fits[ELEMENTS] &= gpr_extend_span(&spans[ELEMENTS], axes[i].extent, axes[i].in);
-        fits[MASK] &= gpr_extend_span(&spans[MASK], axes[i].extent, axes[i].mask);
+        if (request->mask != NULL)
+            fits[MASK] &= gpr_extend_span(&spans[MASK], axes[i].extent, axes[i].mask);
     }
-    for (int i = 0; i < outer; i++) {
+    for (int i = 0; i < outer && (has_means || has_results); i++) {
         int64_t step = 0;
         fits[MEANS] &= !has_means ||
                        gpr_extend_span(&spans[MEANS], axes[i].extent, mean_steps[i] * bytes[MEANS]);
