@@ -107,12 +107,9 @@ GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
     return element_bytes == 8 ? 4 : 8;
 }
 
-/* Exact sums by the kernels of fast, whose accumulators are pairs of doubles. One block alone adds
- * the rows again that are no pair: rows of at most GPR_PAIR_ROW_ELEMENTS elements, by all of its
- * warps together where they have more than GPR_WARP_ROW_ELEMENTS. A thread adds float16 without a
- * proof, and at most GPR_PAIR_SHARE of them: an element has 40 bits, their number has 13, and a
- * double has 53. */
-enum { GPR_PAIR_ROW_ELEMENTS = 64 << 10, GPR_WARP_ROW_ELEMENTS = 1 << 10 };
+/* Exact sums by the kernels of fast, whose accumulators are pairs of doubles. A thread adds float16
+ * without a proof, and at most GPR_PAIR_SHARE of them: an element has 40 bits, their number has 13,
+ * and a double has 53. */
 enum { GPR_PAIR_SHARE_BITS = 13, GPR_PAIR_SHARE = 1 << GPR_PAIR_SHARE_BITS };
 
 /* Bytes of such an accumulator; `counts`: it counts elements, as some are left out. */

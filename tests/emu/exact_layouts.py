@@ -58,6 +58,22 @@ SHAPES = [
     ((600, 7), (1, 600), 0),
 ]
 
+# Shapes, strides in elements, and threads of a block, of rows that pairs of doubles add: mostly by
+# several blocks.
+SHARES = [
+    ((3, 9000), (9003, 1), 64),
+    ((1, 3001), (1, 1), 64),
+    ((70, 600), (601, 1), 64),
+    ((64, 900), (1, 64), 64),
+    ((300, 2000), (1, 300), 64),
+    ((5, 2000), (1, 7), 64),
+    ((3, 2000), (6001, 3), 64),
+    ((3, 40_000), (1, 3), 64),
+    ((6, 20_000), (1, 6), 0),
+    ((1100, 300), (1, 1101), 64),
+]
+READ_SHARES = {"fast_stream", "fast_rows", "fast_columns", "fast_strided"}
+
 
 def number_type(name: str) -> np.dtype[Any]:
     return COMPLEX[name] if name in COMPLEX else DTYPES[name]
@@ -364,6 +380,52 @@ def check_others(
             assert_result(
                 of_part[()], expected(np.ascontiguousarray(numbers), part), f"{where}, of the host"
             )
+
+
+def draw_apart(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
+    """Numbers that two doubles do not hold, or that do only some of a row's shares."""
+    most = {"float64": 480, "float32": 60, "bfloat16": 60, "float16": 7}[name]
+    kind = int(rng.integers(8))
+    numbers = rng.standard_normal(n)
+    if kind < 3:  # all over the row
+        numbers = np.ldexp(numbers, rng.integers(-most, most, n))
+    if kind == 1:  # nothing is left, but for one
+        numbers[n // 2 : 2 * (n // 2)] = -numbers[: n // 2]
+        rng.shuffle(numbers)
+    if kind == 3:  # a few, which are in few shares
+        few = rng.integers(n, size=3)
+        numbers[few] = np.ldexp(rng.choice([-1.0, 1.0], 3), [-most, most, most])
+    if kind == 4:  # one share beside others
+        begin = int(rng.integers(n))
+        numbers[begin : begin + 9] = np.ldexp(numbers[begin : begin + 9], most)
+    if kind == 5:
+        return draw(rng, name, n)
+    numbers = numbers.astype(DTYPES[name])
+    if kind == 6:
+        numbers[rng.integers(n, size=2)] = rng.choice([math.inf, -math.inf, math.nan], 2)
+        numbers[int(rng.integers(n))] = np.ldexp(1.0, most)
+    return numbers
+
+
+def check_shares(task: dict[str, Any]) -> None:
+    """Sum rows that are no pairs of doubles, or whose shares are not; some are pairs. ``seed``."""
+    name, seen = task["dtype"], set()
+    for number, (shape, strides, block) in enumerate(SHARES):
+        rng, where = layouts.under_a_schedule(task, number, "shares")
+        array = place(rng, lambda rng, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
+        for row in array.view:
+            row[:] = draw_apart(rng, name, row.size)
+        array.view[:, -SPARE:] = -DTYPES[name].type(0)
+        mask = None
+        if strides[-1] == 7:
+            mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, False)  # noqa: B023
+        case = layouts.Case(array, mask, 1, 0, "exact", strides[-1] == 7)
+        check_case(rng, name, case, block, True, f"{where} GPR_TEST_SEED={task['seed']}")
+        run = _core.last_run()
+        assert run is not None
+        seen.add(run["variant"])
+    wanted = READ_SHARES | ({"fast_shifted"} if DTYPES[name].itemsize == 2 else set())
+    assert wanted <= seen, f"{name}: {wanted - seen} read none of the arrays"
 
 
 def check_slots(task: dict[str, Any]) -> None:

@@ -221,6 +221,19 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
+def test_shares_that_are_no_pairs_are_added_again_on_the_emulator() -> None:
+    """One block alone, several that share rows, and few of many blocks."""
+    wide = [name for name in FLOATS if name != "float16"]  # whose sums always are pairs
+    names = wide if EVERYTHING else [wide[SEED % 3]]
+    tasks = [
+        {"do": "exact_layouts.check_shares", "dtype": name, "seed": SEED, "limit": 600.0}
+        for name in names
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
     names = [*FLOATS, "complex64", "complex128"]
     tasks = [

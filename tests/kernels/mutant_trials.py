@@ -162,6 +162,10 @@ FIRST: dict[str, list[Trial]] = {
         ]
         for file in ("exact_fast.cuh", "exact_any_row.cuh")
     },
+    "exact_again.cuh": [
+        ("exact", dtype, 0, {"do": "exact_layouts.check_shares", "limit": 600.0})
+        for dtype in ("float32", "float64")
+    ],
     "exact_adders.cuh": [
         ("exact", "complex64", 0, {"do": "exact_sums.check_nothing_there", "limit": 300.0})
     ],

@@ -49,8 +49,8 @@ struct KernelTraits {
 };
 
 // Whether traits have a thread's accumulator of their own (thread_accumulator.cuh), which need not
-// hold every row: then store() returns whether it did, and store_left() stores the other results of
-// a block.
+// hold every row: then store() returns whether it did, publish_left() publishes a block's shares of
+// rows that it does not hold, and store_left() stores their results (exact_fast.cuh).
 template <class Traits, class = void> constexpr bool has_own_accumulator = false;
 template <class Traits>
 constexpr bool has_own_accumulator<Traits, Void<typename Traits::Accumulator>> = true;

@@ -15,17 +15,17 @@
 //
 // The sum of at most GPR_PAIR_SHARE = 2^13 float16 has 53 bits and needs no proof.
 //
-// A row whose rest is NaN is added again by a warp or a block, as `exact` adds rows, to
-// superaccumulators in shared memory (exact_any_row.cuh). So the plan gives these kernels rows that
-// one block adds in reasonable time.
+// A row whose rest is NaN is added again by its blocks, to superaccumulators in shared memory
+// (exact_again.cuh).
 //
-//   Launch: a kernel of `fast` with the traits SumByPairs; a row has at most GPR_PAIR_ROW_ELEMENTS
-//   elements, and a thread adds at most GPR_PAIR_SHARE float16 to one accumulator.
+//   Launch: a kernel of `fast` with the traits SumByPairs; a thread adds at most GPR_PAIR_SHARE
+//   float16 to one accumulator. Where several blocks share a group of rows, and elements are not
+//   float16, tickets are slots with counters for each row (exact_merge.cuh).
 //
 // Still paid: six additions per element, where a sum has one.
 #pragma once
 
-#include "exact_any_row.cuh"
+#include "exact_again.cuh"
 #include "exact_double_double.cuh"
 #include "fast.cuh"
 
@@ -150,6 +150,7 @@ template <class First, class Result, class Way> struct SumByPairs {
                           counts = masked || skips_nan;
     using Acc = PairSum<counts>;
     using Accumulator = PairAccumulator<SumByPairs>;
+    static constexpr bool proves = Accumulator::proves;
     // Elements narrower than a double leave errors so seldom that trying pays.
     static constexpr bool reduces_quickly = sizeof(In) < sizeof(double);
     static_assert(is_float<In> && is_float<Result>, "sums of real floats");
@@ -277,15 +278,80 @@ template <class First, class Result, class Way> struct SumByPairs {
         return true;
     }
 
-    // Stores the results that are left of a block's rows: bit k of a thread's `left` is set for its
-    // k-th row, which offsets_of(thread, k) gives. A row is n items of RUN elements. All threads
-    // must call.
-    template <unsigned BLOCK, unsigned RUN, class OffsetsOf>
-    static GPR_DEVICE void store_left(unsigned left, const In *in, Out *out, const Layout &layout,
-                                      uint64 n, const OffsetsOf &offsets_of)
+    // Whether an accumulator is the sum of what was added.
+    static GPR_DEVICE bool is_pair(const Acc &acc)
     {
-        if (__syncthreads_or(left != 0))
-            store_rows_left<Any, BLOCK, RUN>(left, in, out, layout, n, offsets_of);
+        return !proves || !is_nan(acc.rest);
+    }
+    // Whether an infinity or NaN among the elements alone determines the sum: those narrower than a
+    // double do not overflow.
+    static GPR_DEVICE bool is_special(const Acc &acc)
+    {
+        return sizeof(In) < sizeof(double) && is_nan_or_infinity(acc.sum);
+    }
+    // Bits of the accumulators that are no pairs; and of those whose elements must be added again.
+    template <unsigned VALUES> static GPR_DEVICE unsigned no_pairs(const Acc (&value)[VALUES])
+    {
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++) found |= is_pair(value[k]) ? 0 : 1u << k;
+        return found;
+    }
+    template <unsigned VALUES> static GPR_DEVICE unsigned to_publish(const Acc (&value)[VALUES])
+    {
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VALUES; k++)
+            found |= is_pair(value[k]) || is_special(value[k]) ? 0 : 1u << k;
+        return found;
+    }
+
+    // What a block does with rows that its accumulators do not hold. Its rows are numbered from 0
+    // to count - 1; bit k of a thread's `left` is set for row number_of(k). All threads must call.
+
+    // The counters of a group of rows, and their ticket.
+    static GPR_DEVICE RowCounters counters_of(unsigned *tickets, uint64 group, unsigned count)
+    {
+        return RowCounters(tickets, group, count * counters_of_row<In>);
+    }
+    static GPR_DEVICE unsigned *ticket(unsigned *tickets, uint64 group, unsigned count)
+    {
+        if constexpr (proves)
+            return counters_of(tickets, group, count).ticket();
+        else
+            return tickets + group;
+    }
+    // Publishes the block's shares of rows that other blocks share, beside its partials.
+    // visit(again) adds the elements of a thread's share to an Again.
+    template <unsigned BLOCK, class NumberOf, class Visit>
+    static GPR_DEVICE void publish_left(unsigned left, unsigned count, unsigned *tickets,
+                                        uint64 group, const NumberOf &number_of, const Visit &visit)
+    {
+        if constexpr (proves) {
+            if (__syncthreads_or(left != 0))
+                publish_again<SumByPairs, BLOCK>(
+                    left, count, counters_of(tickets, group, count).at(0), number_of, visit);
+        }
+    }
+    // Stores the results of rows that the block has alone, or that it is the last block of.
+    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
+    static GPR_DEVICE void store_left(unsigned left, unsigned count, const Layout &layout,
+                                      const Scratch<Acc> &scratch, uint64 group, unsigned blocks,
+                                      const NumberOf &number_of, const ResultOf &result_of,
+                                      const Visit &visit)
+    {
+        if constexpr (proves) {
+            if (!__syncthreads_or(left != 0)) return;
+            if (blocks <= 1) {
+                store_again<SumByPairs, BLOCK>(left, count, layout.elements, number_of, result_of,
+                                               visit);
+            } else {
+                store_merged_again<SumByPairs, BLOCK>(
+                    left, count, layout.elements, blocks,
+                    counters_of(scratch.tickets, group, count).at(0),
+                    scratch.partials() + group * blocks * count, number_of, result_of);
+            }
+        }
     }
 };
 

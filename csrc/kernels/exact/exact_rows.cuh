@@ -242,9 +242,9 @@ GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *
             any ^= 1u << lane;
             const RowOffsets of_row =
                 layout.row_offsets(index - threadIdx.x % warp_lanes / lanes + lane / lanes);
-            store_any_row<Traits, BLOCK / warp_lanes, 1>(in + of_row.in, layout.mask + of_row.mask,
-                                                         out + of_row.out, layout, n,
-                                                         threadIdx.x / warp_lanes);
+            store_any_row<Traits, BLOCK / warp_lanes>(in + of_row.in, layout.mask + of_row.mask,
+                                                      out + of_row.out, layout, n,
+                                                      threadIdx.x / warp_lanes);
         }
     }
 }

@@ -274,15 +274,24 @@ GPR_DEVICE void add_integers(int *limb, const long long (&number)[COUNT], const 
     if (mine != 0) add_piece(limb, mine, first, lane % pieces);
 }
 
-// Adds a finite number.
-template <class T> GPR_DEVICE void add_to_limbs(int *limb, T x)
+// Adds a finite number to limbs in units of 2^LOWEST, of which it is a multiple.
+template <class T, int LOWEST = lowest_exponent<T>> GPR_DEVICE void add_to_limbs(int *limb, T x)
 {
+    static_assert(LOWEST >= lowest_exponent<T>, "limbs hold no more than x has");
     constexpr int fraction = Format<T>::fraction, pieces = (fraction + limb_bits) / limb_bits + 1;
     constexpr Bits<T> implied = static_cast<Bits<T>>(Bits<T>(1) << fraction);
     const Bits<T> bits = bit_copy<Bits<T>>(x);
     const unsigned field = static_cast<unsigned>(bits >> fraction) & last_field<T>;
-    const uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
-    const unsigned place = field != 0 ? field - 1 : 0;
+    uint64 significand = (bits & (implied - 1u)) | (field != 0 ? implied : 0u);
+    unsigned place = field != 0 ? field - 1 : 0;
+    if constexpr (LOWEST > lowest_exponent<T>) {
+        constexpr unsigned below = LOWEST - lowest_exponent<T>;
+        if (place < below) { // these bits are 0
+            significand = below - place <= fraction ? significand >> (below - place) : 0;
+            place = below;
+        }
+        place -= below;
+    }
     const int shift = static_cast<int>(place % limb_bits);
 
     limb += place / limb_bits;

@@ -86,6 +86,41 @@ GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &
     else return block_redux<Traits, BLOCK>(accumulator.finalize());
 }
 
+// A thread's share of a block's only row, for traits that add it again (exact_again.cuh): the
+// elements that fast_stream adds.
+template <class Again> struct AddsAgain {
+    using Fold = void;
+    using In = typename Again::In;
+    using Compute = In;
+    struct Acc {};
+    struct Accumulator {
+        const Again *again = nullptr;
+        GPR_DEVICE void add(In x, uint64)
+        {
+            again->add(0, x);
+        }
+        template <unsigned VECTORS>
+        GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
+        {
+#pragma unroll
+            for (unsigned i = 0; i < VECTORS * vector_elements<In>; i++)
+                again->add(0, element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
+        }
+    };
+};
+template <class Traits, unsigned BLOCK> struct StreamShare {
+    const typename Traits::In *in;
+    Row row;
+
+    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    {
+        ThreadAccumulator<AddsAgain<Again>> accumulator;
+        accumulator.again = &again;
+        add_run<AddsAgain<Again>, stream_vectors, BLOCK>(accumulator, in, row.n,
+                                                         grid_of<BLOCK>(row));
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
@@ -99,21 +134,33 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 
     add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n, grid_of<BLOCK>(row));
     Acc value = finalize_block<Traits, BLOCK>(accumulator);
+    unsigned left = 0; // bit 0: the row, which thread 0 has
     if (row.blocks > 1) {
-        if (!is_last_block(row, scratch, value)) return;
+        if constexpr (has_own_accumulator<Traits>) {
+            const Acc values[1] = {value};
+            left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;
+            Traits::template publish_left<BLOCK>(
+                left, 1, scratch.tickets, row.index, [](unsigned) { return 0u; },
+                StreamShare<Traits, BLOCK>{in + start.in, row});
+        }
+        if (!is_last_block(scratch.partials() + row.virtual_block, value,
+                           ticket_of<Traits>(scratch, row, 1), row.blocks))
+            return;
         const Acc *partials = scratch.partials() + row.index * row.blocks;
         value = Traits::identity();
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
             value = Traits::combine(value, partials[i]);
         value = block_redux<Traits, BLOCK>(value);
     }
-    unsigned left = 0; // bit 0: the row
-    if (threadIdx.x == 0 && !store_result<Traits>(out + start.out, value, layout.elements,
-                                                  params.of_row(layout, row.index, 0)))
-        left = 1;
+    left = threadIdx.x == 0 && !store_result<Traits>(out + start.out, value, layout.elements,
+                                                     params.of_row(layout, row.index, 0));
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK, 1>(left, in, out, layout, row.n,
-                                              [&](unsigned, unsigned) { return start; });
+        const Acc values[1] = {value};
+        if (row.blocks > 1 && threadIdx.x == 0) left |= Traits::no_pairs(values);
+        Traits::template store_left<BLOCK>(
+            left, 1, layout, scratch, row.index, row.blocks, [](unsigned) { return 0u; },
+            [=](unsigned) { return out + start.out; },
+            StreamShare<Traits, BLOCK>{in + start.in, row});
     }
 }
 
@@ -172,11 +219,31 @@ GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsi
     return accumulator.finalize();
 }
 
+// A lane's share of a block's rows, for traits that add it again (exact_again.cuh).
+template <class Traits, unsigned BLOCK> struct RowsShare {
+    const typename Traits::In *in;
+    const Layout *layout;
+    RowOffsets base;
+    uint64 first, n; // the block's first row, and elements of a row
+    unsigned count;  // rows
+
+    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    {
+#pragma unroll 1
+        for (unsigned r = threadIdx.x / lanes; r < count; r += BLOCK / lanes) {
+            if (!again.wants(r)) continue;
+            const auto *row_in = in + layout->row_offsets_after(base, first, r).in;
+#pragma unroll 4
+            for (uint64 i = threadIdx.x % lanes; i < n; i += lanes) again.add(r, row_in[i]);
+        }
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK)
 fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-          Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
-          typename Traits::AllParams params)
+          [[maybe_unused]] Scratch<typename Traits::Acc> scratch,
+          const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
@@ -244,10 +311,11 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK, 1>(
-            unstored, in, out, layout, rows.n, [&](unsigned thread, unsigned k) {
-                return layout.row_offsets_after(base, first, k * groups + thread / lanes);
-            });
+        Traits::template store_left<BLOCK>(
+            unstored, groups * per_thread, layout, scratch, 0, 1,
+            [=](unsigned k) { return k * groups + group; },
+            [=, &layout](unsigned r) { return out + layout.row_offsets_after(base, first, r).out; },
+            RowsShare<Traits, BLOCK>{in, &layout, base, first, rows.n, count});
     }
 }
 

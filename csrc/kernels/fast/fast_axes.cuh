@@ -374,6 +374,67 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     }
 }
 
+// The ticket of a group of `count` rows. Traits whose blocks publish more than partials have their
+// tickets elsewhere.
+template <class Traits>
+GPR_DEVICE unsigned *ticket_of(const Scratch<typename Traits::Acc> &scratch, const Row &row,
+                               [[maybe_unused]] unsigned count)
+{
+    if constexpr (has_own_accumulator<Traits>)
+        return Traits::ticket(scratch.tickets, row.index, count);
+    else
+        return scratch.tickets + row.index;
+}
+
+// A thread's share of its outputs, which are rows r.x * OUTPUTS and so on of its block, for traits
+// that add it again (exact_again.cuh).
+template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct StridedShare {
+    using In = typename Traits::In;
+    const In *in;
+    const unsigned char *mask;
+    const Layout *layout;
+    Row row;
+    Rectangle r;
+    bool has_rows;
+    Loads loads;
+
+    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    {
+        constexpr unsigned under_way = 4;
+        const uint64 step = static_cast<uint64>(row.blocks) * r.height;
+        const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
+        const unsigned first = r.x * OUTPUTS;
+        unsigned wanted = 0; // bit k: output k
+
+        if (!has_rows || !r.works()) return;
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++) wanted |= again.wants(first + k) ? 1u << k : 0;
+        if (wanted == 0) return;
+        StridedIterator iterator(*layout, begin, step);
+        uint64 left = steps_of(row.n, begin, step);
+#pragma unroll 1
+        for (; left > 0; left -= left < under_way ? left : under_way) {
+            typename Loads::template Loaded<In> items[under_way];
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) { // all loads first
+                if (u < left) items[u] = loads.load(in, mask, iterator.offsets());
+                iterator.advance();
+            }
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) {
+                if (u >= left) continue;
+                const Item<In> whole = Loads::whole(items[u]);
+#pragma unroll
+                for (unsigned j = 0; j < item; j++) {
+                    const unsigned k = OUTPUTS == 1 ? 0 : j;
+                    if ((wanted >> k & 1) != 0 && whole.kept(j))
+                        again.add(first + k, whole.element(j));
+                }
+            }
+        }
+    }
+};
+
 // Publishes this block's values and, in the last block to finish, merges those of all blocks that
 // share its rows. Returns whether this is the last block; its threads with y == 0 hold the merged
 // values. All threads must call; block barriers are passed.
@@ -390,7 +451,8 @@ GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const
 #pragma unroll
         for (unsigned k = 0; k < OUTPUTS; k++) mine[k] = value[k];
     }
-    if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return false;
+    if (!is_last_to_arrive(ticket_of<Traits>(scratch, row, r.width * OUTPUTS), row.blocks))
+        return false;
     const Acc *first = scratch.partials() + row.index * row.blocks * width + r.x * OUTPUTS;
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
@@ -464,13 +526,14 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
 
 // Folds a block's share of its rows and merges it with those of other blocks. Returns whether this
 // block holds results; if so its threads with y == 0 hold them. All threads must call. `has_rows`:
-// this thread's outputs exist.
+// this thread's outputs exist; the first `skipped` of them are another thread's, too.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class Loads = AlignedLoads>
 GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask,
                                    const Layout &layout,
                                    const Scratch<typename Traits::Acc> &scratch, const Row &row,
                                    const Rectangle &r, bool has_rows,
-                                   typename Traits::Acc (&value)[OUTPUTS], const Loads &loads = {})
+                                   typename Traits::Acc (&value)[OUTPUTS], const Loads &loads = {},
+                                   [[maybe_unused]] unsigned skipped = 0)
 {
     __shared__ typename Traits::Acc partial[BLOCK * outputs_together<Traits, BLOCK, OUTPUTS>()];
 
@@ -485,7 +548,16 @@ GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned
         if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value, loads);
     }
     reduce_rectangle<Traits, BLOCK>(partial, value, r);
-    return row.blocks == 1 || merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
+    if (row.blocks == 1) return true;
+    if constexpr (has_own_accumulator<Traits>) {
+        const bool has_values = has_rows && r.y == 0;
+        const unsigned left = has_values ? Traits::to_publish(value) >> skipped << skipped : 0;
+        Traits::template publish_left<BLOCK>(
+            left, r.width * OUTPUTS, scratch.tickets, row.index,
+            [=](unsigned k) { return r.x * OUTPUTS + k; },
+            StridedShare<Traits, OUTPUTS, Loads>{in, mask, &layout, row, r, has_rows, loads});
+    }
+    return merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
 }
 
 } // namespace gpr

@@ -60,12 +60,21 @@ fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
                                       static_cast<long long>(column) * layout.column.out,
                                   value, layout, params, group, column);
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK, 1>(
-            left, in, out, layout, row.n, [&](unsigned thread, unsigned k) {
-                const long long c = static_cast<long long>(
-                    (strip * layout.width + thread % layout.width) * item + k);
-                return RowOffsets{start.in + c, start.mask + c, start.out + c * layout.column.out};
-            });
+        if (row.blocks > 1 && r.y == 0 && has_rows) left |= Traits::no_pairs(value);
+        Traits::template store_left<BLOCK>(
+            left, r.width * item, layout, scratch, row.index, row.blocks,
+            [=](unsigned k) { return r.x * item + k; },
+            [=, &layout](unsigned c) {
+                return out + start.out +
+                       static_cast<long long>(strip * layout.width * item + c) * layout.column.out;
+            },
+            StridedShare<Traits, item>{in + start.in + column,
+                                       layout.mask + start.mask + column,
+                                       &layout,
+                                       row,
+                                       r,
+                                       has_rows,
+                                       {}});
     }
 }
 

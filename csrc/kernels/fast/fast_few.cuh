@@ -23,13 +23,31 @@
 
 namespace gpr {
 
+// A thread's columns, for traits that add them again (exact_again.cuh).
+template <class Traits, unsigned BLOCK> struct FewShare {
+    const typename Traits::In *in; // the block's first column
+    const Layout *layout;
+
+    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    {
+#pragma unroll 1
+        for (unsigned c = threadIdx.x; c < BLOCK * item * per_thread; c += BLOCK) {
+            if (!again.wants(c)) continue;
+#pragma unroll 1
+            for (unsigned p = 0; p < row_elements; p++)
+                again.add(c, in[c + p * layout->reduced[0].in]);
+        }
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-         Scratch<typename Traits::Acc>, const __grid_constant__ Layout layout,
-         typename Traits::AllParams params)
+         [[maybe_unused]] Scratch<typename Traits::Acc> scratch,
+         const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;
+    using Out = typename Traits::Out;
     constexpr unsigned length =
         row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this kernel
     constexpr unsigned apart = BLOCK * item;  // columns between a thread's items
@@ -81,12 +99,13 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         // of the traits too: a compiler may check what depends on no template at once
         static_assert(has_own_accumulator<Traits> && per_thread * item <= GPR_FEW_COLUMNS,
                       "a thread's columns have a bit each");
-        Traits::template store_left<BLOCK, 1>(
-            left, in, out, layout, length, [&](unsigned thread, unsigned bit) {
-                const long long c = static_cast<long long>(
-                    strip * (apart * per_thread) + bit / item * apart + thread * item + bit % item);
-                return RowOffsets{start.in + c, 0, start.out + c * layout.column.out};
-            });
+        Out *first = out + start.out +
+                     static_cast<long long>(strip * (apart * per_thread)) * layout.column.out;
+        Traits::template store_left<BLOCK>(
+            left, apart * per_thread, layout, scratch, 0, 1,
+            [](unsigned bit) { return bit / item * apart + threadIdx.x * item + bit % item; },
+            [=, &layout](unsigned c) { return first + c * layout.column.out; },
+            FewShare<Traits, BLOCK>{in + start.in + strip * (apart * per_thread), &layout});
     }
 }
 

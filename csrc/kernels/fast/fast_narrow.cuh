@@ -131,6 +131,33 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
     }
 }
 
+// A thread's share of a row, for traits that add it again (exact_again.cuh).
+template <class Traits, unsigned BLOCK> struct NarrowShare {
+    const typename Traits::In *in;
+    uint64 head, tail, n; // elements before the first whole item, before those behind the last; all
+    Row row;
+    unsigned width, columns;
+
+    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    {
+        const auto add = [&](uint64 i) {
+            const unsigned column = static_cast<unsigned>(i % columns);
+            if (again.wants(column)) again.add(column, in[i]);
+        };
+        const uint64 step = static_cast<uint64>(row.blocks) * width * item;
+        const uint64 begin = static_cast<uint64>(row.block) * width * item;
+        // The block's items: each of its threads takes neighbouring elements of them.
+#pragma unroll 1
+        for (uint64 first = head + begin; first < tail; first += step) {
+            for (unsigned i = threadIdx.x; i < width * item && first + i < tail; i += BLOCK)
+                add(first + i);
+        }
+        if (row.block != 0) return;
+        for (uint64 i = threadIdx.x; i < head; i += BLOCK) add(i);
+        for (uint64 i = tail + threadIdx.x; i < n; i += BLOCK) add(i);
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
@@ -164,14 +191,15 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     fold_slots<Traits, BLOCK>(slots, layout.width * item, columns);
 
     // Bit k of what is left: column threadIdx.x + k * BLOCK, counted from `first`.
-    const auto store_left = [&](unsigned left, unsigned first) {
-        if constexpr (has_own_accumulator<Traits>) {
-            Traits::template store_left<BLOCK, 1>(
-                left, in, out, layout, row.n, [&](unsigned thread, unsigned k) {
-                    const long long c = (first + thread + k * BLOCK) % columns;
-                    return RowOffsets{start.in + c, 0, start.out + c * layout.column.out};
-                });
-        }
+    [[maybe_unused]] const auto number_from = [=](unsigned first) {
+        return [=](unsigned k) { return (first + threadIdx.x + k * BLOCK) % columns; };
+    };
+    [[maybe_unused]] const NarrowShare<Traits, BLOCK> share{row_in, head,         tail,   n,
+                                                            row,    layout.width, columns};
+    [[maybe_unused]] const auto store_left = [=, &layout, &scratch](unsigned left, unsigned first) {
+        Traits::template store_left<BLOCK>(
+            left, columns, layout, scratch, row.index, row.blocks, number_from(first),
+            [=, &layout](unsigned c) { return out + start.out + c * layout.column.out; }, share);
     };
     unsigned left = 0;
     Acc *partials = scratch.partials() + row.virtual_block * columns;
@@ -194,6 +222,10 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
         if (row.blocks > 1) {
             partials[column] = value;
+            if constexpr (has_own_accumulator<Traits>) {
+                const Acc values[1] = {value};
+                left |= Traits::to_publish(values) << k;
+            }
         } else if (!store_result<Traits>(out + start.out + column * layout.column.out, value,
                                          layout.elements,
                                          params.of_row(layout, row.index, column))) {
@@ -201,10 +233,13 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if (row.blocks == 1) {
-        store_left(left, shift);
+        if constexpr (has_own_accumulator<Traits>) store_left(left, shift);
         return;
     }
-    if (!is_last_to_arrive(scratch.tickets + row.index, row.blocks)) return;
+    if constexpr (has_own_accumulator<Traits>)
+        Traits::template publish_left<BLOCK>(left, columns, scratch.tickets, row.index,
+                                             number_from(shift), share);
+    if (!is_last_to_arrive(ticket_of<Traits>(scratch, row, columns), row.blocks)) return;
 
     // The partials of all blocks are one run too, of the same columns.
     const unsigned count = BLOCK * item / columns * columns;
@@ -227,12 +262,15 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if (j * BLOCK + threadIdx.x < count) slots[j * BLOCK + threadIdx.x] = value[j];
     }
     fold_slots<Traits, BLOCK>(slots, count, columns);
+    left = 0;
     for (unsigned c = threadIdx.x, k = 0; c < columns; c += BLOCK, k++) {
-        if (!store_result<Traits>(out + start.out + c * layout.column.out, slots[c],
+        const Acc of_column[1] = {slots[c]};
+        if (!store_result<Traits>(out + start.out + c * layout.column.out, of_column[0],
                                   layout.elements, params.of_row(layout, row.index, c)))
             left |= 1u << k;
+        if constexpr (has_own_accumulator<Traits>) left |= Traits::no_pairs(of_column) << k;
     }
-    store_left(left, 0);
+    if constexpr (has_own_accumulator<Traits>) store_left(left, 0);
 }
 
 } // namespace gpr

@@ -43,34 +43,41 @@ fast_shifted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     const RowOffsets start = layout.row_offsets(group);
     // The first column of thread x: where its item would end beyond the last column, an earlier
     // one.
-    const auto column_of = [&](unsigned x) {
+    const auto column_of = [=, &layout](unsigned x) {
         const uint64 wanted = (strip * layout.width + x) * item;
         return wanted + item <= extent ? wanted : extent - item;
     };
     const bool has_rows = (strip * layout.width + r.x) * item < extent;
     const uint64 column = has_rows ? column_of(r.x) : 0;
     const ShiftedLoads loads{column >= item && column + 2 * item <= extent};
+    // Columns of the thread before, which stores them.
+    const unsigned skipped =
+        has_rows ? static_cast<unsigned>((strip * layout.width + r.x) * item - column) : 0;
     typename Traits::Acc value[item];
 
     if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column, layout.mask, layout,
-                                                 scratch, row, r, has_rows, value, loads)) {
+                                                 scratch, row, r, has_rows, value, loads,
+                                                 skipped)) {
         return;
     }
     unsigned left = 0; // bit k: column k of the thread
     if (r.y == 0 && has_rows) {
-        const unsigned shared =
-            static_cast<unsigned>((strip * layout.width + r.x) * item - column);
-        left = store_item<Traits>(out + start.out +
-                                      static_cast<long long>(column) * layout.column.out,
-                                  value, layout, params, group, column, shared);
+        left =
+            store_item<Traits>(out + start.out + static_cast<long long>(column) * layout.column.out,
+                               value, layout, params, group, column, skipped);
     }
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK, 1>(
-            left, in, out, layout, row.n, [&](unsigned thread, unsigned k) {
-                const long long c =
-                    static_cast<long long>(column_of(thread % layout.width) + k);
-                return RowOffsets{start.in + c, 0, start.out + c * layout.column.out};
-            });
+        if (row.blocks > 1 && r.y == 0 && has_rows)
+            left |= Traits::no_pairs(value) >> skipped << skipped;
+        Traits::template store_left<BLOCK>(
+            left, r.width * item, layout, scratch, row.index, row.blocks,
+            [=](unsigned k) { return r.x * item + k; },
+            [=, &layout](unsigned c) {
+                return out + start.out +
+                       static_cast<long long>(column_of(c / item) + c % item) * layout.column.out;
+            },
+            StridedShare<Traits, item, ShiftedLoads>{in + start.in + column, layout.mask, &layout,
+                                                     row, r, has_rows, loads});
     }
 }
 

@@ -41,12 +41,14 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
                                                      params.of_row(layout, index, 0)))
         left = 1;
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK, item>(
-            left, in, out, layout, row.n, [&](unsigned thread, unsigned) {
-                return layout.row_offsets(row.index * layout.width +
-                                          Rectangle::of_thread<BLOCK>(thread, layout.width,
-                                                                      layout.row_major != 0).x);
-            });
+        if (row.blocks > 1 && r.y == 0 && has_row) left |= Traits::no_pairs(value);
+        Traits::template store_left<BLOCK>(
+            left, r.width, layout, scratch, row.index, row.blocks, [=](unsigned) { return r.x; },
+            [=, &layout](unsigned x) {
+                return out + layout.row_offsets(row.index * layout.width + x).out;
+            },
+            StridedShare<Traits, 1>{
+                in + start.in, layout.mask + start.mask, &layout, row, r, has_row, {}});
     }
 }
 

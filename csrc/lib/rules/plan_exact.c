@@ -121,27 +121,20 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
 
 /* ---------------------------------------------------------------- kernels of fast ------------ */
 
-/* Whether the rows of a sum are ones that kernels of fast add in pairs of doubles: of so few real
- * floats that a block alone adds one again that is no pair. Longer rows are read at memory
- * bandwidth by bins, and rows of a few elements are added as two floats. */
+/* Whether the rows of a sum are ones that kernels of fast can add in pairs of doubles: of real
+ * floats. Rows of a few elements are added as two floats. */
 static int sums_by_pairs(const gpr_plan_task *t)
 {
-    /* Longer rows that are no pairs take more than ten times as long. Those of float16 always are
-     * pairs. */
-    enum { UNSURE_ROW_ELEMENTS = 16 << 10 };
     const gpr_rule *rule = t->rule;
-    const uint64_t n = t->layout->n, most = gpr_pair_sum_is_float64(rule->element)
-                                                ? GPR_PAIR_ROW_ELEMENTS
-                                                : UNSURE_ROW_ELEMENTS;
 
-    return t->finishes && !t->facts->slow_float64 && t->grid == 0 && n > 0 && n <= most &&
+    return t->finishes && !t->facts->slow_float64 && t->grid == 0 && t->layout->n > 0 &&
            gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
            gpr_dtype_rows[rule->result].kind == GPR_KIND_FLOAT &&
            (t->layout->rows == 1 || !sums_double_double(t));
 }
 
-/* The most elements that a thread adds to one pair of doubles, where threads below each other share
- * rows; 0 where lanes do, whose shares are short. */
+/* The most elements that a thread adds to one pair of doubles; 0 where lanes do, whose shares are
+ * short. */
 static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
 {
     const uint64_t n = t->layout->n, blocks = plan->passes[0].blocks,
@@ -149,11 +142,26 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
 
     if (strcmp(plan->variant, "fast_columns") == 0 || strcmp(plan->variant, "fast_shifted") == 0)
         return gpr_divide_up(n, blocks * height);
+    if (strcmp(plan->variant, "fast_stream") == 0)
+        return gpr_divide_up(n, blocks * plan->block) + 2 * (GPR_VECTOR_BYTES / t->element_bytes);
     if (strcmp(plan->variant, "fast_strided") == 0)
         return gpr_divide_up(n / plan->item, blocks * height) * plan->item;
     if (strcmp(plan->variant, "fast_narrow") == 0) /* one of each of a thread's items */
         return gpr_divide_up(n * plan->column.extent, blocks * plan->width * plan->item);
     return 0;
+}
+
+/* Where several blocks share rows that may be no pairs, each adds its share of those again, to
+ * counters behind their group's ticket (exact_again.cuh). Returns whether scratch has room. */
+static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
+{
+    const uint64_t groups_blocks = plan->rows * plan->passes[0].blocks;
+
+    if (plan->passes[0].blocks <= 1 || gpr_pair_sum_is_float64(t->rule->element)) return 1;
+    const uint64_t counters =
+        plan->partials / groups_blocks * gpr_exact_counters(t->rule->acc_kind, t->rule->device_acc);
+    plan->tickets = gpr_exact_tickets(plan->rows, (uint32_t)counters);
+    return plan->tickets * sizeof(uint32_t) <= EXACT_SCRATCH_BYTES;
 }
 
 /* Whether fast_few would have rows that a block adds again one after another, a hundred times as
@@ -172,7 +180,8 @@ static int may_be_no_pairs(const gpr_plan_task *t)
  * fewer. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256, LONG_COLUMN = 128 };
+    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
+    enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10 };
     enum { LONG_RUN = 4 << 10 }; /* of a row alone */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
@@ -183,9 +192,10 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_rows_are_runs(t->layout))
         return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                (element == GPR_FLOAT32 && n > LONG_ROW);
+    if (n > LONG_COLUMN) return 1;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
     if (gpr_is_row_major(t->layout)) return 0;
-    return !gpr_pair_sum_is_float64(element) || n < LONG_COLUMN;
+    return !gpr_pair_sum_is_float64(element) || n < SHORT_COLUMN;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
@@ -204,8 +214,9 @@ static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_pla
     by_fast.block = t->block != 0 ? t->block : fast->block;
     by_fast.per_thread = fast->per_thread;
     GPR_TRY(gpr_plan_fast(&task, &by_fast));
-    by_fast.partials = gpr_divide_up(by_fast.partials * task.acc_bytes, t->acc_bytes);
     *is_planned = 0;
+    if (!add_counters(t, &by_fast)) return GPR_OK;
+    by_fast.partials = gpr_divide_up(by_fast.partials * task.acc_bytes, t->acc_bytes);
     for (size_t i = 0; i < sizeof variants / sizeof *variants && !*is_planned; i++)
         *is_planned = strcmp(by_fast.variant, variants[i]) == 0;
     *is_planned = *is_planned && !are_bins_faster(t, &by_fast) &&
