@@ -1,5 +1,6 @@
 // CUDA's words that kernels of users' own may use and this project's kernels do not: dynamic shared
-// memory, constants, vectors, mathematics, printf. Their programs include this file first.
+// memory, constants, vectors, mathematics, printf. Their programs include this file first; then
+// comes what they use of C's headers, as with NVRTC (gpureduce._yours.host_headers).
 #ifndef GPR_EMU_PLAIN_CUDA_H
 #define GPR_EMU_PLAIN_CUDA_H
 
@@ -7,29 +8,7 @@
 #define __restrict__ __restrict
 #define assert(condition) static_cast<void>(0)
 
-typedef signed char int8_t;
-typedef short int16_t;
-typedef int int32_t;
-typedef long long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned uint32_t;
-typedef unsigned long long uint64_t;
 typedef unsigned long size_t;
-typedef unsigned uint;
-typedef unsigned char uchar;
-typedef unsigned short ushort;
-
-#define FLT_MAX __FLT_MAX__
-#define DBL_MAX __DBL_MAX__
-#define INT_MAX __INT_MAX__
-#define INT_MIN (-__INT_MAX__ - 1)
-#define UINT_MAX (2u * __INT_MAX__ + 1)
-#define LLONG_MAX __LONG_LONG_MAX__
-#define LLONG_MIN (-__LONG_LONG_MAX__ - 1)
-#define INFINITY __builtin_inff()
-#define CUDART_INF_F __builtin_inff()
-#define CUDART_INF __builtin_inf()
 
 // All dynamic arrays of a kernel begin here, as on a GPU.
 extern "C" __attribute__((

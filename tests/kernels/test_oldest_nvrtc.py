@@ -7,17 +7,15 @@ includes, pins the oldest one.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from nvrtc_versions import oldest_nvrtc
 
 pytestmark = pytest.mark.long
-
-OLDEST = "12.0"  # OLDEST_NVRTC of csrc/lib/driver/nvrtc.c
 
 # One program per family, which together include most files of csrc/kernels and all that the library
 # shares with kernels: an argument list of compile_program each, or of compile_dot.
@@ -49,19 +47,6 @@ for op, dtype, shape, strides in WAYS:
     _core.warm(op, shape, dtype, 1, "auto", facts, strides=strides)
 assert "libnvrtc.so.12" in open("/proc/self/maps").read()
 """
-
-
-def oldest_nvrtc() -> str:
-    """Path of the NVRTC of extra ``oldest-nvrtc``; skips the test where it is not installed."""
-    name = "nvidia-cuda-nvrtc-cu12"
-    try:
-        installed = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"{name} {OLDEST} is not installed, or not made for this machine")
-    if not installed.startswith(f"{OLDEST}."):
-        pytest.skip(f"{name} is {installed}, not {OLDEST}")
-    files = importlib.metadata.files(name) or []
-    return str(next(file.locate() for file in files if file.name == "libnvrtc.so.12"))
 
 
 def test_a_program_of_every_family_compiles_with_the_oldest_nvrtc(tmp_path: Path) -> None:

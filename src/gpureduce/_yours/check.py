@@ -23,6 +23,7 @@ from .program_text import (
     TEMPLATE_DTYPES,
     Program,
     blocks_for,
+    does_not_compile,
     dtypes_of,
     shared_bytes,
     shown_name,
@@ -291,17 +292,8 @@ def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
     """The worker's exception: of a text that does not compile, with the file's name."""
     log = error["details"][-1]
     if error["name"] == "CudaError" and log and not log.startswith("the emulator "):
-        first = next((line for line in log.splitlines() if " error: " in line), log.splitlines()[0])
-        return _exceptions.CudaError(
-            f"{form.file} does not compile: {_in_file(first)}", *error["details"]
-        )
+        return does_not_compile(form, _exceptions.CudaError(error["message"], *error["details"]))
     return as_exception(error)
-
-
-def _in_file(line: str) -> str:
-    """A compiler's message without the folder of its file."""
-    place, _, message = line.partition(": ")
-    return f"{place.rsplit('/', 1)[-1]}: {message}"
 
 
 # ---------------------------------------------------------------- what was found -----------------

@@ -11,7 +11,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Declaration", "blank", "declarations", "device_text", "line_of", "without_comments"]
+from .host_headers import CUDA_HEADERS, KNOWN
+
+__all__ = [
+    "Declaration",
+    "blank",
+    "declarations",
+    "device_text",
+    "left_out",
+    "line_of",
+    "without_comments",
+]
 
 _SKIPPED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL)
 _DIRECTIVE = re.compile(r"[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
@@ -24,8 +34,6 @@ _TYPE = re.compile(
 )
 _CONSTANT = re.compile(r"\s*(?:(?:static|inline|extern)\s+)*(?:constexpr|const)\b")
 _INCLUDE = re.compile(r'\s*#\s*include\s*(?:<([^>]*)>|"([^"]*)")')
-GROUPS = re.compile(r"cooperative_groups(?:/\w+)?\.h")
-"""Headers that stay: all others declare what belongs to the host, or what is there anyway."""
 
 
 def blank(text: str) -> str:
@@ -124,7 +132,7 @@ def declarations(code: str) -> Iterator[Declaration]:
 def _is_kept(declaration: Declaration) -> bool:
     text = declaration.text
     if include := _INCLUDE.match(text):
-        return bool(GROUPS.fullmatch(include[1] or include[2] or ""))
+        return bool(CUDA_HEADERS.fullmatch(include[1] or include[2] or ""))
     if text.lstrip().startswith("#"):
         return True
     if _DEVICE.search(declaration.head):
@@ -142,13 +150,18 @@ def _is_kept(declaration: Declaration) -> bool:
     return bool(_TYPE.match(text) or _CONSTANT.match(text))
 
 
-def included(code: str, source: str) -> Iterator[tuple[int, str]]:
-    """Line and name of files of the user's own that a file includes."""
-    for declaration in declarations(code):
+def left_out(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of headers that a file includes and that are not read, though device code may
+    need them.
+    """
+    for declaration in declarations(without_comments(source)):
         # What strings contain is blank in the code.
         text = source[declaration.start : declaration.end]
-        if (found := _INCLUDE.match(text)) and found[2] is not None:
-            yield line_of(code, declaration.end), found[2]
+        if (found := _INCLUDE.match(text)) is not None:
+            name = found[1] or found[2]
+            if name not in KNOWN and not CUDA_HEADERS.fullmatch(name):
+                start = declaration.start + len(text) - len(text.lstrip())
+                yield line_of(source, start), name
 
 
 def device_text(source: str) -> str:

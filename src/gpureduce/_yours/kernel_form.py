@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from .device_text import Declaration, declarations, device_text, line_of, without_comments
+from .device_text import (
+    Declaration,
+    declarations,
+    device_text,
+    left_out,
+    line_of,
+    without_comments,
+)
 
 __all__ = ["COVERS", "C_TYPES", "FINISHES", "OPERATORS", "KernelForm", "read_kernel"]
 
@@ -97,6 +104,8 @@ class KernelForm:
         Whether one block takes any number of elements.
     most_elements
         The largest n whose indices do not overflow, why, and the line that says it.
+    left_out
+        Lines and names of headers that are not read, though device code may need them.
     """
 
     name: str
@@ -114,6 +123,7 @@ class KernelForm:
     shared_name: str | None
     loops: bool
     most_elements: tuple[int, str, int]
+    left_out: tuple[tuple[int, str], ...] = ()
 
     def of(self, role: str) -> Parameter | None:
         """The parameter of a role; ``None``: the kernel has none."""
@@ -707,6 +717,7 @@ def read_kernel(
         shared_name=dynamic[1] if dynamic else None,
         loops="n" not in roles or bool(re.search(rf"\b{roles['n']}\b", in_loops)),
         most_elements=_most_elements(body, parameters),
+        left_out=tuple(left_out(source)),
     )
     if cover == "thread":
         form = replace(form, block_size=1)

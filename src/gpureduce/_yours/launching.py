@@ -7,23 +7,22 @@ long as the kernel lives.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from .. import _core
-from .._exceptions import KernelUnavailableError
+from .._exceptions import CudaError, KernelUnavailableError
 from .._kernel_names import KernelName
 from .._records import DeviceInfo, LastRun, devices, note_run
+from .host_headers import include_folders
 from .kernel_form import C_TYPES, KernelForm
 from .program_text import (
     arguments,
     blocks_for,
+    does_not_compile,
     dtypes_of,
     fixed_dtypes,
     identity,
@@ -32,7 +31,15 @@ from .program_text import (
     write,
 )
 
-__all__ = ["DEFAULT_BLOCK", "UFUNCS", "LoadedKernel", "Programs", "device_of", "types_of"]
+__all__ = [
+    "DEFAULT_BLOCK",
+    "UFUNCS",
+    "LoadedKernel",
+    "Programs",
+    "compile_for",
+    "device_of",
+    "types_of",
+]
 
 DEFAULT_BLOCK = 256
 _EMULATED_NVRTC = 1_000_000
@@ -134,7 +141,8 @@ class LoadedKernel:
         key = (self._ordinal, dtype, self.block if takes_block(form) else 0)
         self.is_new = key not in programs
         if self.is_new:
-            programs[key] = _load(form, device, dtype, self.block)
+            image = compile_for(form, device.compute_capability, dtype, self.block)
+            programs[key] = _core.load_image(device.ordinal, *image)
         self.image = programs[key]
         self.load_seconds = time.perf_counter() - start
 
@@ -289,27 +297,18 @@ def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -
         )
 
 
-def _load(form: KernelForm, device: DeviceInfo, dtype: str, block: int) -> Any:
-    """Compile the program and load it."""
+def compile_for(
+    form: KernelForm, capability: tuple[int, int], dtype: str | None, block: int
+) -> tuple[bytes, tuple[str, ...]]:
+    """Image and symbols of the program for a compute capability."""
     emulated = _core.cuda_versions()[1] >= _EMULATED_NVRTC
     program = write(form, dtype, block, emulated=emulated)
     options = ["--std=c++17"]
-    if "cooperative_groups" in program.text and not emulated:
-        options += [f"--include-path={folder}" for folder in _include_folders()]
-    major, minor = device.compute_capability
-    image, symbols = _core.compile_text(
-        program.name, program.text, program.entries, tuple(options), 10 * major + minor
-    )
-    return _core.load_image(device.ordinal, image, symbols)
-
-
-def _include_folders() -> list[Path]:
-    """Folders with CUDA's headers, which NVRTC does not carry: cooperative groups are there."""
-    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    found = [Path(root) / "include" for root in roots if root]
-    found += [
-        Path(entry) / "nvidia" / part / "include"
-        for entry in sys.path
-        for part in ("cuda_runtime", "cu13")
-    ]
-    return [folder for folder in found if (folder / "cooperative_groups.h").is_file()][:4]
+    if not emulated:
+        folders = include_folders(form.file, form.text)
+        options += [f"--include-path={folder}" for folder in folders]
+    cc = 10 * capability[0] + capability[1]
+    try:
+        return _core.compile_text(program.name, program.text, program.entries, tuple(options), cc)
+    except CudaError as error:
+        raise does_not_compile(form, error) from None

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from .._exceptions import CudaError
+from .host_headers import prelude
 from .kernel_form import C_TYPES, KernelForm
 
 __all__ = [
     "Program",
     "arguments",
     "blocks_for",
+    "does_not_compile",
     "dtypes_of",
     "fixed_dtypes",
     "identity",
@@ -38,6 +41,7 @@ _DYNAMIC = re.compile(
 )
 _STATIC = re.compile(r"\bstatic(?=\s+__shared__\b)")
 _INCLUDE_BELOW = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<cooperative_groups/\w+\.h>", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.MULTILINE)
 _NAME_ROOM = 40
 """Longest name of a file in findings of the emulator (csrc/emu/emu.h has 48 bytes)."""
 TEMPLATE_DTYPES = ("float32", "int32", "float64")
@@ -113,12 +117,37 @@ def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) ->
             "\n{\n    *gpr_out = gpr_value;\n}\n"
         )
         entries += ("gpr_set_output",)
-    return Program(name, f'{prefix}#line 1 "{name}"\n{text}\n', entries)
+    # Headers that stay come first: they may define some of the words, too.
+    prefix += "".join(f"{line.strip()}\n" for line in _INCLUDE.findall(text))
+    return Program(name, f'{prefix}{prelude(text)}#line 1 "{name}"\n{text}\n', entries)
 
 
 def takes_block(form: KernelForm) -> bool:
     """Whether the block size is a template parameter, of which each value is a program."""
     return any(value is None and _is_block(form, name) for name, value in form.template)
+
+
+def does_not_compile(form: KernelForm, error: CudaError) -> CudaError:
+    """The exception of a text that a compiler refuses, with the first message, and the includes
+    that were not read.
+    """
+    lines = (error.log or "").splitlines() or [str(error)]
+    first = next((line for line in lines if re.search(r"\berror\b", line)), lines[0])
+    place, colon, message = first.partition(": ")
+    if colon:  # without the folder of a compiler's file
+        first = f"{place.rsplit('/', 1)[-1]}: {message}"
+    headers = "".join(
+        f"; line {line} includes {name}, which is not read: put what the kernel needs of it into "
+        "this file"
+        for line, name in form.left_out
+    )
+    return CudaError(
+        f"{form.file} does not compile: {first}{headers}",
+        error.name,
+        error.number,
+        error.call,
+        error.log,
+    )
 
 
 def _is_block(form: KernelForm, parameter: str) -> bool:
