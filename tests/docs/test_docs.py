@@ -165,6 +165,14 @@ def test_sections_and_introduction_are_the_whole_page() -> None:
     assert words == text.replace("#", "").split()
 
 
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_code_of_a_page_fits_the_sites_column(page: str) -> None:
+    """The site's style sheet makes room for 100 columns, which kernel files have at most."""
+    for block in markdown_pages.blocks((ROOT / page).read_text()):
+        widest = max(block.text.splitlines(), key=len, default="")
+        assert len(widest) <= 100, f"{page}:{block.line}: {widest}"
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 

@@ -45,7 +45,7 @@ TYPICAL_SECONDS = 0.05
 """About what it takes to check a contender, and to sample it: most are known well before their time
 is used up."""
 _MOST_NAMES = 6
-ONLY_ON_GPUS = "it runs on GPUs only; gpureduce.explain shows on any machine what it does"
+ONLY_ON_GPUS = "it runs on GPUs only; gpureduce.explain shows what it does on any machine"
 
 
 @dataclass(slots=True)

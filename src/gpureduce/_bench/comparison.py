@@ -183,8 +183,7 @@ class Comparison(ComparisonRecord, Exported):
             said.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
         if self.ceiling is not None:
             said.append(
-                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the most that a contender, or a "
-                "read of a long array, reached here"
+                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the highest bandwidth measured here"
             )
         said += self._losses()
         if self.break_even is not None:

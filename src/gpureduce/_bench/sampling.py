@@ -138,11 +138,11 @@ class Spread:
             )
         if self.uncertainty > precision:
             known = (
-                f" know its median to {self.uncertainty:.1%} only"
+                f"give the median only to ± {self.uncertainty:.1%}"
                 if math.isfinite(self.uncertainty)
-                else " are few"
+                else "are too few"
             )
-            found.append(f"{what}: the {len(self.samples)} samples that there was time for{known}")
+            found.append(f"{what}: the {len(self.samples)} samples in the time given {known}")
         return found
 
 

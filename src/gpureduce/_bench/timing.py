@@ -200,12 +200,13 @@ class Timing(Exported):
         if rate is not None:
             if self.peak is not None:
                 facts.append(
-                    f"{rate / self.peak:.1%} of the theoretical {show_bandwidth(self.peak)} GB/s"
+                    f"{rate / self.peak:.1%} of {show_bandwidth(self.peak)} GB/s, the theoretical "
+                    "peak"
                 )
             if self.ceiling is not None:
                 facts.append(
-                    f"{rate / self.ceiling:.1%} of the {show_bandwidth(self.ceiling)} GB/s that "
-                    "this call or a long array reached here at most"
+                    f"{rate / self.ceiling:.1%} of {show_bandwidth(self.ceiling)} GB/s, the "
+                    "highest bandwidth measured here"
                 )
         elif self.why_no_device:
             facts.append(f"no device time: {self.why_no_device}")

@@ -24,10 +24,14 @@ def kernel_or_name(word: Any, options: argparse.Namespace) -> Any:
 def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     """What a kernel's text does not say, as :class:`gpureduce.Kernel` takes it."""
     group = parser.add_argument_group("kernels of your own, in a .cu file")
-    group.add_argument("--name", metavar="NAME", help="the kernel, where the file has several")
-    group.add_argument("--computes", metavar="OP", help="what it computes: sum, prod, min or max")
+    group.add_argument("--name", metavar="NAME", help="name of the kernel, if the file has several")
     group.add_argument(
-        "--finish", metavar="HOW", help="where results are: partials, atomic or single"
+        "--computes", metavar="OP", help="operator: sum, prod, min or max (default: inferred)"
+    )
+    group.add_argument(
+        "--finish",
+        metavar="HOW",
+        help="how blocks store results: partials, atomic or single (default: inferred)",
     )
     group.add_argument(
         "--template",
@@ -66,10 +70,17 @@ def add_check(parser: argparse.ArgumentParser) -> None:
         help="threads per block (default: the kernel's own, or several)",
     )
     parser.add_argument(
-        "--sizes", type=count, nargs="+", metavar="N", help="elements (default: edge sizes)"
+        "--sizes",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="numbers of elements (default: edge cases)",
     )
     parser.add_argument(
-        "--dtype", nargs="+", metavar="DTYPE", help="elements of a kernel templated on them"
+        "--dtype",
+        nargs="+",
+        metavar="DTYPE",
+        help="dtypes of the elements, if the kernel is templated on them",
     )
     parser.add_argument(
         "--json", action="store_true", help="print everything as JSON, and nothing else"

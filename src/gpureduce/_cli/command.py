@@ -111,10 +111,10 @@ class Subcommand:
 
 SUBCOMMANDS = {
     "info": Subcommand(
-        "devices, versions, and what is missing and how to get it", add_json, run_info
+        "print devices, versions, and how to install what is missing", add_json, run_info
     ),
     "kernels": Subcommand(
-        "the catalogue of kernels, and their source",
+        "list the kernels, or print the source of one",
         add_kernels,
         run_kernels,
         (
@@ -133,13 +133,13 @@ SUBCOMMANDS = {
         for name in reductions()
     },
     "bench": Subcommand(
-        "time one kernel: the call, its kernels, its stages",
+        "time one kernel: the whole call, its kernels alone, its stages",
         add_bench,
         run_bench,
         ("gpureduce bench", "gpureduce bench shfl_atomic -n 1e8 --cache cold"),
     ),
     "compare": Subcommand(
-        "time kernels and libraries on one array, results checked",
+        "time kernels and libraries on one array, and check their results",
         add_compare,
         run_compare,
         (
@@ -152,19 +152,19 @@ SUBCOMMANDS = {
         ),
     ),
     "check": Subcommand(
-        "find what is wrong with a kernel of your own, on an emulated GPU",
+        "find mistakes in a kernel of your own, on an emulated GPU",
         add_check,
         run_check,
         ("gpureduce check mine.cu", "gpureduce check mine.cu --block-size 128 --html report.html"),
     ),
     "explain": Subcommand(
-        "see what a kernel does, on an emulated GPU",
+        "count and draw what a kernel's threads do, on an emulated GPU",
         add_explain,
         run_explain,
         ("gpureduce explain reduce0 reduce1 reduce2", "gpureduce explain shfl_atomic --source"),
     ),
     "tune": Subcommand(
-        "measure this GPU's costs, by which plans are made",
+        "measure this GPU, so that later calls choose faster launches",
         add_tune,
         run_tune,
         ("gpureduce tune", "gpureduce tune --device cuda:1 --dry-run", "gpureduce tune --forget"),
@@ -178,9 +178,9 @@ SUBCOMMANDS = {
             "gpureduce warm max --dtype int32 --shape 1000,1000 --axis 0 --device sm_90",
         ),
     ),
-    "cache": Subcommand("show or clear the compiled kernels on disk", add_cache, run_cache),
+    "cache": Subcommand("list or delete the compiled kernels on disk", add_cache, run_cache),
     "completion": Subcommand(
-        "print a script that completes words in bash and zsh",
+        "print a script that completes commands and options in bash and zsh",
         add_json,
         _completion,
         ("source <(gpureduce completion)",),
@@ -194,8 +194,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = Parser(
         prog="gpureduce",
-        description="Reduce arrays on NVIDIA GPUs by named kernels, and measure it.",
-        epilog=f"reductions, each a command over a .npy file:\n{listed}\n\n"
+        description="Reduce arrays on NVIDIA GPUs by named kernels, and explain and time these.",
+        epilog=f"reductions of the array in a .npy file, each a command:\n{listed}\n\n"
         + examples("gpureduce info", "gpureduce sum big.npy --axis 0", "gpureduce compare -n 1e7"),
     )
     parser.add_argument("--version", action="version", version=f"gpureduce {__version__}")

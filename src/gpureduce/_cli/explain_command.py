@@ -22,25 +22,30 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
         metavar="KERNEL",
         help="name or alias, or a CUDA file with a kernel of your own; several are compared",
     )
-    parser.add_argument("-n", type=count, help="elements of a row (default: four full blocks)")
+    parser.add_argument("-n", type=count, help="elements per row (default: they fill four blocks)")
     parser.add_argument(
         "--block-size", type=int, metavar="B", help="threads per block (default: the kernel's own)"
     )
     parser.add_argument(
         "--grid-size", type=int, metavar="G", help="blocks per row, for kernels that loop"
     )
-    parser.add_argument("--dtype", default="float32", help="of the elements (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", default="float32", help="dtype of the elements (default: %(default)s)"
+    )
     parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
     parser.add_argument(
-        "--rows", type=int, default=1, help="rows, each reduced by itself (default: %(default)s)"
+        "--rows",
+        type=int,
+        default=1,
+        help="number of rows, each reduced to one result (default: %(default)s)",
     )
     parser.add_argument(
-        "--source", action="store_true", help="print the source, with counts in the margin, too"
+        "--source", action="store_true", help="also print the source, with counts in the margin"
     )
     parser.add_argument(
         "--json", action="store_true", help="print everything as JSON, and nothing else"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures of each column")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures of each step")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page with tables, picture and source"
     )

@@ -132,15 +132,15 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
         "--source", metavar="NAME", help="print the CUDA source of a kernel instead"
     )
     parser.add_argument(
-        "--with-helpers", action="store_true", help="and the functions that the kernel calls"
+        "--with-helpers", action="store_true", help="also print the functions that the kernel calls"
     )
     parser.add_argument(
         "--export",
         metavar="NAME",
         help="print a kernel as one CUDA file with its helpers and a main(), which nvcc compiles",
     )
-    parser.add_argument("--dtype", help="of an exported kernel's elements (default: float32)")
-    parser.add_argument("--op", help="an exported kernel's operator (default: sum)")
+    parser.add_argument("--dtype", help="dtype of an exported kernel's elements (default: float32)")
+    parser.add_argument("--op", help="operator of an exported kernel (default: sum)")
     parser.add_argument(
         "--block-size", type=int, help="threads per block of an exported kernel (default: its own)"
     )

@@ -46,13 +46,15 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache", default="hot", help="hot, cold or rotated (default: %(default)s)"
     )
-    parser.add_argument("--seconds", type=float, help="time for samples of each kind")
+    parser.add_argument(
+        "--seconds", type=float, help="seconds of sampling per contender and kind of time"
+    )
     add_where(parser)
     parser.add_argument(
-        "--profile", action="store_true", help="add the hardware's counters, by Nsight Compute"
+        "--profile", action="store_true", help="add hardware counters, by Nsight Compute"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the tables")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the tables as a page")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a picture (png, svg, pdf), by matplotlib"
     )
@@ -67,7 +69,7 @@ def _measured(options: argparse.Namespace) -> np.ndarray[Any, Any]:
 
     if options.file is not None:
         if options.n is not None or options.dtype is not None:
-            raise ValueError("-n and --dtype are of random elements, without --file")
+            raise ValueError("-n and --dtype describe random elements and exclude --file")
         return load(options.file)[0]
     return random_values(named_dtype(options.dtype or DEFAULT_DTYPE), _elements(options))
 
@@ -116,7 +118,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
         help="name or alias, or a CUDA file with a kernel of your own (default: %(default)s)",
     )
     _add_measured(parser)
-    parser.add_argument("--dtype", help=f"of the random elements (default: {DEFAULT_DTYPE})")
+    parser.add_argument("--dtype", help=f"dtype of the random elements (default: {DEFAULT_DTYPE})")
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
     add_kernel_options(parser)
@@ -162,7 +164,11 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         help=f"dtypes of the elements (default: {DEFAULT_DTYPE}, or the file's)",
     )
     axes_of_values.add_argument(
-        "--sizes", type=count, nargs="+", metavar="N", help="the first N elements"
+        "--sizes",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="numbers of elements: the first N of the array",
     )
     axes_of_values.add_argument(
         "--block-size", type=int, nargs="+", metavar="B", help="threads per block"
@@ -175,9 +181,11 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         help="numpy, cub, cupy, torch",
     )
     parser.add_argument(
-        "--no-break-even", action="store_true", help="do not look for the size that is worth a GPU"
+        "--no-break-even",
+        action="store_true",
+        help="do not search for the size at which kernel and NumPy are equally fast",
     )
-    parser.add_argument("--kind", help="of the picture: bars, sizes or roofline")
+    parser.add_argument("--kind", help="kind of picture: bars, sizes or roofline")
     add_kernel_options(parser)
     runs = parser.add_argument_group("runs")
     runs.add_argument(
@@ -223,7 +231,7 @@ def _competed(options: argparse.Namespace) -> Any:
         options.dtype = options.dtype or [DEFAULT_DTYPE]
         return RandomArray(_elements(options))
     if options.n is not None:
-        raise ValueError("-n is of random elements, without --file")
+        raise ValueError("-n is the number of random elements and excludes --file")
     return load(options.file)[0]
 
 

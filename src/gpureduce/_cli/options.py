@@ -27,6 +27,13 @@ class Help(argparse.RawDescriptionHelpFormatter):
         width = min(shutil.get_terminal_size().columns - 2, MOST_COLUMNS)
         super().__init__(prog, **({"width": width} | options))
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text:  # examples, a line each
+            return super()._fill_text(text, width, indent)
+        import textwrap
+
+        return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+
 
 def has_colour(file: Any) -> bool:
     """Whether text in a file may have colours, by NO_COLOR, FORCE_COLOR, TERM and the file."""
@@ -132,9 +139,14 @@ def add_bar(parser: argparse.ArgumentParser) -> None:
     """Add ``--progress`` and ``--no-progress``."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
-        "--progress", action="store_true", default=None, help="show a bar even into a pipe"
+        "--progress",
+        action="store_true",
+        default=None,
+        help="show a progress bar even if the output is no terminal",
     )
-    choice.add_argument("--no-progress", dest="progress", action="store_false", help="show none")
+    choice.add_argument(
+        "--no-progress", dest="progress", action="store_false", help="show no progress bar"
+    )
 
 
 def expect_to_write(options: argparse.Namespace) -> None:

@@ -15,20 +15,23 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--device", default="cuda", help="cuda or cuda:N (default: %(default)s)")
     parser.add_argument(
-        "--arrays", type=count, default=ARRAYS, help="how many to measure (default: %(default)s)"
+        "--arrays",
+        type=count,
+        default=ARRAYS,
+        help="number of arrays to measure (default: %(default)s)",
     )
     parser.add_argument(
         "--largest-bytes",
         type=count,
         default=LARGEST_BYTES,
         metavar="N",
-        help="size of the largest (default: %(default)s)",
+        help="size of the largest array (default: %(default)s)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what was measured, and keep nothing"
+        "--dry-run", action="store_true", help="print the measured costs without storing them"
     )
     parser.add_argument(
-        "--forget", action="store_true", help="remove what was measured, instead of measuring"
+        "--forget", action="store_true", help="remove stored costs instead of measuring"
     )
     add_json(parser)
 

@@ -21,9 +21,11 @@ def shape(text: str) -> tuple[int, ...]:
 def add_warm(parser: argparse.ArgumentParser) -> None:
     from .._warm import MEMORIES
 
-    parser.add_argument("functions", nargs="+", metavar="FUNCTION", help="as sum or nanmean")
     parser.add_argument(
-        "--dtype", nargs="+", default=["float32"], help="of the arrays (default: float32)"
+        "functions", nargs="+", metavar="FUNCTION", help="functions, such as sum or nanmean"
+    )
+    parser.add_argument(
+        "--dtype", nargs="+", default=["float32"], help="dtypes of the arrays (default: float32)"
     )
     parser.add_argument(
         "--shape",
@@ -31,9 +33,9 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(SIZES),
         metavar="N[,N...]",
-        help="of the arrays (default: 1e3 1e6 1e8)",
+        help="shapes of the arrays (default: 1e3 1e6 1e8)",
     )
-    parser.add_argument("--axis", type=axes, help="that is reduced, or several as 0,1")
+    parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
     parser.add_argument("--where", action="store_true", help="calls have a mask")
     parser.add_argument("--kernel", default="auto", help="default: %(default)s")
     parser.add_argument("--block-size", type=count, help="threads per block")
@@ -47,7 +49,7 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         default="cuda",
-        help="cuda, cuda:N, or an architecture such as sm_90, which need not be there",
+        help="cuda, cuda:N, or an architecture such as sm_90, which need not be present",
     )
     add_json(parser)
 
