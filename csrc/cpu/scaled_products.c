@@ -1,7 +1,9 @@
 /* Products as if exponents had no end; see scaled_products.h. */
 #include "cpu/scaled_products.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +18,21 @@ enum {
     EXPONENT_FIELD = 0x7ff,
     EXPONENT_BIAS = 1023,
     WIDTH = GPR_COLUMN_BLOCK, /* products side by side */
-    LANES = 16,               /* of a run: products that do not wait for each other */
+    /* Of a run: products that do not wait for each other, of a whole row and of a piece of one. */
+    LANES = 8,
+    PIECE_LANES = 64,
+    SHORT_RUN = 32, /* fewer numbers are multiplied one after the other */
     /* Steps until mantissas are normalized again: each at most doubles a real one, and makes a
      * complex one 2^1.5 times as large. */
     MOST_STEPS = 512,
     /* Elements of a row, or of columns, that the loops multiply at first: few enough that most
      * stay in range where all of them do not, and as many as fill the lanes. */
     CHUNK = 512,
+    MOST_AT_ONCE = 16, /* of a lane's numbers */
+    /* Where they do not, fewer are tried, as long as reading the processor's flags takes less than
+     * multiplying; and where that was enough for many times, more again. */
+    LEAST_NUMBERS = 128,
+    MANY_TIMES = 16,
     TASK_ELEMENTS = 32768,
     /* further than a double's exponent from that of any double, and less than an int's */
     BEYOND = 8192
@@ -32,6 +42,8 @@ enum {
 typedef struct products {
     double re[WIDTH], im[WIDTH];
     int64_t exponent[WIDTH];
+    uint64_t since;           /* steps since they were normalized */
+    uint64_t at_once, stayed; /* numbers that are multiplied before one step, and how often */
 } products;
 
 typedef struct product {
@@ -43,7 +55,7 @@ typedef struct task_memory {
     staging staged;
     _Alignas(64) double numbers[2 * STAGE_ELEMENTS];
     products columns;
-    _Alignas(64) char plain[WIDTH * MOST_NUMBER_BYTES];    /* accumulators of the loops */
+    _Alignas(64) double factors[2 * WIDTH]; /* products of a few numbers each, in range */
     _Alignas(64) char finished[WIDTH * MOST_NUMBER_BYTES]; /* of whole rows */
 } task_memory;
 _Static_assert(sizeof(task_memory) <= GPR_TASK_MEMORY, "workers have room for it");
@@ -57,25 +69,37 @@ typedef struct scaled_job {
     uint64_t pieces, length; /* of a row */
     product *partials;       /* of a unit's pieces, if there are several */
     int is_complex;
+    int is_one_sided;                   /* no factor is larger than 1, or none smaller */
+    atomic_int has_larger, has_smaller; /* than 1, in magnitude; a NaN is larger */
 } scaled_job;
 
 /* ---------------------------------------------------------------- numbers -------------------- */
 
-/* x as a mantissa in [1, 2), returned, times 2^*exponent; zeros, infinities and NaN as they are.
- * Without branches: compilers make vectors of it. */
+/* Two numbers, and their bits: what every processor has registers for. */
+typedef double pair __attribute__((vector_size(16)));
+typedef int64_t pair_bits __attribute__((vector_size(16)));
+
+/* x as mantissas in [1, 2), returned, times 2^*exponents; zeros, infinities and NaN as they are. */
+static inline pair split_pair(pair x, pair_bits *exponents)
+{
+    const int64_t infinite = (int64_t)EXPONENT_FIELD << FRACTION_BITS,
+                  one = (int64_t)EXPONENT_BIAS << FRACTION_BITS;
+    const pair up = x * 0x1p64; /* makes normal numbers of subnormal ones */
+    const pair_bits given = (pair_bits)x, is_low = (given & infinite) == 0,
+                    is_kept = ((given & infinite) == infinite) | (given << 1 == 0),
+                    bits = (given & ~is_low) | ((pair_bits)up & is_low);
+
+    *exponents = (((bits & infinite) >> FRACTION_BITS) - EXPONENT_BIAS - (is_low & 64)) & ~is_kept;
+    return (pair)((given & is_kept) | (((bits & ~infinite) | one) & ~is_kept));
+}
+
 static inline double split(double x, int64_t *exponent)
 {
-    const double up = 0x1p64; /* makes normal numbers of subnormal ones */
-    const uint64_t infinite = (uint64_t)EXPONENT_FIELD << FRACTION_BITS,
-                   one = (uint64_t)EXPONENT_BIAS << FRACTION_BITS;
-    const uint64_t given = gpr_bits_of_double(x) & infinite;
-    const int64_t lift = given == 0 ? 64 : 0;
-    const uint64_t bits = gpr_bits_of_double(given == 0 ? x * up : x);
-    const int is_kept = given == infinite || x == 0;
-    const int64_t field = (int64_t)((bits & infinite) >> FRACTION_BITS);
+    pair_bits exponents;
+    const pair mantissas = split_pair((pair){x, 1}, &exponents);
 
-    *exponent = is_kept ? 0 : field - EXPONENT_BIAS - lift;
-    return is_kept ? x : gpr_double_of_bits((bits & ~infinite) | one);
+    *exponent = exponents[0];
+    return mantissas[0];
 }
 
 /* Beside an infinity or NaN, a finite part counts by its sign alone. */
@@ -141,21 +165,63 @@ static void set(products *to, uint64_t j, product x)
 static void start(products *to, uint64_t width)
 {
     for (uint64_t j = 0; j < width; j++) set(to, j, (product){1, 0, 0});
+    to->since = to->stayed = 0;
+    to->at_once = MOST_AT_ONCE;
 }
 
-static void normalize_all(products *to, uint64_t width, int is_complex)
+/* How many to try after so many left the range. */
+static uint64_t fewer(uint64_t than)
 {
-    for (uint64_t j = 0; j < width; j++) set(to, j, normalize(at(to, j), is_complex));
+    const uint64_t many = 32;
+
+    return than > many ? than / 4 : than / 2;
 }
 
+/* Multiplies mantissas by those of x, and adds the exponents. */
 static void multiply_reals(const double *x, uint64_t width, products *to)
 {
-    for (uint64_t j = 0; j < width; j++) {
+    uint64_t j = 0;
+
+    for (; j + 2 <= width; j += 2) {
+        pair_bits exponents, sums;
+        pair numbers, mantissas;
+
+        memcpy(&numbers, x + j, sizeof numbers);
+        memcpy(&mantissas, to->re + j, sizeof mantissas);
+        memcpy(&sums, to->exponent + j, sizeof sums);
+        mantissas *= split_pair(numbers, &exponents);
+        sums += exponents;
+        memcpy(to->re + j, &mantissas, sizeof mantissas);
+        memcpy(to->exponent + j, &sums, sizeof sums);
+    }
+    if (j < width) {
         int64_t exponent;
 
         to->re[j] *= split(x[j], &exponent);
         to->exponent[j] += exponent;
     }
+}
+
+static void normalize_reals(products *to, uint64_t width)
+{
+    for (uint64_t j = 0; j < width; j += 2) { /* there is room for one more */
+        pair_bits exponents, sums;
+        pair mantissas;
+
+        memcpy(&mantissas, to->re + j, sizeof mantissas);
+        memcpy(&sums, to->exponent + j, sizeof sums);
+        mantissas = split_pair(mantissas, &exponents);
+        sums += exponents;
+        memcpy(to->re + j, &mantissas, sizeof mantissas);
+        memcpy(to->exponent + j, &sums, sizeof sums);
+    }
+}
+
+static void normalize_all(products *to, uint64_t width, int is_complex)
+{
+    if (!is_complex) normalize_reals(to, width);
+    for (uint64_t j = 0; j < width && is_complex; j++) set(to, j, normalize(at(to, j), 1));
+    to->since = 0;
 }
 
 static void multiply_pairs(const double *x, uint64_t width, products *to)
@@ -170,32 +236,108 @@ static void multiply_pairs(const double *x, uint64_t width, products *to)
     }
 }
 
-/* Multiplies normalized products by `rows` rows of `width` numbers, which follow each other. */
-static void multiply_rows(const double *x, uint64_t rows, uint64_t width, int is_complex,
-                          products *to)
+/* Products of `rows` rows of `width` numbers as they come out, in range or not. */
+static void multiply_plainly(const double *x, uint64_t rows, uint64_t width, int is_complex,
+                             double *to)
 {
-    for (uint64_t row = 0; row < rows; row++) {
-        if (is_complex)
-            multiply_pairs(x + 2 * row * width, width, to);
-        else
-            multiply_reals(x + row * width, width, to);
-        if (row % MOST_STEPS == MOST_STEPS - 1) normalize_all(to, width, is_complex);
+    const uint64_t doubles = is_complex ? 2 * width : width;
+
+    memcpy(to, x, doubles * sizeof *x);
+    for (uint64_t row = 1; row < rows; row++) {
+        x += doubles;
+        for (uint64_t j = 0; j < width && !is_complex; j++) to[j] *= x[j];
+        for (uint64_t j = 0; j < doubles && is_complex; j += 2) {
+            const double re = to[j], im = to[j + 1];
+
+            to[j] = re * x[j] - im * x[j + 1];
+            to[j + 1] = re * x[j + 1] + im * x[j];
+        }
     }
-    normalize_all(to, width, is_complex);
+}
+
+/* One step: multiplies products by a number each. */
+static void multiply_row(const double *x, uint64_t width, int is_complex, products *to)
+{
+    if (is_complex)
+        multiply_pairs(x, width, to);
+    else
+        multiply_reals(x, width, to);
+    if (++to->since == MOST_STEPS) normalize_all(to, width, is_complex);
+}
+
+/* Multiplies products by `rows` rows of `width` numbers, which follow each other. */
+static void multiply_rows(const double *x, uint64_t rows, uint64_t width, int is_complex,
+                          products *to, double *factors)
+{
+    while (rows > 0) {
+        uint64_t taken = least(rows, to->at_once);
+        const double *row = x;
+
+        if (taken * width < LEAST_NUMBERS) taken = 1;
+        if (taken > 1) {
+            lower_flags();
+            multiply_plainly(x, taken, width, is_complex, factors);
+            if (left_range()) {
+                to->at_once = fewer(taken);
+                to->stayed = 0;
+                continue;
+            }
+            row = factors;
+        }
+        multiply_row(row, width, is_complex, to);
+        if (++to->stayed % MANY_TIMES == 0) to->at_once = least(2 * to->at_once, MOST_AT_ONCE);
+        rows -= taken;
+        x += (is_complex ? 2 : 1) * taken * width;
+    }
+}
+
+/* Multiplies lanes by `count` numbers. */
+static void multiply_lanes(const double *x, uint64_t count, uint64_t width, int is_complex,
+                           products *lanes, double *factors)
+{
+    const uint64_t rows = count / width;
+
+    multiply_rows(x, rows, width, is_complex, lanes, factors);
+    multiply_row(x + (is_complex ? 2 : 1) * rows * width, count % width, is_complex, lanes);
+}
+
+static product merge_lanes(products *lanes, uint64_t width, int is_complex)
+{
+    product whole = {1, 0, 0};
+
+    normalize_all(lanes, width, is_complex);
+    for (uint64_t j = 0; j < width; j++) whole = multiply(whole, at(lanes, j), is_complex);
+    return whole;
+}
+
+/* The product of so few real numbers that their mantissas' is in range. */
+static product multiply_few(const double *x, uint64_t count)
+{
+    pair mantissas = {1, 1}, numbers;
+    pair_bits exponents = {0, 0}, own;
+    uint64_t i = 0;
+
+    for (; i + 2 <= count; i += 2) {
+        memcpy(&numbers, x + i, sizeof numbers);
+        mantissas *= split_pair(numbers, &own);
+        exponents += own;
+    }
+    if (i < count) {
+        mantissas *= split_pair((pair){x[i], 1}, &own);
+        exponents += own;
+    }
+    return normalize((product){mantissas[0] * mantissas[1], 0, exponents[0] + exponents[1]}, 0);
 }
 
 /* The product of `count` > 0 numbers, normalized. */
-static product multiply_run(const double *x, uint64_t count, int is_complex, products *lanes)
+static product multiply_run(const double *x, uint64_t count, int is_complex, task_memory *memory)
 {
-    const uint64_t width = least(count, LANES), rows = count / width, rest = count % width;
-    product whole;
+    const uint64_t width = count < SHORT_RUN ? 1 : LANES;
 
-    start(lanes, width);
-    multiply_rows(x, rows, width, is_complex, lanes);
-    multiply_rows(x + (is_complex ? 2 : 1) * rows * width, 1, rest, is_complex, lanes);
-    whole = at(lanes, 0);
-    for (uint64_t j = 1; j < width; j++) whole = multiply(whole, at(lanes, j), is_complex);
-    return whole;
+    if (!is_complex && count <= MOST_STEPS) return multiply_few(x, count);
+    start(&memory->columns, width);
+    multiply_lanes(x, count, width, is_complex, &memory->columns, memory->factors);
+    return merge_lanes(&memory->columns, width, is_complex);
 }
 
 /* Stores one of a block of products as the accumulator that the job's results are made of. */
@@ -217,9 +359,9 @@ static product load(const scaled_job *scaled, const char *accumulator)
 
 /* ---------------------------------------------------------------- elements ------------------- */
 
-/* Reads elements of a view to memory->numbers: doubles or pairs of them. */
-static void read_numbers(const scaled_job *scaled, const gpr_view *view, uint64_t first,
-                         uint64_t count, task_memory *memory)
+/* Elements of a view as doubles or pairs of them: in memory->numbers, or where they are. */
+static const double *read_numbers(const scaled_job *scaled, const gpr_view *view, uint64_t first,
+                                  uint64_t count, task_memory *memory)
 {
     const recipe *how = &scaled->how;
     stage *s = &memory->staged.s;
@@ -227,39 +369,49 @@ static void read_numbers(const scaled_job *scaled, const gpr_view *view, uint64_
     gpr_pack(view, first, count, how->neutral.bytes, s->packed);
     gpr_convert(how->loop_dtype, gpr_cpu_prepare(how, s->packed, count, s), how->acc,
                 memory->numbers, count);
+    return memory->numbers;
 }
 
-/* The product of positions first .. first + count - 1 of a row, count <= STAGE_ELEMENTS. */
-static product multiply_chunk(const scaled_job *scaled, uint64_t row, uint64_t first,
+/* Numbers of a row from position `first` on. */
+static const double *read_run(const scaled_job *scaled, uint64_t row, uint64_t first,
                               uint64_t count, task_memory *memory)
 {
-    const gpr_view *view = scaled->how.view;
+    const recipe *how = &scaled->how;
+    const gpr_view *view = how->view;
 
-    read_numbers(scaled, view, row * view->n + first, count, memory);
-    return multiply_run(memory->numbers, count, scaled->is_complex, &memory->columns);
+    if (gpr_cpu_is_direct(how) && !how->replace_nan && how->loop_dtype == how->acc)
+        return (const double *)(const void *)(gpr_view_row(view, row) + first * view->bytes);
+    return read_numbers(scaled, view, row * view->n + first, count, memory);
 }
 
 /* The product of positions first .. end - 1 of a row. */
 static product multiply_piece(const scaled_job *scaled, uint64_t row, uint64_t first, uint64_t end,
                               task_memory *memory)
 {
+    const int is_complex = scaled->is_complex;
     product whole = {1, 0, 0};
+    uint64_t lanes = 0, untried = 0;
 
     while (first < end) {
         const uint64_t count = least(end - first, CHUNK);
         gpr_value value;
-        product chunk;
 
         lower_flags();
-        value = gpr_cpu_fold_run(&scaled->plain.how[0], row, first, count, &memory->staged);
-        if (left_range())
-            chunk = multiply_chunk(scaled, row, first, count, memory);
-        else
-            chunk = load(scaled, (const char *)value.bytes);
-        whole = multiply(whole, chunk, scaled->is_complex);
+        if (untried == 0)
+            value = gpr_cpu_fold_run(&scaled->plain.how[0], row, first, count, &memory->staged);
+        if (untried == 0 && !left_range()) {
+            whole = multiply(whole, load(scaled, (const char *)value.bytes), is_complex);
+        } else {
+            if (lanes == 0) start(&memory->columns, lanes = PIECE_LANES);
+            multiply_lanes(read_run(scaled, row, first, count, memory), count, lanes, is_complex,
+                           &memory->columns, memory->factors);
+            untried = (untried + 1) % MANY_TIMES;
+        }
         first += count;
     }
-    return whole;
+    return lanes == 0
+               ? whole
+               : multiply(whole, merge_lanes(&memory->columns, lanes, is_complex), is_complex);
 }
 
 /* Products of `count` whole rows from `row` on, to finished ones. */
@@ -273,13 +425,20 @@ static void multiply_whole_rows(const scaled_job *scaled, uint64_t row, uint64_t
         store(scaled, multiply_piece(scaled, row + j, 0, n, memory), j, memory);
     while (j < count) {
         const uint64_t rows = least(count - j, CHUNK / n), end = j + rows;
+        const double *numbers;
 
         lower_flags();
         gpr_cpu_fold_rows(&scaled->plain.how[0], row + j, rows, memory->finished + j * bytes,
                           &memory->staged);
-        if (!left_range()) j = end;
-        for (; j < end; j++)
-            store(scaled, multiply_chunk(scaled, row + j, 0, n, memory), j, memory);
+        if (!left_range()) {
+            j = end;
+            continue;
+        }
+        numbers = read_numbers(scaled, scaled->how.view, (row + j) * n, rows * n, memory);
+        for (; j < end; j++) {
+            store(scaled, multiply_run(numbers, n, scaled->is_complex, memory), j, memory);
+            numbers += scaled->is_complex ? 2 * n : n;
+        }
     }
 }
 
@@ -297,8 +456,8 @@ static void multiply_columns_chunk(const scaled_job *scaled, uint64_t row, uint6
                        rows = least(run, STAGE_ELEMENTS / width);
 
         gpr_cpu_locate(view, row, first, &tile);
-        read_numbers(scaled, &tile, 0, rows * width, memory);
-        multiply_rows(memory->numbers, rows, width, scaled->is_complex, &memory->columns);
+        multiply_rows(read_numbers(scaled, &tile, 0, rows * width, memory), rows, width,
+                      scaled->is_complex, &memory->columns, memory->factors);
         first += rows;
     }
 }
@@ -307,24 +466,123 @@ static void multiply_columns_chunk(const scaled_job *scaled, uint64_t row, uint6
 static void multiply_columns(const scaled_job *scaled, uint64_t row, uint64_t width, uint64_t first,
                              uint64_t end, task_memory *memory)
 {
+    const uint64_t fewest = divide_up(LEAST_NUMBERS, width) + 1;
+    uint64_t rows = CHUNK, stayed = 0;
+
     start(&memory->columns, width);
     while (first < end) {
-        const uint64_t stop = least(end, first + CHUNK);
+        const uint64_t taken = least(end - first, rows);
 
         lower_flags();
-        gpr_cpu_fold_columns(&scaled->plain, &scaled->plain.how[0], row, width, first, stop,
-                             memory->plain, &memory->staged.s);
-        if (left_range()) {
-            multiply_columns_chunk(scaled, row, width, first, stop, memory);
-        } else {
-            for (uint64_t j = 0; j < width; j++) {
-                const product x = load(scaled, memory->plain + j * scaled->how.acc_bytes);
-
-                set(&memory->columns, j, multiply(at(&memory->columns, j), x, scaled->is_complex));
-            }
+        gpr_cpu_fold_columns(&scaled->plain, &scaled->plain.how[0], row, width, first,
+                             first + taken, (char *)memory->factors, &memory->staged.s);
+        if (left_range() && taken > fewest) {
+            rows = fewer(taken) > fewest ? fewer(taken) : fewest;
+            stayed = 0;
+            continue;
         }
-        first = stop;
+        if (left_range())
+            multiply_columns_chunk(scaled, row, width, first, first + taken, memory);
+        else
+            multiply_row(memory->factors, width, scaled->is_complex, &memory->columns);
+        if (++stayed % MANY_TIMES == 0) rows = least(2 * rows, CHUNK);
+        first += taken;
     }
+    normalize_all(&memory->columns, width, scaled->is_complex);
+}
+
+/* ---------------------------------------------------------------- one side of 1 -------------- */
+
+/* Where no factor is larger than 1, what a partial product lost when it left the range is lost to
+ * the whole: the loops' result is right but for subnormal doubles, whose last bits depend on the
+ * order. Where none is smaller, it is infinite. So are most products that leave the range: of
+ * probabilities, of counts. */
+
+static int lies_on_both_sides(scaled_job *scaled)
+{
+    return atomic_load_explicit(&scaled->has_larger, memory_order_relaxed) &&
+           atomic_load_explicit(&scaled->has_smaller, memory_order_relaxed);
+}
+
+/* Notes on which sides of 1 elements are that the loop reads. */
+static void note_sides(scaled_job *scaled, const char *elements, uint64_t count)
+{
+    const gpr_dtype dtype = scaled->how.loop_dtype;
+    const uint64_t one = dtype == GPR_FLOAT32 ? gpr_bits_of_float(1) : gpr_bits_of_double(1);
+    uint64_t largest, smallest;
+
+    gpr_cpu_loops()->exact[dtype].extent(elements, count, &largest, &smallest);
+    if (largest > one) atomic_store_explicit(&scaled->has_larger, 1, memory_order_relaxed);
+    if (smallest < one) atomic_store_explicit(&scaled->has_smaller, 1, memory_order_relaxed);
+}
+
+/* The same of elements of a view, through the stage. */
+static void note_staged(scaled_job *scaled, const gpr_view *view, uint64_t first, uint64_t count,
+                        stage *s)
+{
+    while (count > 0 && !lies_on_both_sides(scaled)) {
+        const uint64_t step = least(count, STAGE_ELEMENTS);
+
+        gpr_pack(view, first, step, scaled->how.neutral.bytes, s->packed);
+        note_sides(scaled, gpr_cpu_prepare(&scaled->how, s->packed, step, s), step);
+        first += step;
+        count -= step;
+    }
+}
+
+/* The same of positions first .. end - 1 of a unit's rows. */
+static void note_rows(scaled_job *scaled, uint64_t row, uint64_t width, uint64_t first,
+                      uint64_t end, stage *s)
+{
+    const recipe *how = &scaled->how;
+    const gpr_view *view = how->view;
+    const int is_read_in_place = gpr_cpu_is_direct(how) && !how->replace_nan;
+
+    for (uint64_t j = 0; j < width && !lies_on_both_sides(scaled); j++) {
+        if (is_read_in_place)
+            note_sides(scaled, gpr_view_row(view, row + j) + first * view->bytes, end - first);
+        else
+            note_staged(scaled, view, (row + j) * view->n + first, end - first, s);
+    }
+}
+
+static void note_columns(scaled_job *scaled, uint64_t row, uint64_t width, uint64_t first,
+                         uint64_t end, stage *s)
+{
+    const gpr_view *view = scaled->how.view;
+    const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
+    const int is_read_in_place = scaled->plain.columns_direct && !scaled->how.replace_nan;
+    gpr_view tile;
+
+    gpr_cpu_make_tile(view, width, &tile);
+    while (first < end && !lies_on_both_sides(scaled)) {
+        const uint64_t run = least(end - first, extent - first % extent);
+
+        gpr_cpu_locate(view, row, first, &tile);
+        for (uint64_t i = 0; i < run && is_read_in_place; i++)
+            note_sides(scaled, tile.data + (int64_t)i * tile.axes[0].in, width);
+        if (!is_read_in_place) note_staged(scaled, &tile, 0, run * width, s);
+        first += run;
+    }
+}
+
+/* Whether the loops' results of `width` rows from `row` on are right. */
+static int are_right(scaled_job *scaled, uint64_t row, uint64_t width, task_memory *memory)
+{
+    const job *work = scaled->work;
+    const gpr_dtype dtype = scaled->how.rule->result;
+    const double least_normal =
+        dtype == GPR_FLOAT64 && atomic_load(&scaled->has_smaller) ? DBL_MIN : 0;
+    int found = 1;
+
+    gpr_convert(dtype, work->result + row * work->result_bytes, GPR_FLOAT64, memory->numbers,
+                width);
+    for (uint64_t j = 0; j < width; j++) {
+        const double size = fabs(memory->numbers[j]);
+
+        found &= size == 0 || size >= least_normal; /* not if it is NaN */
+    }
+    return found;
 }
 
 /* ---------------------------------------------------------------- results -------------------- */
@@ -340,6 +598,28 @@ static void finish(const scaled_job *scaled, uint64_t row, uint64_t count,
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
+/* The units, or the piece of one, that a task has. */
+static int sides_task(void *context, uint64_t index, void *memory)
+{
+    scaled_job *scaled = context;
+    task_memory *in = memory;
+    const uint64_t n = scaled->how.view->n, first = index % scaled->pieces * scaled->length,
+                   end = scaled->pieces > 1 ? least(n, first + scaled->length) : n,
+                   unit = index / scaled->pieces * scaled->per_task,
+                   last = least(scaled->units.count, unit + scaled->per_task);
+
+    for (uint64_t i = unit; i < last && !gpr_cpu_must_stop(&scaled->work->stop); i++) {
+        uint64_t width;
+        const uint64_t row = gpr_cpu_unit_row(&scaled->units, i, &width);
+
+        if (gpr_cpu_lies_crosswise(scaled->how.view))
+            note_columns(scaled, row, width, first, end, &in->staged.s);
+        else
+            note_rows(scaled, row, width, first, end, &in->staged.s);
+    }
+    return !scaled->work->stop.stopped && !lies_on_both_sides(scaled);
+}
+
 /* Whole units. */
 static int units_task(void *context, uint64_t index, void *memory)
 {
@@ -354,6 +634,7 @@ static int units_task(void *context, uint64_t index, void *memory)
         uint64_t width;
         const uint64_t row = gpr_cpu_unit_row(&scaled->units, unit, &width);
 
+        if (scaled->is_one_sided && are_right(scaled, row, width, in)) continue;
         if (gpr_cpu_lies_crosswise(scaled->how.view)) {
             multiply_columns(scaled, row, width, 0, n, in);
             for (uint64_t j = 0; j < width; j++) store(scaled, at(&in->columns, j), j, in);
@@ -412,9 +693,28 @@ static int merge_task(void *context, uint64_t unit, void *memory)
     return !gpr_cpu_must_stop(&scaled->work->stop);
 }
 
+/* Whether all units' results are right, which the caller's thread looks at. */
+static gpr_status find_wrong(scaled_job *scaled, int *found)
+{
+    task_memory *memory = NULL;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_cpu_take_memory(sizeof *memory, (void **)&memory));
+    *found = 0;
+    for (uint64_t unit = 0; unit < scaled->units.count && !*found; unit++) {
+        uint64_t width;
+        const uint64_t row = gpr_cpu_unit_row(&scaled->units, unit, &width);
+
+        *found = !are_right(scaled, row, width, memory);
+    }
+    gpr_cpu_give_memory(memory);
+done:
+    return status;
+}
+
 static gpr_status run(scaled_job *scaled, uint64_t count, gpr_task task)
 {
-    const double alone = gpr_cpu_nanoseconds_to_read(scaled->how.view, 2);
+    const double alone = gpr_cpu_nanoseconds_to_read(scaled->how.view, task == sides_task ? 1 : 2);
     uint32_t threads;
 
     return gpr_cpu_run_tasks(alone, count, task, scaled, sizeof(task_memory), &threads);
@@ -443,14 +743,27 @@ gpr_status gpr_cpu_multiply_scaled(job *work)
     scaled.units = gpr_cpu_cut_units(view, WIDTH);
     scaled.length = TASK_ELEMENTS / scaled.units.rows;
     if (scaled.length < STAGE_ELEMENTS) scaled.length = STAGE_ELEMENTS;
+    scaled.per_task = 1;
     if (view->n <= scaled.length) {
         const uint64_t units = TASK_ELEMENTS / (scaled.units.rows * view->n);
 
-        scaled.per_task = units > 0 ? units : 1;
-        return run(&scaled, divide_up(scaled.units.count, scaled.per_task), units_task);
+        if (units > 0) scaled.per_task = units;
+    } else {
+        scaled.pieces = divide_up(view->n, scaled.length);
     }
-    scaled.pieces = divide_up(view->n, scaled.length);
-    tasks = scaled.units.count * scaled.pieces;
+    tasks = divide_up(scaled.units.count, scaled.per_task) * scaled.pieces;
+    if (!scaled.is_complex && gpr_cpu_loops()->exact[how->loop_dtype].extent != NULL) {
+        GPR_TRY(run(&scaled, tasks, sides_task));
+        scaled.is_one_sided = !lies_on_both_sides(&scaled);
+    }
+    if (work->stop.stopped) goto done;
+    if (scaled.pieces == 1) return run(&scaled, tasks, units_task);
+    if (scaled.is_one_sided) {
+        int is_any_wrong;
+
+        GPR_TRY(find_wrong(&scaled, &is_any_wrong));
+        if (!is_any_wrong) goto done;
+    }
     scaled.partials = malloc(tasks * scaled.units.rows * sizeof *scaled.partials);
     if (scaled.partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial products of %llu tasks",
@@ -459,5 +772,6 @@ gpr_status gpr_cpu_multiply_scaled(job *work)
     if (status == GPR_OK && !work->stop.stopped)
         status = run(&scaled, scaled.units.count, merge_task);
     free(scaled.partials);
+done:
     return status;
 }

@@ -257,7 +257,8 @@ def type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: Any) 
         return dtype
     result = _type_of_result(element, dtype)
     is_exact = op == "sum" and kernel in ("auto", "exact") and result.kind in "fV"
-    is_planned = op == "prod" and kernel in ("auto", "fast") and result == element
+    own = _type_of_result(element, None)
+    is_planned = op == "prod" and kernel in ("auto", "fast") and result == own
     return np.float64 if is_exact or is_planned else dtype
 
 

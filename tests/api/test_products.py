@@ -33,9 +33,22 @@ def exponents_of(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def factors(rng: np.random.Generator, dtype: np.dtype[Any], count: int) -> Any:
-    """Numbers that nearly cancel: each is followed, anywhere, by about its reciprocal."""
+    """Numbers that nearly cancel: each is followed, anywhere, by about its reciprocal.
+
+    Or none of them is larger than 1, or none smaller.
+    """
     low, high = exponents_of(dtype)
     most = min(-low, high) - 1
+    if rng.random() < 0.3:
+        mean = -WIDE.minexp * rng.uniform(0.3, 2) / count
+        exponents = np.minimum(rng.integers(0, 2 * math.ceil(mean), count), most)
+        values = np.ldexp(rng.uniform(1, 1.9, count), exponents)
+        values[rng.random(count) < 0.2] = 1
+        values = 1 / values if rng.random() < 0.7 else values
+        if rng.random() < 0.1:
+            values[rng.integers(count)] = rng.choice([0.0, np.inf, np.nan])
+        with np.errstate(all="ignore"):
+            return (values * rng.choice([-1.0, 1.0], count)).astype(dtype)
     half = rng.integers(-most, most + 1, (count + 1) // 2)
     exponents = rng.permutation(np.concatenate([half, -half]))[:count]
     values = np.ldexp(rng.uniform(1, 1.9, count), exponents) * rng.choice([-1.0, 1.0], count)
@@ -96,7 +109,7 @@ def assert_is_product(got: float, numbers: list[float], dtype: np.dtype[Any]) ->
         return
     assert math.isfinite(got), f"{got} is {float(exact)}"
     assert abs(Fraction(got) - exact) <= bound, f"{got} is {float(exact)}"
-    assert got == 0 or (got > 0) == (exact > 0)
+    assert math.copysign(1, got) == (1 if exact > 0 else -1), f"{got} is {float(exact)}"
 
 
 def random_shape(rng: np.random.Generator) -> tuple[int, ...]:
@@ -198,6 +211,16 @@ def test_long_products_leave_the_range_only_as_a_whole(rng: np.random.Generator)
     assert np.array_equal(gr.prod(wide, axis=0, device="cpu"), np.ones(1500))
     swapped = values.astype(values.dtype.newbyteorder())
     assert gr.prod(swapped, device="cpu") == 1
+    # None is larger than 1: all but the last of the rows are 0, and that one is so small that it
+    # has few bits.
+    small = np.ldexp(1.0, -rng.integers(0, 3, (2, 300_000)))
+    small[-1] = 1
+    small[-1, rng.integers(0, 300_000, 500)] *= 0.5
+    least = 1.5 * np.ldexp(1.0, -1060)
+    small[-1, 77] *= least / np.prod(small[-1])
+    for array in (small, np.ascontiguousarray(small.T).T, small[:, ::-1], small[::-1][::-1]):
+        assert gr.prod(array, axis=1, device="cpu").tolist() == [0, least]
+    assert gr.prod(1 / small[:1], device="cpu") == np.inf
 
 
 def test_a_lane_that_loses_bits_is_noticed() -> None:
