@@ -1,13 +1,18 @@
-/* The CPU backend's second engine: folds that keep more of a row than numbers: positions (argmin,
- * argmax) and moments (var, std).
+/* The CPU backend's second engine: folds whose accumulators are positions (argmin, argmax) or
+ * moments (var, std).
  *
- * Rows up to a segment are folded by one call of a loop for many of them; what a mask or NaN
- * leaves out is marked by NaN. Longer rows are taken in segments that stay in the first cache while
- * several loops go over them; what is left out is first taken out of the segment, and a segment's
- * accumulator is folded into the row's in the order of the row. Long rows are cut into pieces by
- * shapes alone, whose accumulators are folded as a tree, so that bits do not depend on threads.
- * Rows that lie crosswise in memory are packed several at a time, a tile of them, in the order of
- * memory; moments are folded there as columns. */
+ * Rows up to the length of a segment: one call of a loop folds many rows. Elements that a mask or
+ * NaN leaves out are replaced by NaN.
+ *
+ * Longer rows: cut into segments that stay in the first cache while several loops read them.
+ * Elements that are left out are removed from a segment first. A segment's accumulator is folded
+ * into the row's, in the order of the row.
+ *
+ * Long rows: cut into pieces, a task each, by shapes alone. Accumulators of pieces are folded as a
+ * tree, so that bits do not depend on threads.
+ *
+ * Rows that lie crosswise in memory: packed in tiles of several rows, in the order of memory, or
+ * folded as columns. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -36,9 +41,9 @@ enum {
 typedef struct composite {
     const gpr_view *plain; /* the array without its mask */
     const gpr_view *marks; /* the mask; NULL if there is none */
-    int leaves_out;        /* a mask or NaN leave something out */
+    int leaves_out;        /* a mask or NaN leave elements out */
     int in_place;          /* a row's elements are aligned, native neighbours */
-    int crosswise;         /* rows are taken in tiles ... */
+    int crosswise;         /* rows are read in tiles ... */
     int columns;           /* ... as moments of columns, or positions in them */
     int finds;             /* positions, not moments */
     int columns_in_place;  /* ... which the loops read where they are */
@@ -46,7 +51,7 @@ typedef struct composite {
     int many_at_once;      /* one call of a loop takes many rows */
     int parts;             /* numbers of an element as the loops of columns read it */
     int short_rows;        /* positions: rows are so short that they have a loop of their own */
-    int finds_late; /* pieces find segments, of which the best is looked through at the end */
+    int finds_late;        /* pieces find the best segment, which alone is searched at the end */
     uint64_t most_columns; /* of a unit */
     uint64_t segment;      /* positions taken at once */
     gpr_value nothing;     /* the accumulator of no elements */
@@ -61,21 +66,21 @@ typedef struct scratch {
     uint16_t kept[STAGE_ELEMENTS]; /* positions in the segment of what is kept */
 } scratch;
 
-/* Moments of columns, as fold_acc joins them: all have the same count, so that joining takes no
- * division. */
+/* Moments of columns, as fold_acc merges them: all columns have the same count, so that a merge
+ * takes no division. */
 typedef struct column_moments {
     _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
     uint64_t count;
 } column_moments;
 
-/* A task's memory for moments of columns: what was summed of a tile, and of all before. */
+/* A task's memory for moments of columns: the sums of a tile, and of all tiles before. */
 typedef struct column_memory {
     _Alignas(64) double centers[MOMENT_COLUMNS], distances[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
-    uint64_t counts[MOMENT_COLUMNS]; /* of what is left of columns */
+    uint64_t counts[MOMENT_COLUMNS]; /* of the elements left in each column */
     column_moments all;
 } column_memory;
 
-/* The same for positions in columns: numbers that were found, and where. */
+/* A task's memory for positions in columns: the extremes found, and their positions. */
 typedef struct found_memory {
     _Alignas(64) char numbers[MOMENT_COLUMNS * sizeof(double)];
     int64_t positions[MOMENT_COLUMNS];
@@ -124,14 +129,15 @@ static void gather(size_t bytes, const char *elements, const uint16_t *kept, uin
     }
 }
 
-/* Whether NaN are taken out of segments: positions are found by loops that pass over them. */
+/* Whether NaN are copied out of segments: positions are found by loops that skip NaN themselves. */
 static int leaves_nan_out(const gpr_rule *rule)
 {
     return rule->skip_nan && rule->acc_kind != GPR_ACC_INDEXED;
 }
 
-/* Takes what the mask and NaN leave out from `count` elements. Returns how many are left, and makes
- * *elements point to them; where that is fewer, their positions are in in->kept. */
+/* Compacts `count` elements to those that neither the mask nor NaN leave out. Returns their number,
+ * and makes *elements point to them; where the number is smaller, their positions are in
+ * in->kept. */
 static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t count,
                           const char **elements, scratch *in)
 {
@@ -173,8 +179,8 @@ static int is_nan(const recipe *how, const gpr_value *number)
     }
 }
 
-/* Whether no element could be found before the one that was: it is NaN, or the first of its kind
- * of a bool. */
+/* Whether no later element can replace the one found: it is NaN, or the first true (or false)
+ * bool. */
 static int is_final(const recipe *how, const gpr_value *found)
 {
     if (found->position == GPR_NOWHERE) return 0;
@@ -182,18 +188,18 @@ static int is_final(const recipe *how, const gpr_value *found)
     return (found->bytes[0] != 0) == (how->fold == GPR_FOLD_max);
 }
 
-/* Whether `part`, found behind `found`, takes its place: not if they are equal, and not if there
- * was nothing but NaN that is left out. */
+/* Whether `part`, found at a later position than `found`, replaces it: not if they are equal, and
+ * not if `part` is a NaN that is skipped. */
 static int is_better(const recipe *how, gpr_value part, gpr_value found)
 {
     if (how->rule->skip_nan && is_nan(how, &part)) return 0;
     if (found.position == GPR_NOWHERE) return 1;
-    /* Of equals the fold keeps its second argument. */
+    /* Of equal elements the fold returns its second argument. */
     const gpr_value kept = gpr_fold_acc(how->fold, how->acc, part, found);
     return memcmp(kept.bytes, found.bytes, how->acc_bytes) != 0;
 }
 
-/* Position of `part`, which the loop found in these elements. */
+/* Position of the value `part` in the elements in which the loop found it. */
 static uint64_t position_of(const recipe *how, const char *elements, uint64_t count,
                             const gpr_value *part)
 {
@@ -211,8 +217,8 @@ static void find_in(const recipe *how, const char *elements, uint64_t count, uin
     *found = part;
 }
 
-/* Sum of the distances of doubles from `center`: what its rounding left out, times their number.
- * In a fixed order. */
+/* Sum of the distances of doubles from `center`: the rounding error of the mean, times their
+ * number. In a fixed order. */
 static double sum_of_distances(const double *x, uint64_t count, double center)
 {
     enum { LANES = 8 };
@@ -242,7 +248,7 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
         part.c128 = gpr_complex(center[0], center[1]);
     }
     part.squares = gpr_cpu_loops()->squares[how->loop_dtype](elements, count, center);
-    if (how->loop_dtype == GPR_FLOAT64) { /* other elements leave a double digits to spare */
+    if (how->loop_dtype == GPR_FLOAT64) { /* doubles have digits to spare for other dtypes */
         const double distance =
             sum_of_distances((const double *)(const void *)elements, count, center[0]);
         part.mean[1] = distance / (double)count;
@@ -252,8 +258,8 @@ static void add_moments(const recipe *how, const char *elements, uint64_t count,
 }
 
 /* Folds `count` aligned native elements of a row, the first at position `first`, into the row's
- * accumulator. More than STAGE_ELEMENTS only if they are what the loops read and none is left
- * out. */
+ * accumulator. More than STAGE_ELEMENTS only where the loops read the elements in place and none is
+ * left out. */
 static void fold_segment(const job *work, const char *elements, const uint8_t *marks,
                          uint64_t first, uint64_t count, scratch *in, gpr_value *value)
 {
@@ -276,9 +282,10 @@ static int needs_no_more(const job *work, const gpr_value *value)
     return work->how[0].rule->acc_kind == GPR_ACC_INDEXED && is_final(&work->how[0], value);
 }
 
-/* Finds a number in elements that the loops read where they are, of positions first .. end - 1, and
- * the first position of the segment that has it. Segments make a number each, and the best of these
- * is found as the elements are. The first segment goes alone: NaN may end the search there. */
+/* Finds the extreme of positions first .. end - 1 of elements that the loops read in place, and the
+ * first position of the segment that contains it. Each segment's extreme is folded to a number; the
+ * best of these numbers is found as the best element of an array. The first segment is folded
+ * alone: a NaN in it may end the search. */
 static gpr_value find_segment(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                               uint64_t segment)
 {
@@ -310,7 +317,7 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
     return found;
 }
 
-/* Makes the first position of a segment that of the number found in it. */
+/* Replaces the first position of a segment by that of the extreme found in it. */
 static void find_in_segment(const recipe *how, const char *memory, uint64_t end, uint64_t segment,
                             gpr_value *found)
 {
@@ -412,8 +419,8 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     }
 }
 
-/* Joins the moments of `rows` rows more, given as what one pass over them summed and what the
- * next one summed about centers. */
+/* Merges the moments of `rows` rows more, given as the sums of a first pass over them and the sums
+ * of distances from centers of a second pass. */
 static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
                           const double *restrict centers, const double *restrict distances,
                           const double *restrict squares)
@@ -440,7 +447,8 @@ static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
     all->count += rows;
 }
 
-/* Packs `rows` positions of the tile as what the loops read, behind `before` of them. */
+/* Packs `rows` positions of the tile in the dtype that the loops read, behind `before` positions
+ * that are packed already. */
 static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_t before,
                                 uint64_t rows, scratch *in)
 {
@@ -457,8 +465,8 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     return in->tile;
 }
 
-/* `rows` positions of the tile, the first of them (row, first), as the loops of columns read them:
- * where they are, or packed. Sets the bytes from a position to the next one. */
+/* Makes `rows` positions of the tile, from (row, first) on, readable for the loops of columns: in
+ * place, or packed. Sets the bytes from a position to the next one. */
 static const char *read_columns(const job *work, uint64_t row, uint64_t first, uint64_t rows,
                                 gpr_view *tile, scratch *in, int64_t *stride)
 {
@@ -474,15 +482,16 @@ static const char *read_columns(const job *work, uint64_t row, uint64_t first, u
     return pack_columns(how, tile, 0, rows, in);
 }
 
-/* Makes squared distances of complex columns of those of their parts. */
+/* Adds the squared distances of the two parts of complex columns. */
 static void add_parts(const composite *c, uint64_t width, double *squares)
 {
     for (uint64_t j = 0; c->parts > 1 && j < width; j++)
         squares[j] = squares[2 * j] + squares[2 * j + 1];
 }
 
-/* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory:
- * moments of as many columns, or of twice as many, which are their parts. */
+/* Folds positions first .. end - 1 of `width` rows that lie crosswise, in the order of memory: the
+ * moments of `width` columns of real numbers, or of twice as many columns of the parts of complex
+ * numbers. */
 static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
                          uint64_t end, unit_memory *memory)
 {
@@ -516,7 +525,8 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
 }
 
 /* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
- * memory. Fewer columns than a loop takes, the last ones, are found with columns before them. */
+ * memory. If the last columns are fewer than a loop takes, they are searched together with columns
+ * before them. */
 static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint64_t first,
                             uint64_t end, unit_memory *memory)
 {
@@ -604,7 +614,7 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
-/* Makes results of the accumulators of consecutive rows. */
+/* Finalizes the accumulators of consecutive rows. */
 static void finish(const job *work, const gpr_value *values, uint64_t count, uint64_t row)
 {
     const recipe *how = &work->how[0];
@@ -639,7 +649,7 @@ static void find_in_each(const recipe *how, const char *elements, int64_t stride
     }
 }
 
-/* Of bools the first that decides: where there is none, all are alike. */
+/* The first bool that decides; where there is none, all are equal, and the first is the result. */
 static void find_truths(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
                         uint64_t n, int64_t *positions)
 {
@@ -653,8 +663,9 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
     }
 }
 
-/* Makes NaN of elements that a mask or NaN leave out, both parts of complex ones. NaN that count
- * make the row's result NaN, which infinities do, too. By bits, as branches are hard to predict. */
+/* Replaces elements that a mask or NaN leave out by NaN, both parts of complex ones. Other NaN
+ * become infinities, which make the row's variance NaN too. By operations on bits: branches would
+ * be mispredicted. */
 #define DEFINE_MARK_OUT(name, T, BITS, PARTS)                                                   \
     static void mark_out_##name(char *elements, const uint8_t *marks, uint64_t count, int skip) \
     {                                                                                           \
@@ -683,8 +694,7 @@ DEFINE_MARK_OUT(float64, double, uint64_t, 1)
 DEFINE_MARK_OUT(complex64, float, uint32_t, 2)
 DEFINE_MARK_OUT(complex128, double, uint64_t, 2)
 
-/* The same of the `count` elements in the tile. Without a mask, NaN of real numbers are as they
- * have to be. */
+/* As above, for the `count` elements in the tile. Without a mask real NaN are the marks already. */
 static void mark_out(const job *work, uint64_t count, scratch *in)
 {
     const recipe *how = &work->how[0];
@@ -752,7 +762,7 @@ static void vary_columns(const job *work, uint64_t row, uint64_t width, unit_mem
                        work->result + row * work->result_bytes);
 }
 
-/* What loops make of rows that they can read. */
+/* Results of rows that the loops read in place. */
 static void fold_each(const job *work, const char *elements, int64_t stride, uint64_t rows,
                       uint64_t row)
 {
@@ -776,7 +786,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
     memcpy(results, positions, rows * sizeof *positions);
 }
 
-/* Positions in rows, or their moments: one call of a loop for many. */
+/* Positions in short rows, or their moments: one call of a loop for many rows. */
 static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 {
     stage *s = in != NULL ? &in->s : NULL;
@@ -786,8 +796,7 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
     const int last = view->outer - 1;
     const uint64_t n = view->n,
                    extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
-    /* As many as are still in the first cache when they are looked through, or as the stage
-     * holds. */
+    /* As many rows as stay in the first cache until they are searched, or as the stage holds. */
     const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
 
     while (row < end) {
@@ -874,8 +883,8 @@ static int unit_piece_task(void *context, uint64_t task, void *memory)
     return 1;
 }
 
-/* Whether the first piece of the only row has what no element behind it could replace: NumPy stops
- * there. */
+/* Whether the first piece of the only row contains an element that no later one can replace: NumPy
+ * stops there. */
 static int ends_in_first_piece(job *work, size_t memory, gpr_status *status)
 {
     const recipe *how = &work->how[0];
@@ -911,7 +920,7 @@ static void finish_pieces(job *work)
 
 /* ---------------------------------------------------------------- the whole ------------------ */
 
-/* Whether each row's elements are aligned native neighbours, whatever the mask. */
+/* Whether each row's elements are aligned native neighbours, with or without a mask. */
 static int is_in_place(const gpr_view *view)
 {
     const int dense = view->inner == 0 ||

@@ -1,5 +1,5 @@
-/* The CPU backend: from a view and a rule to results, on all cores. Here for folds whose
- * accumulators are numbers, or two of them (a range, a sum and a count), each of which has a loop;
+/* The CPU backend: from a view and a rule to results, on all cores. This file has the folds whose
+ * accumulators are numbers, or two numbers (a range, a sum and a count), each of which has a loop;
  * composite.c has the others.
  *
  * Work is cut into tasks of about PIECE_BYTES by shapes alone. There are three ways to cut it:
@@ -7,10 +7,10 @@
  *             the end
  *   rows      short rows: a task folds a batch of whole rows
  *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task reads memory
- *             in its order and folds into a block of accumulators, one for each row
- * The loops (loops.h) want aligned native elements of one of their dtypes. Where the array is that,
- * they read it in place; elsewhere a stage of a few KiB is packed, converted and folded, over and
- * over, without leaving the first cache. */
+ *             in its order and folds into a block of accumulators, one per row
+ * The loops (loops.h) read aligned native elements of certain dtypes. Such arrays are read in
+ * place. Elements of others are packed and converted in a stage of a few KiB, which stays in the
+ * first cache, and folded from there. */
 #include "cpu/cpu.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ enum {
     STACK_PARTIALS = 64
 };
 
-/* A task's memory: packed accumulators for each recipe, and room for elements that loops cannot
+/* A task's memory: packed accumulators for each recipe, and space for elements that loops cannot
  * read in place. */
 typedef struct batch {
     _Alignas(64) char of[MOST_RECIPES][ROW_BATCH * MOST_NUMBER_BYTES]; /* of rows */
@@ -45,8 +45,9 @@ typedef struct block {
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
                "workers have room for them");
 
-/* Makes means of `count` sums, over as many counts or of rows, if they are such that a loop divides
- * them: doubles, or integers, which become doubles, and results that are float32 or float64. */
+/* Divides `count` sums by as many counts, or by the number of elements of a row, if a loop does it:
+ * sums that are doubles, or integers, which become doubles, and results that are float32 or
+ * float64. */
 static int finish_means(const job *work, const char *sums, const char *counts, uint64_t count,
                         char *results)
 {
@@ -77,8 +78,8 @@ static int finish_means(const job *work, const char *sums, const char *counts, u
     return 1;
 }
 
-/* Makes results of `count` accumulators, which begin at row `row`; of a range, `high` has the
- * largest, of a sum and a count, the counts. */
+/* Finalizes `count` accumulators, the first of row `row`; of a range, `high` has the largest
+ * elements, of a sum and a count, the counts. */
 static void finish(job *work, const char *accumulators, const char *high, uint64_t count,
                    uint64_t row)
 {
@@ -86,7 +87,8 @@ static void finish(job *work, const char *accumulators, const char *high, uint64
     char *results = work->result + row * work->result_bytes;
 
     if (work->watches_range) {
-        /* Rounding to a narrower result may leave its range, which is nobody's loss. */
+        /* Rounding to a narrower result may overflow or underflow: that is the caller's choice of
+         * dtype. */
         gpr_cpu_note_range(work);
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
                            work->output_stride);
@@ -156,7 +158,7 @@ static void finish_pieces(job *work)
     }
 }
 
-/* Not inlined, as its partials would be in the frame of every call. */
+/* Not inlined: its partials would enlarge the frame of every call. */
 static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
@@ -177,7 +179,7 @@ static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *ru
             return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
                             (unsigned long long)view->rows);
         for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
-        /* Often the first elements decide: find out before waking anybody. */
+        /* The first elements often decide any and all: they are folded before threads are woken. */
         status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
         work->done = 1;
         tasks = view->rows == 1 && work->decided[0] ? 0 : tasks - 1;
@@ -388,8 +390,8 @@ static void reduce_nothing(const job *work)
                            work->output_stride);
 }
 
-/* The folds of numbers that the rule's fold is made of. `marks` becomes the mask's view where a
- * recipe reads it. */
+/* The folds of numbers that make up the rule's fold. `marks` becomes the mask's view where a recipe
+ * reads it. */
 static __attribute__((noinline)) void make_recipes(const gpr_rule *rule, gpr_view *marks, job *work)
 {
     const gpr_view *view = work->view;
@@ -456,7 +458,7 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
 
     if (view->contiguous && view->rows == 1 && work->how[0].direct &&
         rule->acc_kind == GPR_ACC_NUMBER && view->n <= work->length) {
-        /* The common small array: one call of the loop. */
+        /* The common small array: one call of one loop. */
         gpr_value value;
 
         work->how[0].loop.rows(view->data, 0, 1, view->n, &value);

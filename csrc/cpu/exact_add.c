@@ -21,11 +21,12 @@ enum {
     PLAIN_BYTES = 32768,   /* of a row that are added plainly at once: they fit the first cache */
     PLAIN_BLOCK = 1 << 18, /* elements of a block of columns that are added plainly at once */
     MOST_PATIENCE = 64,    /* blocks */
-    MOST_SPOILT = 5, /* of a long row's blocks, one in so many may be no plain sums, and some of the
-                      * first ones: else tiles take less time than pairs */
+    /* Of a long row's blocks, one in so many, and SPOILT_AT_FIRST of the first ones, may have plain
+     * sums that were rounded: with more, tiles take less time than pairs. */
+    MOST_SPOILT = 5,
     SPOILT_AT_FIRST = 3,
-    ASK_ELEMENTS = 1 << 17, /* that are added between two questions whether to stop */
-    TILES_TO_ASK = 8 /* between two looks at the clock, which take as long as part of a tile */
+    ASK_ELEMENTS = 1 << 17, /* that are added between two checks whether to stop */
+    TILES_TO_ASK = 8 /* between two readings of the clock, which take as long as part of a tile */
 };
 
 typedef struct exact_stage {
@@ -171,9 +172,9 @@ static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint
     return nan;
 }
 
-/* Takes elements that were left out, and so added as -0, from the parts' counts. Those of a mask
- * are counted only where somebody asks for the count: to divide by it, or because so far the sum
- * may be of nothing. */
+/* Subtracts elements that were left out, and added as -0, from the parts' counts. Elements that a
+ * mask leaves out are counted only where the count is used: as a divisor, or to know whether the
+ * sum has any elements so far. */
 static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t count,
                     uint64_t left_out, gpr_exact_part *parts)
 {
@@ -300,10 +301,9 @@ static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *part
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
-/* First element of a piece of a row; of the one behind the last, the row's end. Pieces get shorter:
- * of two that follow each other the second one has less, by the same number of tiles throughout,
- * and the last one next to none. So the cores that work on the last pieces end at nearly the same
- * time, however many they are. */
+/* First element of a piece of a row; of the piece after the last, the row's end. Each piece is
+ * shorter than the one before, by the same number of tiles, and the last one is nearly empty: the
+ * cores that work on the last pieces end at nearly the same time, however many cores there are. */
 static uint64_t piece_start(const exact_job *work, uint64_t piece)
 {
     const uint64_t left = work->pieces - piece, tiles = divide_up(work->view->n, work->tile);
@@ -412,8 +412,8 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
     return work;
 }
 
-/* Adds the rows' pieces, as many tasks, and joins each row's: its parts are then its first
- * piece's. */
+/* Adds the rows' pieces, a task each, and merges those of each row into the parts of its first
+ * piece. */
 static gpr_status add_pieces(exact_job *work)
 {
     const gpr_view *view = work->view;
@@ -567,12 +567,12 @@ static gpr_status reduce_side_by_side(exact_job *work)
 
 /* ---------------------------------------------------------------- plain sums ----------------- */
 
-/* A task's experience with blocks of elements: after one whose plain sum was rounded the next ones
- * are added as pairs at once, for longer each time. */
+/* What a task has learned from blocks of elements: after a block whose plain sum was rounded the
+ * next ones are added as pairs at once, for longer each time. */
 typedef struct experience {
     uint64_t blocks, spoilt;
     uint64_t patience, skipped;
-    uint64_t added; /* elements since it was asked whether to stop */
+    uint64_t added; /* elements since the last check whether to stop */
 } experience;
 
 /* Adds elements [first, end) of a unit's rows as pairs. */
@@ -630,8 +630,8 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
     return 1;
 }
 
-/* Stores the results of a unit's rows. Rows whose pairs are not their sum are added by tiles, long
- * ones by whoever called. */
+/* Stores the results of a unit's rows. Rows whose pairs are not their sum are added by tiles here,
+ * long ones by the caller. */
 static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, exact_memory *memory,
                         const plain_pairs *pairs)
 {
@@ -766,8 +766,8 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
     return status;
 }
 
-/* Adds the only row to its parts. The estimate of its time may be inexact, too: a program's own
- * environment could trap it. */
+/* Adds the only row to its parts. In IEEE 754's environment from here on: even the estimate of the
+ * time may be inexact, and a program's own environment could trap it. */
 static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 {
     const gpr_float_environment before = enter_ieee();

@@ -273,8 +273,9 @@ static int is_moderate(double x)
     return fabs(x) > 0x1p-900 && fabs(x) < 0x1p900;
 }
 
-/* Makes *mean the number, which is not 0, over n, as what rounds to it in a type with two bits less
- * or fewer (`narrow`), or in double. Returns 0 where that is not certain. */
+/* Makes *mean a number that rounds as the exact quotient of the number, which is not 0, and n does:
+ * to double, or (`narrow`) to a type with two bits less or fewer. Returns 0 where the quotient's
+ * error leaves the rounding open. */
 static int divide_double_double(double_double number, uint64_t n, int narrow, double *mean)
 {
     const double divisor = (double)n, quotient = number.upper / divisor;
@@ -296,7 +297,7 @@ static int divide_double_double(double_double number, uint64_t n, int narrow, do
     }
     if (narrow) {
         const double_double exactly = double_double_of(quotient, error);
-        /* on which side of the upper one it is is unknown */
+        /* the quotient may be on either side of the upper double */
         if (fabs(exactly.lower) <= fabs(error) * doubt) return 0;
         *mean = round_to_odd(exactly);
         return 1;

@@ -1,11 +1,12 @@
 /* Exact sums of rows side by side, each as two doubles. Private to csrc/cpu.
  *
- * To place bins (exact_tiles.h) for each row and to make a superaccumulator of them takes longer
- * than to add a thousand elements. Two doubles need neither. The error of an addition to the first
- * is a double (Knuth's two-sum), which is added to the second; while those additions have no error,
- * the two doubles are the exact sum. Errors are collected, and a row that has some is added by
- * tiles. Vectors add as many columns at once as they have lanes: rows that are columns of memory
- * side by side, every sixteenth element of other rows, and the shortest rows transposed. */
+ * Placing bins (exact_tiles.h) for each row, and making a superaccumulator of them, takes longer
+ * than adding a thousand elements. Two doubles need neither. The error of an addition to the first
+ * is a double (Knuth's two-sum), which is added to the second. Invariant: while the additions to
+ * the second have no error, the sum of the two doubles is the exact sum. Errors of these additions
+ * are collected, and a row that has some is added by tiles. Vectors add as many columns at once as
+ * they have lanes: rows that are columns of memory side by side, every sixteenth element of other
+ * rows, and the shortest rows transposed. */
 #ifndef GPR_CPU_EXACT_PAIRS_H
 #define GPR_CPU_EXACT_PAIRS_H
 

@@ -26,7 +26,7 @@ static int has_flag(void)
 
 /* ---------------------------------------------------------------- adding --------------------- */
 
-enum { GROUPED_ELEMENTS = 32768 }; /* of short columns that are added together */
+enum { GROUPED_ELEMENTS = 32768 }; /* of short columns that are added by one call of the loops */
 
 _Static_assert(offsetof(plain_pairs, rests) ==
                    offsetof(plain_pairs, sums) + GPR_COLUMN_BLOCK * sizeof(double),
@@ -137,8 +137,8 @@ void gpr_cpu_clear_plain(plain_pairs *pairs)
     pairs->has_rests = pairs->has_lost = pairs->is_counted = 0;
 }
 
-/* Makes sums, halves of them, or nothing pairs of a number and what its rounding left, which have
- * room for more below. */
+/* Makes pairs of a number and its rounding error of single sums or of halves of sums. Pairs hold
+ * sums of more elements. */
 static void make_pairs(plain_pairs *pairs, uint64_t lanes)
 {
     if (pairs->lanes == 0) memset(pairs->sums, 0, lanes * sizeof *pairs->sums);
@@ -248,9 +248,9 @@ static gpr_narrow_format narrow_format_of(gpr_dtype real)
                                .least_field = 1023 - ((1u << (row->exponent - 1)) - 2)};
 }
 
-/* Rounds `count` sums from a lane on, over divisors, or over `divisor` where that is NULL, to
- * results, if these are single or double, or otherwise to values for `store`. Returns 0 where that
- * is not certain. */
+/* Rounds `count` sums from a lane on, divided by divisors, or by `divisor` where that is NULL, to
+ * results if these are float32 or float64, otherwise to values for `store`. Returns 0 where a
+ * rounding is not certain. */
 static int round_lanes(const plain_pairs *pairs, gpr_dtype real, uint64_t lane, uint64_t count,
                        const double *divisors, double divisor, void *results)
 {

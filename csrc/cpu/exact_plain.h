@@ -1,11 +1,11 @@
-/* Exact sums as plain ones that the processor watches. Private to csrc/cpu.
+/* Exact sums as plain sums, proved exact by the processor's inexact flag. Private to csrc/cpu.
  *
- * IEEE 754 makes every processor remember, in a flag, that a result was rounded. So the fast sum's
- * own loops, which add float32 in doubles, prove in passing that their sums are exact: as long as
- * the inexact flag stays down, no addition was rounded, whatever their order. A double has room
- * for 24 bits of elements and 29 more, for their number and their range. float64 is added by
- * halves of 26 and 27 bits, each of which has as much. Where the flag is up, nothing is known but
- * that some addition was rounded: the rows are added as pairs (exact_pairs.h). */
+ * IEEE 754 processors set a flag when a result was rounded. So the loops of the fast sum, which add
+ * float32 in doubles, prove their sums exact at no cost: if the inexact flag is not set, no
+ * addition was rounded, whatever the order of the additions. A double has 53 bits: 24 for an
+ * element, and 29 for the number of elements and the range of their exponents. float64 is added by
+ * halves of 26 and 27 bits, which leaves as many. Where the flag is set, some addition was rounded,
+ * which one is unknown: the rows are added as pairs (exact_pairs.h). */
 #ifndef GPR_CPU_EXACT_PLAIN_H
 #define GPR_CPU_EXACT_PLAIN_H
 
@@ -14,11 +14,11 @@
 
 enum { PLAIN_LANES = GPR_COLUMN_BLOCK }; /* real numbers side by side, of as many rows */
 
-/* Sums of rows side by side as two doubles each, as exact_pairs, but more of them; and how many
- * elements of each row count. */
+/* Sums of rows side by side as two doubles each, as in exact_pairs, but for more rows; and the
+ * number of elements that count in each row. */
 typedef struct plain_pairs {
     uint64_t lanes;
-    int has_rests; /* 0: sums are all there is, and `rests` and `lost` are not set */
+    int has_rests; /* 0: only `sums` is set */
     int has_lost;  /* 0: sums and rests are exact, and `lost` is not set */
     int is_counted;
     _Alignas(64) double sums[PLAIN_LANES];
@@ -31,7 +31,7 @@ typedef struct plain_pairs {
 typedef struct plain_memory {
     plain_pairs more;   /* sums of a block */
     plain_pairs before; /* what they are added to */
-    plain_pairs part;   /* sums of what was in the stage */
+    plain_pairs part;   /* sums of the elements in the stage */
     staging staged;     /* not used where loops read the rows where they are */
 } plain_memory;
 
@@ -44,16 +44,16 @@ typedef struct plain_adder {
     int is_halved; /* sums are two doubles each */
 } plain_adder;
 
-/* Makes an adder of a view's rows, sums of which are asked by `rule`, an exact one. Returns 0 where
- * there are no such sums: of integers, of complex128, or where the processor, or what stands in
- * for one, has no flag. */
+/* Makes an adder of a view's rows for `rule`, which is that of an exact sum. Returns 0 where plain
+ * sums prove nothing: for integers, for complex128, and on a processor or an emulator of one that
+ * sets no inexact flag. */
 int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_adder *how);
 
 /* Cuts rows that lie crosswise into units, which may hold rows under several indices of the axes
  * before theirs. */
 gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how);
 
-/* Before the first elements are added. */
+/* Clears sums and counts before the first elements are added. */
 void gpr_cpu_clear_plain(plain_pairs *pairs);
 
 /* Adds elements [first, end) of `rows` rows from `row` on. Returns 0, with the pairs unchanged, if

@@ -52,12 +52,12 @@ static int set_bins(exact_bins *how, int level, int largest)
     return 1;
 }
 
-/* Places bins for a tile: those of the first level that surely holds it, or else the last one's.
- * Returns 0 if there is no place for them: something is infinite or NaN, or too large. */
+/* Places bins for a tile: those of the first level that is certain to hold it, else those of the
+ * last level. Returns 0 if there is no place for bins: an element is infinite, NaN or too large. */
 static int place_bins(exact_bins *how, const void *elements, uint64_t count)
 {
     const int fraction = gpr_dtype_rows[how->dtype].fraction;
-    /* An exponent field of 0 stands for the same exponent as 1. Of the smallest number that is
+    /* Exponent fields 0 and 1 mean the same exponent: the smallest number is taken to have field
      * 1. */
     const int least_exponent = how->lowest + fraction;
     uint64_t largest, smallest;
@@ -103,8 +103,9 @@ static int may_need_fewer(exact_bins *how)
     return 1;
 }
 
-/* After bins were placed by a tile: how long to stay with them. Who has to rise often stays longer
- * each time, so that data between two levels does not pay for both. */
+/* After a tile placed the bins, sets for how many tiles they stay. A tile that needs a higher level
+ * soon after the last doubles that number: data that alternate between two levels do not pay for
+ * both. */
 static void set_patience(exact_bins *how)
 {
     if (how->level == 0) return;
@@ -129,7 +130,7 @@ static int sum_in_bins(exact_bins *how, const void *elements, uint64_t count, ti
     return 0;
 }
 
-/* Whether bins are worth a try. */
+/* Whether bins are tried for the next tile. */
 static int may_try_bins(exact_bins *how, uint64_t count)
 {
     if (how->skipped > 0) {
@@ -202,7 +203,8 @@ product_adder gpr_cpu_product_adder(gpr_exact_part *part, gpr_dtype dtype, tile_
     return how;
 }
 
-/* Adds products of doubles as two doubles each; 0 if they are not, or bins do not hold them. */
+/* Adds products of doubles as two doubles each. Returns 0 if a product needs more, or bins do not
+ * hold them. */
 static int add_product_pairs(product_adder *how, const double *a, const double *b, uint64_t count)
 {
     double *const high = how->memory->high, *const low = how->memory->low;

@@ -1,14 +1,14 @@
 /* Tiles of elements, or of products of two, on their way into exact sums. Private to csrc/cpu.
  *
- * Floats are first summed in bins (loops.h), which vectors do at nearly the speed of a plain sum;
- * where a tile does not fit the bins, they are placed anew by its largest element, as many as its
- * smallest one asks for, and where it still does not fit (a range too wide, infinities, NaN), it is
- * added element by element. Integers of up to 32 bits are summed by the loops of the plain sum,
- * which are exact. Whatever the way, the part is the same: it depends on the elements alone.
+ * Floats are summed in bins first (loops.h), by vectors at nearly the speed of a plain sum. A tile
+ * that does not fit the bins places them anew: the first by its largest element, and as many as its
+ * smallest one needs. A tile that no bins hold (a range too wide, infinities, NaN) is added element
+ * by element. Integers of up to 32 bits are summed by the loops of the plain sum, which are exact.
+ * The part is the same on every path: it depends on the elements alone.
  *
  * A product of float32 or narrower floats is a double, and added as one. A product of doubles is
- * the sum of two doubles, itself rounded and the rest, unless it is too large or too small for
- * them; both are summed in bins, or the product is added as an integer. */
+ * the sum of two doubles, the rounded product and the error of its rounding, unless it is too large
+ * or too small for them. Both are summed in bins; other products are added as integers. */
 #ifndef GPR_CPU_EXACT_TILES_H
 #define GPR_CPU_EXACT_TILES_H
 

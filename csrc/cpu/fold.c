@@ -1,13 +1,13 @@
-/* Folding elements where they lie, in memory or by way of a stage, to accumulators: runs of a row,
- * whole rows, and rows that lie crosswise. What plain reductions (cpu.c) and exact sums
- * (exact_plain.c) share. */
+/* Folds elements in place, or through a stage, to accumulators: runs of a row, whole rows, and rows
+ * that lie crosswise. Plain reductions (cpu.c) and exact sums (exact_plain.c) share it. */
 #include "cpu/job.h"
 
 #include <string.h>
 
 enum {
     WIDE_ENOUGH = 128, /* columns that need no other rows beside them */
-    ASKING_ROWS = 16   /* of any and all in columns, before they are asked whether more is needed */
+    ASKING_ROWS =
+        16 /* of any and all in columns, before the first check whether all columns are decided */
 };
 
 /* ---------------------------------------------------------------- rows ----------------------- */
@@ -152,7 +152,7 @@ static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
     tile->axes[1].extent = width / extent;
 }
 
-/* Whether any or all are known of each column: no other element changes them. */
+/* Whether any or all are decided in each column: no other element changes them. */
 static int are_decided(const recipe *how, const char *accumulators, uint64_t count)
 {
     return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
@@ -202,7 +202,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
         unasked += run;
         if (!stops || unasked < until_asked) continue;
         if (are_decided(how, accumulators, columns)) break;
-        /* what they seldom are, they are asked seldom; fewer than 2^63 rows double it */
+        /* columns are seldom decided, so that checks get rarer: the step doubles, which fewer than
+         * 2^63 rows cannot overflow */
         until_asked *= 2;
         unasked = 0;
     }

@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* AVX2 without F16C and FMA is next to never built, but a hypervisor may hide one of them. */
+/* AVX2 without F16C and FMA was hardly ever built, but a hypervisor may hide one of them. */
 static int has_f16c(void)
 {
     unsigned eax, ebx, ecx = 0, edx;

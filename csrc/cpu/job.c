@@ -10,7 +10,7 @@
 #include "lib/base/progress.h"
 #include "lib/base/status.h"
 
-static const double ASK_SECONDS = 0.01; /* between two questions whether to stop */
+static const double ASK_SECONDS = 0.01; /* between two checks whether to stop */
 
 /* ---------------------------------------------------------------- from elements to loops ------ */
 
@@ -72,7 +72,7 @@ static int leaves_nan_out(gpr_fold fold)
     return fold == GPR_FOLD_fmin || fold == GPR_FOLD_fmax;
 }
 
-/* Whether numbers are folded whose accumulators say nothing of positions or distances. */
+/* Whether the fold's accumulators are numbers, not positions or moments. */
 static int folds_numbers(const gpr_rule *rule)
 {
     return rule->acc_kind == GPR_ACC_NUMBER || rule->acc_kind == GPR_ACC_SUM_COUNT;
@@ -252,8 +252,8 @@ int gpr_cpu_must_stop(gpr_cpu_stop *stop)
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-/* Blocks that calls have given back: the next ones take them, sooner than from the heap, and find
- * them in the caches. Calls of other threads beyond these go to the heap. */
+/* Blocks that calls returned: the next calls take these before the heap's, and find them in the
+ * caches. Calls of more threads at a time allocate from the heap. */
 enum { SPARE_BLOCKS = 4 };
 static _Atomic(void *) spare_blocks[SPARE_BLOCKS];
 
@@ -284,7 +284,7 @@ void gpr_cpu_give_memory(void *memory)
     free(memory);
 }
 #else
-/* As much as asked for and no more, so that AddressSanitizer sees what is beyond. */
+/* No larger than requested, so that AddressSanitizer sees accesses beyond. */
 gpr_status gpr_cpu_take_memory(size_t bytes, void **memory)
 {
     *memory = NULL;

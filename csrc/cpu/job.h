@@ -32,22 +32,23 @@ typedef struct recipe {
     gpr_loop loop;
     gpr_columns_loop combine; /* folds rows of accumulators */
     int replace_nan;          /* first: NaN by `neutral` */
-    int convert;              /* then: element to compute type */
-    gpr_widening widen;       /* then, if its loop is not NULL */
+    int convert;              /* first step: from the element to the compute dtype */
+    gpr_widening widen;       /* second step, if its loop is not NULL */
     int direct;               /* none of these */
     gpr_dtype loop_dtype;     /* of elements as the loop reads them */
     size_t loop_bytes;        /* of one */
     size_t acc_bytes;         /* of an accumulator */
-    gpr_dtype acc;      /* the loop's accumulator as it is read: integer sums with their sign */
+    gpr_dtype acc;      /* the dtype of the loop's accumulator: of integer sums, with their sign */
     gpr_value identity; /* accumulator */
     gpr_value neutral;  /* element, where a mask or NaN leave something out */
 } recipe;
 
-/* For the loop of `fold`, which folds numbers: the rule's own fold, or a part of it. */
+/* For the loop of `fold`, which folds numbers: the rule's own fold, or one of the two that make it
+ * up. */
 recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold);
 
-/* For how many elements are left of the view: those that `marks`, the view's mask, is true of, or
- * where NaN are left out, those that are numbers. */
+/* For counting the elements that are left of the view: those where `marks`, the view's mask, is
+ * true, or, where NaN are left out, those that are no NaN. */
 recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gpr_view *marks);
 
 typedef struct stage {
@@ -62,8 +63,8 @@ typedef struct staging {
     gpr_value parts[MOST_PARTS]; /* accumulators of what was in it */
 } staging;
 
-/* Makes up to STAGE_ELEMENTS aligned native elements, which may lie in s->packed, into what the
- * loop reads. */
+/* Converts up to STAGE_ELEMENTS aligned native elements, which may be in s->packed, to the dtype
+ * that the loop reads. */
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s);
 
 /* keep[i] = 0 where element i is NaN, of any float or complex dtype. */
@@ -71,7 +72,7 @@ void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uin
 
 /* ---- stopping ---- */
 
-/* Whether the caller wants no result any more. */
+/* Whether the caller has interrupted the job. */
 typedef struct gpr_cpu_stop {
     int (*interrupted)(void *); /* or NULL */
     void *interrupted_arg;
@@ -83,8 +84,9 @@ typedef struct gpr_cpu_stop {
 /* Begins, on the caller's thread, with a structure of zeros. */
 void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg);
 
-/* Asked before every task, or every few thousand elements of one; a task that has to stop ends its
- * job. The caller's callback runs on the caller's thread alone: the others see its answer. */
+/* Checked before every task, and every few thousand elements within one: whether the job was
+ * interrupted or has failed. The caller's callback runs on the caller's thread alone; other threads
+ * read its result. */
 int gpr_cpu_must_stop(gpr_cpu_stop *stop);
 
 /* ---- units of rows ---- */
@@ -113,15 +115,16 @@ gpr_status gpr_cpu_take_memory(size_t bytes, void **memory);
 
 void gpr_cpu_give_memory(void *memory);
 
-/* How many threads are worth waking, this one included, for what takes one thread so long. */
+/* How many threads are worth waking, this one included, for work that takes one thread so long. */
 uint32_t gpr_cpu_threads_for(double nanoseconds);
 
-/* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for what
- * takes one thread so long. *threads is how many threads could take part. GPR_ERROR_MEMORY. */
+/* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for work that
+ * takes one thread so long. Sets *threads to the number of threads that could take part.
+ * GPR_ERROR_MEMORY. */
 gpr_status gpr_cpu_run_tasks(double nanoseconds, uint64_t count, gpr_task task, void *work,
                              size_t bytes, uint32_t *threads);
 
-/* What reading a view's elements takes one thread, that pass through a stage so many times. */
+/* The time in which one thread reads a view's elements, `passes` times through a stage. */
 double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages);
 
 /* ---- a job ---- */
@@ -153,7 +156,7 @@ typedef struct job {
     gpr_cpu_stop stop;
 } job;
 
-/* Whether one element can decide a row; whether this accumulator does. */
+/* Whether one element can decide a row; whether this accumulator is decided. */
 static inline int gpr_cpu_may_stop_early(gpr_fold fold)
 {
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
@@ -193,8 +196,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
 
-/* Makes a view of several rows of one element each one of columns of one row: loops take many of
- * them at once. 0, and nothing done, if it is no such view. */
+/* Makes a view of several rows of one element each a view of one row of columns, many of which a
+ * loop folds at once. 0, and nothing done, if the rows have more elements. */
 int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns);
 
 /* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked,
@@ -211,8 +214,8 @@ void gpr_cpu_locate(const gpr_view *view, uint64_t row, uint64_t position, gpr_v
 /* What folding a job's elements takes one thread. */
 double gpr_cpu_job_nanoseconds(const job *work);
 
-/* Notes in a job that watches the range of doubles whether numbers left it since flags were
- * lowered, and lowers them. */
+/* Notes whether numbers left the range of doubles since flags were lowered, in a job that watches
+ * the range, and lowers the flags. */
 void gpr_cpu_note_range(job *work);
 
 /* Runs the job's tasks, which need `bytes` of memory each, by as many threads as its work is worth;
@@ -242,8 +245,8 @@ double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind);
  * view, result and callback. */
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run);
 
-/* The same of one row in memory that the loops read as a whole. 0, and nothing done, if they do
- * not. */
+/* As above, for one row in memory that the loops read as a whole. 0, and nothing done, for other
+ * rows. */
 int gpr_cpu_reduce_small(job *work);
 
 #endif

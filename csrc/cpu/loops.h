@@ -16,7 +16,7 @@
 typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                               void *accumulators);
 
-/* columns that are folded side by side: what is kept of them meanwhile fits the first cache */
+/* columns that are folded side by side: their accumulators fit the first cache */
 enum { GPR_COLUMN_BLOCK = 1024 };
 
 /* Folds `rows` > 0 rows of `width` elements, `stride` bytes apart, element by element into `width`
@@ -24,15 +24,15 @@ enum { GPR_COLUMN_BLOCK = 1024 };
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                  int fresh, void *accumulators);
 
-/* A conversion quick enough to stand before a loop: of 16-bit floats to float32, which has loops
- * where they have none, and of 64-bit integers to float64. NULL for other dtypes. */
+/* A conversion that costs little before a loop: of 16-bit floats, which lack loops, to float32, and
+ * of 64-bit integers to float64. NULL for other dtypes. */
 typedef struct gpr_widening {
     void (*loop)(const void *source, void *destination, uint64_t count);
     gpr_dtype to;
 } gpr_widening;
 
 typedef struct gpr_loop {
-    /* NULL for the 16-bit floats: widen them first; and for bits of what is no integer */
+    /* NULL for the 16-bit floats: widen them first; NULL for bits of dtypes other than integers */
     gpr_rows_loop rows;
     gpr_columns_loop columns;
     /* of extremes and bits: of the elements' type; of truths UINT8, of counts, sums and products of
@@ -54,7 +54,7 @@ enum {
  * to nearest, and subnormal numbers neither read nor written as zero. */
 typedef int (*gpr_exact_loop)(const void *data, uint64_t n, const double *biases, int64_t *sums);
 
-/* One way to sum a type's elements, with as many bins as it has. */
+/* A loop for a type's elements, and its number of bins. */
 typedef struct gpr_exact_level {
     gpr_exact_loop loop; /* NULL: there is no such level */
     int bins;
@@ -67,7 +67,7 @@ typedef struct gpr_exact_level {
 typedef void (*gpr_extent_loop)(const void *data, uint64_t n, uint64_t *largest,
                                 uint64_t *smallest);
 
-/* The loops of a type, those that take least time, and hold least, first. */
+/* The loops of a type: the fastest, which hold the narrowest range, first. */
 typedef struct gpr_exact_loops {
     gpr_exact_level level[GPR_EXACT_LEVELS];
     gpr_extent_loop extent; /* NULL where there are no loops */
@@ -102,8 +102,8 @@ typedef int (*gpr_round_sums_loop)(const double *sums, const double *divisors, d
                                    uint64_t count, const gpr_narrow_format *format, int is_single,
                                    void *results);
 
-/* The same of sums that are two doubles each, rounded to double: exactly so if lost is NULL, and
- * otherwise where lost[i] is 0. Infinities are never certain, nor NaN if lost is not NULL. */
+/* As gpr_round_sums_loop, for sums that are two doubles each, rounded to double: exactly if lost is
+ * NULL, otherwise where lost[i] is 0. Infinities are never certain, nor NaN if lost is not NULL. */
 typedef int (*gpr_round_pairs_loop)(const double *sums, const double *rests, const double *lost,
                                     const double *divisors, double divisor, uint64_t count,
                                     double *results);
@@ -117,7 +117,8 @@ typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double ce
 typedef void (*gpr_moments_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                  double *squares);
 
-/* The same without NaN elements, and how many others each row has: 0 of nothing. */
+/* As gpr_moments_loop, without NaN elements; also stores the number of other elements of each row,
+ * and 0 for a row of none. */
 typedef void (*gpr_skipping_moments_loop)(const char *data, int64_t stride, uint64_t rows,
                                           uint64_t n, double *squares, uint64_t *counts);
 
@@ -142,9 +143,9 @@ enum { GPR_SHORT_ROW = INT8_MAX }; /* most elements of a row of a gpr_positions_
 typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                    int64_t *positions);
 
-/* The same of columns, `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, GPR_COLUMN_BYTES at
- * least, which are positions `first` and following: joined, unless they are `fresh`, with what was
- * found before, a column's extreme and its position. */
+/* As gpr_positions_loop, for columns: `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, at least
+ * GPR_COLUMN_BYTES wide, at positions `first` and following. Merges them with each column's extreme
+ * and position so far, unless these are `fresh`. */
 enum { GPR_COLUMN_BYTES = 16 };
 typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint64_t rows,
                                           uint64_t width, uint64_t first, int fresh, void *extremes,
@@ -169,8 +170,8 @@ typedef struct gpr_loops {
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* how many are no NaN, of floats and complex numbers */
     gpr_loop numbers[GPR_DTYPE_COUNT];
-    /* sums of float64 by halves, and the same without NaN: those of numbers' first 26 bits, and
-     * GPR_COLUMN_BLOCK doubles behind each that of what is left of them. In any order: only sums of
+    /* sums of float64 by halves, and the same without NaN: sums of the upper halves, and
+     * GPR_COLUMN_BLOCK doubles behind each the sum of the lower halves. In any order: only sums of
      * which no addition was rounded have a meaning. Of columns GPR_COLUMN_BLOCK at most. */
     gpr_loop halves, skipping_halves;
     gpr_columns_loop combine_halves; /* rows of such sums */
@@ -183,8 +184,8 @@ typedef struct gpr_loops {
     /* of floats and complex numbers; of those without NaN both parts of what is left out are NaN */
     gpr_moments_loop moments[GPR_DTYPE_COUNT];
     gpr_skipping_moments_loop skipping_moments[GPR_DTYPE_COUNT];
-    /* the same of columns of float32 and float64: `rows` rows of n <= GPR_COLUMN_BLOCK numbers make
-     * n results */
+    /* as .moments, for columns of float32 and float64: `rows` rows of n <= GPR_COLUMN_BLOCK numbers
+     * make n results */
     gpr_skipping_moments_loop skipping_columns[GPR_DTYPE_COUNT];
     gpr_find_loop find[GPR_DTYPE_COUNT];
     /* of min and max, and of fmin and fmax, which skip NaN: of floats and complex numbers, and -1

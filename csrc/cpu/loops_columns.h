@@ -13,9 +13,9 @@ typedef struct column_step {
     int64_t ahead; /* bytes from a row to the one that is read a step later */
 } column_step;
 
-/* Runs of up to 4 KiB in several rows are no streams for the processor's prefetchers, which begin
- * anew in each: where rows come from main memory, what the next step reads is fetched by hand. In a
- * cache, and of elements of 8 bytes, that takes time instead, a quarter more. */
+/* Runs of up to 4 KiB in several rows are no streams for the processor's prefetchers, which start
+ * again in each: where rows come from main memory, the next step's rows are prefetched by hand. In
+ * a cache, and with elements of 8 bytes, prefetching costs time: a quarter more. */
 enum { PREFETCHED_SPAN = 16 << 20 }; /* bytes from the first row to the last: more than a cache */
 #define PREFETCH_STEP(p, bytes, step) \
     if ((step).ahead != 0) PREFETCH_AT(p, bytes, (step).ahead, 2)
@@ -117,7 +117,7 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t b
                                            double *restrict accumulators)                          \
     {                                                                                              \
         const vec_f64 c = (vec_f64){0} + IDENTITY;                                                 \
-        (void)c; /* not every STEP asks for it */                                                  \
+        (void)c; /* not every STEP reads it */                                                     \
         for (; j + (VECTORS) * VECTOR_LANES <= width; j += (VECTORS) * VECTOR_LANES) {             \
             const T *p = (const T *)(const void *)data + j;                                        \
             double *to = (step.ends ? accumulators : narrow) + j;                                  \

@@ -1,9 +1,9 @@
-/* Part of loops_template.h: exact sums of float64 by halves, and rounding what sums come to.
+/* Part of loops_template.h: exact sums of float64 by halves, and the rounding of exact sums.
  *
- * A half's sum has as much room in a double as a sum of float32. The upper half is the number
- * without its last 27 bits, the lower one, of 27 bits at most, is the rest, which is exact. Of
- * infinities and NaN the lower one is NaN. Both are added in one pass, in whatever order is
- * quickest: callers take the sums only where no addition was rounded. */
+ * The upper half of a number is the number without its last 27 bits. The lower half is the rest,
+ * which is exact and has 27 bits at most; of infinities and NaN it is NaN. A double holds sums of
+ * as many halves as of float32. Both halves are added in one pass, in the fastest order: callers
+ * take the sums only where no addition was rounded. */
 
 #define UPPER_BITS UINT64_C(0xfffffffff8000000)
 
@@ -212,7 +212,8 @@ INLINE division division_of(const double *divisors, double divisor)
     return bits << 12 == 0 ? BY_POWER : BY_ONE;
 }
 
-/* Makes NaN alike: sums of other NaN, and those of infinities, have the bits of their elements. */
+/* Replaces each NaN by the same NaN: other sums that are NaN, and those of infinities, have bits
+ * that depend on their elements. */
 static void unify_nan(uint64_t count, int is_single, char *results)
 {
     float *singles = (float *)(void *)results;
@@ -304,7 +305,7 @@ static int round_sums(const double *sums, const double *divisors, double divisor
     }
 }
 
-/* What is left of `number` without q times the divisor, of 26 bits at most, where q is the quotient
+/* The remainder of `number` after q times the divisor, which has 26 bits at most; q is the quotient
  * but for its last bits: a double. */
 INLINE vec_f64 remainder_of(vec_f64 number, vec_f64 q, vec_f64 divisor)
 {

@@ -46,8 +46,7 @@ enum { SHORT_MOMENTS = 32 };
         }                                                                                   \
     }
 
-/* The same of complex numbers, whose distances' squares are those of both parts: lanes alternate
- * between parts. */
+/* Squared distances of complex numbers are those of both parts: lanes alternate between parts. */
 #define DEFINE_PAIR_MOMENTS(name, T, part)                                                  \
     INLINE double short_moments_##name(const T *p, uint64_t n)                              \
     {                                                                                       \

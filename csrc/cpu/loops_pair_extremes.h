@@ -1,7 +1,7 @@
 /* Part of loops_template.h: the smallest and the largest complex numbers of rows and of columns,
- * and where in short rows they are. Real parts decide, and where they are equal imaginary ones; a
- * number is NaN if one of its parts is. With SKIP, NaN are passed over, and the result is NaN only
- * if there is nothing else. */
+ * and their positions in short rows. Numbers are compared by their real parts, and where these are
+ * equal by their imaginary parts; a number is NaN if one of its parts is. With SKIP, NaN are
+ * skipped, and the result is NaN only if there is nothing else. */
 
 #define BETTER_PAIR(re, im, BETTER, kept_re, kept_im) \
     (((re)BETTER(kept_re)) | (((re) == (kept_re)) & ((im)BETTER(kept_im))))
@@ -41,9 +41,9 @@ INLINE vec_i64 even_lanes(void)
 DEFINE_BEST_EVEN(min, <)
 DEFINE_BEST_EVEN(max, >)
 
-/* Joins the best of whole steps, `count` numbers, with what was kept. 0, and nothing done, where
- * vectors do not find it: there are NaN that count, or the best real part is IDENTITY, perhaps of
- * nothing but NaN. */
+/* Merges the best of whole steps, `count` numbers, with the best so far. 0, and nothing done, where
+ * vectors do not find it: there are NaN that count, or the best real part is IDENTITY, which may
+ * stand for NaN alone. */
 #define DEFINE_PAIR_BLOCK(run, fold, name, P, LOAD, BETTER, SKIP, IDENTITY)                     \
     INLINE int block_##run##_##name(const P *p, uint64_t count, pair *kept)                     \
     {                                                                                           \
@@ -146,7 +146,7 @@ DEFINE_BEST_EVEN(max, >)
                 run##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);          \
     }
 
-/* Whether a new number takes the place of the one that was kept. */
+/* Whether a new number replaces the best so far. */
 #define TAKES_PAIR(better, new_nan, old_nan, SKIP) \
     ((SKIP) ? ((better) | (old_nan)) & ~(new_nan) : ((better) | (new_nan)) & ~(old_nan))
 

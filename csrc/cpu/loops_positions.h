@@ -1,8 +1,8 @@
 /* Part of loops_template.h: where in a row an element is. */
 
-/* A hit is looked for in stretches that a vector loop can ask as one, then in shorter ones, and its
- * place in the short stretch is the least of places by vectors, too. The last stretch of a run may
- * begin before the one before it ends, where there was no hit. */
+/* A hit is searched in stretches that a vector loop tests as one, then in shorter ones; its place
+ * in the short stretch is the smallest of the places of all lanes. The last stretch of a run may
+ * overlap the one before it, in which there was no hit. */
 enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 
 #define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \

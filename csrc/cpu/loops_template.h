@@ -7,9 +7,9 @@
  * and, where the processor has something better than the portable form, the floating vocabulary
  * (see below), and HAS_FMA if it multiplies and adds with one rounding.
  *
- * Most loops are plain C that both compilers vectorise. Written with vectors are those they do not:
- * float sums (their order is ours to choose, not the compiler's), float minima with NaN, and byte
- * sums in narrow lanes.
+ * Most loops are plain C that both compilers vectorise. Loops that they do not vectorise are
+ * written with vectors: float sums (whose order a compiler may not change), float minima with NaN,
+ * and byte sums in narrow lanes.
  */
 #include <math.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 #include "shared/float_formats.h"
 #include "shared/folds.h"
 
-/* Exact sums take from x what an addition kept of it, `x - ((a + x) - a)`: not a 0 that a
- * compiler may write in another order. */
+/* Exact sums compute the error of an addition, `x - ((a + x) - a)`, which is 0 in algebra: a
+ * compiler that reorders additions would remove it. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
 #error \
     "compile without -ffast-math, -Ofast and -fassociative-math, or with -fno-fast-math behind them"
@@ -85,8 +85,8 @@ enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
 #define START_fmin(x) (x)
 #define START_fmax(x) (x)
 
-/* The elements' values as they enter the fold. Sums and products of integers are computed
- * unsigned: they wrap. */
+/* The elements' values as they enter the fold. Sums and products of integers are computed unsigned:
+ * they wrap. */
 #define LIFT_WIDE(x) ((uint64_t)(x))
 #define LIFT_BOOL(x) ((uint64_t)((x) != 0))
 #define LIFT_DOUBLE(x) ((double)(x))
@@ -292,7 +292,8 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
 #define GPR_COMBINE_skipping_pairs GPR_COMBINE_sum
 #define GPR_COMBINE_skipping_prod GPR_COMBINE_prod
 
-/* What becomes of a lane `acc` and the next number x; `c` is what the caller gave of that lane. */
+/* The next value of a lane `acc` with the next number x; `c` is the caller's constant for that
+ * lane. */
 #define STEP_sum(acc, x, c) ((acc) + (x))
 #define STEP_prod(acc, x, c) ((acc) * (x))
 #define STEP_squares(acc, x, c) ((acc) + ((x) - (c)) * ((x) - (c)))
@@ -302,7 +303,7 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
-/* What LOAD makes of one number. */
+/* A number as LOAD reads it. */
 #define TAIL_float32(x) (x)
 #define TAIL_float64(x) (x)
 
@@ -313,7 +314,7 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
                                      lanes_f64 *out)                                \
     {                                                                               \
         const vec_f64 c = alternate(given[0], given[1]);                            \
-        (void)c; /* not every STEP asks for it */                                   \
+        (void)c; /* not every STEP reads it */                                      \
         uint64_t i = 0;                                                             \
         if (n > SUM_BLOCK) {                                                        \
             const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;  \
@@ -477,9 +478,9 @@ INLINE extreme_steps steps_of(uint64_t n, size_t bytes)
     return (extreme_steps){count, count * lanes, lanes};
 }
 
-/* NaN is looked for beside the comparisons, so that they are the processor's own minimum: no branch
- * to mispredict. With SKIP, NaN never gets into an accumulator that starts as IDENTITY; what ends
- * as that is looked for, and NaN if there was nothing but NaN. */
+/* NaN is detected beside the comparisons, so that these are the processor's own minimum: no branch
+ * to mispredict. With SKIP, NaN never enters an accumulator, which starts as IDENTITY; a result
+ * that is IDENTITY is searched for among the elements, and is NaN if there is nothing but NaN. */
 #define DEFINE_FLOAT_EXTREME_RUN(run, fold, name, T, tag, BETTER, SKIP, IDENTITY)                 \
     INLINE T extreme_##run##_##name(const T *p, uint64_t n, T value)                              \
     {                                                                                             \
@@ -595,7 +596,7 @@ INLINE extreme_steps steps_of(uint64_t n, size_t bytes)
 /* A run stops at the first block that decides it. */
 enum { TRUTH_BLOCK_BYTES = 8192 };
 
-/* SAW is what is ored together: something that is not zero if the element decides. */
+/* SAW(x) is OR-ed over a block: not zero if the element decides. */
 #define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)               \
     INLINE uint8_t fold##_##name(const T *p, uint64_t n)                  \
     {                                                                     \
@@ -928,7 +929,7 @@ typedef struct pair {
         columns_sum_##part(data, stride, rows, 2 * width, fresh, out);                       \
     }
 
-/* The same without numbers of which a part is NaN. */
+/* As above, without numbers of which a part is NaN. */
 #define IS_PAIR(p) ((p)[0] == (p)[0] && (p)[1] == (p)[1])
 #define DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                           \
     DEFINE_LANES(skipping_pairs, part, P, LOAD, sum, 0.0)                                       \
@@ -1093,11 +1094,12 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
 
 #include "cpu/loops_exact.h"
 
-/* A double near 1.5 * 2^p cannot hold less than 2^(p - 52): added to it, x is rounded to a multiple
- * of that, and what was rounded away can be had back exactly and goes to the next bin. So each
- * accumulator holds an integer in its low bits, and no addition of the integers rounds, while the
- * first accumulator stays between 2^p and 2^(p + 1) (the others do: what reaches them is small) and
- * nothing is left over behind the last one. Both are asked once, at the end. */
+/* A double near 1.5 * 2^p has a last place of 2^(p - 52). Adding x to it rounds x to a multiple of
+ * that place; the error is exact, and goes to the next bin. So each accumulator holds an integer in
+ * its low bits. Invariant: no addition rounds that integer while the first accumulator stays
+ * between 2^p and 2^(p + 1); the others do, as at most half a last place of the bin before reaches
+ * them. The elements are summed exactly if that holds and no error is left after the last bin. Both
+ * are checked once, at the end. */
 _Static_assert(__FLT_EVAL_METHOD__ == 0, "doubles are computed as doubles");
 
 enum {
@@ -1166,12 +1168,11 @@ DEFINE_EXACT_RUN(three_float64, double, load_f64, 3)
 DEFINE_EXACT_RUN(all_float32, float, WIDEN_F32, GPR_EXACT_BINS)
 DEFINE_EXACT_RUN(all_float64, double, load_f64, GPR_EXACT_BINS)
 
-/* Floats of up to 24 bits leave one bin so much room that it is enough to ask how large and how
- * small they are: where the largest cannot move the accumulators beyond 2^p and 2^(p + 1), and the
- * last bit of the smallest is none below the bin's last place, the additions round nothing, and
- * nothing needs to be looked at on the way. Magnitudes are asked as integers, many to a vector. Of
- * float32 the accumulators are emptied after few additions, which leaves more of the bin to the
- * elements. */
+/* Floats of up to 24 bits leave so much space in one bin that bounds of their magnitudes prove the
+ * sum exact: if the largest cannot move the accumulators out of 2^p to 2^(p + 1), and the lowest
+ * bit of the smallest is not below the bin's last place, no addition rounds. Magnitudes are
+ * compared as integers, many per vector. Accumulators of float32 are emptied after few additions,
+ * which leaves more of the bin to the elements. */
 enum {
     ONE_VECTORS = 4,
     ONE_LANES = ONE_VECTORS * VECTOR_BYTES / 8,
@@ -1399,8 +1400,7 @@ DEFINE_EXTENT(16, uint16_t)
 DEFINE_EXTENT(32, uint32_t)
 DEFINE_EXTENT(64, uint64_t)
 
-/* A double and what an addition to it left: Knuth's sum of two, which asks nothing of their
- * sizes. */
+/* A double and the error of an addition to it: Knuth's two-sum, for numbers of any size. */
 #define ADD_WITH_REST(V, sum, x, rest)                   \
     do {                                                 \
         const V before = sum, after = before + (x);      \

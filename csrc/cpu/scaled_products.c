@@ -62,7 +62,7 @@ _Static_assert(sizeof(task_memory) <= GPR_TASK_MEMORY, "workers have room for it
 
 typedef struct scaled_job {
     job *work;
-    job plain;  /* the same as the loops fold it: by columns of no more than a unit's rows */
+    job plain;  /* the job with rows of no more than a unit's, as columns: for the loops */
     recipe how; /* how elements become numbers */
     gpr_cpu_units units;
     uint64_t per_task;       /* units */
@@ -116,8 +116,8 @@ static double times_power(double x, int64_t exponent)
     return ldexp(x, (int)(exponent > BEYOND ? BEYOND : exponent < -BEYOND ? -BEYOND : exponent));
 }
 
-/* A product whose larger part has a mantissa in [1, 2); of its smaller part, what is below the last
- * bits of the larger one by a double's whole range is lost. */
+/* A product whose larger part has a mantissa in [1, 2). The smaller part loses what is below the
+ * last bits of the larger one by a double's whole range. */
 static product normalize_pair(double re, double im, int64_t exponent)
 {
     const double largest = fmax(fabs(re), fabs(im));

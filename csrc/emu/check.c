@@ -1,17 +1,16 @@
 /* The rules of memory.
  *
  * Every access is inside a shared variable or an allocation, aligned to its size, and reads only
- * what somebody has written. Two accesses to the same word by two threads, one of them a write
- * and not both atomic, are ordered by something: if not, they race. What orders them:
+ * bytes that have been written. Two accesses to a word by two threads, one of them a write and not
+ * both atomic, race unless they are ordered:
  *   - in a block, a block barrier between them;
  *   - in a warp, a warp barrier of both lanes between them (a shuffle is none);
  *   - between blocks, a device fence after the first, then an atomic on some word; then an atomic
- *     on that word by the other block, a fence, and the second. Barriers pass on, inside a block,
- *     what one of its threads has come to know that way;
- *   - an atomic of the second thread on the very word comes after the atomics that it has seen
- *     there.
- * This does not depend on which thread happened to run first, so one schedule finds a race that
- * another would show as a wrong result. */
+ *     on that word by the other block, a fence, and the second. A barrier passes the order that one
+ *     thread has acquired in this way to all threads of its block;
+ *   - by an atomic of the second thread on that word, after the first thread's atomic on it.
+ * The order does not depend on which thread happened to run first, so one schedule finds a race
+ * that another would show as a wrong result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,7 +138,8 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
            earlier->clock <= thread->seen[earlier->thread % WARP_LANES];
 }
 
-/* The first of a list that is not ordered before what the thread does to `bytes` of the word. */
+/* The first access of a list that is not ordered before the thread's access to `bytes` of the
+ * word. */
 static const record *find_unordered(const records *records, uint32_t list, const emu_thread *thread,
                                     unsigned bytes)
 {
@@ -150,8 +150,8 @@ static const record *find_unordered(const records *records, uint32_t list, const
     return NULL;
 }
 
-/* The same for atomics: those before one of the thread's own on this word came before it in the
- * word's own order. */
+/* As above, for atomics: those before one of the thread's own on this word precede it in the order
+ * of the word's atomics. */
 static const record *find_unordered_atomic(const records *records, uint32_t list,
                                            const emu_thread *thread, unsigned bytes)
 {
@@ -165,7 +165,7 @@ static const record *find_unordered_atomic(const records *records, uint32_t list
 
 static int add_record(records *records, uint32_t *list, const record *what)
 {
-    if (*list != 0) { /* a thread that comes again and again needs one */
+    if (*list != 0) { /* a thread that accesses the word repeatedly needs one record */
         record *head = &records->all[*list - 1];
         if (head->block == what->block && head->thread == what->thread &&
             head->bytes == what->bytes) {

@@ -1,12 +1,12 @@
 // CUDA's functions and types on the CPU, for a kernel's text when g++ compiles it.
 //
 // A kernel file is compiled as it is. Its loads and stores are ordinary ones, and the compiler
-// tells of each of them: with -fsanitize=thread it puts a call to __tsan_read4 or the like before
-// it, and those functions are here. Whatever threads do together, and atomics and fences, are
-// functions here too. All of them ask the emulator, through gpr_emu_hooks.
+// reports each of them: with -fsanitize=thread it puts a call to __tsan_read4 or the like before
+// it, and those functions are here. Barriers, shuffles, atomics and fences are functions here too.
+// All of them call the emulator, through gpr_emu_hooks.
 //
-// A module is self-contained: it needs no symbol of anybody, and everything but gpr_emu_exports is
-// hidden.
+// A module is self-contained: it needs no symbols of other objects, and all of its own but
+// gpr_emu_exports are hidden.
 #include "abi.h"
 
 #define __global__
@@ -16,8 +16,8 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-// One block runs at a time in this memory; the emulator puts it aside when another one's turn
-// comes.
+// One block runs at a time in this memory; the emulator copies it elsewhere when another block
+// runs.
 #define __shared__ static __attribute__((aligned(GPR_EMU_SHARED_SPACING)))
 #define memcpy __builtin_memcpy
 

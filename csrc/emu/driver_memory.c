@@ -64,7 +64,7 @@ static CUresult allocate(memory_kind where, size_t bytes, uintptr_t *start)
         return OUT_OF_MEMORY;
     }
     memset(memory, POISON, bytes);
-    /* the host writes it when it likes */
+    /* the host may write it at any time */
     if (written != NULL && where == PINNED_MEMORY) memset(written, 1, bytes);
     *a = (driver_allocation){.start = (uintptr_t)memory,
                              .bytes = bytes,

@@ -103,7 +103,7 @@ typedef struct source_line {
     int line;
 } source_line;
 
-/* An instruction of a module that does something worth watching. */
+/* An instruction of a module with an event: an access, a barrier, an operation of a warp. */
 typedef struct site {
     uintptr_t pc;
     int looked_up;

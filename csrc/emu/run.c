@@ -173,7 +173,7 @@ static void meet_in_warp(engine_launch *launch, emu_thread *thread)
 
 /* ---------------------------------------------------------------- what never comes ----------- */
 
-/* A thread has ended: nobody may be waiting for it, nor come to wait. */
+/* A thread has ended: no thread may wait for it, now or later. */
 static void check_exit(engine_launch *launch, emu_thread *thread)
 {
     emu_block *block = thread->block;
@@ -326,7 +326,7 @@ static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned arg
     return thread->result;
 }
 
-/* The lanes of a warp that have not returned: what is certain of those that are active. */
+/* The lanes of a warp that have not returned: a GPU may have any of them active. */
 static unsigned hook_active_lanes(void)
 {
     const emu_thread *thread = running->current, *lanes = thread - thread->lane;
