@@ -34,6 +34,7 @@ ROOMS = [
     ["csrc/python"],
     ["csrc/kernels/core", "csrc/kernels/fast", "csrc/kernels/exact"],
     ["csrc/kernels/course"],
+    ["csrc/kernels/custom"],
     ["csrc/emu"],
     ["csrc/vendor"],
 ]
@@ -42,6 +43,7 @@ USES = {
     "csrc/kernels/fast": ["csrc/shared"],
     "csrc/kernels/exact": ["csrc/shared"],
     "csrc/kernels/course": ["csrc/kernels/core"],
+    "csrc/kernels/custom": ["csrc/kernels/core", "csrc/shared"],
     "csrc/python": [
         "csrc/include",
         "csrc/registry",

@@ -633,6 +633,27 @@ GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *
 GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
                                       int count, void *stream);
 
+/* ---------------------------------------------------------------- custom operators ----------- */
+
+/* The work of an operator of the user's own on the CPU: calls run(context, i, NULL) for i < count
+ * of a program that the machine's compiler made. `run` returns 1; 0: no task that has not begun
+ * needs to run. A task may run twice, in a child that is forked meanwhile. */
+typedef struct gpr_custom_tasks {
+    int (*run)(void *, uint64_t, void *);
+    void *context;
+    uint64_t count;
+} gpr_custom_tasks;
+
+/* Runs tasks on the threads of the CPU backend, and returns when all are done. */
+GPR_API void gpr_run_custom_tasks(const gpr_custom_tasks *tasks);
+
+/* Machine code of the caller's own in the cache of compiled programs, under a key of the caller's:
+ * text that names everything that decides the code. Returns whether there is an undamaged entry;
+ * *image is to be freed by gpr_free_image. */
+GPR_API int gpr_find_cached_image(const char *key, gpr_image *image);
+/* Stores an image if it can. */
+GPR_API void gpr_cache_image(const char *key, const gpr_image *image);
+
 /* ---------------------------------------------------------------- compiling ----------------- */
 
 /* Compiles one kernel for an operator, a dtype and compute capability `cc` with NVRTC, bypassing

@@ -189,6 +189,66 @@ static PyObject *queue_launches(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* ---------------------------------------------------------------- operators ------------------ */
+
+/* find_cached_image(key) -> (image, symbols) or None */
+static PyObject *find_cached_image(PyObject *module, PyObject *given)
+{
+    const char *key = PyUnicode_AsUTF8(given);
+    PyObject *result = NULL;
+    gpr_image image = {0};
+    int found = 0;
+
+    (void)module;
+    if (key == NULL) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = gpr_find_cached_image(key, &image);
+    Py_END_ALLOW_THREADS
+    if (!found) Py_RETURN_NONE;
+    result = image_and_symbols(&image);
+    gpr_free_image(&image);
+    return result;
+}
+
+/* cache_image(key, image, symbols) */
+static PyObject *cache_image(PyObject *module, PyObject *arguments)
+{
+    const char *key = NULL, *data = NULL, *symbols[GPR_MOST_SYMBOLS];
+    PyObject *given_symbols = NULL;
+    gpr_image image = {0};
+    Py_ssize_t bytes = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "sy#O!", &key, &data, &bytes, &PyTuple_Type, &given_symbols))
+        return NULL;
+    image.symbol_count = read_strings(given_symbols, symbols, GPR_MOST_SYMBOLS, "kernels");
+    if (image.symbol_count < 0) return NULL;
+    image.data = (void *)(uintptr_t)data;
+    image.bytes = (uint64_t)bytes;
+    for (int i = 0; i < image.symbol_count; i++) image.symbols[i] = (char *)(uintptr_t)symbols[i];
+    Py_BEGIN_ALLOW_THREADS
+    gpr_cache_image(key, &image);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* run_custom_tasks(address of the task, address of its context, count) */
+static PyObject *run_custom_tasks(PyObject *module, PyObject *arguments)
+{
+    unsigned long long task = 0, context = 0, count = 0;
+    gpr_custom_tasks tasks;
+
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "KKK", &task, &context, &count)) return NULL;
+    *(uintptr_t *)&tasks.run = (uintptr_t)task;
+    tasks.context = (void *)(uintptr_t)context;
+    tasks.count = count;
+    Py_BEGIN_ALLOW_THREADS
+    gpr_run_custom_tasks(&tasks);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 PyMethodDef glue_text_methods[] = {
     {"compile_text", compile_text, METH_VARARGS,
      PyDoc_STR("compile_text(name, text, entries, options, cc) -> (image, symbols)")},
@@ -198,5 +258,10 @@ PyMethodDef glue_text_methods[] = {
      PyDoc_STR("run_launches(loaded image, launches, stream=None, flush_bytes=0) -> ms")},
     {"queue_launches", queue_launches, METH_VARARGS,
      PyDoc_STR("queue_launches(loaded image, launches, stream)")},
+    {"find_cached_image", find_cached_image, METH_O,
+     PyDoc_STR("find_cached_image(key) -> (image, symbols) or None")},
+    {"cache_image", cache_image, METH_VARARGS, PyDoc_STR("cache_image(key, image, symbols)")},
+    {"run_custom_tasks", run_custom_tasks, METH_VARARGS,
+     PyDoc_STR("run_custom_tasks(address of the task, address of its context, count)")},
     {NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from ._core import __version__
 from ._dot import dot
 from ._exact import ExactSum
-from ._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning
+from ._exceptions import (
+    CompileError,
+    CudaError,
+    DeviceUnavailableError,
+    KernelUnavailableError,
+    NoDeviceWarning,
+)
 from ._functions import *  # noqa: F403 (the reductions, which _functions.py lists)
 from ._functions import __all__ as _reductions
 from ._kernel_names import KernelName
@@ -47,12 +53,14 @@ if TYPE_CHECKING:
     from ._yours.check import check
     from ._yours.check_report import CheckReport
     from ._yours.kernel import Kernel
+    from ._yours.own_operator import Operator
 
 __all__ = [
     "CacheInfo",
     "Changes",
     "CheckReport",
     "Comparison",
+    "CompileError",
     "CudaError",
     "DeviceInfo",
     "DeviceUnavailableError",
@@ -67,6 +75,7 @@ __all__ = [
     "Limits",
     "MinMax",
     "NoDeviceWarning",
+    "Operator",
     "Timing",
     "Tuning",
     "Warmed",
@@ -97,6 +106,7 @@ _LATE = {
     "check": "_yours.check",
     "CheckReport": "_yours.check_report",
     "Kernel": "_yours.kernel",
+    "Operator": "_yours.own_operator",
     "compare": "_bench.compare",
     "Changes": "_bench.changes",
     "Comparison": "_bench.comparison",

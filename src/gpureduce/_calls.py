@@ -51,6 +51,23 @@ class Call(NamedTuple):
         return bool(self.options[0] == "exact")
 
 
+class OwnCall(NamedTuple):
+    """The arguments of ``reduce`` with an operator of the user's own."""
+
+    array: Any
+    axis: Any
+    dtype: Any
+    out: Any
+    keepdims: Any
+    initial: Any
+    where: Any
+    kernel: Any
+    device: Any
+    block_size: Any
+    grid_size: Any
+    stream: Any
+
+
 def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
     """Run a call on an array of numbers by the core, with this operator."""
     number = _core.OPERATORS[op]

@@ -12,9 +12,10 @@ _PARAMETERS = {
     "a": """a : array_like
     Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32, float64,
     complex64 or complex128, of any shape, in any layout and byte order. Never changed.""",
-    "op": """op : str, ufunc or function of ``operator``
+    "op": """op : str, ufunc, function of ``operator`` or Operator
     The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or
-    ``"maximum"``; or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``.""",
+    ``"maximum"``; or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``; or one of your own, a
+    :class:`gpureduce.Operator`.""",
     "axis": """axis : None or int or tuple of ints, optional
     Axes to reduce; all of them by default, none for ``()``.""",
     "dtype": """dtype : dtype, optional

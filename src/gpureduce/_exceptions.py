@@ -49,10 +49,36 @@ class KernelUnavailableError(RuntimeError):
     """The kernel cannot run here: the GPU is too old, or headers that it needs are missing."""
 
 
+class CompileError(ValueError):
+    """The text of an operator of the user's own does not compile.
+
+    Attributes
+    ----------
+    log : str
+        The compiler's messages; lines are those of the operator's text where they name its file.
+    line : int or None
+        Line of that text that the first of them is about.
+    """
+
+    def __init__(self, message: str = "", log: str = "", line: int | None = None) -> None:
+        super().__init__(message, log, line)
+        self.log = log
+        self.line = line
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class NoDeviceWarning(UserWarning):
     """There is no usable GPU and the CPU took over; issued once per process."""
 
 
-for _class in (CudaError, DeviceUnavailableError, KernelUnavailableError, NoDeviceWarning):
+for _class in (
+    CompileError,
+    CudaError,
+    DeviceUnavailableError,
+    KernelUnavailableError,
+    NoDeviceWarning,
+):
     _class.__module__ = "gpureduce"
 del _class

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import PLAIN_STARTS, are_finite, as_mask
-from ._calls import Call, NoValue
+from ._calls import Call, NoValue, OwnCall
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Extreme,
         Mean,
         OwnKernel,
+        OwnOperator,
         Pair,
         Position,
         Span,
@@ -604,7 +605,7 @@ def _find(op: Any) -> Callable[..., Any]:
 
 def reduce(
     a: ArrayLike,
-    op: str | np.ufunc | Callable[[Any, Any], Any],
+    op: str | np.ufunc | Callable[[Any, Any], Any] | OwnOperator,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -621,6 +622,12 @@ def reduce(
     grid_size: int | None = None,
     stream: Any = None,
 ) -> Any:
+    reduce_by_own: Callable[[OwnCall], Any] | None = getattr(op, "reduce_array", None)
+    if reduce_by_own is not None:  # an Operator of the user's own, which is above the reductions
+        if ddof != 0 or mean is not NoValue or correction is not NoValue:
+            raise TypeError("an operator of your own takes no ddof, mean or correction")
+        where_to = kernel, device, block_size, grid_size, stream
+        return reduce_by_own(OwnCall(a, axis, dtype, out, keepdims, initial, where, *where_to))
     function = _find(op)
     name = function.__name__
     given: dict[str, Any] = {"keepdims": keepdims}

@@ -23,6 +23,12 @@ class OwnKernel(Protocol):
     # gpureduce.Kernel
     def reduce_call(self, call: Any) -> Any: ...
 
+class OwnOperator(Protocol):
+    # gpureduce.Operator
+    @property
+    def name(self) -> str: ...
+    def reduce_array(self, call: Any) -> Any: ...
+
 class Options(TypedDict, total=False):
     kernel: KernelName | OwnKernel
     device: str | None

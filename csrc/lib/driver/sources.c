@@ -24,11 +24,15 @@
     F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
     F(exact_moments) F(exact_moments_strided) F(exact_dot)
 
+/* Files of operators of users' own: programs of the package's kernels do not carry them. */
+#define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu)
+
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes) F(folds)
 #define SHARED_FILES(F) \
     F(language) F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
     F(exact_format) F(limbs) F(folds)
+#define CUSTOM_SHARED(F) F(custom_params)
 /* clang-format on */
 
 /* Puts a file, found through the build's include path, into .rodata. */
@@ -46,7 +50,9 @@
 #define EMBED_TABLE(stem) EMBED_FILE(table_##stem, #stem ".def")
 
 HELPER_FILES(EMBED)
+CUSTOM_FILES(EMBED)
 SHARED_FILES(EMBED_SHARED)
+CUSTOM_SHARED(EMBED_SHARED)
 TABLES(EMBED_TABLE)
 #define GPR_KERNEL(name, file, ...) EMBED(file)
 #include "kernels.def"
@@ -65,7 +71,12 @@ static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 #undef GPR_KERNEL
 };
 
-enum { HELPER_COUNT = sizeof helper_sources / sizeof helper_sources[0] };
+static const gpr_source custom_sources[] = {CUSTOM_SHARED(SHARED_SOURCE) CUSTOM_FILES(SOURCE)};
+
+enum {
+    HELPER_COUNT = sizeof helper_sources / sizeof helper_sources[0],
+    CUSTOM_COUNT = sizeof custom_sources / sizeof custom_sources[0]
+};
 
 /* Whether an earlier row has this row's file. */
 static int is_repeat(int kernel)
@@ -78,7 +89,7 @@ static int is_repeat(int kernel)
 
 int gpr_source_count(void)
 {
-    int count = HELPER_COUNT;
+    int count = HELPER_COUNT + CUSTOM_COUNT;
 
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) count += !is_repeat(i);
     return count;
@@ -90,8 +101,10 @@ gpr_status gpr_source_at(int index, const char **name, const char **text)
 
     if (index >= 0 && index < HELPER_COUNT) {
         source = &helper_sources[index];
-    } else if (index >= HELPER_COUNT) {
-        int seen = HELPER_COUNT;
+    } else if (index >= HELPER_COUNT && index < HELPER_COUNT + CUSTOM_COUNT) {
+        source = &custom_sources[index - HELPER_COUNT];
+    } else if (index >= HELPER_COUNT + CUSTOM_COUNT) {
+        int seen = HELPER_COUNT + CUSTOM_COUNT;
         for (int i = 0; i < GPR_KERNEL_COUNT && source == NULL; i++) {
             if (!is_repeat(i) && seen++ == index) source = &kernel_sources[i];
         }

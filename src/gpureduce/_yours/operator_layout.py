@@ -1,0 +1,157 @@
+"""Layouts of calls of an operator of the user's own: axes, and the parameters of its programs.
+
+The parameters are ``gpr_custom_params`` of ``csrc/shared/custom_params.h``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["CONTINUES", "ENDS", "FACTS", "INITIAL_BYTES", "STARTS", "Axis", "Layout", "parameters"]
+
+MOST_AXES = 64
+INITIAL_BYTES = 256
+CONTINUES, ENDS, STARTS, ACROSS = 1, 2, 4, 8
+FACTS = np.dtype(
+    [
+        ("partial_bytes", "u8"),
+        ("state_bytes", "u8"),
+        ("result_bytes", "u8"),
+        ("result_kind", "u4"),
+        ("has_identity", "u4"),
+        ("takes_index", "u4"),
+        ("columns", "u4"),
+    ]
+)
+"""``gpr_custom_facts``."""
+_AXIS = np.dtype([("extent", "u8"), ("in", "i8"), ("mask", "i8"), ("last", "i8")])
+PARAMETERS = np.dtype(
+    [
+        ("in", "u8"),
+        ("mask", "u8"),
+        ("out", "u8"),
+        ("partials", "u8"),
+        ("states", "u8"),
+        ("rows", "u8"),
+        ("n", "u8"),
+        ("parts", "u8"),
+        ("share", "u8"),
+        ("total", "u8"),
+        ("first", "u8"),
+        ("units", "u8"),
+        ("kept", "u4"),
+        ("reduced", "u4"),
+        ("lanes", "u4"),
+        ("flags", "u4"),
+        ("initial", "V256"),
+        ("axes", _AXIS, MOST_AXES),
+    ]
+)
+
+
+class Axis(NamedTuple):
+    """An axis: steps in bytes of the array and of its mask, and of results or of positions."""
+
+    extent: int
+    step: int
+    mask: int
+    last: int
+
+
+_NO_AXIS = Axis(1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a call are: kept axes, then reduced ones, the nearest in memory last.
+
+    Reduced axes stay in the order of the array's axes where the order of elements counts.
+    """
+
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    rows: int = field(default=1)
+    n: int = field(default=1)
+
+    @classmethod
+    def of(
+        cls,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        mask: Sequence[int] | None,
+        reduced: Sequence[int],
+        itemsize: int,
+        *,
+        reorder: bool,
+        keep_positions: bool,
+    ) -> Layout:
+        """Make the layout of an array.
+
+        Parameters
+        ----------
+        shape, strides, mask : sequence of int
+            Of the array; steps in bytes. `mask` has the steps of its mask.
+        reduced : sequence of int
+            Numbers of the reduced axes.
+        itemsize : int
+            Bytes of a result; results are C-contiguous.
+        reorder : bool
+            Whether the order of elements does not count.
+        keep_positions : bool
+            Whether positions of elements count, though their order does not.
+        """
+        masks = mask if mask is not None else [0] * len(shape)
+        axes: dict[bool, list[Axis]] = {True: [], False: []}
+        lasts = {True: 1, False: itemsize}
+        for i in reversed(range(len(shape))):
+            is_reduced = i in reduced
+            axes[is_reduced].insert(0, Axis(shape[i], strides[i], masks[i], lasts[is_reduced]))
+            lasts[is_reduced] *= shape[i]
+        rows = math.prod(axis.extent for axis in axes[False])
+        n = math.prod(axis.extent for axis in axes[True])
+        kept = _merged(_by_distance(axes[False]), with_last=True)
+        inner = _by_distance(axes[True]) if reorder else axes[True]
+        return cls(kept, _merged(inner, with_last=not reorder or keep_positions), rows, n)
+
+    def with_n(self, n: int, extent: int) -> Layout:
+        """The same layout with another extent of the outermost reduced axis."""
+        first, *rest = self.reduced
+        return replace(self, reduced=(first._replace(extent=extent), *rest), n=n)
+
+
+def _by_distance(axes: list[Axis]) -> list[Axis]:
+    return sorted(axes, key=lambda axis: -abs(axis.step))
+
+
+def _merged(axes: Sequence[Axis], *, with_last: bool) -> tuple[Axis, ...]:
+    """Axes that follow each other in memory as one."""
+    merged: list[Axis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        if merged:
+            before = merged[-1]
+            steps = ("step", "mask", "last") if with_last else ("step", "mask")
+            if all(getattr(before, s) == getattr(axis, s) * axis.extent for s in steps):
+                merged[-1] = axis._replace(extent=before.extent * axis.extent)
+                continue
+        merged.append(axis)
+    return tuple(merged) or (_NO_AXIS,)
+
+
+def parameters(layout: Layout, **values: Any) -> np.ndarray[Any, Any]:
+    """Parameters of a program, as an array of one element."""
+    made = np.zeros((), PARAMETERS)
+    axes = [*layout.kept, *layout.reduced]
+    made["axes"][: len(axes)] = axes
+    made["kept"], made["reduced"] = len(layout.kept), len(layout.reduced)
+    made["rows"], made["n"] = layout.rows, layout.n
+    made["total"] = layout.n
+    for name, value in values.items():
+        made[name] = value
+    return made

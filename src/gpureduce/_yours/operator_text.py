@@ -1,0 +1,174 @@
+"""Programs of an operator of the user's own: its text, with what makes kernels and loops of it.
+
+The text is in a namespace of its own, where ``T`` is the type of elements. Its lines keep their
+numbers, so that messages of compilers name lines of the user's text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._dtypes import name_of, native_dtype
+from .device_text import blank
+
+__all__ = [
+    "OperatorText",
+    "OperatorTypes",
+    "first_error",
+    "headers",
+    "operator_program",
+    "result_dtype",
+]
+
+_NUMBERS = {
+    "bool": "bool",
+    "float16": "float",
+    "bfloat16": "float",
+    "complex64": "gpr::dt_complex64",
+    "complex128": "gpr::dt_complex128",
+}
+"""What ``T`` is, of dtypes whose device type is no number of C++."""
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+):(?:\d+:)?|\((?P<line2>\d+)\):)\s*"
+    r"(?:fatal |catastrophic )?error:\s*(?P<text>.*)$",
+    re.MULTILINE,
+)
+_STATIC = re.compile(r"static assertion failed(?: with)?:?\s*\"?(.*?)\"?$")
+_KINDS = "biufc"
+"""NumPy's letters of the kinds that a program names by number (csrc/shared/dtype_kinds.h)."""
+_ELEMENT, _STRUCT = 100, 101  # GPR_CUSTOM_RESULT_... of csrc/shared/custom_params.h
+
+
+@dataclass(frozen=True)
+class OperatorText:
+    """An operator as it is given."""
+
+    name: str
+    file: str
+    source: str
+    commutative: bool
+    dtypes: tuple[np.dtype[Any], ...] | None
+    result: np.dtype[Any] | None
+
+
+@dataclass(frozen=True)
+class OperatorTypes:
+    """What decides an operator's program beside its text.
+
+    `element` is an element's dtype in memory, `compute` what it is converted to first.
+    """
+
+    element: np.dtype[Any]
+    compute: np.dtype[Any]
+    masked: bool
+
+
+def _constant(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _numbers(types: OperatorTypes) -> tuple[str, str]:
+    """Text that defines ``T``, and text that makes it of elements."""
+    element, compute = name_of(types.element), name_of(types.compute)
+    number = _NUMBERS.get(compute, f"gpr::dt_{compute}")
+    return f"using T = {number};", (
+        f"using CustomElement = dt_{element};\n"
+        "GPR_DEVICE CustomNumber custom_number(CustomElement x)\n"
+        f"{{ return value_of(convert<dt_{compute}>(x)); }}\n"
+        f"GPR_DEVICE dt_{compute} custom_element(CustomNumber x)\n"
+        f"{{ return element_of<dt_{compute}>(x); }}"
+    )
+
+
+def operator_program(operator: OperatorText, types: OperatorTypes, before: str, after: str) -> str:
+    """The text of a program.
+
+    Parameters
+    ----------
+    operator : OperatorText
+    types : OperatorTypes
+    before, after : str
+        What the target needs around it.
+
+    Returns
+    -------
+    str
+    """
+    number, conversions = _numbers(types)
+    text = _INCLUDE.sub(lambda found: blank(found[0]), operator.source)
+    return f"""{before}
+#include "custom_words.cuh"
+namespace yours {{
+{number}
+#line 1 "{operator.file}"
+{text}
+#line 1 "operator"
+}}
+namespace gpr {{
+using CustomOp = yours::{operator.name};
+using CustomNumber = yours::T;
+constexpr bool custom_is_commutative = {_constant(operator.commutative)};
+constexpr bool custom_is_masked = {_constant(types.masked)};
+{conversions}
+}}
+{after}
+"""
+
+
+def first_error(log: str, operator: OperatorText) -> tuple[str, int | None]:
+    """The first message of a compiler's log that is about the user's text, else the first one, and
+    its line in that text.
+    """
+    errors = list(_ERROR.finditer(log))
+    for each in errors:
+        if each["file"] == operator.file:
+            number = int(each["line"] or each["line2"])
+            lines = operator.source.splitlines()
+            shown = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+            return f"{operator.file}, line {number}: {each['text']}: {shown}", number
+    if errors:
+        message = errors[0]["text"]
+        return (_STATIC.search(message) or ("", message))[1], None
+    return (log.strip().splitlines() or ["the compiler gave no reason"])[0], None
+
+
+def result_dtype(
+    operator: OperatorText, facts: dict[str, int], compute: np.dtype[Any]
+) -> np.dtype[Any]:
+    """Dtype of results, by what the program says of them.
+
+    Raises
+    ------
+    TypeError
+        They are structures, and no dtype of their size is given; or they are numbers, and another
+        one is given.
+    """
+    kind, size = facts["result_kind"], facts["result_bytes"]
+    name, given = operator.name, operator.result
+    if kind == _STRUCT:
+        if given is None:
+            raise TypeError(
+                f"results of operator '{name}' are structures of {size} bytes: their dtype is "
+                "needed, as Operator(..., result=numpy.dtype([...], align=True))"
+            )
+        if given.itemsize != size:
+            raise TypeError(
+                f"results of operator '{name}' are structures of {size} bytes, and result= is a "
+                f"dtype of {given.itemsize}: a dtype made with align=True has a structure's layout"
+            )
+        return given
+    own = compute if kind == _ELEMENT else np.dtype(f"{_KINDS[kind]}{size}".replace("b1", "?"))
+    if given is not None and given != own:
+        raise TypeError(f"results of operator '{name}' are of dtype {own}, and result= is {given}")
+    return native_dtype(own)
+
+
+def headers() -> dict[str, str]:
+    """Files that programs include, by name."""
+    return _core.sources()
