@@ -992,11 +992,8 @@ static const char *check_planned(const engine_launch *op)
         wrong = check_reach(op, (uintptr_t)op->layout.mask, axes, offsetof(gpr_axis, mask), run, 1,
                             "kernel reads a mask outside live memory");
     if (wrong != NULL) return wrong;
-    if (is_sum_by_pairs(op)) {
-        if (op->layout.elements > GPR_PAIR_ROW_ELEMENTS)
-            return "pairs of doubles for rows that are too long";
-        if (m->result == GPR_DTYPE_DEFAULT) return "accumulators of pairs of doubles";
-    }
+    if (is_sum_by_pairs(op) && m->result == GPR_DTYPE_DEFAULT)
+        return "accumulators of pairs of doubles";
     if (f->shape == ROWS || f->shape == EXACT_ROWS) {
         const uint64_t per_block = rows_of_block(f);
         if (blocks != 0) return "rows that share blocks with blocks per row";
