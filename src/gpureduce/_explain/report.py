@@ -48,7 +48,7 @@ def read_report(text: str) -> tuple[Launch, ...]:
 
 
 def _stage(entry: str, seen_first: bool) -> str:
-    if "::fill_identity<" in entry or entry == "gpr_set_output":
+    if "::fill_identity<" in entry or entry == "gpr_set_value":
         return "fill"
     if "::finalize_rows<" in entry:
         return "finish"

@@ -25,6 +25,7 @@ from .program_text import (
     blocks_for,
     does_not_compile,
     dtypes_of,
+    roles,
     shared_bytes,
     shown_name,
     write,
@@ -162,7 +163,7 @@ def _types(kernel: Kernel, given: Iterable[str] | None) -> tuple[str | None, ...
 def _sizes(form: KernelForm, block: int, given: Sequence[int] | None) -> list[int]:
     """Edge sizes: around a warp, a block and what a block loads, and odd larger ones."""
     tile = block * form.elements_per_thread
-    if form.of("n") is None:  # whole blocks alone
+    if not form.takes_n:  # whole blocks alone
         found = [tile] if form.cover in ("one", "thread") else [tile, 2 * tile, 5 * tile]
     else:
         found = [0, 1, 2, _WARP - 1, _WARP, _WARP + 1, block - 1, block, block + 1]
@@ -231,11 +232,12 @@ def launch_case(
         "out": result,
         "op": form.op,
         "finish": form.finish,
-        "parameters": [(each.role, C_TYPES.get(each.c_type, "uint64")) for each in form.parameters],
+        "parameters": roles(form),
+        "scratch": form.has_scratch,
         "n": n,
         "grid": grid,
         "slots": grid * block * form.elements_per_thread,
-        "outputs": 1 if form.finish == "atomic" else grid,
+        "outputs": 1 if form.finish == "atomic" or form.has_scratch else grid,
         "block": block,
         "shared_bytes": shared_bytes(form, element, block),
         "schedule": SCHEDULES[0],
@@ -479,8 +481,7 @@ def _list(numbers: Sequence[int]) -> str:
 
 def _limits_of_text(kernel: Kernel) -> Iterator[Limit]:
     """Lengths at which indices overflow: no emulated array is as long."""
-    count = kernel.form.of("n")
-    if count is None:
+    if not kernel.form.takes_n:
         yield Limit("it has no n: arrays are whole blocks of elements")
         return
     most, why, line = kernel.form.most_elements

@@ -22,12 +22,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import _core, _exceptions
-from .program_text import identity
+from .program_text import Places, arguments, identity, set_value
 
 _ENDS = {"finding", "hang", "crash"}
 """Answers of cases that ended their process."""
 _DOES_NOT_END = "thread that does not end"
 """How the emulator's text of such a thread begins (csrc/emu/run.c)."""
+_TICKET_BYTES = 4
 _CC = 90
 """Compute capability that programs are compiled for."""
 
@@ -91,30 +92,32 @@ class Emulated:
         out = np.zeros(case["outputs"], case["out"])
         source = _core.alloc_device(0, values.nbytes)
         target = _core.alloc_device(0, out.nbytes)
+        partials, ticket = (
+            (
+                _core.alloc_device(0, case["grid"] * out.itemsize),
+                _core.alloc_device(0, _TICKET_BYTES),
+            )
+            if case["scratch"]
+            else (0, 0)
+        )
+        places = Places(source, target, partials, ticket)
         try:
             if values.nbytes > 0:
                 _core.upload(0, source, values)
-            launch = (0, case["grid"], case["block"], case["shared_bytes"])
-            given = tuple(
-                _argument(role, source, target, case["n"], c_type)
-                for role, c_type in case["parameters"]
+            given = arguments(case["parameters"], places, case["n"], case["grid"])
+            launches: tuple[Any, ...] = (
+                (0, case["grid"], case["block"], case["shared_bytes"], given),
             )
-            launches: tuple[Any, ...] = ((*launch, given),)
             if case["finish"] == "atomic":
-                start = np.asarray(identity(case["op"], case["out"])).tobytes()
-                launches = ((1, 1, 1, 0, (target.to_bytes(8, "little"), start)), *launches)
+                launches = (set_value(target, identity(case["op"], case["out"])), *launches)
+            elif case["scratch"]:
+                launches = (set_value(ticket, np.uint32(0)), *launches)
             _core.run_launches(self.loaded, launches)
             _core.download(0, target, out)
         finally:
-            _core.free_device(0, source)
-            _core.free_device(0, target)
+            for pointer in filter(None, (source, target, partials, ticket)):
+                _core.free_device(0, pointer)
         return out
-
-
-def _argument(role: str, source: int, target: int, n: int, dtype: str) -> bytes:
-    if role == "n":
-        return np.array(n).astype(dtype).tobytes()
-    return (source if role == "in" else target).to_bytes(8, "little")
 
 
 def fold(case: dict[str, Any], out: np.ndarray[Any, Any]) -> Any:

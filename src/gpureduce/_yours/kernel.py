@@ -42,6 +42,9 @@ class Kernel:
 
         __global__ void mine(const float *in, float *out, unsigned n)
 
+    A kernel in the template form of this package, as ``gpureduce kernels --export`` writes it, is
+    accepted, too.
+
     The operator and the launch are inferred from the text: from shared memory, ``blockIdx`` and
     ``gridDim``, atomics, and stores to the output. ``print(kernel)`` shows what was inferred;
     arguments override it.

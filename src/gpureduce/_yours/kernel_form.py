@@ -20,6 +20,7 @@ from .device_text import (
     line_of,
     without_comments,
 )
+from .template_form import is_template_form, read_template_form
 
 __all__ = ["COVERS", "C_TYPES", "FINISHES", "OPERATORS", "KernelForm", "read_kernel"]
 
@@ -71,7 +72,7 @@ _MOST_BLOCK = 1024
 @dataclass(frozen=True)
 class Parameter:
     role: str
-    """``in``, ``out`` or ``n``."""
+    """``in``, ``out`` or ``n``; of the template form ``rows`` and ``scratch``, structures."""
     c_type: str
     """Of elements, or of n; a template parameter's name where it is one."""
     name: str
@@ -106,6 +107,11 @@ class KernelForm:
         The largest n whose indices do not overflow, why, and the line that says it.
     left_out
         Lines and names of headers that are not read, though device code may need them.
+    scope, dtypes
+        Of the template form: the kernel's namespace, dtypes of elements and output.
+    traits
+        Of the template form: ``First``; ``Next`` of launches over partials, where it is another;
+        ``scratch`` where the last block combines partials.
     """
 
     name: str
@@ -124,6 +130,19 @@ class KernelForm:
     loops: bool
     most_elements: tuple[int, str, int]
     left_out: tuple[tuple[int, str], ...] = ()
+    scope: str = ""
+    dtypes: tuple[str, str] | None = None
+    traits: tuple[str, ...] = ()
+
+    @property
+    def takes_n(self) -> bool:
+        """Whether the kernel is told the number of elements."""
+        return self.of("n") is not None or self.of("rows") is not None
+
+    @property
+    def has_scratch(self) -> bool:
+        """Whether its last block combines partials, by a counter in device memory."""
+        return "scratch" in self.traits
 
     def of(self, role: str) -> Parameter | None:
         """The parameter of a role; ``None``: the kernel has none."""
@@ -607,6 +626,8 @@ def _article(c_type: str) -> str:
 
 def _choose(text: _Text, name: str | None) -> _Signature:
     found = [each for each in map(_signature, text.declarations) if each is not None]
+    # In template form there is a kernel, too, that fills the output.
+    found = [each for each in found if is_template_form(each.parameters)] or found
     if not found:
         raise ValueError(f"{text.file}: there is no __global__ function with a body")
     lines = [line_of(text.code, text.code.find(one.name, one.declaration.start)) for one in found]
@@ -657,6 +678,69 @@ def _refuse_what_no_gpu_takes(text: _Text, signature: _Signature) -> None:
             )
 
 
+_EXPORTED = re.compile(r"^#if defined\(__CUDACC__\) && !defined\(__CUDACC_RTC__\)", re.MULTILINE)
+"""Where the program of an exported file begins, which compilers of kernels alone do not read."""
+
+
+def _template_form(
+    text: _Text,
+    signature: _Signature,
+    source: str,
+    op: str | None,
+    block_size: int | None,
+    finish: str | None,
+) -> KernelForm:
+    code = without_comments(source)
+    body = signature.declaration.text
+    found = read_template_form(text.file, code, signature.name, body)
+    for what, given, known in (
+        ("op", op, found.op),
+        ("block_size", block_size, found.block_size),
+        ("finish", finish, found.finish),
+    ):
+        if given is not None and given != known:
+            raise ValueError(
+                f"kernel '{signature.name}' is in template form, whose {what} the file says: it is "
+                f"{known}, not {given}"
+            )
+    parameters = split_at_commas(signature.parameters)
+    names = [(re.findall(_IDENTIFIER, each) or [""])[-1] for each in parameters]
+    roles = ("in", "out", "rows", "scratch")
+    if len(parameters) != len(roles):
+        raise text.error(
+            signature.declaration.start + signature.declaration.text.find("__global__"),
+            f"kernel '{signature.name}' has {len(parameters)} parameters: the template form has "
+            "in, out, rows and scratch",
+        )
+    end = _EXPORTED.search(source)
+    return KernelForm(
+        name=signature.name,
+        scope="gpr::" if re.search(r"\bnamespace\s+gpr\b", code) else "",
+        file=text.file,
+        line=line_of(code, code.find(signature.name, signature.declaration.start)),
+        text=source if end is None else source[: end.start()],
+        parameters=tuple(
+            Parameter(role, role, name) for role, name in zip(roles, names, strict=True)
+        ),
+        template=(),
+        op=found.op,
+        finish=found.finish,
+        cover=found.cover,
+        elements_per_thread=found.elements_per_thread,
+        block_size=found.block_size,
+        shared_type=None,
+        shared_name=None,
+        loops=found.cover != "cover",
+        most_elements=(2**63 - 1, "", 0),
+        dtypes=found.dtypes,
+        traits=(
+            "First",
+            *([found.next_kernel] if found.next_kernel else []),
+            *(["scratch"] if found.has_scratch else []),
+        ),
+    )
+
+
 def read_kernel(
     source: str,
     file: str,
@@ -668,7 +752,8 @@ def read_kernel(
     finish: str | None = None,
     template: Mapping[str, object] | None = None,
 ) -> KernelForm:
-    """Read a kernel in the plain form: ``__global__ void name(const T *in, T *out, unsigned n)``.
+    """Read a kernel, in the plain form, ``__global__ void name(const T *in, T *out, unsigned n)``,
+    or in template form.
 
     Parameters
     ----------
@@ -691,6 +776,8 @@ def read_kernel(
     text = _Text(source, file)
     signature = _choose(text, name)
     _refuse_what_no_gpu_takes(text, signature)
+    if is_template_form(signature.parameters):
+        return _template_form(text, signature, source, op, block_size, finish)
     kinds, values, items = _template(text, signature, template or {})
     parameters = _parameters(text, signature, kinds)
     blocks = frozenset(rf"\b{each}\b" for each, kind in kinds.items() if kind == "block")

@@ -20,12 +20,15 @@ from .._records import DeviceInfo, LastRun, devices, note_run
 from .host_headers import include_folders
 from .kernel_form import C_TYPES, KernelForm
 from .program_text import (
+    Places,
     arguments,
     blocks_for,
     does_not_compile,
     dtypes_of,
     fixed_dtypes,
     identity,
+    roles,
+    set_value,
     shared_bytes,
     takes_block,
     write,
@@ -49,6 +52,8 @@ _RESIDENT_THREADS = 2048
 """Most threads that a multiprocessor of any GPU holds: blocks that loop fill them."""
 Programs = dict[tuple[int, str, int], Any]
 """Loaded images by device, dtype of the elements, and the block size where a template takes it."""
+_TICKET_BYTES = 16
+"""Also what outputs are aligned to."""
 _LONGEST = 2**31 - 1
 """Most blocks of a grid."""
 
@@ -151,27 +156,33 @@ class LoadedKernel:
         """Values that the first launch stores."""
         return 1 if self._form.finish == "atomic" else self.grid
 
-    @contextlib.contextmanager
-    def outputs(self) -> Iterator[tuple[int, int]]:
-        """Device memory for outputs of all launches, twice: they go back and forth."""
+    @property
+    def room_bytes(self) -> int:
+        """Device memory that launches need: outputs, twice, and a ticket."""
+        return 2 * self._output_bytes + _TICKET_BYTES
+
+    @property
+    def _output_bytes(self) -> int:
         bytes_ = self.output_count * np.dtype(self.result).itemsize
-        pointers: list[int] = []
+        return -(-bytes_ // _TICKET_BYTES) * _TICKET_BYTES
+
+    @contextlib.contextmanager
+    def room(self) -> Iterator[int]:
+        """Address of that memory."""
+        pointer = _core.alloc_device(self._ordinal, self.room_bytes)
         try:
-            for _ in range(2):
-                pointers.append(_core.alloc_device(self._ordinal, bytes_))
-            yield pointers[0], pointers[1]
+            yield pointer
         finally:
-            for pointer in pointers:
-                _core.free_device(self._ordinal, pointer)
+            _core.free_device(self._ordinal, pointer)
 
     def _steps(self) -> list[tuple[int, int]]:
         """Elements and blocks of each launch: a kernel whose output has the elements' type reduces
         its partials again.
         """
         steps = [(self.n, self.grid)]
-        if self._form.finish != "partials" or self._form.of("n") is None:
+        if self._form.finish != "partials" or not self._form.takes_n:
             return steps
-        while self._element == self.result:
+        while self._element == self.result or "Next" in self._form.traits:
             n = steps[-1][1]
             grid = blocks_for(self._form, n, self.block, self._most)
             if n == 1 or grid >= n:
@@ -185,24 +196,28 @@ class LoadedKernel:
         return 1 if self._form.finish != "partials" else self._steps()[-1][1]
 
     def launches(
-        self, elements: int, outputs: tuple[int, int], last: int | None = None
+        self, elements: int, room: int, last: int | None = None
     ) -> tuple[tuple[Any, ...], int]:
         """Launches over an array in device memory, and where they leave their result.
 
-        That is `last`, where it is given and one value is left.
+        That is `last`, where it is given and one value is left; else it is in the room.
         """
         form, source = self._form, elements
         bytes_ = shared_bytes(form, self._element, self.block)
+        ticket = room + 2 * self._output_bytes
         made: list[Any] = []
         steps = self._steps()
         for i, (n, grid) in enumerate(steps):
-            here = outputs[i % 2]
+            here, other = (room + (i + turn) % 2 * self._output_bytes for turn in (0, 1))
             if i == len(steps) - 1 and last is not None and self.left == 1:
                 here = last
             if form.finish == "atomic":
-                start = np.asarray(identity(form.op, self.result)).tobytes()
-                made.append((1, 1, 1, 0, (here.to_bytes(8, "little"), start)))
-            made.append((0, grid, self.block, bytes_, arguments(form, source, here, n)))
+                made.append(set_value(here, identity(form.op, self.result)))
+            elif form.has_scratch:
+                made.append(set_value(ticket, np.uint32(0)))
+            symbol = 1 if i > 0 and "Next" in form.traits else 0
+            given = arguments(roles(form), Places(source, here, other, ticket), n, grid)
+            made.append((symbol, grid, self.block, bytes_, given))
             source = here
         return tuple(made), source
 
@@ -215,8 +230,8 @@ class LoadedKernel:
     def reduce(self, elements: int, stream: Any = None) -> Any:
         """Reduce an array in device memory to a NumPy scalar."""
         start = time.perf_counter()
-        with self.outputs() as outputs:
-            launches, output = self.launches(elements, outputs)
+        with self.room() as room:
+            launches, output = self.launches(elements, room)
             _core.run_launches(self.image, launches, stream)
             values = np.empty(self.left, self.result)
             _core.download(self._ordinal, output, values)
@@ -249,8 +264,8 @@ class LoadedKernel:
         self, elements: int, warmup: int, repeats: int, flush_bytes: int, stream: Any = None
     ) -> list[float]:
         """Device times, in seconds, of reductions of an array in device memory."""
-        with self.outputs() as outputs:
-            launches, _ = self.launches(elements, outputs)
+        with self.room() as room:
+            launches, _ = self.launches(elements, room)
             times = [
                 1e-3 * _core.run_launches(self.image, launches, stream, flush_bytes)
                 for _ in range(warmup + repeats)
@@ -266,7 +281,7 @@ def types_of(form: KernelForm, dtype: str) -> tuple[str, str]:
             f"kernel '{form.name}' takes {known[0]}, and the array is {dtype}: convert it by "
             f"astype, or change the kernel"
         )
-    if dtype not in C_TYPES.values():
+    if known is None and dtype not in C_TYPES.values():
         raise TypeError(f"kernels of your own take no {dtype}")
     return dtypes_of(form, dtype)
 
@@ -285,7 +300,7 @@ def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -
             f"kernel '{name}' takes up to {most:,} elements, since {why} (line {line}), and the "
             f"array has {n:,}"
         )
-    if form.of("n") is None and (n % tile != 0 or (form.cover == "one" and n != tile)):
+    if not form.takes_n and (n % tile != 0 or (form.cover == "one" and n != tile)):
         raise ValueError(
             f"kernel '{name}' has no n: it takes whole blocks of {tile:,} elements, and the array "
             f"has {n:,}"

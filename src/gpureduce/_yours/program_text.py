@@ -6,6 +6,8 @@ A program's lines are those of the user's file.
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from .host_headers import prelude
 from .kernel_form import C_TYPES, KernelForm
 
 __all__ = [
+    "Places",
     "Program",
     "arguments",
     "blocks_for",
@@ -23,6 +26,8 @@ __all__ = [
     "dtypes_of",
     "fixed_dtypes",
     "identity",
+    "roles",
+    "set_value",
     "shared_bytes",
     "shown_name",
     "takes_block",
@@ -52,7 +57,8 @@ TEMPLATE_DTYPES = ("float32", "int32", "float64")
 class Program:
     """What a compiler receives: text, names of its kernels, and the name of the file in messages.
 
-    The first entry is the kernel; the second, where there is one, sets outputs to a value.
+    The first entry is the kernel; ``gpr_set_value``, where there is one, sets what the kernel
+    expects to be set: an output that atomics update, the ticket of blocks.
     """
 
     name: str
@@ -68,6 +74,8 @@ def shown_name(file: str) -> str:
 
 def dtypes_of(form: KernelForm, dtype: str | None = None) -> tuple[str, str]:
     """Dtypes of elements and output; `dtype` is the template's element type."""
+    if form.dtypes is not None:
+        return form.dtypes
 
     def one(role: str) -> str:
         parameter = form.of(role)
@@ -80,6 +88,8 @@ def dtypes_of(form: KernelForm, dtype: str | None = None) -> tuple[str, str]:
 def fixed_dtypes(form: KernelForm) -> tuple[str, str] | None:
     """Dtypes of elements and output; ``None``: the kernel is templated on them."""
     types = {each.c_type for each in form.parameters}
+    if form.dtypes is not None:
+        return form.dtypes
     return None if any(name in types for name, _ in form.template) else dtypes_of(form)
 
 
@@ -102,21 +112,28 @@ def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) ->
         text = _STATIC.sub("", text)  # it is, there
         text = _INCLUDE_BELOW.sub("", text)
         prefix = '#include "plain_cuda.h"\n'
-    values = [
-        value
-        if value is not None
-        else (f"{block}u" if _is_block(form, parameter) else C_NAMES[element])
-        for parameter, value in form.template
-    ]
-    entry = f"{form.name}<{', '.join(values)}>" if values else form.name
-    entries: tuple[str, ...] = (entry,)
-    if form.finish == "atomic":
-        out = C_NAMES[result]
+    if form.traits:
+        size = form.block_size or block
+        entries = tuple(
+            f"{form.scope}{form.name}<{traits}, {size}u>"
+            for traits in form.traits
+            if traits != "scratch"
+        )
+    else:
+        values = [
+            value
+            if value is not None
+            else (f"{block}u" if _is_block(form, parameter) else C_NAMES[element])
+            for parameter, value in form.template
+        ]
+        entries = (f"{form.name}<{', '.join(values)}>" if values else form.name,)
+    set_type = C_NAMES[result] if form.finish == "atomic" else "unsigned" * form.has_scratch
+    if set_type:
         text += (
-            f'\nextern "C" __global__ void gpr_set_output({out} *gpr_out, {out} gpr_value)'
+            f'\nextern "C" __global__ void gpr_set_value({set_type} *gpr_out, {set_type} gpr_value)'
             "\n{\n    *gpr_out = gpr_value;\n}\n"
         )
-        entries += ("gpr_set_output",)
+        entries += ("gpr_set_value",)
     # Headers that stay come first: they may define some of the words, too.
     prefix += "".join(f"{line.strip()}\n" for line in _INCLUDE.findall(text))
     return Program(name, f'{prefix}{prelude(text)}#line 1 "{name}"\n{text}\n', entries)
@@ -184,13 +201,39 @@ def shared_bytes(form: KernelForm, element: str, block: int) -> int:
     return block * np.dtype(dtype).itemsize
 
 
-def arguments(form: KernelForm, elements: int, output: int, n: int) -> tuple[bytes, ...]:
-    """What the kernel's parameters get, in their order."""
+def set_value(address: int, value: Any) -> tuple[Any, ...]:
+    """The launch of ``gpr_set_value``, the second entry of a program."""
+    return 1, 1, 1, 0, (address.to_bytes(8, "little"), np.asarray(value).tobytes())
+
+
+@dataclass(frozen=True)
+class Places:
+    """Device memory of a launch: elements, output, and of the template form partials and ticket."""
+
+    elements: int
+    output: int
+    partials: int = 0
+    ticket: int = 0
+
+
+def roles(form: KernelForm) -> list[tuple[str, str]]:
+    """Roles of the kernel's parameters, with the dtype that n has."""
+    return [(each.role, C_TYPES.get(each.c_type, "uint64")) for each in form.parameters]
+
+
+def arguments(
+    parameters: Iterable[tuple[str, str]], places: Places, n: int, grid: int
+) -> tuple[bytes, ...]:
+    """What the kernel's parameters get, in the order of their :func:`roles`."""
     found = []
-    for each in form.parameters:
-        if each.role == "n":
-            found.append(np.array(n).astype(C_TYPES[each.c_type]).tobytes())
+    for role, dtype in parameters:
+        if role == "n":
+            found.append(np.array(n).astype(dtype).tobytes())
+        elif role == "rows":  # gpr_rows_params
+            found.append(struct.pack("<QQQI4x", n, 1, 0, grid))
+        elif role == "scratch":  # gpr_scratch_params
+            found.append(struct.pack("<QQ", places.partials, places.ticket))
         else:
-            address = elements if each.role == "in" else output
+            address = places.elements if role == "in" else places.output
             found.append(address.to_bytes(8, "little"))
     return tuple(found)

@@ -93,8 +93,8 @@ def _reduce_array(
         _core.upload(device.ordinal, pointer, packed)
         stages["upload"] = time.perf_counter() - begun
         begun = time.perf_counter()
-        with loaded.outputs() as outputs:
-            launches, output = loaded.launches(pointer, outputs)
+        with loaded.room() as room:
+            launches, output = loaded.launches(pointer, room)
             _core.run_launches(loaded.image, launches)
             stages["kernel"] = time.perf_counter() - begun
             begun = time.perf_counter()
@@ -199,16 +199,14 @@ class _OwnReduction(Reduction):
     def _queue(self, loaded: LoadedKernel, memory: DeviceArray | np.ndarray[Any, Any]) -> None:
         """Queue the launches, and what folds the partials that they leave."""
         start, device = time.perf_counter(), self.source.device
-        count, size = loaded.output_count, item_bytes(self._result)
-        partials = DeviceBuffer((2 * count,), self._result, device, self.stream)
-        self.lent += [partials, loaded.image]
-        first = partials.memory.pointer
+        room = DeviceBuffer((loaded.room_bytes,), "uint8", device, self.stream)
+        self.lent += [room, loaded.image]
         last = memory.pointer if isinstance(memory, DeviceArray) else None
-        launches, output = loaded.launches(self.source.pointer, (first, first + count * size), last)
+        launches, output = loaded.launches(self.source.pointer, room.memory.pointer, last)
         _core.queue_launches(loaded.image, launches, self.stream)
         if loaded.left > 1:
             where = device, self.stream
-            left = _core.device_array(output, (loaded.left,), None, self._result, *where, partials)
+            left = _core.device_array(output, (loaded.left,), None, self._result, *where, room)
             target = memory
             if isinstance(memory, DeviceArray):
                 target = _core.device_array(memory.pointer, (), None, self._result, *where, memory)
