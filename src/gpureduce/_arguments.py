@@ -91,7 +91,7 @@ def count_kept(call: Call, mask: Array | None) -> Any:
 
 
 def as_ddof(ddof: Any) -> float:
-    """``ddof`` as the core takes it."""
+    """``ddof`` as the float that the core takes."""
     if isinstance(ddof, str | bytes) or ddof is None:
         raise TypeError(f"ddof must be a number, not {type(ddof).__name__}")
     return float(ddof)
@@ -103,7 +103,7 @@ def warn_of_imaginary_parts() -> None:
 
 
 def real_part(call: Call) -> Call:
-    """Discard imaginary parts, with NumPy's warning, where a real dtype asks for it.
+    """Discard imaginary parts, with NumPy's warning, where the dtype is real.
 
     Elements are not copied.
     """

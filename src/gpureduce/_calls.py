@@ -85,7 +85,7 @@ def run_core(call: Call, op: str, mask: Array | None = None) -> Any:
 
 
 def bools_like(array: Array) -> Array:
-    """Room for a bool per element, in the array's order of axes."""
+    """An uninitialised bool per element, in the array's order of axes."""
     return np.empty_like(array, np.bool_, subok=False)
 
 

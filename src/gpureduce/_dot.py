@@ -185,7 +185,7 @@ def _dot_on_device(
             f'the first array of dot is on device "cuda:{x.device}" and the second on '
             f'"cuda:{y.device}"'
         )
-    # Of one dtype alone NumPy need not know.
+    # NumPy may lack the dtype: two equal ones need no ``result_type``.
     common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()
     factor = np.promote_types(*map(native_dtype, common)).name if common else x.dtype
     with Work(library, a, x, options) as work:

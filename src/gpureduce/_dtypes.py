@@ -60,7 +60,7 @@ def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def dtype_of_saved(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Dtype of a file's elements, of which NumPy saves those that it lacks as bytes of no type.
+    """Dtype of a file's elements; NumPy saves those of dtypes that it lacks as untyped bytes.
 
     Such bytes are of the dtype that NumPy lacks and that has this size, if there is just one.
     """

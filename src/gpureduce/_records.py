@@ -62,7 +62,7 @@ class KernelInfo:
         The kernel in one line, the cost that it removes from the step before, the cost that
         remains.
     source
-        The publication that first taught it.
+        The publication that introduced it.
     block_rule, block_size
         Block sizes that it takes (``"power of two"``, ``"multiple of 32"``, ``"32"``), and its
         default.

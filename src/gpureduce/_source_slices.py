@@ -41,16 +41,16 @@ Truth = bool | None
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a program: its dtypes, its folds, and the identities of the folds."""
+    """The facts of a program: its dtypes, its folds, and the identities of the folds."""
 
     dtypes: frozenset[str]
     folds: frozenset[str]
     identities: frozenset[str]
     names: Mapping[str, bool] = field(default_factory=dict)
-    """Constants that have one value in the whole program."""
+    """Constants with one value in the whole program."""
 
     def truth(self, atom: str) -> Truth:
-        """Whether an expression without ``&&``, ``||`` and ``!`` holds; None: it depends."""
+        """Whether an expression without ``&&``, ``||`` and ``!`` is true; None: unknown."""
         atom = re.sub(r"\s+", " ", atom).strip()
         if atom in ("true", "false"):
             return atom == "true"
@@ -105,7 +105,7 @@ def _split(text: str, operator: str) -> list[str]:
 
 
 def _simplified(text: str, facts: Facts) -> tuple[Truth, str]:
-    """The truth of a condition if it is known, else None and what is left of the condition."""
+    """The truth of a condition if it is known, else None and the unknown parts of the condition."""
     for operator, absorbing in (("||", True), ("&&", False)):
         parts = _split(text, operator)
         if len(parts) == 1:
@@ -139,7 +139,7 @@ def _simplified(text: str, facts: Facts) -> tuple[Truth, str]:
 
 
 def _masked(text: str) -> str:
-    """The text with comments blanked, so that places stay."""
+    """The text with comments blanked, so that positions do not change."""
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
@@ -155,7 +155,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _statement_end(code: str, at: int) -> int:
-    """Behind the statement that begins at `at`, with its ``else``."""
+    """End of the statement that begins at `at`, with its ``else``."""
     at += len(code[at:]) - len(code[at:].lstrip())
     if code[at] == "{":
         return _closing(code, at) + 1
@@ -176,7 +176,7 @@ def _statement_end(code: str, at: int) -> int:
 
 
 def _unwrapped(statement: str, indent: str) -> str:
-    """A statement in place of the ``if`` that it belonged to: without braces, and as far left."""
+    """The branch of an ``if`` in place of the ``if``: no braces, the indent of the ``if``."""
     body = statement.strip()
     if body.startswith("{"):
         body = body[1:-1].strip("\n")
@@ -199,7 +199,7 @@ _CONSTANT = re.compile(
 
 
 def _without_dead_branches(text: str, facts: Facts) -> str:
-    """A declaration without what ``if constexpr`` cannot reach in the program."""
+    """A declaration without branches of ``if constexpr`` that the program cannot take."""
     known = dict(facts.names)
     for local in _CONSTANT.finditer(_masked(text)):
         truth, _ = _simplified(local[3], facts)
@@ -240,7 +240,7 @@ def _without_dead_branches(text: str, facts: Facts) -> str:
             else:
                 kept = _unwrapped(kept, indent[0] if indent else "")
         before, after = text[: match.start()], text[end:]
-        if not kept:  # the line goes, unless it holds more
+        if not kept:  # the line is removed, unless it contains more
             before = before.rstrip(" ")
             if re.search(r"\belse$", before.rstrip()):
                 before = before.rstrip()[: -len("else")].rstrip()
@@ -273,7 +273,7 @@ def _without_unused_constants(text: str) -> str:
             at = match.end()
         else:
             text = text[: match.start()] + text[match.end() :]
-            at = 0  # it may have used another
+            at = 0  # it may have used another constant
     return text
 
 
@@ -330,7 +330,7 @@ _X_MACRO = re.compile(
 
 
 def _substituted(body: str, values: Mapping[str, str]) -> str:
-    """A macro's body with its arguments; strings stay, but for those of arguments."""
+    """A macro's body with its arguments inserted; strings do not change, ``#argument`` aside."""
     made = re.sub(r'" #(\w+)', lambda use: f'{values[use[1]]}"', body)
     made = re.sub(
         r'"[^"]*"|(?:##)?\b\w+', lambda use: values.get(use[0].removeprefix("##"), use[0]), made
@@ -339,7 +339,7 @@ def _substituted(body: str, values: Mapping[str, str]) -> str:
 
 
 def _expanded(text: str, sources: Mapping[str, str]) -> str:
-    """A file whose lists of the registry are written out, a declaration per row."""
+    """A file in which lists of the registry are expanded, to a declaration per row."""
 
     def rows(match: re.Match[str]) -> str:
         macro, parameters, body, listed = match[1], match[2], match[3], match[4]
@@ -432,16 +432,16 @@ def _files(start: str, sources: Mapping[str, str]) -> list[str]:
 _CONSTANTS = {"per_thread", "lanes"}
 """Constants of programs that kernels of one row may use."""
 _TRAITS = {"KernelTraits", "Next"}
-"""Structures whose members a program need not all have."""
+"""Structures of which a program may lack members."""
 
 
 def _keeps(conditions: _Conditions) -> bool:
-    """Whether CUDA C++ sees a declaration behind these directives."""
+    """Whether CUDA C++ compiles a declaration within these directives."""
     return not any(before[:1] == ("#ifdef __cplusplus",) for _, _, before in conditions)
 
 
 def _written(conditions: _Conditions) -> _Conditions:
-    """The directives that a file without include guards and without C has."""
+    """The directives of a file without include guards and without C."""
     return tuple(
         each
         for each in conditions
@@ -470,7 +470,7 @@ def _reached(declarations: list[_Declaration], start: set[str], facts: Facts) ->
             return False
         words = set(_WORD.findall(each.head)) - each.names
         if not {word for word in words if _TYPE_WORD.fullmatch(word)} <= own:
-            return bool(each.names & own)  # a fold that is made of another one
+            return bool(each.names & own)  # a fold made of another one
         if "operator" in each.names and not words & own:
             return False
         # Of several functions of a name those whose arguments exist.
@@ -549,7 +549,7 @@ def _lines(chosen: list[_Declaration]) -> Iterator[str]:
 
 
 _OF_TRAITS = re.compile(r"\b(?:\w*Traits|First|Next|Tile)(?:<\w+>)?::(?:template )?(\w+)")
-"""What code uses of traits."""
+"""Members of traits that code uses."""
 _BARE = re.compile(r"(?<![\w:])(\w+)")
 _MEMBER = re.compile(r"\b(\w+)(?:\(| =)")
 
@@ -578,7 +578,7 @@ def _without_members(text: str, dropped: set[str]) -> str:
 
 
 def _unused_members(chosen: list[_Declaration]) -> set[str]:
-    """Names of members of traits that nothing else in the program has."""
+    """Names of members of traits that name nothing else in the program."""
     traits = [each for each in chosen if each.names & _TRAITS]
     code = [each.code for each in chosen if not each.names & _TRAITS]
     members: dict[str, list[str]] = {}

@@ -37,15 +37,15 @@ class _Check:
     """
 
     draw: str
-    """Of ``bits``: the number."""
+    """The number, from ``bits``."""
     start: str
     step: str
     want: str
-    """Of what ``start`` declares and ``n``."""
+    """The expected result, from the variables that ``start`` declares and ``n``."""
     got: str
-    """Of ``value``, the accumulator."""
+    """The kernel's result, from ``value``, the accumulator."""
     second: tuple[str, str] | None = None
-    """Want and got of a second result."""
+    """Expected and returned value of a second result."""
 
 
 _SIGNED, _UNSIGNED, _BITS = "bits % 9 - 4", "bits % 9", "bits % 8 + 8"

@@ -294,7 +294,7 @@ class Reduction(Work):
             _core.queue_upload(self.mean, wide, self.stream)
             self.lent += [wide, made] if isinstance(made, DeviceBuffer) else [wide]
         else:
-            self.mean = wide.item() if wide.size == 1 else 0.0  # no result asks for it
+            self.mean = wide.item() if wide.size == 1 else 0.0  # no result depends on it
         return str(values.dtype.name)
 
     def take_device_mean(self, library: Library, given: Any, kept: tuple[int, ...]) -> str:
@@ -643,6 +643,6 @@ class _Out:
             return out
         if self.result is not None:
             self.library.assign(out, self.library.finish(self.call.a, self.result))
-        if self.library.lends:  # nothing tells its users to wait for our stream
+        if self.library.lends:  # its users do not wait for our stream
             _core.mark_wait(_core.mark_stream(self.call.source.device, self.call.stream))
         return out

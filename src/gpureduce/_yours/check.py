@@ -1,4 +1,4 @@
-"""Run a kernel of the user's own on the emulator and say what is wrong: :func:`gpureduce.check`."""
+"""Run a kernel of the user's own on the emulator, report mistakes: :func:`gpureduce.check`."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def launch_case(
 
 
 def _can_count(element: str, result: str, n: int) -> bool:
-    """Whether sums of indices below n are exact."""
+    """Whether the kernel's sums of indices below n are exact."""
 
     def most(dtype: str) -> float:
         kind = np.dtype(dtype)
@@ -302,7 +302,7 @@ def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
 
 
 def _trouble(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Trouble | None:
-    """What is wrong in one case; ``None``: nothing."""
+    """The mistake in one case; ``None``: the case is right."""
     form = kernel.form
     here = Place(form.line, kernel.source.splitlines()[form.line - 1])
     if _UNWRITTEN in answer.get("finding", ""):

@@ -185,7 +185,7 @@ class Kernel:
         return f"<Kernel: {self.name}, {self.op} of {dtypes[0] if dtypes else 'any dtype'}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         printer.text(repr(self) if cycle else str(self))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the text of a kernel says of its launch: :func:`read_kernel`.
+"""A kernel's launch, inferred from its text: :func:`read_kernel`.
 
 The text is looked at, not executed: parameters, the shared memory that is declared, how
 ``blockIdx`` and ``gridDim`` occur, what is stored to the output. What cannot be concluded is an
@@ -80,7 +80,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class KernelForm:
-    """A kernel's launch, as far as its text says it.
+    """A kernel's launch, as inferred from its text.
 
     Attributes
     ----------
@@ -378,7 +378,7 @@ def _template(
 
 
 class _Body:
-    """What a kernel's body says, by the names that its parameters have there."""
+    """Facts that a kernel's body shows, by the names of its parameters."""
 
     def __init__(self, text: _Text, signature: _Signature, blocks: frozenset[str]) -> None:
         self.text = text
