@@ -413,6 +413,16 @@ def test_the_break_even_is_looked_for_up_to_the_arrays_size() -> None:
     assert without.break_even is None
 
 
+def test_the_break_even_takes_the_times_of_the_table() -> None:
+    sizes = [2500, 20_000]
+    c = gr.compare(np.ones(20_000), device="cpu", baselines=["numpy"], sizes=sizes, **SHORT)
+    assert c.break_even.sizes == (312, *sizes)
+    kernels = [row for row in c if row.name == "auto"]
+    assert c.break_even.ratios[1:] == tuple(c.speedup(row, "numpy", "host") for row in kernels)
+    cold = gr.compare(np.ones(20_000), device="cpu", baselines=["numpy"], cache="cold", **SHORT)
+    assert cold.break_even.ratios[-1] != cold.speedup(cold["auto"], "numpy", "host")
+
+
 # ---------------------------------------------------------------- what is compared
 
 

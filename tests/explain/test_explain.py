@@ -704,8 +704,12 @@ def test_the_command_compares_several_kernels(
 ) -> None:
     assert command.main(["explain", *TREES, "--block-size", "128"]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(str(trees))
-    assert all(str(each).rstrip() in out for each in trees)
+    assert out.startswith(str(trees).rstrip())
+    assert f"gpureduce explain {TREES[0]} shows each step" in out
+    assert len(out.splitlines()) < 24  # a terminal's lines
+    assert command.main(["explain", *TREES, "--block-size", "128", "--source"]) == 0
+    out = capsys.readouterr().out
+    assert all(each.annotated_source().rstrip() in out for each in trees)
 
 
 @pytest.mark.parametrize(
@@ -713,7 +717,7 @@ def test_the_command_compares_several_kernels(
     [
         (("explain",), 2, "KERNEL"),
         (("explain", "sequentia"), 2, "did you mean 'sequential'"),
-        (("explain", "sequential", "-n", "many"), 2, "invalid count value"),
+        (("explain", "sequential", "-n", "many"), 2, "'many' is no number"),
         (("explain", "sequential", "-n", "-3"), 2, "n must be 1 or more"),
         (("explain", "sequential", "--dtype", "float33"), 2, "float33"),
         (("explain", "cub"), 1, "cannot be explained"),

@@ -224,7 +224,8 @@ def compare(
         even = None
         if break_even:
             with phases.phase("break-even") as moving:
-                even = _look_for_break_even(rows, whole, op, own, device, present, moving)
+                known = rows if cache == "hot" else []
+                even = _look_for_break_even(rows, known, whole, op, own, device, present, moving)
         on_gpu = any(row.ran_on.startswith("cuda") for row in rows)
         rate, trouble = (None, "")
         if ceiling:
@@ -509,6 +510,7 @@ def _warnings(
 
 def _look_for_break_even(
     rows: Sequence[Contender],
+    known: Sequence[Contender],
     whole: BenchmarkArray,
     op: str,
     own: _Own,
@@ -518,7 +520,8 @@ def _look_for_break_even(
 ) -> BreakEven | None:
     """Time the fastest kernel and NumPy over sizes, in turns.
 
-    ``None`` if nothing can be compared with NumPy.
+    The times of known rows are taken as they are, so that a comparison does not contradict its own
+    table. ``None`` if nothing can be compared with NumPy.
     """
     if whole.pointer is not None or NumPy.name not in present:
         return None
@@ -535,8 +538,17 @@ def _look_for_break_even(
     while sizes[0] // BREAK_EVEN_FACTOR >= BREAK_EVEN_FIRST:
         sizes.insert(0, sizes[0] // BREAK_EVEN_FACTOR)
     ratios, intervals = [], []
+    of_kernel, of_numpy = (
+        {each.elements: each.host for each in known if (each.name, each.block_size) == which}
+        for which in ((row.name, row.block_size), (NumPy.name, 0))
+    )
     start = time.perf_counter()
     for i, n in enumerate(sizes):
+        pair = of_numpy.get(n), of_kernel.get(n)
+        if pair[0] is not None and pair[1] is not None:
+            ratios.append(pair[0].median / pair[1].median)
+            intervals.append(ratio_interval(pair[0], pair[1]))
+            continue
         part = replace(whole, array=_first(whole, n), shape=(n,))
         with BenchmarkSession(part, None, device, "hot", with_device=False) as session:
             ours = session.host_turn(session.reduction(op, options))

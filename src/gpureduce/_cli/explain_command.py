@@ -87,13 +87,11 @@ def run_explain(options: argparse.Namespace) -> int:
     if options.json:
         print(found.to_json() if len(found) > 1 else found[0].to_json())
         return 0
-    parts = [
-        text
-        for each in found
-        for text in (str(each), each.annotated_source() if options.source else "")
-        if text
-    ]
-    if len(found) > 1:
+    is_one = len(found) == 1
+    parts = [str(each) for each in found if is_one]
+    parts += [each.annotated_source() for each in found if options.source]
+    if not is_one:
         parts.append(str(found))
+        parts.append(f"gpureduce explain {found[0].kernel} shows each step of one kernel")
     print("\n\n".join(part.rstrip("\n") for part in parts))
     return 0

@@ -25,27 +25,29 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
     if no_cuda is not None:
         found["GPU"] = no_cuda
     if not versions[1]:
-        found["NVRTC"] = "pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
+        found["NVRTC"] = (
+            "kernels on a GPU: pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
+        )
     extras = {
-        "cuda.pathfinder": "cu13",
-        "ml_dtypes": "bf16",
-        "matplotlib": "plot",
-        "tqdm": "progress",
-        "pynvml": "clocks",
+        "cuda.pathfinder": ("cu13", "finds NVRTC that pip has installed"),
+        "ml_dtypes": ("bf16", "bfloat16 arrays"),
+        "matplotlib": ("plot", "pictures"),
+        "tqdm": ("progress", "progress bars"),
+        "pynvml": ("clocks", "the GPU's clocks in benchmarks"),
     }
-    for module, extra in extras.items():
+    for module, (extra, purpose) in extras.items():
         try:
             there = importlib.util.find_spec(module) is not None
         except ModuleNotFoundError:
             there = False
         if not there:
-            found[module] = f"pip install 'gpureduce[{extra}]'"
+            found[module] = f"{purpose}: pip install 'gpureduce[{extra}]'"
     if emulator() is None:
-        found["emulator"] = "for explain: install gpureduce from its source, with pip install ."
+        found["emulator"] = "explain, check: install gpureduce from its source, with pip install ."
     if not any(map(shutil.which, ("g++", "c++", "clang++"))):
-        found["C++ compiler"] = "for explain: install g++"
-    if shutil.which("ncu") is None:
-        found["Nsight Compute"] = "for --profile: install it, or put the toolkit's ncu on PATH"
+        found["C++ compiler"] = "explain, check: install g++"
+    if no_cuda is None and shutil.which("ncu") is None:
+        found["Nsight Compute"] = "--profile: install it, or put the toolkit's ncu on PATH"
     return found
 
 
@@ -183,15 +185,14 @@ def run_kernels(options: argparse.Namespace) -> int:
     rows = [
         [
             info.name,
-            " ".join(info.aliases),
             str(info.block_size),
             "yes" if info.deterministic else "no",
-            info.summary,
+            info.summary + f" (alias {', '.join(info.aliases)})" * bool(info.aliases),
         ]
         for info in found
     ]
-    headings = ["kernel", "aliases", "block", "same bits", "what it is"]
-    print(lay_out(headings, rows, left=5, width=terminal_width()))
+    headings = ["kernel", "block", "same bits", "what it does"]
+    print(lay_out(headings, rows, left=4, width=terminal_width()))
     return 0
 
 
