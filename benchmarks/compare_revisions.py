@@ -99,7 +99,7 @@ def array_for(case: Case, seed: int) -> Any:
 
 
 def serve() -> None:
-    """Answer cases that come as lines of JSON with a line of samples each."""
+    """Measure cases that are lines of JSON; write a line of samples for each."""
     import torch
 
     import gpureduce as gr

@@ -1,4 +1,4 @@
-"""What pytest-benchmark's results say of the machine: the environment of all other results."""
+"""Store the environment of all other results in pytest-benchmark's results, too."""
 
 from __future__ import annotations
 

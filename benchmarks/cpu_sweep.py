@@ -292,7 +292,7 @@ def limit_threads(threads: int, modules: dict[str, Any]) -> None:
 def is_right(
     case: Case, array: np.ndarray, mask: np.ndarray | None, ours: Any, theirs: Any
 ) -> bool:
-    """Whether our answer is NumPy's: exactly, or within the rounding of what has to be rounded."""
+    """Whether our result is NumPy's: exactly, or within the error of results that are rounded."""
     if case.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
         theirs = getattr(np, case.function)(array.astype(np.float32), **options_of(case, mask))
     got = np.asarray(ours)
@@ -396,7 +396,7 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
             call = PEERS[name](module, case, array, mask)
             if call is not None:
                 call()
-        except Exception:  # whatever a library raises for what it lacks
+        except Exception:  # libraries raise any exception for a dtype that they lack
             continue
         if call is not None:
             contenders[name] = Contender(call)
@@ -412,7 +412,7 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
 
 
 def add_samples(row: dict[str, Any], seconds: dict[str, list[float]]) -> None:
-    """Add samples to a case's, and say what all of them come to."""
+    """Add samples to a case's, and summarize all of them."""
     microseconds = row["microseconds"]
     for name, times in seconds.items():
         microseconds.setdefault(name, []).extend(float(f"{1e6 * x:.4g}") for x in times)
@@ -443,7 +443,7 @@ def sweep(options: argparse.Namespace, modules: dict[str, Any]) -> list[dict[str
     end = time.monotonic() + options.seconds
     while time.monotonic() < end and len(drawn) < options.cases:
         case = draw_case(draw, options.functions, options.dtypes, options.largest)
-        # of its own: however many numbers a case draws, the next case is the same
+        # per case: the next case does not depend on how many numbers this one draws
         seed = draw.random()
         row = run_quietly(case, seed, modules)
         if row is not None:

@@ -34,7 +34,7 @@ WARMUP = 200  # calls
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Python's garbage collector strikes where it likes; here it waits."""
+    """Run without Python's garbage collector, which would add its time to some samples."""
     gc.collect()
     gc.disable()
     try:

@@ -58,7 +58,7 @@ def milliseconds(row: dict[str, Any]) -> str:
 
 def caption(result: dict[str, Any]) -> str:
     env = result["environment"]
-    # What the CPU did is its own, whatever device the machine has.
+    # Results of the CPU belong to the CPU, not to the machine's GPU.
     device = None if "isa" in result else env["device"]
     where = (
         f"{device['name']}, driver for CUDA {show_cuda_version(env['cuda_driver'])}, "
@@ -171,7 +171,7 @@ def auto_table(result: dict[str, Any], only: Collection[str] | None = None) -> s
 
 
 def over_the_best(row: dict[str, Any]) -> str:
-    """Our bandwidth over that of the best library that has the cell."""
+    """Our bandwidth over that of the best library that has the case."""
     theirs = [peer["bytes_per_second"] for peer in row["peers"].values() if "absent" not in peer]
     return f"{row['auto']['bytes_per_second'] / max(theirs):.2f}" if theirs else ""
 
@@ -494,13 +494,13 @@ def sweep_row(result: dict[str, Any]) -> list[str]:
 
 
 def share_of_ceiling(row: dict[str, Any], result: dict[str, Any]) -> float:
-    """The bandwidth at which the bytes that must be read are read, in terms of the fastest read."""
+    """Bandwidth of the bytes that must be read, as a share of the fastest read."""
     seconds = 1e-6 * statistics.median(row["microseconds"]["auto"])
     return float(row["bytes"] / seconds / result["ceiling"])
 
 
 def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
-    """Where the time of a case goes in which a peer is faster, from what was measured."""
+    """Reason why a peer is faster in a case, from the measured times."""
     fast = sweep.ratio(row, "fast")
     if fast is not None and fast >= LEAST_RATIO:
         return f"exactness: `fast` has {fast:.2f}"

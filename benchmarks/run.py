@@ -150,7 +150,7 @@ def peers_on(
     peers: dict[str, Any], op: str, dtype: str, pointer: int, shape: tuple[int, ...],
     axis: int | tuple[int, ...] | None, repeats: int, flush: int, owner: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Each peer's times on the same device memory, or why it has none."""
+    """Each peer's times on the same device memory, or the reason why it has none."""
     rows: dict[str, Any] = {}
     view = DeviceView(pointer, shape, np.dtype(dtype), 0, owner)
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -159,7 +159,7 @@ def peers_on(
             work = peer.device_work(op, view, axis, flush)
             first = [1e3 * each for each in work.take(1)]
             times = first if first[0] > SLOW else [1e3 * each for each in work.take(repeats)]
-        except Exception as error:  # a peer without this cell says so in its own way
+        except Exception as error:  # peers raise various exceptions for cases that they lack
             rows[name] = {"absent": f"{type(error).__name__}: {str(error)[:120]}"}
             continue
         rows[name] = {
@@ -509,7 +509,7 @@ def part_accuracy(quick: bool) -> dict[str, Any]:
             for exponent in range(10, 20 if quick else 26, 3):
                 values = hard_values(kind, dtype, 2**exponent)
                 if kind == "cancelling":
-                    values[-1] = 1  # so that what is left is a number
+                    values[-1] = 1  # so that the remainder is a number
                 wanted = gr.sum(values, kernel="exact", device="cpu")
                 sums: dict[str, Any] = {"numpy.sum": np.sum(values)}
                 if values.size <= 2**22:  # it takes its time

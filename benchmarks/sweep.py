@@ -246,7 +246,7 @@ def our_calls(case: Case, array: Any, mask: Any) -> dict[str, Callable[[], Any]]
     return calls
 
 
-NEUTRAL = {"prod": 1, "all": 1}  # what the others put where the mask is false; else 0
+NEUTRAL = {"prod": 1, "all": 1}  # put where the mask is false by other libraries; else 0
 
 
 def torch_call(case: Case, array: Any, mask: Any) -> Callable[[], Any] | None:
@@ -310,7 +310,7 @@ def tolerance(case: Case, row: int) -> float:
 
 
 def is_right(case: Case, got: Any, array: Any, mask: Any) -> bool:
-    """Whether an answer of ours is PyTorch's in float64 or int64."""
+    """Whether a result of ours is PyTorch's in float64 or int64."""
     import torch
 
     got = torch.as_tensor(got, device="cuda")
@@ -389,7 +389,7 @@ def time_in_turns(calls: dict[str, Any], nbytes: int, flush: Any) -> dict[str, A
                 torch.cuda.synchronize()
                 expected[name] = time.perf_counter() - start
             found[name] = []
-        except Exception as error:  # a library without this case says so in its own way
+        except Exception as error:  # libraries raise various exceptions for cases that they lack
             found[name] = f"{type(error).__name__}: {str(error)[:120]}"
     for turn in range(SAMPLES_OF_SHORT if nbytes < SHORT else SAMPLES):
         for name, samples in found.items():

@@ -76,7 +76,7 @@ def main() -> None:
     began = time.perf_counter()
     for name, start in starts.items():
         if found and time.perf_counter() - began > options.seconds / 3:
-            continue  # what is left is for the comparison
+            continue  # the other cells are for the comparison
         fit_began = time.perf_counter()
         fit, measured = measure_and_fit(cells, facts, start, 0, flush)
         raw.append(samples_of([each.ways.tolist() for each in measured], [t.ns for t in measured]))

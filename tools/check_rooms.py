@@ -1,4 +1,4 @@
-"""Refuse circles of C and kernel files and folders, uses against the rooms' order, names twice.
+"""Refuse circles of C and kernel files and folders, uses against the rooms' order, equal names.
 
     python tools/check_rooms.py [build/strict]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-# Of each list a room may use those above it; of other lists what USES adds.
+# A room may use the rooms before it in its own list, and those that USES adds.
 ROOMS = [
     [
         "csrc/include",
@@ -67,7 +67,7 @@ def sources(root: Path, *suffixes: str) -> list[str]:
 
 
 def includes(root: Path) -> dict[str, set[str]]:
-    """What the files of csrc include of csrc; a name alone is searched for in all folders."""
+    """Files of csrc that each file of csrc includes; a bare name is searched for in all folders."""
     files = [file for file in sources(root, ".c", ".h", ".cuh", ".def") if file.startswith("csrc/")]
     by_name: dict[str, list[str]] = {}
     for file in files:
@@ -89,7 +89,7 @@ def includes(root: Path) -> dict[str, set[str]]:
 
 
 def calls(root: Path, objects: Path) -> dict[str, set[str]]:
-    """What C files use of others' functions and variables, by their objects."""
+    """Files whose functions and variables each C file uses, by the symbols of their objects."""
     header = (root / "csrc/include/gpureduce.h").read_text()
     public = set(re.findall(r"\bgpr_\w+(?=\()", header))
     defined: dict[str, str] = {}
@@ -97,7 +97,7 @@ def calls(root: Path, objects: Path) -> dict[str, set[str]]:
     for path in sorted(objects.rglob("*.o")):
         file = str(Path("csrc") / path.relative_to(objects).with_suffix(".c"))
         if not (root / file).exists():
-            continue  # an object that is left of a file that was moved
+            continue  # an object left over from a file that was moved
         undefined[file] = set()
         out = subprocess.run(
             ["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True
@@ -186,7 +186,7 @@ def names_twice(files: Iterable[str]) -> Iterator[str]:
 
 
 def findings(root: Path, objects: Path | None) -> Iterator[str]:
-    """Everything that is wrong, a line each."""
+    """All violations, a line each."""
     graphs = {"include": includes(root)}
     if objects is not None:
         graphs["call"] = calls(root, objects)

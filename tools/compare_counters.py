@@ -1,4 +1,4 @@
-"""Set what the emulator counts beside what the hardware counted: needs a GPU and Nsight Compute.
+"""Compare the emulator's counts with the hardware's: needs a GPU and Nsight Compute.
 
     python tools/compare_counters.py benchmarks/results/counters-nvidia-h200.json
 
@@ -23,7 +23,7 @@ ELEMENTS = 20_011
 GRID = 8  # blocks of kernels that loop: the emulated GPU is smaller than a real one
 CASES = [(dtype, op) for dtype in ("float32", "int32", "uint8") for op in ("sum", "max")]
 
-# What we call a count, and the hardware's names of what it is the sum of.
+# A count's name here, and the hardware's counters of which it is the sum.
 METRICS = {
     "shared_load.requests": ("smsp__inst_executed_op_shared_ld_pred_on_any.sum",),
     "shared_store.requests": ("smsp__inst_executed_op_shared_st_pred_on_any.sum",),
@@ -46,7 +46,7 @@ METRICS = {
 
 
 def workload() -> None:
-    """Launch every case once, as this file and the registry say."""
+    """Launch every case once."""
     import gpureduce as gr
     from gpureduce import _core
 
@@ -75,7 +75,7 @@ def workload() -> None:
 
 
 def labels(output: str) -> list[dict[str, Any]]:
-    """What each launch was for, from the workload's output."""
+    """The case of each launch, from the workload's output."""
     cases = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     return [{**case, "launch": i} for case in cases for i in range(case["launches"])]
 

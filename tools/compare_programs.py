@@ -59,7 +59,7 @@ class Case:
 
 @dataclass
 class Function:
-    """What a kernel function of a cubin is made of."""
+    """Instructions and resources of a kernel function of a cubin."""
 
     name: str  # of the template: only shown
     digest: str
@@ -279,7 +279,7 @@ def read(folder: Path) -> tuple[list[Case], dict[str, list[Function]]]:
 
 
 def difference(before: list[Function], after: list[Function]) -> tuple[str, bool]:
-    """What differs between two programs' functions, as text, and whether a figure has grown."""
+    """Differences between two programs' functions, as text, and whether a figure has grown."""
     if len(before) != len(after):
         return f"{len(before)} functions, now {len(after)}", True
     texts, is_worse = [], False

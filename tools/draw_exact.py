@@ -23,7 +23,7 @@ STYLES = {
     "cupy": ("#cc79a7", "D", 5, 1.4, "CuPy"),
     "torch": ("#d55e00", "x", 7, 1.4, "PyTorch"),
 }
-# What the elements are, by the name of the data in the results.
+# Descriptions of the elements, by the name of the data in the results.
 DATA = {
     "uniform": "uniform\nin [0, 1)",
     "normal": "normal",
@@ -33,7 +33,7 @@ DATA = {
     "wide": "all\nexponents",
     "any bits": "random\nbits",
 }
-CANCELLING = "cancelling"  # where errors are to be seen
+CANCELLING = "cancelling"  # where errors are shown
 
 
 def load(part: str) -> dict[str, Any]:

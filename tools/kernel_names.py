@@ -2,7 +2,7 @@
 
     python tools/kernel_names.py
 
-Type checkers read the file: they cannot ask the registry, which is compiled.
+Type checkers read the file: the registry is compiled, so that they cannot read it.
 """
 
 from __future__ import annotations

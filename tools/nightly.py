@@ -1,4 +1,4 @@
-"""Run what takes too long for every change, and write its figures into docs/coverage.md.
+"""Run checks that take too long for every change, and write their figures to docs/coverage.md.
 
     make nightly
 
@@ -31,7 +31,7 @@ ROOMS = ("csrc/lib/", "csrc/cpu/", "csrc/dispatch/", "csrc/python/")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A target's end: whether it was good, what it printed, and how long it took."""
+    """A target's end: whether it succeeded, its output, and its duration."""
 
     target: str
     good: bool
@@ -89,7 +89,7 @@ def covered(summary: dict[str, Any]) -> list[str]:
 
 
 def table(runs: list[Run], summary: dict[str, Any] | None, revision: str, day: str) -> str:
-    """What stands between the marks of the page."""
+    """The text between the marks of the page."""
     lines = [
         "| target | end | checks in C | tests in Python | minutes |",
         "| --- | --- | ---: | ---: | ---: |",

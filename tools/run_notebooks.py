@@ -1,4 +1,4 @@
-"""Run notebooks from top to bottom, each in a kernel of its own, and store what they show.
+"""Run notebooks from top to bottom, each in a kernel of its own, and store their output.
 
     python tools/run_notebooks.py                              # all of notebooks/
     python tools/run_notebooks.py --to build/notebooks notebooks/3-accuracy.ipynb
@@ -45,7 +45,7 @@ COMMON_NAMES = ("localhost", "root", "user")
 
 
 def texts(outputs: list[Any]) -> Iterator[str]:
-    """Everything in outputs that is read as text."""
+    """All text in outputs."""
     for output in outputs:
         yield output.get("text", "")
         yield from (
@@ -56,7 +56,7 @@ def texts(outputs: list[Any]) -> Iterator[str]:
 
 
 def private_words() -> dict[str, str]:
-    """What tells one machine from another, and what it is."""
+    """Words that identify a machine, and what they are."""
     folders = {
         str(ROOT): "this tree's folder",
         str(Path.home()) + os.sep: "the home folder",
@@ -75,7 +75,7 @@ def private_words() -> dict[str, str]:
 
 
 def complaints(notebook: Any) -> list[str]:
-    """What must not be stored."""
+    """Words that must not be stored."""
     found = []
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", ()):
@@ -100,7 +100,7 @@ def run(path: Path) -> Any:
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
-    # A progress bar is for who waits; history is for who types.
+    # Progress bars and IPython's history are not for stored output.
     with tempfile.TemporaryDirectory() as home:
         client.execute(env=os.environ | {"TQDM_DISABLE": "1", "IPYTHONDIR": home})
     notebook.metadata = nbformat.from_dict(KERNEL_METADATA)

@@ -47,7 +47,7 @@ if hasattr(sys, "_is_gil_enabled"):
 
 
 def run(*command: str | Path, **options: object) -> str:
-    """What a command prints; its errors end the work."""
+    """Output of a command; a command that fails ends the script."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
     if done.returncode != 0:
         words = " ".join(map(str, command))
