@@ -1,4 +1,4 @@
-"""What all tests share: the seed, why GPU tests are skipped, a cache directory of our own."""
+"""Shared by all tests: the seed, the reason to skip GPU tests, a separate cache directory."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def why_no_gpu() -> str | None:
-    """Why GPU tests cannot run, or None if they can."""
+    """The reason why GPU tests cannot run, or None if they can."""
     from gpureduce import _core
 
     return _core.why_no_cuda()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # What takes long begins first: at the end of a run no worker waits for another's.
+    # Long tests begin first, so that no worker runs one at the end while others are idle.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if marked else None

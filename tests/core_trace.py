@@ -1,4 +1,4 @@
-"""Which functions of the core, and of the package, a call calls."""
+"""Record the functions of the core, and of the package, that a call calls."""
 
 from __future__ import annotations
 

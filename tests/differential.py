@@ -1,4 +1,4 @@
-"""Random calls made twice, with NumPy and with us, and what must be the same about them.
+"""Random calls made twice, with NumPy and with us, and the comparison of their results.
 
 Dtype, shape and type of results, the identity of ``out``, warnings and the class of exceptions are
 NumPy's. So are the values of integers, truths, positions, extremes and dates, bit for bit. Sums,
@@ -93,12 +93,12 @@ IS_BEFORE_2_2, IS_BEFORE_2_3, IS_BEFORE_2_4 = (
 
 
 def as_newest(result: Any) -> Any:
-    """What newer versions of NumPy make of a result: counts are NumPy's integers."""
+    """A result as newer versions of NumPy return it: counts are NumPy's integers."""
     return np.intp(result) if IS_BEFORE_2_3 and type(result) is int else result
 
 
 def text_of_newest(message: str) -> str:
-    """What newer versions of NumPy say."""
+    """The message of newer versions of NumPy."""
     if IS_BEFORE_2_4 and message == "Mean of empty slice.":
         return message.rstrip(".")
     return message
@@ -165,7 +165,7 @@ if IS_BEFORE_2_3:  # NumPy has other rules for the NaN of memmaps
 
 @dataclass
 class Case:
-    """A function, what it is called with, and what the elements are."""
+    """A function, its arguments, and its elements."""
 
     name: str
     array: Any
@@ -183,7 +183,7 @@ class Case:
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """Name of the real type that a dtype is made of."""
+    """Name of the real type of a dtype's parts."""
     if dtype == BFLOAT16:
         return "bfloat16"
     return {"complex64": "float32", "complex128": "float64"}.get(
@@ -444,7 +444,7 @@ def is_for_matrix(array: Any, keywords: dict[str, Any], family: str) -> bool:
 def draw_container(
     draw: Any, array: Any, keywords: dict[str, Any], dtype: np.dtype[Any], family: str
 ) -> Any:
-    """Mostly the array itself, else what NumPy makes an array of."""
+    """Mostly the array itself, else an object that NumPy converts to it."""
     kinds = ["array"] * 7 + ["list", "matrix", "object", "rules", "takes part", *SUBCLASSES]
     kind = draw(st.sampled_from(kinds))
     if kind == "rules":
@@ -464,7 +464,7 @@ def draw_container(
 
 
 class WithArray:
-    """What has an ``__array__`` is an array."""
+    """An object with ``__array__``."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -496,7 +496,7 @@ def add_out(draw: Any, case: Case) -> None:
 
 @dataclass
 class Outcome:
-    """What became of a call."""
+    """Outcome of a call."""
 
     result: Any = None
     error: BaseException | None = None
@@ -532,7 +532,7 @@ def fresh(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_numpy(case: Case, keywords: dict[str, Any]) -> Any:
-    """NumPy's function of that name, or what ours stands for.
+    """NumPy's function of that name, or NumPy's equivalent of ours.
 
     Types with rules of their own are not asked for them.
     """
@@ -556,11 +556,11 @@ def call_ours(case: Case, keywords: dict[str, Any], device: str | None) -> Any:
 
 
 def builtin_class(error: type[BaseException]) -> type[BaseException]:
-    """The class a caller would catch: NumPy's own subclasses of TypeError are not public."""
+    """The public class of an exception: NumPy's own subclasses of TypeError are not public."""
     for public in (np.exceptions.AxisError, OverflowError, TypeError, ValueError):
         if issubclass(error, public):
             return public
-    # NumPy asks a list for its dtype.
+    # NumPy reads a list's attribute dtype.
     return TypeError if issubclass(error, AttributeError) else error
 
 
@@ -601,14 +601,14 @@ def assert_same_order(case: Case, result: Any, expected: Any) -> None:
 
 
 def assert_near(case: Case, result: Any, computed: np.dtype[Any]) -> None:
-    """Hold each float to what extended precision gives."""
+    """Compare each float with the result in extended precision."""
     keywords = case.keywords
     where = {key: keywords[key] for key in ("axis", "keepdims") if key in keywords}
     wide = np.clongdouble if computed.kind == "c" else np.longdouble
     accumulated = (
         min(EPS[name_of(computed)], EPS["float32"]) if is_inexact(computed) else EPS["float64"]
     )
-    # Of out, or of a dtype that was asked for and is narrower.
+    # Of out, or of a dtype that was given and is narrower.
     names = [name_of(one) for one in (result.dtype, np.dtype(keywords.get("dtype", result.dtype)))]
     eps, smallest = (max(of[name] for name in names) for of in (EPS, SMALLEST))
     with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -190,7 +190,7 @@ def root_to(square: Fraction, name: str) -> Any:
     scaled = square * Fraction(2) ** shift
     whole = scaled.numerator // scaled.denominator
     root = math.isqrt(whole)
-    # A bit below all that a midpoint has stands for what is left.
+    # A bit below all bits of a midpoint stands for the remainder.
     rest = root * root != whole or whole != scaled
     return round_to(Fraction(4 * root + rest) * Fraction(2) ** (-shift // 2 - 2), name)
 

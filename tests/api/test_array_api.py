@@ -1,4 +1,4 @@
-"""The namespace for array API code, by what the standard says of its reductions."""
+"""The namespace for array API code, by the standard's rules for reductions."""
 
 from __future__ import annotations
 

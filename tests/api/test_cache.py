@@ -1,4 +1,4 @@
-"""The disk cache as a user meets it: hits need no compile, and no trouble is ever an error."""
+"""The disk cache from Python: hits need no compiler, and faults of the cache raise no error."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
 class Ours:
-    """The package as a namespace like NumPy, on one device."""
+    """The package as a namespace like NumPy's, with one device for all calls."""
 
     def __init__(self, device: str | None) -> None:
         self.device = device
@@ -235,7 +235,7 @@ DATES = TIMES + np.datetime64("2020-02-29")
 
 
 class Frozen(np.ndarray):
-    """An array that cannot be written to, whatever made it."""
+    """An array that is read-only."""
 
     def __array_finalize__(self, other: Any) -> None:
         self.flags.writeable = False
@@ -542,7 +542,7 @@ def permuted(array: Any) -> list[Any]:
 
 
 SOMETIMES = ("mean of swapped float16 out", "nanmin out=...", "bitwise_or out=...")
-"""What NumPy refuses in some versions, or until it has made other calls."""
+"""Calls that NumPy refuses in some versions, or until it has made other calls."""
 
 
 WARNED: dict[str, Callable[[Any], Any]] = {
@@ -612,7 +612,7 @@ def test_means_are_as_precise_as_a_wider_out(
     for wider in ["complex128"] if dtype == "complex64" else ["float64", "complex128"]:
         out = np.zeros(50, wider)
         with warnings.catch_warnings():
-            # float16 is summed in float32, NumPy says.
+            # NumPy sums float16 in float32.
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             assert getattr(gr, name)(array, axis=1, out=out, device=device) is out
         np.testing.assert_allclose(out, array.astype(wider).mean(1), rtol=0, atol=2e-15)
@@ -988,13 +988,13 @@ def test_masked_arrays_are_refused() -> None:
 
 
 class OnDevice:
-    """What CuPy's and Numba's arrays look like."""
+    """An array with the attributes of CuPy's and Numba's arrays."""
 
     __cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "data": (0, False), "version": 3}  # noqa: RUF012
 
 
 class OnDeviceByDlpack:
-    """What JAX's arrays look like; the host's are fine."""
+    """An array with the attributes of JAX's arrays; those in host memory are accepted."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind

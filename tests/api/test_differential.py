@@ -38,7 +38,7 @@ def _dtype_of(case: d.Case) -> np.dtype[Any]:
 
 
 def _asked(case: d.Case) -> list[np.dtype[Any]]:
-    """Types that ``dtype`` and ``out`` ask for."""
+    """Types of ``dtype`` and ``out``."""
     out = case.keywords.get("out")
     out = out[0] if isinstance(out, tuple) else out
     given = (case.keywords.get("dtype"), getattr(out, "dtype", None))
@@ -262,7 +262,7 @@ class Summed(d.WithArray):
 
 
 def both(name: str, *args: Any, **keywords: Any) -> tuple[Any, Any]:
-    """What NumPy and we make of a call, an exception's class included."""
+    """NumPy's and our result of a call, or the class of the exception."""
     outcomes = []
     for module in (np, gr):
         try:
@@ -324,11 +324,11 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "overlapping-ptp": lambda: (overlapping_ptp(np), overlapping_ptp(gr)),
     "dot": lambda: both("dot", np.array([1e300, 1e300, 1.0]), np.array([1e300, -1e300, 1.0])),
 }
-"""For each row of the table: what NumPy gives and what we give."""
+"""For each row of the table: NumPy's result and ours."""
 
 
 UNSHOWN = {"zero-sign", "undefined-conversion", "older-numpy"}
-"""What depends on the machine or on NumPy: there may be no difference on this one."""
+"""Rows that depend on the machine or on NumPy: there may be no difference on this one."""
 
 ON_DEVICES = {
     "device-order",
@@ -337,7 +337,7 @@ ON_DEVICES = {
     "device-start",
     "device-mean-of-infinities",
 }
-"""What test_interop.py shows."""
+"""Rows that test_interop.py shows."""
 
 
 def rows() -> list[str]:

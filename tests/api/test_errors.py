@@ -1,4 +1,4 @@
-"""What a user is told when something is missing, wrong or breaks, and that the next call works."""
+"""Messages where something is missing, wrong or breaks; the next call works."""
 
 from __future__ import annotations
 

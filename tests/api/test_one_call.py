@@ -1,4 +1,4 @@
-"""What one call of the package calls: nothing is found out twice, in Python or in the core."""
+"""The functions that one call of the package calls: nothing is decided twice, in Python or C."""
 
 from __future__ import annotations
 

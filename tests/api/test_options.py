@@ -177,7 +177,7 @@ def test_kernel_source_is_what_is_in_the_tree() -> None:
 
 
 def test_the_helpers_that_a_kernel_calls_are_shown_with_it() -> None:
-    """What a lesson is about: the shuffles of shfl_atomic, the steps of the tree of unrolled."""
+    """The statements that a lesson teaches: the shuffles of shfl_atomic, the steps of unrolled."""
     for name, functions in (
         ("shfl_atomic", ("shuffle_down", "warp_reduce", "fold_elements")),
         ("shfl_atomic_vec", ("warp_reduce", "fold_vectors", "load_vector")),

@@ -1,4 +1,4 @@
-"""Arrays with rules of their own are refused, or make their own of our results.
+"""Arrays with rules of their own are refused, or convert our results to their type.
 
 The types here are other libraries' in miniature: those of astropy and pint (units), pandas
 (missing values), dask (laziness) and quantities (methods).

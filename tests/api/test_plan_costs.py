@@ -1,4 +1,4 @@
-"""Costs of plans: estimated, measured and kept in a file, which is used only if it is sound."""
+"""Costs of plans: estimated, measured and stored in a file, which is used only if it is valid."""
 
 from __future__ import annotations
 

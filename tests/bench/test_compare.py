@@ -1,4 +1,4 @@
-"""Comparisons: right answers told from wrong ones, columns, break-even, libraries, every form.
+"""Comparisons: right and wrong results, columns, break-even, libraries, every output format.
 
 No test depends on how long anything takes: where times matter they are made up.
 """
@@ -614,7 +614,7 @@ class OnDevice:
 
 
 class View:
-    """What :class:`baselines.DeviceView` says of memory, for a made-up device in host memory."""
+    """The interface of :class:`baselines.DeviceView`, for a made-up device in host memory."""
 
     def __init__(self, values: np.ndarray[Any, Any]) -> None:
         self.values = values
@@ -821,7 +821,7 @@ def test_a_dataframe_without_pandas_raises_with_what_to_install(
 
 
 def test_a_result_shows_itself_in_one_line_and_prints_as_tables(comparison: gr.Comparison) -> None:
-    """As an interpreter, and IPython in a terminal, show it."""
+    """Output of an interpreter, and of IPython in a terminal."""
     timing = gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01, ceiling=False)
     for result in (comparison, timing):
         assert repr(result).startswith(f"<{type(result).__name__}: ")

@@ -1,4 +1,4 @@
-"""The sweep of random calls: a short one runs, its answers are right, and its tables name it."""
+"""The sweep of random calls: a short one runs, its results are right, and its tables name it."""
 
 from __future__ import annotations
 

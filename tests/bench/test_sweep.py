@@ -1,4 +1,4 @@
-"""The random cases of benchmarks/sweep.py are what they promise, and its tables list every loss."""
+"""Random cases of benchmarks/sweep.py are as described, and its tables list every loss."""
 
 from __future__ import annotations
 

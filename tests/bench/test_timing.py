@@ -605,7 +605,7 @@ def test_clocks_that_moved_are_named() -> None:
 
 
 class NVMLError(Exception):
-    """What ``pynvml`` raises."""
+    """The exception of ``pynvml``."""
 
 
 @pytest.fixture

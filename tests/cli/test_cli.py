@@ -781,7 +781,7 @@ def test_the_completion_script_completes(
 
 
 def complete(words: list[str], capsys: pytest.CaptureFixture[str]) -> set[str]:
-    """What bash offers for the last of these words."""
+    """Completions that bash offers for the last of these words."""
     script = succeed("completion", capsys=capsys)
     typed = " ".join(f"'{word}'" for word in words)
     tail = (

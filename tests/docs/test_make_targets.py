@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 SECONDS = 3600
 
-# What each target prints, as a pattern, or the file that it makes.
+# Output of each target, as a pattern, or the file that it makes.
 TARGETS: dict[str, str | Path] = {
     "help": r"demo +the main job",
     "prepare": Path(".venv/bin/ruff"),
@@ -73,7 +73,7 @@ def make(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is committed, in a folder of its own."""
+    """The committed files, in a folder of their own."""
     folder = tmp_path_factory.mktemp("clone") / "gpureduce"
     subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
     return folder

@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom anywhere, and what is stored of them can be published."""
+"""Notebooks run from top to bottom anywhere, and their stored output can be published."""
 
 from __future__ import annotations
 

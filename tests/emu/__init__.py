@@ -70,7 +70,7 @@ class Worker:
         )
 
     def do(self, task: dict[str, Any]) -> str | None:
-        """What went wrong, "" if nothing did; None if the worker itself has died."""
+        """The task's error, "" if it succeeded; None if the worker itself has died."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -84,7 +84,7 @@ class Worker:
         self.process.communicate()  # it reads no more tasks, and ends
 
 
-# Workers that have nothing to do. They take long to start, and most tests have few tasks.
+# Idle workers. They take long to start, and most tests have few tasks.
 idle: list[Worker] = []
 lock = threading.Lock()
 
@@ -96,7 +96,7 @@ def end_workers() -> None:
 
 
 def do(task: dict[str, Any]) -> str:
-    """Run a task and return what went wrong; "" if nothing did."""
+    """Run a task and return its error; "" if it succeeded."""
     env = environment()
     with lock:
         worker = next((each for each in idle if each.env == env), None)

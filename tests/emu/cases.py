@@ -124,7 +124,7 @@ def sizes_around(block: int) -> list[int]:
 
 
 def can(kernel: str, op: str, dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel folds what the operator accumulates; it says so when it does not."""
+    """Whether a kernel folds the operator's accumulators; it raises if it does not."""
     try:
         gr.reduce(np.ones(1, dtype), op, kernel=kernel, device="cpu")
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Exact dot products and variances beside Python's integers, on the emulator or on a GPU.
 
-What rounding hides of a dot product is found too: what is known of the sum is taken away, and the
+Errors that rounding hides are found too: the rounded sum is subtracted from the products, and the
 rest summed again.
 """
 
@@ -120,7 +120,7 @@ def largest_and_least(rng: np.random.Generator, name: str, n: int) -> tuple[np.n
 
 
 def check_all_bits(dot: Any, x: np.ndarray, y: np.ndarray, context: str) -> None:
-    """Compare dot products, take them away, and compare what is left."""
+    """Compare dot products, subtract them, and compare the remainders."""
     name = name_of(x.dtype)
     for step in range(3):
         wanted = expected_dot([(x, y)], name)
@@ -141,7 +141,7 @@ def check_dot(task: dict[str, Any]) -> None:
         grid = 1 if fills else int(rng.choice([0, 1, 2, 5]))
         if fills:
             x, y = one_sided(rng, name, n), np.abs(one_sided(rng, name, n))
-        elif number == 1:  # -0, if there are any: the count says so
+        elif number == 1:  # -0, if the count shows elements
             x, y = np.full(n, -0.0, DTYPES[name]), np.ones(n, DTYPES[name])
         else:
             pairs = pairs_of(rng, name, max(n, 3))
@@ -194,7 +194,7 @@ def edge_pairs(rng: np.random.Generator, name: str) -> Iterator[tuple[np.ndarray
             np.concatenate([ones(a, tile), ones(c, more)]),
             np.concatenate([ones(b, tile), ones(d, more)]),
         )
-    for field in range(2 * bias - 12, 2 * bias + 1):  # where bins of sums lie no higher
+    for field in range(2 * bias - 12, 2 * bias + 1):  # where bins of sums are no higher
         # Of equal numbers the variance is 0.
         yield (odd(field, 20 * tile), ones(max(bias - 20, 1), 20 * tile))
     for total in {
@@ -302,7 +302,7 @@ def check_kinds(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_zeros(name: str, dtype: np.dtype[Any]) -> None:
-    """Products that are zeros, and those of what is no number, in every place of a tile."""
+    """Products that are zeros, infinite or NaN, in every place of a tile."""
     numbers = [np.inf, -np.inf, np.nan, 2.0, -3.0, 0.0, -0.0]
     for n in (1, 3, 40, 300):
         for a in numbers:
@@ -444,7 +444,7 @@ def last_place() -> tuple[str, str, str]:
 
 
 def check_devices(task: dict[str, Any]) -> None:
-    """Where host arrays go, and what becomes of device arrays."""
+    """Conversions of host arrays and of device arrays."""
     del task
     values = np.array([1.0, 2.0, 4.0, 9.0])
     for device in (None, "cuda", "cuda:0"):

@@ -1,7 +1,7 @@
 """The kernel `exact` beside Python's integers, with the same bits on emulator, GPU and CPU.
 
-What rounding hides is found too: the rounded sum is taken away from the elements and the rest is
-summed again, until nothing is left. All bits of the number have been seen then.
+Errors that rounding hides are found too: the rounded sum is subtracted from the elements and the
+rest is summed again, until the remainder is 0. Then all bits of the sum have been compared.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def draw(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
 
 
 def check_all_bits(reduce: Any, values: np.ndarray, where: str) -> None:
-    """Compare sums until nothing is left of the number."""
+    """Compare sums, subtract them, and go on until the remainder is 0."""
     name = next(name for name in FLOATS if DTYPES[name] == values.dtype)
     for step in range(3):
         wanted = expected(values, name)
@@ -203,7 +203,7 @@ def check_outliers(task: dict[str, Any]) -> None:
         assert not np.signbit(sum_on_device(zeros, "sum", 0, block, grid, on_device)), (
             f"one +0 of {where}"
         )
-        zeros[plus - vector] = math.nan  # of a neighbour, so that each element is looked at
+        zeros[plus - vector] = math.nan  # of a neighbour, so that each element is examined
         left = sum_on_device(zeros, "sum", 0, block, grid, on_device, skip_nan=True)
         assert not np.signbit(left), f"one +0 beside NaN of {where}"
         # The smallest numbers there are, after NaN that is left out, of each thread or of one.
@@ -229,7 +229,7 @@ def outlier_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.
     for number, row in enumerate(rows):
         kind, far = number % 7, int(rng.integers(bias // 4, bias // 2))
         e = -far if kind >= 5 else int(rng.integers(-bias // 2, bias // 2))
-        # What cancels, and where bins lie; then what is left of that.
+        # The elements that cancel, and the bins' places; then the remainder.
         half = (
             rng.standard_normal((n - 8) // 2).astype(DTYPES[name])
             if rng.random() < 0.7
@@ -245,10 +245,10 @@ def outlier_rows(rng: np.random.Generator, name: str, count: int, n: int) -> np.
                 [1.0, float(rng.integers(-1, 2))], [e, e - int(rng.integers(1, 2 * fraction))]
             )
             one = np.ldexp(odd, e + 1)
-        elif kind == 2:  # the one is half of the others' last bit, which bins may still reach
+        elif kind == 2:  # half of the others' last bit, which bins may still hold
             depth = int(rng.integers(fraction, 135))
             rest, one = np.ldexp([odd, 0.0], e - depth), np.ldexp(1.0, e - depth - 1)
-        elif kind in (3, 4):  # the others are a midpoint: the one decides
+        elif kind in (3, 4):  # the others sum to a midpoint: the single element decides
             rest = np.ldexp([odd, 0.5], e - fraction)
             one = np.ldexp(1.0, e - (far if kind == 4 else int(rng.integers(1, far))))
         else:  # of a float64 the one is a midpoint of float32, or its mean is: the others decide
@@ -373,7 +373,7 @@ def check_spills(task: dict[str, Any]) -> None:
         holed[rng.integers(n)] = sign * special
         assert_result(dtype.type(summed(holed)), expected(holed, name), f"{special} in {where}")
         zeros = -np.zeros(n, dtype)
-        zeros[rng.choice(n, 3)] = math.nan  # which are left out: no other zeros are seen by them
+        zeros[rng.choice(n, 3)] = math.nan  # which are left out: their zeros do not count
         assert not np.signbit(summed(zeros, skip_nan=True)), f"-0 and NaN of {where}"
         zeros[rng.integers(n)] = 0
         assert not np.signbit(summed(zeros, skip_nan=True)), f"+0 of {where}"
@@ -624,7 +624,7 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
     for below in range(min(100, high - low)):
         top = int(rng.integers(low + below, high))
         for further in (np.zeros(tile, int), rng.integers(0, 3, tile)):
-            # It is taken away again: what is left shows the last digits.
+            # It is subtracted again: the remainder shows the last digits.
             large = np.exp2([top]).astype(dtype)
             yield np.concatenate([large, all_ones(name, top - below - further), -large])
     for above in range(20):

@@ -1,6 +1,6 @@
 """Exact sums of rows of one tile per warp, beside Python's integers, emulated or on a GPU.
 
-A tile's bins lie where its largest number says. So rows are made tile by tile: with last bits at
+A tile's bins are placed by its largest number. So rows are made tile by tile: with last bits at
 the last bin's last place and beside it, with as many of the largest numbers as there is room for,
 with warps that lie apart, that have zeros only, or what no such bin holds. What rounding hides of a
 sum is found by taking the sum away, as in exact_sums.py.
@@ -105,7 +105,7 @@ class Tiles:
             return ones
         if kind == "apart":
             return self.ordinary(field - self.orders_apart(), size, int(rng.integers(4)))
-        if kind == "below":  # a number that bins do not hold is all that is left
+        if kind == "below":  # only a number that bins do not hold remains
             values = self.ordinary(field, size, int(rng.integers(12)))
             values[1::2] = -values[::2]
             values[:2] = self.ending_at(self.last_place(field) - 1), 0
@@ -155,7 +155,7 @@ class Tiles:
         return [("ordinary", field - i * 2 // warps * FARTHEST) for i in range(warps)]
 
     def row(self, warps: int) -> list[tuple[str, int]]:
-        """What a row's warps have."""
+        """The tiles of a row's warps."""
         rng, field = self.rng, self.field()
         kinds = ("edge", "ones", "apart", "wide", "ordinary", "tiny", "zeros")
         one = str(rng.choice(kinds))
@@ -166,7 +166,7 @@ class Tiles:
                 (str(rng.choice(kinds)), field - self.orders_apart() * rng.integers(2))
                 for _ in range(warps)
             ]
-        elif chosen < 0.7:  # one of them is not as the others
+        elif chosen < 0.7:  # one of them is unlike the others
             row[int(rng.integers(warps))] = (str(rng.choice(kinds)), field - self.orders_apart())
         return row
 
@@ -241,7 +241,7 @@ def make_rows(
         elif chosen < 0.15:
             row[:] = -np.zeros(n)
             row[int(rng.integers(n))] = rng.choice([-0.0, 0.0, 1.0])
-        elif chosen < 0.3:  # nothing is left
+        elif chosen < 0.3:  # the remainder is 0
             row[n // 2 : n // 2 * 2] = -row[: n // 2]
             row[n // 2 * 2 :] = 0
         if n > 2 * SPARE:

@@ -47,7 +47,7 @@ def result_name(name: str) -> str:
 
 
 def cpu_variance(case: layouts.Case, op: str) -> np.ndarray:
-    """Of what rows have left: with no more than ddof elements nanvar is NaN, unlike the core."""
+    """Divisors of rows: with no more than ddof elements nanvar is NaN, unlike the core."""
     view = case.array.view
     axes = tuple(range(view.ndim - case.reduced, view.ndim))
     keep = True if case.mask is None else case.mask.view
@@ -76,7 +76,7 @@ def check_case(
     result = layouts.strided(
         rng, kept, lambda n: layouts.unwritten(n, dtype), bool(rng.random() < 0.5)
     )
-    if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
+    if 0 in result.view.strides:  # results that overlap in memory have no expected value
         result = layouts.strided(rng, kept, lambda n: layouts.unwritten(n, dtype), True)
     try:
         layouts.run(op, case, result, block)
@@ -226,7 +226,7 @@ def check_rows(
 
 
 def check_limbs(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances that show their sums' last digits, every ``stride``-th of them."""
+    """Variances that depend on their sums' last digits, every ``stride``-th of them."""
     name, stride = task["dtype"], task["stride"]
     rng, where = layouts.under_a_schedule(task, 0, "digits of variances", emulated)
     fraction, exponent = FORMATS[name]
@@ -330,7 +330,7 @@ def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_ordinary(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances told by the first bits of their sums: no kernel need divide all digits."""
+    """Variances decided by the first bits of their sums: no kernel need divide all digits."""
     name = task["dtype"]
     rng, where = layouts.under_a_schedule(task, 0, "ordinary variances", emulated)
     kind = number_type(name)

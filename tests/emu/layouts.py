@@ -92,7 +92,7 @@ def strided(
 
 
 def expected(op: str, rows: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """NumPy's answer for the last axis, in 64 bits where NumPy would round on the way."""
+    """NumPy's result for the last axis, in 64 bits where NumPy would round in between."""
     wide = rows.astype(np.float64) if is_float(rows.dtype) else rows
     where = {} if mask is None else {"where": mask}
     if op in POSITIONS:
@@ -122,7 +122,7 @@ def _end(rows: np.ndarray, largest: int) -> Any:
 
 @dataclass
 class Case:
-    """What one call reduces: an array's last ``reduced`` axes, where a mask keeps elements."""
+    """The operands of a call: an array, whose last ``reduced`` axes are reduced, and a mask."""
 
     array: Strided
     mask: Strided | None
@@ -150,7 +150,7 @@ def draw_means(rng: np.random.Generator, kept: tuple[int, ...], dtype: np.dtype[
 
 
 def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
-    """What makes memory of a number of elements for which the operator has one right answer."""
+    """A function that fills memory with elements for which the operator has one right result."""
     if op == GIVEN_MEAN:
         return lambda n: small_integers(rng, dtype, n)
     return lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op)
@@ -162,7 +162,7 @@ def draw_case(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Case:
     array = strided(rng, shape, elements_of(rng, op, dtype), plain)
     if (
         op == "prod" and is_float(dtype) and 0 in array.view.strides
-    ):  # powers that repeat overflow on the way: signs
+    ):  # repeated powers of two overflow in between: signs
         array.memory[...] = np.where(np.signbit(array.memory.astype(np.float32)), -1, 1)
     masked = op not in POSITIONS and rng.random() < 0.3
     mask = (
@@ -184,7 +184,7 @@ def call(
     kept = array.view.shape[: array.view.ndim - case.reduced]
     flat = array.view.reshape(*kept, -1)
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows that a mask leaves nothing of
+        warnings.simplefilter("ignore")  # of rows without elements left by the mask
         keep = None if mask is None else mask.view.reshape(*kept, -1)
         if case.mean is None:
             want = np.asarray(expected(op, flat, keep))
@@ -192,7 +192,7 @@ def call(
             want = np.asarray(expected_with_given_mean(flat, keep, case.mean.view))
     sample = _core_result_dtype(op, dtype)
     result = strided(rng, want.shape, lambda n: unwritten(n, sample), bool(rng.random() < 0.6))
-    if 0 in result.view.strides:  # rows of results that lie on each other have no right answer
+    if 0 in result.view.strides:  # results that overlap in memory have no expected value
         result = strided(rng, want.shape, lambda n: unwritten(n, sample), True)
     where += (
         f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} "

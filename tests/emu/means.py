@@ -42,7 +42,7 @@ class Lent:
         }
 
     def read(self, stream: int) -> np.ndarray:
-        """What is there once the stream's work is done."""
+        """The content once the stream's work is done."""
         if self.host.memory.nbytes:
             _core.download(0, self.pointer, self.host.memory, stream)
         return self.host.view
@@ -61,7 +61,7 @@ class Case:
     keywords: dict[str, Any] = field(default_factory=dict)
     where: Strided | None = None
     mean: Any = None
-    """A number, a host array, or a view that is put on the device."""
+    """A number, a host array, or a copy on the device."""
     out: Strided | np.ndarray | None = None
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Case:
 def random_numbers(
     rng: np.random.Generator, dtype: np.dtype[Any], n: int, holes: bool
 ) -> np.ndarray:
-    """Numbers that no type rounds much: some far from their spread, some of them NaN."""
+    """Numbers that every type holds nearly: some far from 0 for their spread, some of them NaN."""
     if dtype.kind == "b":
         return rng.random(n) < 0.5
     center = rng.choice([0, SPREAD, 3 * SPREAD])
@@ -161,7 +161,7 @@ def draw_case(rng: np.random.Generator, dtype: np.dtype[Any]) -> Case:
 
 
 def result_dtype(case: Case) -> np.dtype[Any]:
-    """NumPy's, asked with one element; for complex ones the real counterpart of a dtype."""
+    """NumPy's dtype, from a call with one element; of complex ones its real counterpart."""
     asked = case.keywords.get("dtype")
     if asked is not None:
         return np.empty(0, asked).real.dtype
@@ -177,7 +177,7 @@ def result_dtype(case: Case) -> np.dtype[Any]:
 
 
 def expected(case: Case) -> np.ndarray:
-    """NumPy's answer, in 64 bits where it would round on the way."""
+    """NumPy's result, in 64 bits where it would round in between."""
     view = case.array.view
     mean = case.mean.view if isinstance(case.mean, Strided) else case.mean
     wide = np.complex128 if view.dtype.kind == "c" else np.float64
@@ -195,7 +195,7 @@ def expected(case: Case) -> np.ndarray:
 
 
 def add_out(rng: np.random.Generator, case: Case, like: np.ndarray) -> None:
-    """Somewhere for the result to go, half the time."""
+    """An ``out`` half the time."""
     kind = rng.choice(["none", "none", "host", "device"])
     if kind == "host":
         case.out = np.full(like.shape, 7, rng.choice(["f4", "f8", ">f8"]))
@@ -205,7 +205,7 @@ def add_out(rng: np.random.Generator, case: Case, like: np.ndarray) -> None:
 
 
 def carry_out(case: Case) -> np.ndarray:
-    """The package's answer, brought back."""
+    """The package's result, copied to the host."""
     keywords = dict(case.keywords)
     if case.where is not None:
         keywords["where"] = Lent(case.where)

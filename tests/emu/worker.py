@@ -96,7 +96,7 @@ class Child:
         os.close(write)
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it has answered, or died, before so many seconds are over."""
+        """Whether it has answered, or died, within so many seconds."""
         end = time.monotonic() + seconds
         while select.select([self.pipe], [], [], max(end - time.monotonic(), 0))[0]:
             part = os.read(self.pipe, 1 << 16)
@@ -106,7 +106,7 @@ class Child:
         return False
 
     def allow(self, seconds: int) -> None:
-        """It dies when it has taken so much CPU time."""
+        """End it after so much CPU time."""
         resource.prlimit(self.pid, resource.RLIMIT_CPU, (seconds, seconds))
 
     def kill(self) -> None:

@@ -160,7 +160,7 @@ def test_counts_of_integers_about_powers_of_two_are_exact(
 def test_counts_about_powers_of_two_are_exact(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
-    """Where loops take a step more or less, accumulators are emptied, and tiles and pieces end."""
+    """Lengths at which loops take a step more, accumulators are emptied, tiles and pieces end."""
     for n in COUNTS:
         for make in (at_the_top, one_sided, mostly_narrow):
             values = make(rng, name, n)

@@ -136,7 +136,7 @@ def test_numbers_lie_in_the_intervals_of_their_leading_bits(
 
 
 def limbs_of(rng: random.Random, number: int) -> Any:
-    """Digits of a number, some of which are not carried."""
+    """Limbs of a number, some with carries that are not propagated."""
     sign, magnitude = (-1 if number < 0 else 1), abs(number)
     limbs = [sign * (magnitude >> RADIX * i & (2**RADIX - 1)) for i in range(COUNT)]
     for i in range(max(magnitude.bit_length() - 1, 0) // RADIX):
@@ -154,7 +154,7 @@ def pointers_to(arrays: list[Any]) -> Any:
 
 
 def draw_counts(rng: random.Random) -> tuple[int, int]:
-    """Of elements, and what ddof leaves of them."""
+    """A count of elements, and the divisor after ddof."""
     n = rng.choice([rng.randrange(1, 2 ** rng.randrange(1, 33)), 2 ** rng.randrange(32)])
     free = n - rng.choice([0, 0, 1, rng.randrange(-5, 6), n - 1, n - 2, n // 2])
     return n, free if 0 < free < 2**32 and abs(n - free) < 2**31 else n

@@ -536,7 +536,7 @@ def test_ties_of_variances_go_to_even_and_roots_are_told_from_ties() -> None:
             values = np.array([x, -x])
             assert_result(vary(values, ddof), round_to(Fraction(x * x) / divisor, "float64"))
         assert vary(values, root=True) == x
-    # 2^53 + 1 is a tie; its neighbours are told from it by the last bits of their squares.
+    # 2^53 + 1 is a tie; only the last bits of squares distinguish it from its neighbours.
     x = 2**53 + 1
     values = np.array([x, -x])
     assert vary(values, root=True) == 2**53

@@ -162,13 +162,13 @@ def test_parts_of_complex_rows_are_rows_of_their_own(
 # Exponents but 0 make quotients that are subnormal, or near infinity.
 @pytest.mark.parametrize("exponent", [0, -1015, 1010])
 def test_a_hair_beside_a_midpoint_decides(result: str, exponent: int, isa: str) -> None:
-    half = exponent - FORMATS[result][0] - 1  # of the last place of 2**exponent
+    half = exponent - FORMATS[result][0] - 1  # in units of the last place of 2**exponent
     hair = max(half - 38, unit_of("float64"))
     for n in (3, 4, 7, 64, 100, 1024, 3000):
         values = np.zeros((6, n))
         for row, (odd, side) in zip(values, np.ndindex(2, 3), strict=True):
             row[0] = math.ldexp(n, exponent)
-            # What is even lies below the midpoint, or above it.
+            # The even number is below the midpoint, or above it.
             row[1] = math.ldexp(n * (1 + 2 * odd), half)
             row[2] = (side - 1) * math.ldexp(1, hair)
         for signed in (values, -values):
