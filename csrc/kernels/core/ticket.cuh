@@ -18,8 +18,8 @@
 
 namespace gpr {
 
-// Adds 1 to a counter and returns what it was before. Whoever sees the sum also sees what the block
-// stored; the caller sees what all blocks had stored that added before it.
+// Adds 1 to a counter and returns its value before. A thread that reads the new value also sees
+// what the block stored; the caller sees what all blocks stored that added before it.
 GPR_DEVICE unsigned count_arrival(unsigned *counter)
 {
 #if defined(__CUDA_ARCH__)
@@ -30,9 +30,9 @@ GPR_DEVICE unsigned count_arrival(unsigned *counter)
                  : "memory");
     return before;
 #else
-    __threadfence(); // whoever sees the ticket taken also sees what the block stored
+    __threadfence(); // a thread that reads the new value also sees the block's stores
     const unsigned before = atomicAdd(counter, 1u);
-    __threadfence(); // whoever took the last ticket sees what all blocks stored
+    __threadfence(); // the thread with the last ticket sees the stores of all blocks
     return before;
 #endif
 }

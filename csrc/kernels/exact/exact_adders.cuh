@@ -57,7 +57,7 @@ template <unsigned ACCUMULATORS> struct WarpGroup {
             add_some<most_integers_at_once, COUNT - most_integers_at_once>(limb, numbers, place);
         }
     }
-    // SOME of the numbers, from number FIRST on.
+    // Adds SOME of the numbers, from number FIRST on.
     template <unsigned FIRST, unsigned SOME, unsigned COUNT>
     static GPR_DEVICE void add_some(int *limb, const long long (&numbers)[COUNT],
                                     const int (&place)[COUNT])

@@ -136,7 +136,7 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
         for (unsigned w = 1; w < USED; w++) x = extract(w, x);
         return x;
     }
-    // What the bins hold: integers below 2^51 in magnitude.
+    // The integers that the bins hold, below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[COUNT], int (&place)[COUNT]) const
     {
 #pragma unroll
@@ -147,7 +147,7 @@ template <class T, unsigned COUNT, int STEP, bool QUICK = false> struct Bins {
     }
 };
 
-// The bins that a thread has all the time.
+// The bins of a thread for the usual tiles.
 constexpr int bin_step = GPR_BIN_STEP_BITS;
 constexpr unsigned most_adds = GPR_BIN_ADDS; // to a bin
 // From a tile's largest exponent to the first bias's: for most_adds, and larger ones.

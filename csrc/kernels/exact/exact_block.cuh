@@ -54,7 +54,7 @@ GPR_DEVICE uint64 word_of_sum(const Superaccumulator<In> &sum, unsigned i, uint6
     return w == words ? count - sum.left_out : sum.flags[p];
 }
 
-// The same of integers, of which there is no -0.
+// As above, of integers, of which there is no -0.
 template <class In>
 GPR_DEVICE uint64 word_of_sum(const IntegerSum<In> &sum, unsigned i, uint64 count)
 {

@@ -117,7 +117,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         if (others != (1u << parts) - 1) others |= inspect_zeros(tile);
     }
 
-    // ---- what a placement asks for: exponent fields of both factors together ----
+    // ---- the interface of a placement: exponent fields of both factors together ----
 
     static GPR_DEVICE Extent range_of(const Tile &tile)
     {
@@ -125,8 +125,8 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         const Extent x = extent_of<T>(tile.x), y = extent_of<T>(tile.y);
         const bool is_number = x.largest < static_cast<int>(last_field<T>) &&
                                y.largest < static_cast<int>(last_field<T>);
-        // The field of a subnormal number does not say where it begins, and so not where a rounded
-        // product ends.
+        // The exponent field of a subnormal number does not determine its first bit, and so not the
+        // last bit of a rounded product.
         const bool is_known = !ProductBins<T>::has_rests || (x.smallest > 0 && y.smallest > 0);
         return Extent{is_number ? x.largest + y.largest : beyond,
                       is_known ? x.smallest + y.smallest : -beyond};
@@ -212,7 +212,7 @@ template <class Factor, unsigned VECTORS> struct FloatProducts {
         return largest;
     }
 
-    // What a product is of which a factor is no number.
+    // The product of two factors of which one is infinite or NaN.
     static GPR_DEVICE uint64 special_product(T a, T b)
     {
         const Bits<T> bits_a = bit_copy<Bits<T>>(a), bits_b = bit_copy<Bits<T>>(b);
@@ -457,7 +457,7 @@ exact_dot(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     adder.finalize();
     __syncthreads(); // all warps have added
 
-    // Word i of what the block has found.
+    // Word i of the block's sums.
     const auto found = [&](unsigned i) -> uint64 {
         const unsigned p = i / part_words, w = i % part_words;
         if (w < words)

@@ -38,8 +38,8 @@ public:
         pair.second = b;
         return pair;
     }
-    // Makes them what they are over a whole number `count`, of which `inverse` is the rounded
-    // inverse, if they are not so small that bits of that could be lost; says whether it did.
+    // Divides both numbers by a whole number `count`, of which `inverse` is the rounded inverse.
+    // Returns whether it did: not if they are so small that bits of the quotients could be lost.
     GPR_DEVICE bool divide(F count, F inverse)
     {
         constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction)
@@ -93,8 +93,8 @@ private:
     {
         return __fma_rn(a, b, c);
     }
-    // The one of two neighbours whose last bit is set: x is the nearest to a number that is x and a
-    // rest.
+    // The odd one of the two doubles next to the sum: x is the double nearest to the sum, which is
+    // x and a remainder.
     static GPR_DEVICE F made_odd(F x, F rest)
     {
         const Bits<F> bits = bit_copy<Bits<F>>(x);

@@ -61,7 +61,7 @@ template <class T> struct IntegerBins {
         low += addend;
         if constexpr (count > 2) {
             const uint64 upper = (significand >> 1 >> (pair_bits - 1 - shift)) ^ flip;
-            // What is 0 below carries when it is negated.
+            // A number whose lower word is 0 carries into the upper one when it is negated.
             high += upper + (low < addend ? 1 : 0) + (addend == 0 ? negative : 0);
         }
     }
@@ -70,7 +70,7 @@ template <class T> struct IntegerBins {
 #pragma unroll
         for (unsigned i = 0; i < N; i++) add_element(x[i]);
     }
-    // What the bin holds: integers below 2^51 in magnitude.
+    // The integers that the bin holds, below 2^51 in magnitude.
     GPR_DEVICE void read(long long (&number)[count], int (&places)[count]) const
     {
         constexpr uint64 piece = (1ull << bin_step) - 1;

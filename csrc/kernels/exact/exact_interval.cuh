@@ -55,7 +55,7 @@ GPR_DEVICE int leading_zeros(const Integer128 &a)
     return a.high != 0 ? leading_zeros(a.high) : half_of_wide + leading_zeros(a.low);
 }
 
-// number / divisor, whose first bit is set, and what remains; number.high is below it.
+// number / divisor, whose first bit is set, and the remainder; number.high is below it.
 GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
 {
     constexpr double word = 0x1p64;
@@ -64,8 +64,8 @@ GPR_DEVICE uint64 divide_wide(Integer128 number, uint64 divisor, uint64 *rest)
         (static_cast<double>(number.high) * word + static_cast<double>(number.low)) / by;
     // right but for some of the last 13 bits
     const uint64 guessed = guess < word ? static_cast<uint64>(guess) : ~0ull;
-    // What the guess leaves, or has taken too much, and by how much the quotient differs for that:
-    // by one more, at most.
+    // The guess's remainder, of either sign, and the quotient's difference from the guess that it
+    // gives, to within one.
     Integer128 left = difference_of(number, product_of(guessed, divisor));
     const double lack = static_cast<double>(static_cast<long long>(left.high)) * word +
                         static_cast<double>(left.low);
@@ -165,7 +165,7 @@ GPR_DEVICE bool load_leading_bits(Interval *interval, const Limb *limb, const Bo
     return true;
 }
 
-// n times a number that is made of limbs, n from 1 to 2^32: its least is below 2^126.
+// n times a number in limbs, n from 1 to 2^32: its lower end is below 2^126.
 GPR_DEVICE Interval times(const Interval &number, uint64 n)
 {
     const int shift = leading_zeros(n) - 2;
@@ -177,21 +177,20 @@ GPR_DEVICE Interval times(const Interval &number, uint64 n)
                     number.exponent - shift + half_of_wide};
 }
 
-// Takes the square of a number that is made of limbs, which is not above what it is taken from.
-// Says whether nothing below 0 may be left.
+// Subtracts the square of a number in limbs, which is not larger than the minuend. Returns whether
+// the lower end stays at 0 or above.
 GPR_DEVICE bool subtract_square(Interval *from, const Interval &root)
 {
     const uint64 high = root.least.high, low = root.least.low;
     if (high == 0) return true;
-    // (high * 2^64 + low)^2, in units of 2^128, and what is below them.
+    // (high * 2^64 + low)^2 in units of 2^128, and the bits below these units.
     const Integer128 cross = product_of(high, low), last = product_of(low, low);
     const Integer128 below = sum_of(Integer128{0, cross.low << 1}, Integer128{0, last.high});
     const Integer128 crossed = {cross.high >> (half_of_wide - 1),
                                 cross.high << 1 | cross.low >> (half_of_wide - 1)};
     const Integer128 square =
         sum_of(sum_of(product_of(high, high), crossed), Integer128{0, below.high});
-    // Not below 0: the square is 2^126, less its width, or more, and no more than what it is taken
-    // from.
+    // Not below 0: the square is 2^126, less its width, or more, and no more than the minuend.
     const int shift = from->exponent - 2 * root.exponent - wide_bits;
     const Integer128 whole = shifted_right(square, shift), kept = shifted_left(whole, shift);
     const bool is_cut =
@@ -217,7 +216,8 @@ struct ZivResult {
     bool is_certain;
 };
 
-// The variance of n elements, or its root, rounded to a Float, if these first bits tell.
+// The variance of n elements, or its root, rounded to a Float, if the first bits of the sums
+// determine it.
 template <class Float, bool IS_ROOT, unsigned PARTS>
 GPR_CALLED ZivResult variance_from_intervals(MomentIntervals<PARTS> moments, uint64 n, double ddof)
 {

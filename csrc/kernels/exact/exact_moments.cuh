@@ -52,7 +52,7 @@ template <class In> struct MomentWords {
     static constexpr unsigned sums = parts_of<In> * (of_sum + tail), all = sums + of_squares + tail;
 
     static GPR_DEVICE bool is_flags(unsigned i) { return i == all - 1; } // the sums' stay 0
-    // Word i of what a block has found, of `count` elements or fewer.
+    // Word i of a block's sums, of `count` elements or fewer.
     static GPR_DEVICE uint64 word(const MomentSuperaccumulators<In> &found, unsigned i,
                                   uint64 count)
     {
@@ -68,7 +68,7 @@ template <class In> struct MomentWords {
     }
 };
 
-// Where the limbs are that a block has found.
+// Addresses of the limbs of a block's sums.
 template <unsigned PARTS> struct MomentBounds {
     Bounds sum[PARTS], squares;
 };
@@ -143,7 +143,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     // The whole group must call together.
     GPR_DEVICE void accumulate(const Vector (&v)[VECTORS]) { placement.accumulate(*this, v); }
 
-    // ---- what a placement asks for: exponent fields of elements ----
+    // ---- the interface of a placement: exponent fields of elements ----
 
     static GPR_DEVICE Extent range_of(const Vector (&v)[VECTORS]) { return extent_of<T>(v); }
 
@@ -172,8 +172,8 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     }
     template <unsigned SUMS, unsigned SQUARES> GPR_DEVICE int lowest() const
     {
-        // Of numbers that begin where their last place is the last bin's. Deeper than the smallest
-        // number no bin lies.
+        // The lowest exponent field of elements whose last bits both last bins hold: that of sums
+        // and that of squares. No bin is deeper than the smallest number needs.
         const int of_sums = sums[0].top - static_cast<int>(SUMS - 1) * bin_step - double_fraction -
                             field_offset<T> + Format<T>::fraction;
         const int of_squares = (squares.template lowest_fields<SQUARES>() + 1) / 2;

@@ -104,7 +104,7 @@ exact_moments_strided(const typename Traits::In *in, typename Traits::Out *out, 
     if (strip.has_row()) adder.finalize();
     __syncthreads(); // all threads have added
 
-    // Word i of what the block has found of all its rows.
+    // Word i of the block's sums of all its rows.
     const auto found = [&](unsigned i) {
         return Words::word(moments[i / Words::all], i % Words::all, counted);
     };

@@ -57,7 +57,7 @@ constexpr int double_bias = exponent_bias<dt_float64>;
 constexpr unsigned fewer_product_bins = 2; // that most tiles need
 template <class T> constexpr unsigned product_bins = one_bin_suffices<T> ? 2 : 3;
 
-// From a product's first bit to the last one of what goes to bins together with it.
+// Places from a product's first bit to the last bit that goes to the same bins.
 template <class T> constexpr int product_fraction =
     2 * Format<T>::fraction < double_fraction ? 2 * Format<T>::fraction : double_fraction;
 // from bins of products to those of their rests, as from a product to its rest's room

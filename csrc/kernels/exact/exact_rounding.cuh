@@ -218,8 +218,8 @@ GPR_DEVICE Leading leading_of(const AnyLimbs &limbs, uint64 n)
     return leading;
 }
 
-// The same of a sum that a warp has, undivided. What is below the limbs that are taken is less than
-// one of their last.
+// As above, of a sum that a warp holds, undivided. The limbs below those that are read are less
+// than one unit of the last of them.
 template <bool DIVIDED, int COUNT, int RADIX>
 GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64)
 {
@@ -262,7 +262,8 @@ GPR_DEVICE Leading root_of(const Leading &square)
     const double guess = sqrt(static_cast<double>(square.high)) * 0x1p32;
     uint64 root = guess < word ? static_cast<uint64>(guess) : ~0ull;
     const uint64 low = root * root, high = __umul64hi(root, root);
-    // What the guess's square lacks, or has too much of, and by how much the root differs for that.
+    // The remainder of the guess's square, of either sign, and the root's difference from the guess
+    // that it gives.
     const uint64 lack_low = square.low - low,
                  lack_high = square.high - high - (square.low < low ? 1 : 0);
     const double lack = static_cast<double>(static_cast<long long>(lack_high)) * word +

@@ -110,7 +110,7 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
     }
 };
 
-// The same of integers.
+// As above, of integers.
 template <class Traits, unsigned VECTORS> struct ShortIntegers {
     using Short = ShortSum<2, word_bits>;
     static constexpr bool fits = true;
@@ -248,7 +248,7 @@ GPR_DEVICE void store_rows(const typename Traits::In *in, typename Traits::Out *
         }
     }
 }
-// The same, away from what mostly needs none of its registers.
+// store_rows as a function that is called: the usual path needs none of its registers.
 template <class Traits, unsigned BLOCK>
 GPR_CALLED void store_rows_left(const typename Traits::In *in, typename Traits::Out *out,
                                 const Layout &layout, uint64 first_block, uint64 n, unsigned left)

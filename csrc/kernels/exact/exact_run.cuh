@@ -63,7 +63,7 @@ public:
   {
   }
     GPR_DEVICE bool is_done() const { return left <= 0 && !has_edges; }
-    // The next tile; what it has no vector for is `nothing`. After the last one, the edges.
+    // The next tile; vectors that it lacks are `nothing`. After the last one, the edges.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing) const
     {
         if (left >= full) {
