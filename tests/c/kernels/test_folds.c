@@ -599,7 +599,7 @@ static void check_positions(const gpr_loops *loops, gpr_dtype dtype, int largest
 static void check_skipping_positions(const gpr_loops *loops, gpr_dtype dtype, int largest)
 {
     enum { ROWS = 37 };
-    static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 8];
+    static _Alignas(64) uint8_t data[ROWS * GPR_SHORT_ROW * 16];
     const gpr_fold fold = largest ? GPR_FOLD_argmax : GPR_FOLD_argmin;
     const gpr_fold extreme_fold = largest ? GPR_FOLD_fmax : GPR_FOLD_fmin;
     const gpr_positions_loop first = loops->positions[extreme_fold].rows[dtype];
