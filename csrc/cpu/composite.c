@@ -50,7 +50,7 @@ typedef struct composite {
     int direct;            /* memory is what the loops read, and nothing is left out */
     int many_at_once;      /* one call of a loop takes many rows */
     int parts;             /* numbers of an element as the loops of columns read it */
-    int short_rows;        /* positions: rows are so short that they have a loop of their own */
+    int by_loop;           /* positions: rows have a loop of their own */
     int finds_late;        /* pieces find the best segment, which alone is searched at the end */
     uint64_t most_columns; /* of a unit */
     uint64_t segment;      /* positions taken at once */
@@ -167,6 +167,13 @@ static uint64_t leave_out(const gpr_rule *rule, const uint8_t *marks, uint64_t c
 static const gpr_position_loops *position_loops(const recipe *how)
 {
     return &gpr_cpu_loops()->positions[how->fold];
+}
+
+/* Whether positions in rows of n elements have a loop of their own. */
+static int finds_in_rows(const recipe *how, uint64_t n)
+{
+    return position_loops(how)->rows[how->loop_dtype] != NULL &&
+           (n <= GPR_SHORT_ROW || gpr_kind_of(how->loop_dtype) != GPR_KIND_COMPLEX);
 }
 
 static int is_nan(const recipe *how, const gpr_value *number)
@@ -779,7 +786,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
     }
     if (how->loop_dtype == GPR_BOOL)
         find_truths(how, elements, stride, rows, n, positions);
-    else if (work->composite->short_rows)
+    else if (work->composite->by_loop)
         position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
     else
         find_in_each(how, elements, stride, rows, n, positions);
@@ -965,14 +972,16 @@ static void describe(const job *work, composite *c)
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
-    c->short_rows = finds && !c->crosswise && view->n <= GPR_SHORT_ROW &&
-                    position_loops(how)->rows[how->loop_dtype] != NULL;
-    c->many_at_once = (finds || varies) && !c->crosswise && view->n <= c->segment;
+    c->by_loop = finds && !c->crosswise && finds_in_rows(how, view->n);
+    c->many_at_once =
+        (finds || varies) && !c->crosswise &&
+        (view->n <= c->segment || (c->by_loop && c->direct && view->n <= work->length));
 }
 
 int gpr_cpu_reduce_small(job *work)
 {
-    static const composite plain; /* nothing is left out, and no row is turned */
+    /* nothing is left out, and no row is turned */
+    static const composite plain, by_loop = {.by_loop = 1};
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
     const gpr_rule *rule = how->rule;
@@ -982,8 +991,8 @@ int gpr_cpu_reduce_small(job *work)
 
     if (!(finds || varies) || !how->direct || leaves_nan_out(rule) || view->n > work->length)
         return 0;
-    work->composite = &plain;
-    if (view->n <= SEGMENT_BYTES / view->bytes) {
+    work->composite = finds && finds_in_rows(how, view->n) ? &by_loop : &plain;
+    if (work->composite->by_loop || view->n <= SEGMENT_BYTES / view->bytes) {
         fold_each(work, view->data, 0, 1, 0);
         return 1;
     }

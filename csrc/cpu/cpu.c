@@ -28,6 +28,7 @@ enum {
     COLUMN_PIECE = 128,       /* least rows of a piece of columns: partials stay few ... */
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
+    COLUMN_ACCUMULATOR_BYTES = 64 * 1024, /* of a unit of columns */
     STACK_PARTIALS = 64
 };
 
@@ -39,7 +40,7 @@ typedef struct batch {
 } batch;
 
 typedef struct block {
-    _Alignas(64) char of[MOST_RECIPES][GPR_COLUMN_BLOCK * MOST_NUMBER_BYTES]; /* of columns */
+    _Alignas(64) char of[MOST_RECIPES][COLUMN_ACCUMULATOR_BYTES]; /* of columns */
     stage s;
 } block;
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
@@ -328,28 +329,41 @@ static void finish_column_pieces(job *work)
     }
 }
 
+/* Columns of a unit that loops read where they are: as many as make long runs of memory, also of
+ * narrow elements, and whose accumulators have room. */
+static uint64_t most_columns(const job *work)
+{
+    size_t bytes = work->how[0].acc_bytes;
+
+    if (work->recipes > 1 && work->how[1].acc_bytes > bytes) bytes = work->how[1].acc_bytes;
+    return least(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
+                 COLUMN_ACCUMULATOR_BYTES / bytes);
+}
+
 static gpr_status reduce_columns(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
     const uint64_t piece = work->length;
     uint64_t tasks, least_piece, most = GPR_COLUMN_BLOCK;
     size_t memory = sizeof(block);
+    int is_direct;
     gpr_status status = GPR_OK;
 
     work->columns_wide = are_packed_wide(view);
     work->columns_direct =
         !work->columns_wide && work->how[0].direct && gpr_cpu_columns_in_place(view);
+    is_direct = work->columns_direct && (work->recipes == 1 || work->how[1].direct);
+    if (is_direct) most = most_columns(work);
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
                          view->n <= COLUMN_PIECE;
     if (work->into_results && work->columns_direct)
-        most = piece / view->n > GPR_COLUMN_BLOCK ? piece / view->n : GPR_COLUMN_BLOCK;
+        most = piece / view->n > most ? piece / view->n : most;
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = gpr_cpu_copies(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;
     /* The second recipe may need the stage where the first does not. */
-    if (work->columns_direct && (work->recipes == 1 || work->how[1].direct))
-        memory = work->into_results ? 0 : offsetof(block, s);
+    if (is_direct) memory = work->into_results ? 0 : offsetof(block, s);
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;

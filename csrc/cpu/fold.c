@@ -5,12 +5,62 @@
 #include <string.h>
 
 enum {
-    WIDE_ENOUGH = 128, /* columns that need no other rows beside them */
-    ASKING_ROWS =
-        16 /* of any and all in columns, before the first check whether all columns are decided */
+    WIDE_ENOUGH = 128,     /* columns that need no other rows beside them */
+    ASKING_ROWS = 16,      /* of any and all in columns, before the first check whether all columns
+                            * are decided */
+    LEAST_RUN = 64,        /* elements of a run that is read in place, not packed with others */
+    ASKING_RUN = 16 * 1024 /* elements of any and all in runs between two such checks */
 };
 
 /* ---------------------------------------------------------------- rows ----------------------- */
+
+/* Elements of the runs of memory that rows with gaps are made of, if loops read them where they are
+ * and they are long enough; else 0. */
+static uint64_t run_of(const recipe *how)
+{
+    const gpr_view *view = how->view;
+    const gpr_axis *along = &view->axes[view->outer + view->inner - 1];
+
+    if (!how->direct || view->inner < 2 || view->mask != NULL || view->byteswapped) return 0;
+    if (along->in != (int64_t)view->bytes || along->extent < LEAST_RUN) return 0;
+    return gpr_view_is_aligned(view) ? along->extent : 0;
+}
+
+/* Folds elements of a row that is made of such runs: runs to accumulators, and those to one. */
+static gpr_value fold_runs(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
+                           uint64_t run, stage *s)
+{
+    enum { MOST_RUNS = sizeof s->packed / MOST_NUMBER_BYTES };
+    const gpr_view *view = how->view;
+    const gpr_axis *across = &view->axes[view->outer + view->inner - 2];
+    const gpr_fold fold = how->fold == GPR_FOLD_count ? GPR_FOLD_sum : how->fold;
+    const gpr_loop merge = gpr_cpu_loops()->loop[fold][how->loop.accumulator];
+    const int stops = gpr_cpu_may_stop_early(how->fold);
+    const uint64_t at_once = stops ? divide_up(ASKING_RUN, run) : MOST_RUNS;
+    gpr_value value = how->identity;
+    uint64_t made = 0;
+    gpr_view at;
+
+    while (count > 0) {
+        const uint64_t into = first % run, step = first / run % across->extent;
+        uint64_t rows = 1, elements = least(count, run - into);
+
+        if (elements == run)
+            rows =
+                least(least(count / run, across->extent - step), least(at_once, MOST_RUNS - made));
+        gpr_cpu_locate(view, row, first, &at);
+        how->loop.rows(at.data, across->in, rows, elements, s->packed + made * how->acc_bytes);
+        made += rows;
+        first += rows * elements;
+        count -= rows * elements;
+        if (made < MOST_RUNS && count > 0 && !stops) continue;
+        merge.rows(s->packed, 0, 1, made, &value);
+        if (stops && gpr_cpu_is_decided(how, value)) break;
+        memcpy(s->packed, &value, how->acc_bytes);
+        made = 1;
+    }
+    return value;
+}
 
 /* Folds `count` > 0 elements of a row. */
 gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
@@ -20,12 +70,14 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
     const char *memory =
         view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
     gpr_value value = how->identity;
-    uint64_t made = 0;
+    uint64_t made = 0, run;
 
     if (gpr_cpu_is_direct(how)) {
         how->loop.rows(memory, 0, 1, count, &value);
         return value;
     }
+    run = run_of(how);
+    if (run > 0) return fold_runs(how, row, first, count, run, &in->s);
     for (uint64_t done = 0; done < count;) {
         const uint64_t step = least(count - done, STAGE_ELEMENTS);
         const char *elements = in->s.packed;
@@ -89,7 +141,7 @@ void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *ac
 {
     if (gpr_cpu_is_direct(how)) {
         fold_rows_in_place(how, row, count, accumulators);
-    } else if (how->view->n <= STAGE_ELEMENTS) {
+    } else if (how->view->n <= STAGE_ELEMENTS && run_of(how) == 0) {
         fold_rows_staged(how, row, count, accumulators, &in->s);
     } else {
         for (uint64_t i = 0; i < count; i++) {

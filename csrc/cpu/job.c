@@ -10,6 +10,8 @@
 #include "lib/base/progress.h"
 #include "lib/base/status.h"
 
+enum { ROW_STEP = 16 }; /* rows of a unit are a multiple, so that vectors are full */
+
 static const double ASK_SECONDS = 0.01; /* between two checks whether to stop */
 
 /* ---------------------------------------------------------------- from elements to loops ------ */
@@ -402,7 +404,10 @@ gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
     gpr_cpu_units units = {.width = view->rows};
 
     if (gpr_cpu_lies_crosswise(view)) units.width = view->axes[view->outer - 1].extent;
-    units.rows = least(units.width, most_rows);
+    units.blocks = divide_up(units.width, most_rows);
+    /* equal widths: a narrow unit beside wide ones would read little of each row of memory */
+    units.rows = divide_up(divide_up(units.width, units.blocks), ROW_STEP) * ROW_STEP;
+    units.rows = least(least(units.rows, most_rows), units.width);
     units.blocks = divide_up(units.width, units.rows);
     units.count = view->rows / units.width * units.blocks;
     return units;

@@ -136,10 +136,12 @@ static inline double gpr_squares_about_mean(double squares, double distance, uin
  * first NaN if that is NaN. n if there is none. */
 typedef uint64_t (*gpr_find_loop)(const void *data, uint64_t n, const void *value);
 
-enum { GPR_SHORT_ROW = INT8_MAX }; /* most elements of a row of a gpr_positions_loop */
+enum {
+    GPR_SHORT_ROW = INT8_MAX
+}; /* most elements of a row that is read side by side with others */
 
-/* Finds the first smallest or largest element of each of `rows` rows of n elements, 0 < n <=
- * GPR_SHORT_ROW, `stride` bytes apart, or its first NaN. */
+/* Finds the first smallest or largest element of each of `rows` rows of n > 0 elements, `stride`
+ * bytes apart, or its first NaN. Rows of complex numbers are short. */
 typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                    int64_t *positions);
 

@@ -34,6 +34,8 @@ typedef __m256d flag_f64;
 #define WIDEN_F32(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
 #define LESS_PRODUCT(number, x, y) _mm256_fnmadd_pd(x, y, number)
 #define SWAP_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0x5)
+#define EVEN_PARTS(x) (vec_f64) _mm256_movedup_pd(x)
+#define ODD_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0xf)
 #define LARGER_i16(x, y) _mm256_max_epi16((__m256i)(x), (__m256i)(y))
 #define SMALLER_i16(x, y) _mm256_min_epi16((__m256i)(x), (__m256i)(y))
 #define LARGER_i32(x, y) _mm256_max_epi32((__m256i)(x), (__m256i)(y))

@@ -35,6 +35,8 @@ typedef __mmask8 flag_f64;
 #define WIDEN_F32(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
 #define LESS_PRODUCT(number, x, y) _mm512_fnmadd_pd(x, y, number)
 #define SWAP_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0x55)
+#define EVEN_PARTS(x) (vec_f64) _mm512_movedup_pd(x)
+#define ODD_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0xff)
 #define LARGER_i16(x, y) _mm512_max_epi16((__m512i)(x), (__m512i)(y))
 #define SMALLER_i16(x, y) _mm512_min_epi16((__m512i)(x), (__m512i)(y))
 #define LARGER_i32(x, y) _mm512_max_epi32((__m512i)(x), (__m512i)(y))

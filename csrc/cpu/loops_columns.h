@@ -21,12 +21,24 @@ enum { PREFETCHED_SPAN = 16 << 20 }; /* bytes from the first row to the last: mo
     if ((step).ahead != 0) PREFETCH_AT(p, bytes, (step).ahead, 2)
 
 /* Where the step after this one begins: STEP_ROWS rows further, and behind the last row the block
- * beside this one. */
-INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t bytes)
+ * of `width` columns beside this one. */
+INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t width,
+                           size_t bytes)
 {
     if (bytes == 8 || stride < 0 || rows * (uint64_t)stride < PREFETCHED_SPAN) return 0;
     if (row + STEP_ROWS < rows) return STEP_ROWS * stride;
-    return (int64_t)(GPR_COLUMN_BLOCK * bytes) - (int64_t)row * stride;
+    return (int64_t)(width * bytes) - (int64_t)row * stride;
+}
+
+/* Columns of a block, at most `most`, a multiple of COLUMN_STEP. Blocks have equal widths: a narrow
+ * one beside wide ones would read little of each row. */
+enum { COLUMN_STEP = 64 };
+INLINE uint64_t block_of(uint64_t width, uint64_t most)
+{
+    const uint64_t blocks = (width + most - 1) / most,
+                   each = blocks > 1 ? (width + blocks - 1) / blocks : width;
+
+    return blocks > 1 ? (each + COLUMN_STEP - 1) / COLUMN_STEP * COLUMN_STEP : each;
 }
 
 #define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
@@ -83,10 +95,11 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t b
                                         uint64_t width, int fresh, void *out)                 \
     {                                                                                         \
         ACC *accumulators = out;                                                              \
-        NARROW narrow[GPR_COLUMN_BLOCK];                                                      \
-        for (uint64_t done = 0; done < width; done += GPR_COLUMN_BLOCK) {                     \
-            const uint64_t some =                                                             \
-                width - done < GPR_COLUMN_BLOCK ? width - done : GPR_COLUMN_BLOCK;            \
+        enum { MOST = GPR_COLUMN_BLOCK * sizeof(double) / sizeof(NARROW) };                   \
+        NARROW narrow[MOST];                                                                  \
+        const uint64_t block = block_of(width, MOST);                                         \
+        for (uint64_t done = 0; done < width; done += block) {                                \
+            const uint64_t some = width - done < block ? width - done : block;                \
             const char *at = data + done * sizeof(T);                                         \
             uint64_t in_round = 0;                                                            \
             column_step step = {.fresh = fresh};                                              \
@@ -98,7 +111,7 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, size_t b
                 step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
                 in_round -= step.rows;                                                        \
                 step.ends = in_round == 0;                                                    \
-                step.ahead = bytes_ahead(row, rows, stride, sizeof(T));                       \
+                step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T));                 \
                 j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
                 j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
                 singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \

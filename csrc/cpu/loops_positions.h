@@ -42,13 +42,16 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return equal_##name(data, n, *(const T *)value);                         \
     }
 
-#define DEFINE_FLOAT_FIND(name, T, BITS)                                                       \
-    DEFINE_FIND_RUN(equal, name, T, BITS, HIT_EQUAL)                                           \
-    DEFINE_FIND_RUN(nan, name, T, BITS, HIT_NAN)                                               \
-    static uint64_t find_##name(const void *data, uint64_t n, const void *value)               \
-    {                                                                                          \
-        const T wanted = *(const T *)value;                                                    \
-        return wanted != wanted ? nan_##name(data, n, wanted) : equal_##name(data, n, wanted); \
+#define DEFINE_FLOAT_FIND(name, T, BITS)                                             \
+    DEFINE_FIND_RUN(equal, name, T, BITS, HIT_EQUAL)                                 \
+    DEFINE_FIND_RUN(nan, name, T, BITS, HIT_NAN)                                     \
+    INLINE uint64_t same_##name(const T *p, uint64_t n, T value)                     \
+    {                                                                                \
+        return value != value ? nan_##name(p, n, value) : equal_##name(p, n, value); \
+    }                                                                                \
+    static uint64_t find_##name(const void *data, uint64_t n, const void *value)     \
+    {                                                                                \
+        return same_##name(data, n, *(const T *)value);                              \
     }
 
 /* The best of a row of one vector or more: first that of each lane, then that of lanes that are
@@ -108,6 +111,25 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         return SKIP && top != top ? -1 : place;                                        \
     }
 
+/* Rows that are not short: the best of each segment, and its place in the segment with the best of
+ * all, which is small enough for little to be read twice. NaN that count end a row. */
+enum { FOUND_BYTES = 2048 };
+#define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND)                           \
+    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                 \
+    {                                                                                            \
+        enum { SEGMENT = FOUND_BYTES / sizeof(T) };                                              \
+        T best = p[0];                                                                           \
+        uint64_t at = 0;                                                                         \
+        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += SEGMENT) {                  \
+            const T part = fold##_##name(p + i, n - i < SEGMENT ? n - i : SEGMENT);              \
+            if (!(BETTER(part, best))) continue;                                                 \
+            best = part;                                                                         \
+            at = i;                                                                              \
+        }                                                                                        \
+        if ((SKIP) && best != best) return -1;                                                   \
+        return (int64_t)(at + FIND##_##name(p + at, n - at < SEGMENT ? n - at : SEGMENT, best)); \
+    }
+
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as
  * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
  * vectors for all of them. Elements of 8 bytes, of which a vector has few, are gathered instead. */
@@ -121,6 +143,12 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
         _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : 2 * LANES][LANES];                         \
         const T *row[LANES];                                                                     \
+        if (n > GPR_SHORT_ROW) {                                                                 \
+            for (uint64_t r = 0; r < rows; r++)                                                  \
+                positions[r] = long_##which##_##name(                                            \
+                    (const T *)(const void *)(data + (int64_t)r * stride), n);                   \
+            return;                                                                              \
+        }                                                                                        \
         if (n >= (rows < LANES / 2 ? LANES : 2 * LANES)) {                                       \
             for (uint64_t r = 0; r < rows; r++)                                                  \
                 positions[r] = row_##which##_##name(                                             \
@@ -253,15 +281,18 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
 #define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
+    DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal)              \
+    DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal)           \
     DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0)    \
     DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0) \
     DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)   \
     DEFINE_POSITION_COLUMNS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0)
-#define DEFINE_FLOAT_POSITION(which, name, T, INDEX, BETTER, SKIP)                \
+#define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP)          \
+    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same)                \
     DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP) \
     DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
-#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                 \
-    DEFINE_FLOAT_POSITION(first_min, name, T, INDEX, LESS_OR_FIRST_NAN, 0)     \
-    DEFINE_FLOAT_POSITION(first_max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0)  \
-    DEFINE_FLOAT_POSITION(first_fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1) \
-    DEFINE_FLOAT_POSITION(first_fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1)
+#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                       \
+    DEFINE_FLOAT_POSITION(first_min, min, name, T, INDEX, LESS_OR_FIRST_NAN, 0)      \
+    DEFINE_FLOAT_POSITION(first_max, max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0)   \
+    DEFINE_FLOAT_POSITION(first_fmin, fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1) \
+    DEFINE_FLOAT_POSITION(first_fmax, fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1)

@@ -280,6 +280,8 @@ INLINE vec_f64 alternate(double a, double b)
 /* Which lanes are parts of complex numbers of which neither is NaN. */
 #ifndef SWAP_PARTS
 #define SWAP_PARTS(x) ((vec_f64){(x)[1], (x)[0]})
+#define EVEN_PARTS(x) ((vec_f64){(x)[0], (x)[0]})
+#define ODD_PARTS(x) ((vec_f64){(x)[1], (x)[1]})
 #endif
 INLINE vec_i64 whole_pairs(vec_f64 x)
 {
@@ -386,6 +388,68 @@ DEFINE_COMBINE_LANES(prod)
         lanes_##run##_##name(p, n, given, &lanes);               \
         combine_lanes_##COMBINE(&lanes, 1, &folded);             \
         return folded;                                           \
+    }
+
+/* Sums of rows of a few vectors: eight lanes whatever the width of a vector, and no more additions
+ * in a row than NumPy makes. What is missing from the last eight elements was added before. */
+enum { FEW_LANES = 8, FEW_ELEMENTS = 128, FEW_VECTORS = FEW_LANES / VECTOR_LANES };
+static const int64_t last_lanes[2 * FEW_LANES] = {[8] = -1, -1, -1, -1, -1, -1, -1, -1};
+
+INLINE double sum_of_few(vec_f64 acc[FEW_VECTORS])
+{
+    typedef double two_f64 __attribute__((vector_size(2 * sizeof(double))));
+    two_f64 twos[VECTOR_LANES / 2];
+
+    UNROLLED
+    for (int half = FEW_VECTORS / 2; half > 0; half /= 2) {
+        UNROLLED
+        for (int k = 0; k < half; k++) acc[k] += acc[k + half];
+    }
+    memcpy(twos, &acc[0], sizeof twos);
+    UNROLLED
+    for (int half = VECTOR_LANES / 4; half > 0; half /= 2) {
+        UNROLLED
+        for (int k = 0; k < half; k++) twos[k] += twos[k + half];
+    }
+    return twos[0][0] + twos[0][1];
+}
+
+#define DEFINE_DOUBLE_SUM(run, name, T, LOAD)                                     \
+    INLINE double few_##run##_##name(const T *p, uint64_t n)                      \
+    {                                                                             \
+        const vec_f64 c = {0};                                                    \
+        vec_f64 acc[FEW_VECTORS];                                                 \
+        uint64_t i = 0;                                                           \
+        (void)c; /* not every STEP asks for it */                                 \
+        UNROLLED                                                                  \
+        for (int k = 0; k < FEW_VECTORS; k++) acc[k] = c;                         \
+        for (; i + FEW_LANES <= n; i += FEW_LANES) {                              \
+            UNROLLED                                                              \
+            for (int k = 0; k < FEW_VECTORS; k++) {                               \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);        \
+                acc[k] = STEP_##run(acc[k], x, c);                                \
+            }                                                                     \
+        }                                                                         \
+        UNROLLED                                                                  \
+        for (int k = 0; k < FEW_VECTORS && i < n; k++) {                          \
+            vec_f64 x = (vec_f64)LOAD(p + n - FEW_LANES + k * VECTOR_LANES);      \
+            vec_i64 left;                                                         \
+            memcpy(&left, last_lanes + (n - i) + k * VECTOR_LANES, sizeof left);  \
+            x = (vec_f64)((vec_i64)x & left);                                     \
+            acc[k] = STEP_##run(acc[k], x, c);                                    \
+        }                                                                         \
+        return sum_of_few(acc);                                                   \
+    }                                                                             \
+    DEFINE_LANES(run, name, T, LOAD, sum, 0.0)                                    \
+    INLINE double run##_##name(const T *p, uint64_t n)                            \
+    {                                                                             \
+        const double given[2] = {0, 0};                                           \
+        double folded;                                                            \
+        lanes_f64 lanes;                                                          \
+        if (n >= FEW_LANES && n <= FEW_ELEMENTS) return few_##run##_##name(p, n); \
+        lanes_##run##_##name(p, n, given, &lanes);                                \
+        combine_lanes_sum(&lanes, 1, &folded);                                    \
+        return folded;                                                            \
     }
 
 /* Sums of few elements in four chains: no more additions in a row than NumPy makes. */
@@ -652,9 +716,9 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define START_skipping_prod START_prod
 
 #define DEFINE_FLOAT(name, T, tag, BITS, COUNTS, LOAD)                                           \
-    DEFINE_DOUBLE_RUN(sum, name, T, LOAD, sum, 0.0)                                              \
+    DEFINE_DOUBLE_SUM(sum, name, T, LOAD)                                                        \
     DEFINE_DOUBLE_RUN(prod, name, T, LOAD, prod, 1.0)                                            \
-    DEFINE_DOUBLE_RUN(skipping_sum, name, T, LOAD, sum, 0.0)                                     \
+    DEFINE_DOUBLE_SUM(skipping_sum, name, T, LOAD)                                               \
     DEFINE_DOUBLE_RUN(skipping_prod, name, T, LOAD, prod, 1.0)                                   \
     DEFINE_SHORT_SUM(sum, name, T, LIFT_DOUBLE)                                                  \
     DEFINE_SHORT_SUM(skipping_sum, name, T, LIFT_SUMMED)                                         \
@@ -677,8 +741,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_SKIPPING_MOMENTS(name, T, LOAD)                                                       \
     DEFINE_MOMENTS(name, T)                                                                      \
     DEFINE_DISTANCES(name, T)                                                                    \
-    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                        \
     DEFINE_FLOAT_FIND(name, T, BITS)                                                             \
+    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                        \
     DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                    \
     DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, COUNTS, INT32_MAX)                            \
     DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)                                                    \
@@ -852,7 +916,11 @@ typedef struct pair {
     }                                                                        \
     DEFINE_PAIR_SHAPES(fold, name, P, ACC, LIFT)
 
-#define DEFINE_PAIR_SHAPES(fold, name, P, ACC, LIFT)                                              \
+#define DEFINE_PAIR_SHAPES(fold, name, P, ACC, LIFT) \
+    DEFINE_PAIRS_IN_ROWS(fold, name, P, ACC)         \
+    DEFINE_PAIRS_IN_COLUMNS(fold, name, P, ACC, LIFT)
+
+#define DEFINE_PAIRS_IN_ROWS(fold, name, P, ACC)                                                  \
     static void rows_##fold##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
                                      void *out)                                                   \
     {                                                                                             \
@@ -860,43 +928,198 @@ typedef struct pair {
         for (uint64_t r = 0; r < rows; r++)                                                       \
             accumulators[r] =                                                                     \
                 fold##_##name((const P *)(const void *)(data + (int64_t)r * stride), n);          \
-    }                                                                                             \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
-                                        uint64_t width, int fresh, void *out)                     \
-    {                                                                                             \
-        ACC *restrict accumulators = out;                                                         \
-        if (fresh) {                                                                              \
-            const P *restrict p = (const P *)(const void *)data;                                  \
-            for (uint64_t j = 0; j < width; j++) accumulators[j] = (ACC)LIFT(p + 2 * j);          \
-            rows--;                                                                               \
-            data += stride;                                                                       \
-        }                                                                                         \
-        for (; rows > 0; rows--, data += stride) {                                                \
-            const P *restrict p = (const P *)(const void *)data;                                  \
-            for (uint64_t j = 0; j < width; j++) {                                                \
-                const ACC x = LIFT(p + 2 * j);                                                    \
-                accumulators[j] = (ACC)COMBINE_##fold(accumulators[j], x);                        \
-            }                                                                                     \
-        }                                                                                         \
     }
 
-/* A run stops at the first block that decides it, as other elements' do. */
-#define DEFINE_PAIR_TRUTH(fold, name, P, SAW, DECIDED)                             \
-    enum { accumulator_##fold##_##name = GPR_UINT8 };                              \
-    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                           \
-    {                                                                              \
-        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                \
-        while (n > 0) {                                                            \
-            const uint64_t count = n < block ? n : block;                          \
-            uint32_t seen = 0;                                                     \
-            for (uint64_t i = 0; i < count; i++) seen |= (uint32_t)SAW(p + 2 * i); \
-            if (seen != 0) return DECIDED;                                         \
-            p += 2 * count;                                                        \
-            n -= count;                                                            \
-        }                                                                          \
-        return !DECIDED;                                                           \
-    }                                                                              \
-    DEFINE_PAIR_SHAPES(fold, name, P, uint8_t, PAIR_TRUTH)
+#define DEFINE_PAIRS_IN_COLUMNS(fold, name, P, ACC, LIFT)                                \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, \
+                                        uint64_t width, int fresh, void *out)            \
+    {                                                                                    \
+        ACC *restrict accumulators = out;                                                \
+        if (fresh) {                                                                     \
+            const P *restrict p = (const P *)(const void *)data;                         \
+            for (uint64_t j = 0; j < width; j++) accumulators[j] = (ACC)LIFT(p + 2 * j); \
+            rows--;                                                                      \
+            data += stride;                                                              \
+        }                                                                                \
+        for (; rows > 0; rows--, data += stride) {                                       \
+            const P *restrict p = (const P *)(const void *)data;                         \
+            for (uint64_t j = 0; j < width; j++) {                                       \
+                const ACC x = LIFT(p + 2 * j);                                           \
+                accumulators[j] = (ACC)COMBINE_##fold(accumulators[j], x);               \
+            }                                                                            \
+        }                                                                                \
+    }
+
+/* A run stops at the first block that decides it, as other elements' do. SAW_PAIRS has a lane that
+ * is not 0 of each number that decides. */
+#define SAW_PAIRS_any(x) (vec_i64)((x) != (vec_f64){0})
+#define SAW_PAIRS_all(x) saw_zeros(x)
+INLINE vec_i64 saw_zeros(vec_f64 x)
+{
+    const vec_i64 zero = (vec_i64)(x == (vec_f64){0});
+
+    return zero & (vec_i64)SWAP_PARTS((vec_f64)zero);
+}
+
+#define DEFINE_PAIR_TRUTH(fold, name, P, LOAD, SAW, DECIDED)                                     \
+    enum { accumulator_##fold##_##name = GPR_UINT8 };                                            \
+    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                                         \
+    {                                                                                            \
+        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                              \
+        while (n > 0) {                                                                          \
+            const uint64_t count = n < block ? n : block;                                        \
+            vec_i64 saw = {0};                                                                   \
+            int64_t seen = 0;                                                                    \
+            uint64_t i = 0;                                                                      \
+            for (; i + PAIR_STEP <= count; i += PAIR_STEP) {                                     \
+                UNROLLED                                                                         \
+                for (int k = 0; k < EXTREME_VECTORS; k++) {                                      \
+                    const vec_f64 x = (vec_f64)LOAD(p + 2 * i + k * VECTOR_LANES);               \
+                    saw |= SAW_PAIRS_##fold(x);                                                  \
+                }                                                                                \
+            }                                                                                    \
+            UNROLLED                                                                             \
+            for (int k = 0; k < VECTOR_LANES; k++) seen |= saw[k];                               \
+            for (; i < count; i++) seen |= SAW(p + 2 * i);                                       \
+            if (seen != 0) return DECIDED;                                                       \
+            p += 2 * count;                                                                      \
+            n -= count;                                                                          \
+        }                                                                                        \
+        return !(DECIDED);                                                                       \
+    }                                                                                            \
+    DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                                 \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,         \
+                                        uint64_t width, int fresh, void *out)                    \
+    {                                                                                            \
+        enum { NUMBERS = TILE_VECTORS * VECTOR_LANES / 2 };                                      \
+        uint8_t *truths = out;                                                                   \
+        for (; rows > 0; fresh = 0) {                                                            \
+            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                           \
+            uint64_t j = 0;                                                                      \
+            for (; j < width; j++) {                                                             \
+                const P *p = (const P *)(const void *)data + 2 * j;                              \
+                int64_t seen[NUMBERS] = {0};                                                     \
+                uint64_t numbers = 1;                                                            \
+                if (j + NUMBERS <= width) {                                                      \
+                    vec_i64 saw[TILE_VECTORS] = {{0}};                                           \
+                    int64_t lanes[2 * NUMBERS];                                                  \
+                    for (uint64_t r = 0; r < some; r++) {                                        \
+                        UNROLLED                                                                 \
+                        for (int k = 0; k < TILE_VECTORS; k++) {                                 \
+                            const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);               \
+                            saw[k] |= SAW_PAIRS_##fold(x);                                       \
+                        }                                                                        \
+                        p = (const P *)(const void *)((const char *)p + stride);                 \
+                    }                                                                            \
+                    memcpy(lanes, saw, sizeof lanes);                                            \
+                    numbers = NUMBERS;                                                           \
+                    for (int k = 0; k < NUMBERS; k++) seen[k] = lanes[2 * k] | lanes[2 * k + 1]; \
+                } else {                                                                         \
+                    for (uint64_t r = 0; r < some; r++) {                                        \
+                        seen[0] |= SAW(p);                                                       \
+                        p = (const P *)(const void *)((const char *)p + stride);                 \
+                    }                                                                            \
+                }                                                                                \
+                for (uint64_t k = 0; k < numbers; k++) {                                         \
+                    const uint8_t truth = (seen[k] != 0) == (DECIDED), before = truths[j + k];   \
+                    truths[j + k] = fresh ? truth : (uint8_t)COMBINE_##fold(before, truth);      \
+                }                                                                                \
+                j += numbers - 1;                                                                \
+            }                                                                                    \
+            rows -= some;                                                                        \
+            data += (int64_t)some * stride;                                                      \
+        }                                                                                        \
+    }
+
+/* Products of as many numbers as fill a vector, real parts in even lanes. */
+INLINE vec_f64 multiply_pairs(vec_f64 x, vec_f64 y)
+{
+    const vec_f64 alike = ROUNDED(x * EVEN_PARTS(y)),
+                  crosswise = ROUNDED(SWAP_PARTS(x) * ODD_PARTS(y)), minus = alternate(-0.0, 0.0);
+
+    return alike + (vec_f64)((vec_i64)crosswise ^ (vec_i64)minus);
+}
+
+/* Long rows in as many chains as a vector of any instruction set has numbers, or some vectors. */
+enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES };
+#define DEFINE_PAIR_PROD_TILES(tiles, name, P, LOAD, VECTORS)                                    \
+    INLINE uint64_t tiles##_prod_##name(const char *data, int64_t stride, uint64_t rows,         \
+                                        int fresh, uint64_t j, uint64_t parts, double *products) \
+    {                                                                                            \
+        for (; j + (VECTORS) * VECTOR_LANES <= parts; j += (VECTORS) * VECTOR_LANES) {           \
+            const P *p = (const P *)(const void *)data + j;                                      \
+            vec_f64 acc[VECTORS];                                                                \
+            UNROLLED                                                                             \
+            for (int k = 0; k < (VECTORS); k++)                                                  \
+                acc[k] = fresh ? (vec_f64)LOAD(p + k * VECTOR_LANES)                             \
+                               : load_f64(products + j + k * VECTOR_LANES);                      \
+            if (fresh) p = (const P *)(const void *)((const char *)p + stride);                  \
+            for (uint64_t r = fresh != 0; r < rows; r++) {                                       \
+                UNROLLED                                                                         \
+                for (int k = 0; k < (VECTORS); k++)                                              \
+                    acc[k] = multiply_pairs(acc[k], (vec_f64)LOAD(p + k * VECTOR_LANES));        \
+                p = (const P *)(const void *)((const char *)p + stride);                         \
+            }                                                                                    \
+            UNROLLED                                                                             \
+            for (int k = 0; k < (VECTORS); k++)                                                  \
+                memcpy(products + j + k * VECTOR_LANES, &acc[k], sizeof acc[k]);                 \
+        }                                                                                        \
+        return j;                                                                                \
+    }
+#define DEFINE_PAIR_PROD(name, P, LOAD)                                                            \
+    enum { accumulator_prod_##name = GPR_COMPLEX128 };                                             \
+    INLINE pair prod_##name(const P *p, uint64_t n)                                                \
+    {                                                                                              \
+        pair chains[PRODUCT_CHAINS];                                                               \
+        uint64_t i = 1;                                                                            \
+        chains[0] = PAIR_VALUE(p);                                                                 \
+        if (n >= 2 * PRODUCT_CHAINS) {                                                             \
+            vec_f64 acc[PRODUCT_VECTORS];                                                          \
+            UNROLLED                                                                               \
+            for (int k = 0; k < PRODUCT_VECTORS; k++)                                              \
+                acc[k] = (vec_f64)LOAD(p + k * VECTOR_LANES);                                      \
+            for (i = PRODUCT_CHAINS; i + PRODUCT_CHAINS <= n; i += PRODUCT_CHAINS) {               \
+                UNROLLED                                                                           \
+                for (int k = 0; k < PRODUCT_VECTORS; k++)                                          \
+                    acc[k] = multiply_pairs(acc[k], (vec_f64)LOAD(p + 2 * i + k * VECTOR_LANES));  \
+            }                                                                                      \
+            memcpy(chains, acc, sizeof chains);                                                    \
+            for (int half = PRODUCT_CHAINS / 2; half > 0; half /= 2)                               \
+                for (int k = 0; k < half; k++)                                                     \
+                    chains[k] = COMBINE_prod(chains[k], chains[k + half]);                         \
+        }                                                                                          \
+        for (; i < n; i++) {                                                                       \
+            const pair x = PAIR_VALUE(p + 2 * i);                                                  \
+            chains[0] = COMBINE_prod(chains[0], x);                                                \
+        }                                                                                          \
+        return chains[0];                                                                          \
+    }                                                                                              \
+    DEFINE_PAIRS_IN_ROWS(prod, name, P, pair)                                                      \
+    DEFINE_PAIR_PROD_TILES(tiles, name, P, LOAD, TILE_VECTORS)                                     \
+    DEFINE_PAIR_PROD_TILES(vectors, name, P, LOAD, 1)                                              \
+    static void columns_prod_##name(const char *data, int64_t stride, uint64_t rows,               \
+                                    uint64_t width, int fresh, void *out)                          \
+    {                                                                                              \
+        double *products = out;                                                                    \
+        for (; rows > 0; fresh = 0) {                                                              \
+            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                             \
+            uint64_t j = tiles_prod_##name(data, stride, some, fresh, 0, 2 * width, products);     \
+            j = vectors_prod_##name(data, stride, some, fresh, j, 2 * width, products);            \
+            for (; j < 2 * width; j += 2) {                                                        \
+                const P *p = (const P *)(const void *)data + j;                                    \
+                pair product = fresh ? PAIR_VALUE(p) : PAIR_VALUE(products + j);                   \
+                for (uint64_t r = fresh != 0; r < some; r++) {                                     \
+                    const P *q = (const P *)(const void *)((const char *)p + (int64_t)r * stride); \
+                    const pair x = PAIR_VALUE(q);                                                  \
+                    product = COMBINE_prod(product, x);                                            \
+                }                                                                                  \
+                products[j] = product.re;                                                          \
+                products[j + 1] = product.im;                                                      \
+            }                                                                                      \
+            rows -= some;                                                                          \
+            data += (int64_t)some * stride;                                                        \
+        }                                                                                          \
+    }
 
 #include "cpu/loops_pair_extremes.h"
 
@@ -994,14 +1217,14 @@ typedef struct pair {
     DEFINE_PAIR_SUM(name, P, part)                                                     \
     DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                      \
     DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4)                  \
-    DEFINE_PAIR_LOOP(prod, name, P, pair, PAIR_VALUE, 4)                               \
+    DEFINE_PAIR_PROD(name, P, LOAD)                                                    \
     DEFINE_PAIR_EXTREME(min, min, name, P, LOAD, <, 0, INFINITY)                       \
     DEFINE_PAIR_EXTREME(fmin, min, name, P, LOAD, <, 1, INFINITY)                      \
     DEFINE_PAIR_EXTREME(max, max, name, P, LOAD, >, 0, -INFINITY)                      \
     DEFINE_PAIR_EXTREME(fmax, max, name, P, LOAD, >, 1, -INFINITY)                     \
     DEFINE_PAIR_FIND(name, P, LOAD)                                                    \
-    DEFINE_PAIR_TRUTH(any, name, P, PAIR_TRUTH, 1)                                     \
-    DEFINE_PAIR_TRUTH(all, name, P, PAIR_ZERO, 0)                                      \
+    DEFINE_PAIR_TRUTH(any, name, P, LOAD, PAIR_TRUTH, 1)                               \
+    DEFINE_PAIR_TRUTH(all, name, P, LOAD, PAIR_ZERO, 0)                                \
     DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1)                             \
     DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1)                          \
     static double squares_##name(const void *data, uint64_t n, const double center[2]) \
