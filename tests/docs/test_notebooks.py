@@ -175,6 +175,7 @@ ON_LESS = {
         "2_000_000": "500_000",
         "assert status == 1": "",
     },
+    "5-write-your-own": {},
 }
 
 
@@ -188,6 +189,53 @@ def on_less(path: Path) -> Any:
             cell.source = cell.source.replace(old, new)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(CHEAP))
     return notebook
+
+
+# ---------------------------------------------------------------- write your own
+
+
+def exercise_cells(kind: str) -> list[str]:
+    """Beginnings or solutions of the eight exercises, with the magic's line."""
+    cells = nbformat.read(ROOT / "notebooks" / "5-write-your-own.ipynb", as_version=4).cells
+    if kind == "beginning":
+        return [each.source for each in cells if each.source.startswith("%%gr_kernel")]
+    found = [re.search(r"```cuda\n(.*?)```", each.source, re.DOTALL) for each in cells]
+    return [each[1] for each in found if each is not None]
+
+
+def test_each_exercise_has_a_picture_a_hint_a_check_and_a_solution() -> None:
+    cells = nbformat.read(ROOT / "notebooks" / "5-write-your-own.ipynb", as_version=4).cells
+    code = [each.source for each in cells if each.cell_type == "code"]
+    for number in range(1, 9):
+        (text,) = [each.source for each in cells if each.source.startswith(f"## {number}. ")]
+        assert "<details><summary>Hint</summary>" in text
+        assert f"picture({number})" in code
+        assert [each for each in code if each.startswith(f"attempt({number}, ")]
+    assert len(exercise_cells("beginning")) == len(exercise_cells("solution")) == 8
+
+
+@pytest.mark.long
+@needs_compiler
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_solution_solves_its_exercise_and_the_beginning_does_not(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.syspath_prepend(str(ROOT / "notebooks"))
+    import exercises
+
+    block = {1: 32, 8: 32}.get(number)
+    solution = gr.Kernel(exercise_cells("solution")[number - 1], block_size=block)
+    assert exercises.attempt(number, solution), capsys.readouterr().out
+    assert f"Exercise {number}: solved." in capsys.readouterr().out
+    line, _, text = exercise_cells("beginning")[number - 1].partition("\n")
+    given = 32 if line.endswith("--block-size 32") else None
+    assert not exercises.attempt(number, gr.Kernel(text, block_size=given))
+    assert f"Exercise {number}: not yet." in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- from top to bottom
 
 
 @pytest.mark.long
@@ -225,8 +273,9 @@ def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> Non
             kept.append(cell)
     notebook.cells = kept
     nbformat.write(notebook, tmp_path / path.name)
-    # The fakes add in an order of their own, and the notebook on accuracy is about order.
-    stand_in = emu.environment() if path.stem == "3-accuracy" else fakes.environment(tmp_path)
+    # The fakes add in an order of their own, and have no kernels but the library's.
+    runs_kernels = path.stem in ("3-accuracy", "5-write-your-own")
+    stand_in = emu.environment() if runs_kernels else fakes.environment(tmp_path)
     done = run("--to", tmp_path / "out", tmp_path / path.name, environment=stand_in)
     assert done.returncode == 0, done.stderr
     cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells

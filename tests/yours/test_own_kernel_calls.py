@@ -372,6 +372,15 @@ def test_a_kernel_is_explained_by_lines_of_its_file() -> None:
 
 
 @needs_compiler
+def test_a_kernel_of_one_step_is_drawn() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    told = gr.explain(gr.Kernel(SUM), 64, block_size=32)
+    assert len(told.main.columns) == 1
+    told.plot()
+    pyplot.close("all")
+
+
+@needs_compiler
 def test_a_kernel_is_explained_beside_one_of_the_course() -> None:
     told = gr.explain([gr.Kernel(GALLERY / "one_atomic_per_warp.cu"), "shfl_atomic"], 2048)
     assert [each.kernel for each in told] == ["sum", "shfl_atomic"]

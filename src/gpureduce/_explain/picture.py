@@ -54,7 +54,7 @@ def _width(explanation: KernelRun) -> float:
     words = _words(columns)
     # The last word may end in the margin.
     needed = [len(words[x]) * LETTER_WIDTH / (end - x) for x, end in pairwise(words)]
-    column_width = max(COLUMN_WIDTH, *needed)
+    column_width = max([COLUMN_WIDTH, *needed])
     return min(max(column_width * len(columns), LEAST_WIDTH), MOST_WIDTH)
 
 

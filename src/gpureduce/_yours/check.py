@@ -407,6 +407,7 @@ def _drop_consequences(troubles: _Troubles) -> None:
         if (
             any((other, line, some) in troubles for other in _HIDDEN_BY.get(kind, ()))
             or (kind == "result" and not _EXPLAIN_RESULTS.isdisjoint(kinds))
+            or (kind == "operator" and "result" in kinds)  # a coincidence: it is not always so
             or (some and key not in usual and any(other[2] for other in usual))
         ):
             del troubles[key]
