@@ -12,13 +12,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import _exceptions
 from ._locate import emulator
 
-__all__ = ["as_exception", "emulator_environment", "run_worker"]
+__all__ = ["as_exception", "emulator_environment", "module_path", "run_worker"]
 
 _HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
 _EXCEPTIONS = ("CudaError", "DeviceUnavailableError", "KernelUnavailableError")
@@ -49,10 +50,15 @@ def emulator_environment(directory: Path, settings: str) -> dict[str, str]:
         "GPUREDUCE_LIBNVRTC": str(library),
         "GPUREDUCE_EMULATOR": settings,
         "TMPDIR": str(directory),
-        # The child finds the modules that this process does, wherever it was started.
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
     }
-    return environment
+    return environment | module_path()
+
+
+def module_path() -> dict[str, str]:
+    """Environment by which a child finds the modules that this process does, wherever it was
+    started.
+    """
+    return {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}
 
 
 def run_worker(
@@ -60,16 +66,18 @@ def run_worker(
     request: dict[str, Any],
     environment: dict[str, str],
     time_limit: float | None = None,
+    before: Sequence[str] = (),
 ) -> str:
     """Standard output of a process that runs a module of the package, which reads the request as
-    JSON. ``RuntimeError`` if it fails, with the last line of its standard error.
+    JSON. ``RuntimeError`` if it fails, with the last line of its standard error. `before` is the
+    command of a program that runs it.
 
     It has a process group of its own: an interrupt ends its children with it, so that nothing
     writes to their folder any more when that is removed. After `time_limit` seconds it is killed:
     ``subprocess.TimeoutExpired``.
     """
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", module],
+        [*before, sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -85,9 +93,7 @@ def run_worker(
             raise
     if worker.returncode != 0:
         last = said.strip().splitlines()[-1:] or ["it said nothing"]
-        raise RuntimeError(
-            f"the emulating process ended with status {worker.returncode}: {last[0]}"
-        )
+        raise RuntimeError(f"the child process ended with status {worker.returncode}: {last[0]}")
     return reply
 
 

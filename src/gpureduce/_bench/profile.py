@@ -238,6 +238,7 @@ def main() -> None:
         sizes = request["block_size"], request["grid_size"]
         if "own" in request:
             kernel: Kernel = pickle.loads(Path(request["own"]).read_bytes())
+            kernel.trial = 0  # it ran before
             own_sizes = [size or None for size in sizes]
             kernel.load(device, dtype.name, n, *own_sizes).reduce(pointer)
             return

@@ -19,6 +19,7 @@ __all__ = ["Kernel"]
 _TEXT_NAME = "mine.cu"
 """Name of a kernel's file where its text is given."""
 _MOST_BLOCK = 1024
+_TRIAL_SECONDS = 20.0
 _COVER_WORDS = {
     "cover": "as many blocks as n needs",
     "stride": "blocks that loop over the elements",
@@ -69,6 +70,11 @@ class Kernel:
     template : mapping, optional
         Values of template parameters other than the element's type and the block size.
 
+    trial : float, optional
+        Seconds for the first launch on a GPU, which a process of its own makes, over random
+        elements: a kernel that breaks there or does not end leaves your process as it was. 0: there
+        is none.
+
     Attributes
     ----------
     source, file
@@ -109,6 +115,7 @@ class Kernel:
         elements_per_thread: int | None = None,
         finish: str | None = None,
         template: Mapping[str, object] | None = None,
+        trial: float = _TRIAL_SECONDS,
     ) -> None:
         if isinstance(source, str) and ("\n" in source or "__global__" in source):
             text, file = source, _TEXT_NAME
@@ -125,8 +132,11 @@ class Kernel:
         ):
             if number is not None and not 1 <= number <= most:
                 raise ValueError(f"{what} must be from 1 to {most}, not {number}")
+        if trial < 0:
+            raise ValueError(f"trial must be 0 or more seconds, not {trial}")
         self.source = text
         self.file = file
+        self.trial = trial
         self.programs: Programs = {}
         self.form = read_kernel(
             text,
@@ -144,7 +154,7 @@ class Kernel:
 
         :meta private:
         """
-        return reduce_call(self.form, self.programs, call)
+        return reduce_call(self.form, self.programs, self.trial, call)
 
     def load(
         self,
@@ -159,7 +169,8 @@ class Kernel:
         :meta private:
         """
         device = device_of(self.form, f"cuda:{ordinal}")
-        return LoadedKernel(self.form, self.programs, device, dtype, n, block_size, grid_size)
+        sizes = n, block_size, grid_size
+        return LoadedKernel(self.form, self.programs, device, dtype, *sizes, self.trial)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is loaded: another process loads the kernel itself."""

@@ -6,7 +6,12 @@ long as the kernel lives.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
+import os
+import pickle
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any, cast
@@ -14,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from .. import _core
+from .._emulator_process import module_path, run_worker
 from .._exceptions import CudaError, KernelUnavailableError
 from .._kernel_names import KernelName
 from .._records import DeviceInfo, LastRun, devices, note_run
@@ -41,6 +47,8 @@ __all__ = [
     "Programs",
     "compile_for",
     "device_of",
+    "lost_context",
+    "program_key",
     "types_of",
 ]
 
@@ -54,6 +62,23 @@ Programs = dict[tuple[int, str, int], Any]
 """Loaded images by device, dtype of the elements, and the block size where a template takes it."""
 _TICKET_BYTES = 16
 """Also what outputs are aligned to."""
+_MOST_TRIED = 1 << 22
+"""Elements of a first launch in another process."""
+BREAKS = frozenset(
+    f"CUDA_ERROR_{word}"
+    for word in (
+        "ILLEGAL_ADDRESS",
+        "LAUNCH_FAILED",
+        "LAUNCH_TIMEOUT",
+        "MISALIGNED_ADDRESS",
+        "INVALID_ADDRESS_SPACE",
+        "INVALID_PC",
+        "ILLEGAL_INSTRUCTION",
+        "HARDWARE_STACK_ERROR",
+        "ASSERT",
+    )
+)
+"""Results after which a context is of no use any more."""
 _LONGEST = 2**31 - 1
 """Most blocks of a grid."""
 
@@ -101,6 +126,8 @@ class LoadedKernel:
         Number of elements, 1 or more.
     block_size, grid_size : int or None
         As the reductions take them.
+    trial : float
+        Seconds for a first launch in a process of its own; 0: there is none.
 
     Raises
     ------
@@ -109,7 +136,7 @@ class LoadedKernel:
     ValueError
         It takes no such length, block size or grid size.
     CudaError
-        It does not compile, or cannot be loaded.
+        It does not compile, cannot be loaded, or breaks or does not end in its trial.
 
     Attributes
     ----------
@@ -132,6 +159,7 @@ class LoadedKernel:
         n: int,
         block_size: int | None,
         grid_size: int | None,
+        trial: float = 0,
     ) -> None:
         self._form, self._ordinal, self.n = form, device.ordinal, n
         self.block = block_size or form.block_size or DEFAULT_BLOCK
@@ -143,13 +171,25 @@ class LoadedKernel:
         if self.grid > _LONGEST:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
         start = time.perf_counter()
-        key = (self._ordinal, dtype, self.block if takes_block(form) else 0)
+        key = program_key(form, self._ordinal, dtype, self.block)
         self.is_new = key not in programs
         if self.is_new:
             image = compile_for(form, device.compute_capability, dtype, self.block)
+            if trial > 0:
+                self._try(image, dtype, grid_size, trial)
             programs[key] = _core.load_image(device.ordinal, *image)
         self.image = programs[key]
         self.load_seconds = time.perf_counter() - start
+
+    def _try(
+        self, image: tuple[bytes, tuple[str, ...]], dtype: str, grid_size: int | None, trial: float
+    ) -> None:
+        """Launch the kernel in a process of its own, over elements that are quickly made."""
+        tile = self.block * self._form.elements_per_thread
+        most = _MOST_TRIED // tile * tile if not self._form.takes_n else _MOST_TRIED
+        case: dict[str, Any] = {"n": min(self.n, most), "block_size": self.block}
+        case |= {"grid_size": grid_size, "dtype": dtype, "device": self._ordinal}
+        try_in_child(self._form, image, case, trial)
 
     @property
     def output_count(self) -> int:
@@ -232,7 +272,8 @@ class LoadedKernel:
         start = time.perf_counter()
         with self.room() as room:
             launches, output = self.launches(elements, room)
-            _core.run_launches(self.image, launches, stream)
+            with lost_context(self._form):
+                _core.run_launches(self.image, launches, stream)
             values = np.empty(self.left, self.result)
             _core.download(self._ordinal, output, values)
         self.note(start, len(launches), {})
@@ -310,6 +351,60 @@ def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -
             f"kernel '{name}' is one block without a loop: it takes up to {tile:,} elements, and "
             f"the array has {n:,}"
         )
+
+
+def program_key(form: KernelForm, ordinal: int, dtype: str, block: int) -> tuple[int, str, int]:
+    """The key of a program among those that are loaded."""
+    return ordinal, dtype, block if takes_block(form) else 0
+
+
+def try_in_child(
+    form: KernelForm, image: tuple[bytes, tuple[str, ...]], case: dict[str, Any], seconds: float
+) -> None:
+    """Launch a kernel in a process of its own, over random elements, before it is launched here.
+
+    What keeps the other process from trying it, such as a lack of memory, is no reason not to
+    launch it.
+    """
+    state = base64.b64encode(pickle.dumps((form, image))).decode()
+    request = {"state": state, "cases": [case | {"image": 0}]}
+    environment = os.environ | module_path()
+    where = f"kernel '{form.name}', in a first launch by a process of its own,"
+    try:
+        reply = run_worker("gpureduce._yours.trial_worker", request, environment, seconds)
+    except subprocess.TimeoutExpired:
+        raise CudaError(
+            f"{where} had not ended after {seconds:g} seconds. That process was ended, and this "
+            "one can go on; gpureduce.check says where a kernel hangs"
+        ) from None
+    except RuntimeError as error:
+        if "status -" not in str(error):
+            return
+        raise CudaError(f"{where} ended it: {error}; gpureduce.check says why") from None
+    said = json.loads(reply.splitlines()[0]).get("error") if reply else None
+    if said is not None and said["details"][0] in BREAKS:
+        raise CudaError(
+            f"{where} failed: {said['message']}. This process can go on; gpureduce.check says why",
+            *said["details"],
+        )
+
+
+@contextlib.contextmanager
+def lost_context(form: KernelForm) -> Iterator[None]:
+    """Say of a kernel that breaks what it breaks."""
+    try:
+        yield
+    except CudaError as error:
+        if error.name not in BREAKS:
+            raise
+        raise CudaError(
+            f"kernel '{form.name}' failed: {error}. The device's context is lost with all arrays "
+            "there, also those of other libraries: start a new process. gpureduce.check says why",
+            error.name,
+            error.number,
+            error.call,
+            error.log,
+        ) from error
 
 
 def compile_for(

@@ -17,7 +17,7 @@ from .._interop.device_reduction import Reduction, Room
 from .._interop.inputs import as_array
 from .._interop.libraries import DeviceBuffer, Library, device_library
 from .kernel_form import KernelForm
-from .launching import UFUNCS, LoadedKernel, Programs, device_of, types_of
+from .launching import UFUNCS, LoadedKernel, Programs, device_of, lost_context, types_of
 from .program_text import identity
 
 __all__ = ["reduce_call"]
@@ -28,7 +28,7 @@ _VECTOR = re.compile(
 _VECTOR_BYTES = 16
 
 
-def reduce_call(form: KernelForm, programs: Programs, call: Call) -> Any:
+def reduce_call(form: KernelForm, programs: Programs, trial: float, call: Call) -> Any:
     """Run a call of a reduction by a kernel of the user's own; see :class:`gpureduce.Kernel`."""
     if call.name != form.op:
         raise ValueError(f"kernel '{form.name}' computes {form.op}, not {call.name}")
@@ -36,8 +36,8 @@ def reduce_call(form: KernelForm, programs: Programs, call: Call) -> Any:
         raise ValueError(f"kernel '{form.name}' takes no where")
     library = device_library(call.array)
     if library is not None:
-        return _reduce_on_device(form, programs, library, call)
-    return _reduce_on_host(form, programs, call)
+        return _reduce_on_device(form, programs, trial, library, call)
+    return _reduce_on_host(form, programs, trial, call)
 
 
 def _check_axis(form: KernelForm, axis: Any, shape: tuple[int, ...]) -> None:
@@ -52,7 +52,7 @@ def _check_axis(form: KernelForm, axis: Any, shape: tuple[int, ...]) -> None:
 # ---------------------------------------------------------------- arrays of the host -------------
 
 
-def _reduce_on_host(form: KernelForm, programs: Programs, call: Call) -> Any:
+def _reduce_on_host(form: KernelForm, programs: Programs, trial: float, call: Call) -> Any:
     _, place, block_size, grid_size, stream = call.options
     if stream is not None:
         raise ValueError(f"kernel '{form.name}' takes a stream with arrays of devices alone")
@@ -62,7 +62,7 @@ def _reduce_on_host(form: KernelForm, programs: Programs, call: Call) -> Any:
         result = getattr(np, form.op)(array)  # NumPy's own error for extremes
         result = result.astype(types_of(form, array.dtype.name)[1])
     else:
-        result = _reduce_array(form, programs, place, array, block_size, grid_size)
+        result = _reduce_array(form, programs, trial, place, array, block_size, grid_size)
     if call.dtype is not None and np.dtype(call.dtype) != result.dtype:
         raise TypeError(f"kernel '{form.name}' computes {result.dtype}: dtype must be that or None")
     if call.initial is not NoValue and call.initial is not None:
@@ -76,6 +76,7 @@ def _reduce_on_host(form: KernelForm, programs: Programs, call: Call) -> Any:
 def _reduce_array(
     form: KernelForm,
     programs: Programs,
+    trial: float,
     place: str | None,
     array: np.ndarray[Any, Any],
     block_size: int | None,
@@ -83,7 +84,8 @@ def _reduce_array(
 ) -> Any:
     start = time.perf_counter()
     device, n = device_of(form, place), math.prod(array.shape)
-    loaded = LoadedKernel(form, programs, device, array.dtype.name, n, block_size, grid_size)
+    sizes = n, block_size, grid_size
+    loaded = LoadedKernel(form, programs, device, array.dtype.name, *sizes, trial)
     begun = time.perf_counter()
     packed = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     stages = {"stage": time.perf_counter() - begun}
@@ -95,7 +97,8 @@ def _reduce_array(
         begun = time.perf_counter()
         with loaded.room() as room:
             launches, output = loaded.launches(pointer, room)
-            _core.run_launches(loaded.image, launches)
+            with lost_context(form):
+                _core.run_launches(loaded.image, launches)
             stages["kernel"] = time.perf_counter() - begun
             begun = time.perf_counter()
             values = np.empty(loaded.left, loaded.result)
@@ -110,7 +113,9 @@ def _reduce_array(
 # ---------------------------------------------------------------- arrays of devices --------------
 
 
-def _reduce_on_device(form: KernelForm, programs: Programs, library: Library, call: Call) -> Any:
+def _reduce_on_device(
+    form: KernelForm, programs: Programs, trial: float, library: Library, call: Call
+) -> Any:
     _, place, block_size, grid_size, _ = call.options
     source = library.read(call.array)
     name, here = form.name, f"cuda:{source.device}"
@@ -134,7 +139,8 @@ def _reduce_on_device(form: KernelForm, programs: Programs, library: Library, ca
     loaded = None
     if n > 0:
         device = device_of(form, here)
-        loaded = LoadedKernel(form, programs, device, source.dtype, n, block_size, grid_size)
+        sizes = n, block_size, grid_size
+        loaded = LoadedKernel(form, programs, device, source.dtype, *sizes, trial)
     work = _OwnReduction(form, loaded, result, library, call, source)
     keepdims = False if call.keepdims is NoValue else bool(call.keepdims)
     return work.run(call._replace(dtype=None, keepdims=keepdims, where=True, center=None))

@@ -1,0 +1,70 @@
+"""The process in which a kernel of the user's own is launched on a GPU for the first time.
+
+A kernel that reads beyond its arrays ends the CUDA context of its process, and one that does not
+end cannot be stopped: both happen here instead of in the user's process.
+:mod:`gpureduce._yours.launching` starts it, :mod:`gpureduce._yours.sanitizer` under
+compute-sanitizer. It reads a request and writes a line of JSON per launch.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .check_worker import elements, expected
+from .kernel_form import KernelForm
+from .launching import LoadedKernel, device_of, program_key
+
+__all__: list[str] = []
+
+
+def launch(form: KernelForm, image: tuple[bytes, tuple[str, ...]], case: dict[str, Any]) -> Any:
+    """Reduce random elements; the result, and NumPy's."""
+    ordinal, dtype, block = case["device"], case["dtype"], case["block_size"]
+    programs = {program_key(form, ordinal, dtype, block): _core.load_image(ordinal, *image)}
+    device = device_of(form, f"cuda:{ordinal}")
+    sizes = case["n"], block, case["grid_size"]
+    loaded = LoadedKernel(form, programs, device, dtype, *sizes, trial=0)
+    values = elements(form.op, dtype, case["n"], "random", 0)
+    pointer = _core.alloc_device(ordinal, values.nbytes)
+    try:
+        _core.upload(ordinal, pointer, values)
+        return loaded.reduce(pointer), expected(form.op, values, loaded.result)
+    finally:
+        _core.free_device(ordinal, pointer)
+
+
+def answer(request: dict[str, Any], out: Any) -> None:
+    """Launch all cases; an answer has ``got`` and ``want``, or an ``error``, which is the last."""
+    form, *images = pickle.loads(base64.b64decode(request["state"]))
+    for case in request["cases"]:
+        try:
+            got, want = launch(form, images[case["image"]], case)
+            line: dict[str, Any] = {"got": float(got), "want": float(want)}
+        except Exception as raised:
+            error = raised.__cause__ or raised  # a context that is lost here is nobody's
+            details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
+            line = {"name": type(error).__name__, "message": str(error), "details": details}
+            print(json.dumps({"error": line}), file=out, flush=True)
+            return
+        print(json.dumps(line), file=out, flush=True)
+
+
+def main() -> None:
+    """Answer one request on the original standard output."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    np.seterr(all="ignore")
+    answer(json.load(sys.stdin), out)
+    out.close()
+
+
+if __name__ == "__main__":
+    main()
