@@ -237,10 +237,12 @@ static PyObject *run_custom_tasks(PyObject *module, PyObject *arguments)
 {
     unsigned long long task = 0, context = 0, count = 0;
     gpr_custom_tasks tasks;
+    uintptr_t address = 0;
 
     (void)module;
     if (!PyArg_ParseTuple(arguments, "KKK", &task, &context, &count)) return NULL;
-    *(uintptr_t *)&tasks.run = (uintptr_t)task;
+    address = (uintptr_t)task;
+    memcpy(&tasks.run, &address, sizeof tasks.run);
     tasks.context = (void *)(uintptr_t)context;
     tasks.count = count;
     Py_BEGIN_ALLOW_THREADS
