@@ -14,9 +14,10 @@ import gpureduce as gr
 from gpureduce import _core
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "docs" / "site")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("benchmarks", "docs/site", "tools")]
 
 import c_api  # noqa: E402
+import check_rooms  # noqa: E402
 import course  # noqa: E402
 import markdown_pages  # noqa: E402
 import report  # noqa: E402
@@ -163,6 +164,23 @@ def test_sections_and_introduction_are_the_whole_page() -> None:
         .split()
     )
     assert words == text.replace("#", "").split()
+
+
+def test_the_design_page_lists_every_room_and_every_variant() -> None:
+    page = (ROOT / "docs" / "design.md").read_text()
+    listed = set(re.findall(r"^\| `((?:csrc|src)/[\w/]+)/` \|", page, re.MULTILINE))
+    rooms = {room for rooms in check_rooms.ROOMS for room in rooms} - {"csrc/include"}
+    package = ROOT / "src" / "gpureduce"
+    packages = {str(path.parent.relative_to(ROOT)) for path in package.rglob("__init__.py")}
+    assert listed == rooms | packages
+    kernels = [
+        name
+        for folder in ("fast", "exact")
+        for path in (ROOT / "csrc" / "kernels" / folder).glob("*.cuh")
+        for name in re.findall(r"^__global__[^\n]*\n(\w+)\(", path.read_text(), re.MULTILINE)
+    ]
+    assert len(kernels) > 10
+    assert [name for name in kernels if f"| `{name}` |" not in page] == []
 
 
 @pytest.mark.parametrize("page", pages.PAGES)
