@@ -373,7 +373,7 @@ def test_every_kind_that_is_drawn_is_in_the_legend(
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     picture.save(list(trees), tmp_path / "trees.svg")
     text = (tmp_path / "trees.svg").read_text()
-    for words in ("its warp has exited", "idle, as its whole warp is"):
+    for words in ("its warp has exited", "idle with its whole warp"):
         assert f"<!-- {words} -->" in text or words in text
 
 

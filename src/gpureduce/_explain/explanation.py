@@ -50,7 +50,8 @@ class Explanation(KernelRun, Exported):
         course = lay_out(headings, shorten(rows), left=2, width=terminal_width())
         totals = lay_out(*totals_table(self), left=2, width=terminal_width())
         number = self.launches.index(self.main) + 1
-        return f"{self.title}\n\nlaunch {number}, its course\n\n{course}\n\nlaunches\n\n{totals}\n"
+        steps = f"launch {number}, step by step"
+        return "\n\n".join((self.title, steps, course, "launches", totals)) + "\n"
 
     def annotated_source(self) -> str:
         """The kernel's CUDA source, with counts per line in the margin.

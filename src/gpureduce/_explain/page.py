@@ -65,7 +65,7 @@ def _details(explanation: KernelRun, is_open: bool) -> str:
     attribute = " open" if is_open else ""
     return (
         f"<details{attribute}><summary>{escape(explanation.title)}</summary>"
-        f"<h4>Launch {number}, its course</h4>{table(headings, shorten(rows), left=2)}"
+        f"<h4>Launch {number}, step by step</h4>{table(headings, shorten(rows), left=2)}"
         f"<h4>Launches</h4>{table(*totals_table(explanation), left=2)}"
         f"<h4>{escape(explanation.file)}</h4>{_source(explanation)}</details>"
     )

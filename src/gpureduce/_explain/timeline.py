@@ -51,11 +51,11 @@ class Kind:
 
 KINDS = (
     Kind("its warp has exited", "", "white"),
-    Kind("idle, as its whole warp is", "wait", "#e8e8e8"),
+    Kind("idle with its whole warp", "wait", "#e8e8e8"),
     Kind("idle in an active warp: divergence", "", "#a9a9a9"),
     Kind("loads from global memory", "load", "#56b4e9"),
-    Kind("works in shared memory", "shared", "#009e73"),
-    Kind("works in shared memory, bank conflict", "shared", "#e69f00"),
+    Kind("accesses shared memory", "shared", "#009e73"),
+    Kind("accesses shared memory, bank conflict", "shared", "#e69f00"),
     Kind("exchanges registers: shuffle", "shuffle", "#cc79a7"),
     Kind("atomic operation", "atomic", "#d55e00"),
     Kind("stores to global memory", "store", "#0072b2"),
