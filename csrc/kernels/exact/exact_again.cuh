@@ -61,7 +61,7 @@ template <class In> GPR_CALLED void add_element(Superaccumulator<In> *sum, In x)
     }
 }
 // Adds one of the numbers of a pair, which is a multiple of In's smallest number.
-template <class In> GPR_CALLED void add_number(Superaccumulator<In> *sum, double x)
+template <class In> GPR_DEVICE void add_number(Superaccumulator<In> *sum, double x)
 {
     add_to_limbs<double, lowest_exponent<In>>(sum->limb[0], x);
 }
@@ -96,27 +96,51 @@ template <class In, unsigned BLOCK> GPR_DEVICE Room<In> *block_rooms()
     return rooms;
 }
 constexpr unsigned most_copies = 32; // rooms of a row
-// Warps that finish rows.
-template <unsigned BLOCK>
-constexpr unsigned finishing_warps =
-    BLOCK / warp_lanes < most_rooms ? BLOCK / warp_lanes : most_rooms;
 
-// Calls fill(again), by all threads, then finish(row, rooms, copies), by a warp per row, for the
-// block's rows that are left, of `count`: bit k of a thread's `left` is set for row number_of(k).
-// All threads must call.
+// Adds rows' other rooms to their first ones. All threads must call; a block barrier is passed.
+template <class Traits, unsigned BLOCK> GPR_CALLED void merge_copies(const Again<Traits> &again)
+{
+    using In = typename Traits::In;
+    constexpr unsigned limbs = limbs_of<In>;
+    const unsigned others = again.copies - 1, count = again.here * others;
+
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < count * limbs; i += BLOCK) {
+        const unsigned room = i / limbs, d = i - room * limbs, row = room / others;
+        const Room<In> &other = again.rooms[room + row + 1];
+        int *to = again.rooms[row * again.copies].sum.limb[0] + d;
+        const int limb = other.sum.limb[0][d];
+        const bool is_last = d + 1 == limbs; // nothing is above it, and it has room
+        add_to_limb(to, is_last ? limb : limb & limb_mask);
+        if (!is_last) add_to_limb(to + 1, limb >> limb_bits);
+    }
+#pragma unroll 1
+    for (unsigned room = threadIdx.x; room < count; room += BLOCK) {
+        const unsigned row = room / others;
+        const Room<In> &other = again.rooms[room + row + 1];
+        Room<In> &first = again.rooms[row * again.copies];
+        if (other.sum.flags[0] != 0) atomicOr(&first.sum.flags[0], other.sum.flags[0]);
+        if constexpr (Traits::counts) add_to_counter(&first.kept, other.kept);
+    }
+    __syncthreads(); // the first rooms have all
+}
+
+// Calls fill(again) and finish(again), by all threads, for the block's rows that are left, of
+// `count`: bit k of a thread's `left` is set for row number_of(k). finish() finds a row's sum in
+// the first of its rooms. All threads must call.
 template <class Traits, unsigned BLOCK, class NumberOf, class Fill, class Finish>
 GPR_DEVICE void for_rows_left(unsigned left, unsigned count, const NumberOf &number_of,
                               const Fill &fill, const Finish &finish)
 {
     using In = typename Traits::In;
-    constexpr unsigned most = rooms_of<In, BLOCK>, warps = finishing_warps<BLOCK>;
+    constexpr unsigned most = rooms_of<In, BLOCK>;
     Room<In> *rooms = block_rooms<In, BLOCK>();
-    const unsigned warp = threadIdx.x / warp_lanes;
 
 #pragma unroll 1
     for (unsigned first = 0; first < count; first += most) {
         const unsigned here = count - first < most ? count - first : most;
         const unsigned fit = most / here, copies = fit < most_copies ? fit : most_copies;
+        const Again<Traits> again = {rooms, first, here, copies};
         unsigned own = 0; // bits of the thread's rows among these
         for (unsigned bits = left, k = 0; bits != 0; bits >>= 1, k++) {
             if (bits % 2 != 0 && number_of(k) - first < here) own |= 1u << k;
@@ -127,75 +151,79 @@ GPR_DEVICE void for_rows_left(unsigned left, unsigned count, const NumberOf &num
             if (own % 2 != 0) rooms[(number_of(k) - first) * copies].is_left = 1;
         }
         __syncthreads(); // all threads see which rows are left
-        fill(Again<Traits>{rooms, first, here, copies});
+        fill(again);
         __syncthreads(); // all threads have added
-#pragma unroll 1
-        for (unsigned row = warp; warp < warps && row < here; row += warps) {
-            Room<In> *of_row = rooms + row * copies;
-            if (of_row->is_left != 0) finish(first + row, of_row, copies);
+        if (copies > 1) merge_copies<Traits, BLOCK>(again);
+        finish(again);
+    }
+}
+
+// A sum's limbs, carried and packed to words by the thread that rounds it, where they are.
+template <class T> struct ThreadLimbs {
+    static constexpr int unit = lowest_exponent<T>; // exponent of the number's last bit
+    const int *word; // of the magnitude; 0 but from the lowest to the highest
+    int lowest, highest = -1;
+    bool negative;
+
+    GPR_DEVICE explicit ThreadLimbs(int *limb) : word(limb)
+    {
+        constexpr int limbs = limbs_of<T>, words = accumulator_words<T>;
+        long long carry = 0; // limbs have 31 bits, and are shifted by 31 at most
+        int bits = 0, w = 0;
+#pragma unroll 4
+        for (int d = 0; d < limbs; d++) {
+            carry += static_cast<long long>(static_cast<uint64>(static_cast<long long>(limb[d]))
+                                            << bits);
+            bits += limb_bits;
+            if (bits < word_bits || w == words) continue;
+            limb[w++] = static_cast<int>(carry); // a word never is behind the limbs it is made of
+            carry >>= word_bits;
+            bits -= word_bits;
+        }
+        if (w < words) {
+            limb[w] = static_cast<int>(carry);
+            carry >>= word_bits;
+        }
+        negative = carry < 0;
+        lowest = words;
+        unsigned one = 1; // that two's complement adds
+#pragma unroll 4
+        for (int i = 0; i < words; i++) {
+            if (negative) {
+                limb[i] = static_cast<int>(~static_cast<unsigned>(limb[i]) + one);
+                one = one != 0 && limb[i] == 0 ? 1 : 0;
+            }
+            if (limb[i] == 0) continue;
+            if (highest < 0) lowest = i;
+            highest = i;
         }
     }
-}
-
-// The sum of limb d over a row's rooms.
-template <class In>
-GPR_DEVICE long long limb_of_rooms(const Room<In> *rooms, unsigned copies, unsigned d)
-{
-    long long limb = 0;
-#pragma unroll 1
-    for (unsigned c = 0; c < copies; c++) limb += rooms[c].sum.limb[0][d];
-    return limb;
-}
-template <class In> GPR_DEVICE unsigned flags_of_rooms(const Room<In> *rooms, unsigned copies)
-{
-    unsigned flags = 0;
-#pragma unroll 1
-    for (unsigned c = threadIdx.x % warp_lanes; c < copies; c += warp_lanes)
-        flags |= rooms[c].sum.flags[0];
-    return warp_or(flags);
-}
-
-// Adds a row's rooms to the first one. At most 32 limbs below 2^31 in magnitude are below 2^36;
-// the first 20 bits stay, the others are carried. All lanes of a warp must call.
-template <class In> GPR_DEVICE void merge_rooms(Room<In> *rooms, unsigned copies)
-{
-    constexpr unsigned limbs = limbs_of<In>;
-    const unsigned lane = threadIdx.x % warp_lanes;
-    int *limb = rooms->sum.limb[0];
-
-    if (copies == 1) return;
-    const unsigned flags = flags_of_rooms(rooms, copies);
-#pragma unroll 1
-    for (unsigned begin = 0; begin < limbs; begin += warp_lanes) {
-        const unsigned d = begin + lane;
-        const long long all = d < limbs ? limb_of_rooms(rooms, copies, d) : 0;
-        const bool carries = d + 1 < limbs; // nothing is above the last limb
-        __syncwarp();                       // all lanes have read their limbs
-        if (d < limbs) limb[d] = static_cast<int>(carries ? all & limb_mask : all);
-        __syncwarp(); // lower bits are there
-        if (carries) limb[d + 1] += static_cast<int>(all >> limb_bits);
-        __syncwarp(); // carries are there
+    GPR_DEVICE unsigned operator[](int i) const
+    {
+        return i < lowest || i > highest ? 0 : static_cast<unsigned>(word[i]);
     }
-    if (lane == 0) {
-        rooms->sum.flags[0] = flags;
-        for (unsigned c = 1; c < copies; c++) rooms->kept += rooms[c].kept;
-    }
-    __syncwarp(); // the first room has all
+};
+
+// Stores a row's result from its room, which is used up. A single thread's.
+template <class Traits>
+GPR_CALLED void store_room(typename Traits::Out *out, Room<typename Traits::In> *room,
+                           uint64 elements)
+{
+    using In = typename Traits::In;
+    const ThreadLimbs<In> limbs(room->sum.limb[0]);
+    *out = finalize_limbs<typename Traits::Out, Traits::is_mean>(
+        limbs, Traits::counts ? room->kept : elements, room->sum.flags[0] | start_at_zero);
 }
 
-// Stores a row's result from its rooms. All lanes of a warp must call.
-template <class Traits, unsigned BLOCK>
-GPR_CALLED void store_rooms(typename Traits::Out *out, Room<typename Traits::In> *rooms,
-                            unsigned copies, uint64 elements)
+// Stores the results of all rows of these rooms.
+template <class Traits, unsigned BLOCK, class ResultOf>
+GPR_DEVICE void store_rooms(const Again<Traits> &again, uint64 elements, const ResultOf &result_of)
 {
-    using Any = typename Traits::Any;
-    // Sums are rounded in registers.
-    constexpr bool needs_room = !rounds_limbs<Any>;
-    __shared__ typename Any::Acc room[needs_room ? finishing_warps<BLOCK> : 1];
-
-    merge_rooms(rooms, copies);
-    store_sum<Any>(out, room[needs_room ? threadIdx.x / warp_lanes : 0], rooms->sum,
-                   Traits::counts ? rooms->kept : elements);
+    for (unsigned row = threadIdx.x; row < again.here; row += BLOCK) {
+        Room<typename Traits::In> *room = again.rooms + row * again.copies;
+        if (room->is_left != 0)
+            store_room<Traits>(result_of(again.first + row), room, elements);
+    }
 }
 
 // Adds the numbers of a group's counters that are for these rooms, and clears them. A counter is
@@ -223,6 +251,22 @@ GPR_DEVICE void load_counters(const Again<Traits> &again, uint64 *counters)
     }
 }
 
+// Adds a block's pair, if it is the sum of a share. A single thread's.
+template <class Traits>
+GPR_CALLED void add_pair(Room<typename Traits::In> *room, const typename Traits::Acc pair)
+{
+    if constexpr (Traits::counts) add_to_counter(&room->kept, pair.count);
+    if (Traits::is_special(pair)) {
+        const uint64 saw = is_nan(pair.sum) ? saw_nan
+                           : pair.sum < 0   ? saw_minus_infinity
+                                            : saw_infinity;
+        atomicOr(&room->sum.flags[0], static_cast<unsigned>(saw));
+    } else if (Traits::is_pair(pair)) {
+#pragma unroll 1
+        for (int i = 0; i < 2; i++) add_number(&room->sum, i == 0 ? pair.sum : pair.rest);
+    }
+}
+
 // Adds the pairs of a group's blocks that are sums of shares: `partials` begins with those of the
 // first block, `count` per block. All threads of the block must call.
 template <class Traits, unsigned BLOCK>
@@ -247,81 +291,67 @@ GPR_DEVICE void load_pairs(const Again<Traits> &again, const typename Traits::Ac
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            Room<In> &room = again.rooms[row[u] * again.copies];
-            if (room.is_left == 0) continue;
-            if constexpr (Traits::counts) add_to_counter(&room.kept, pair[u].count);
-            if (Traits::is_special(pair[u])) {
-                const uint64 saw = is_nan(pair[u].sum) ? saw_nan
-                                   : pair[u].sum < 0   ? saw_minus_infinity
-                                                       : saw_infinity;
-                atomicOr(&room.sum.flags[0], static_cast<unsigned>(saw));
-            } else if (Traits::is_pair(pair[u])) {
-                add_number(&room.sum, pair[u].sum);
-                add_number(&room.sum, pair[u].rest);
-            }
+            if (again.rooms[row[u] * again.copies].is_left != 0)
+                add_pair<Traits>(&again.rooms[row[u] * again.copies], pair[u]);
         }
     }
 }
 
-// ---------------------------------------------------------------- for kernels ------------------
-//
-// visit(again) adds the elements of a thread's share that belong to rows that `again` wants.
-// Functions that are called, and get copies of what kernels know, which keep it in registers. Code
-// that two of them need is called in turn: it takes longer to compile than all others.
-template <class Traits, class Visit>
-GPR_CALLED void add_share(const Visit &visit, const Again<Traits> &again)
-{
-    visit(again);
-}
-
-// Adds the shares of a block's rows again, to the counters of their group.
-template <class Traits, unsigned BLOCK, class NumberOf, class Visit>
-GPR_CALLED void publish_again(unsigned left, unsigned count, uint64 *counters, NumberOf number_of,
-                              Visit visit)
+// Adds the sums of these rooms to the counters of their rows. All threads of the block must call.
+template <class Traits, unsigned BLOCK>
+GPR_DEVICE void publish_rooms(const Again<Traits> &again, uint64 *counters)
 {
     using In = typename Traits::In;
-    constexpr unsigned limbs = limbs_of<In>;
-    const auto add = [&](const Again<Traits> &again) { add_share(visit, again); };
-    const auto publish = [&](unsigned row, Room<In> *rooms, unsigned copies) {
-        uint64 *to = counters + static_cast<uint64>(row) * counters_of_row<In>;
-        for (unsigned d = threadIdx.x % warp_lanes; d < limbs; d += warp_lanes) {
-            const long long limb = limb_of_rooms(rooms, copies, d);
-            if (limb != 0) atomicAdd(to + d, static_cast<uint64>(limb));
-        }
-        const unsigned flags = flags_of_rooms(rooms, copies);
-        if (flags != 0 && threadIdx.x % warp_lanes == 0)
-            atomicOr(to + limbs + 1, static_cast<uint64>(flags));
-    };
-    for_rows_left<Traits, BLOCK>(left, count, number_of, add, publish);
-    __syncthreads(); // whoever takes the ticket does so after all have published
+    constexpr unsigned each = counters_of_row<In>, limbs = limbs_of<In>;
+
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < again.here * each; i += BLOCK) {
+        const unsigned row = i / each, d = i - row * each;
+        const Superaccumulator<In> &sum = again.rooms[row * again.copies].sum;
+        uint64 *to = counters + static_cast<uint64>(again.first) * each + i;
+        if (d < limbs && sum.limb[0][d] != 0)
+            atomicAdd(to, static_cast<uint64>(static_cast<long long>(sum.limb[0][d])));
+        if (d == limbs + 1 && sum.flags[0] != 0) atomicOr(to, static_cast<uint64>(sum.flags[0]));
+    }
 }
 
-// Adds a block's rows again, of `elements` each, and stores the results to *result_of(row).
+// What a block does with rows of its group that are left.
+template <class Acc> struct RowsAgain {
+    unsigned left;       // bit k: the thread's row number_of(k)
+    unsigned count;      // of the group's rows
+    uint64 elements;     // of a row
+    unsigned blocks;     // of the group
+    bool publishes;      // adds the block's shares to the counters; otherwise stores results
+    uint64 *counters;    // of the group, if several blocks share it
+    const Acc *partials; // also: of its first block
+};
+
+// Adds a block's rows or shares again. result_of(row) is where a row's result goes; visit(again)
+// adds the elements of a thread's share that belong to rows that `again` wants. One function, as it
+// takes longer to compile than all else, which gets copies of what a kernel knows, so that the
+// kernel keeps it in registers. All threads must call.
 template <class Traits, unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
-GPR_CALLED void store_again(unsigned left, unsigned count, uint64 elements, NumberOf number_of,
-                            ResultOf result_of, Visit visit)
+GPR_CALLED void add_again(RowsAgain<typename Traits::Acc> what, NumberOf number_of,
+                          ResultOf result_of, Visit visit)
 {
-    const auto add = [&](const Again<Traits> &again) { add_share(visit, again); };
-    const auto finish = [&](unsigned row, Room<typename Traits::In> *rooms, unsigned copies) {
-        store_rooms<Traits, BLOCK>(result_of(row), rooms, copies, elements);
-    };
-    for_rows_left<Traits, BLOCK>(left, count, number_of, add, finish);
-}
+    const bool merges = what.blocks > 1 && !what.publishes;
 
-// Stores the results of rows that several blocks share, in the last one.
-template <class Traits, unsigned BLOCK, class NumberOf, class ResultOf>
-GPR_CALLED void store_merged_again(unsigned left, unsigned count, uint64 elements, unsigned blocks,
-                                   uint64 *counters, const typename Traits::Acc *partials,
-                                   NumberOf number_of, ResultOf result_of)
-{
-    const auto merge = [&](const Again<Traits> &again) {
-        load_counters<Traits, BLOCK>(again, counters);
-        load_pairs<Traits, BLOCK>(again, partials, blocks, count);
-    };
-    const auto finish = [&](unsigned row, Room<typename Traits::In> *rooms, unsigned copies) {
-        store_rooms<Traits, BLOCK>(result_of(row), rooms, copies, elements);
-    };
-    for_rows_left<Traits, BLOCK>(left, count, number_of, merge, finish);
+    for_rows_left<Traits, BLOCK>(
+        what.left, what.count, number_of,
+        [&](const Again<Traits> &again) {
+            if (merges) {
+                load_counters<Traits, BLOCK>(again, what.counters);
+                load_pairs<Traits, BLOCK>(again, what.partials, what.blocks, what.count);
+            } else {
+                visit(again);
+            }
+        },
+        [&](const Again<Traits> &again) {
+            if (what.publishes) publish_rooms<Traits, BLOCK>(again, what.counters);
+            else store_rooms<Traits, BLOCK>(again, what.elements, result_of);
+        });
+    if (what.publishes)
+        __syncthreads(); // whoever takes the ticket does so after all have published
 }
 
 } // namespace gpr

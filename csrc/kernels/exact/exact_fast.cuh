@@ -67,6 +67,31 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
     return (upper_bits(x) & exponent) == exponent;
 }
 
+// The rest with errors added. Where errors are rare, a function that is called keeps their
+// additions out of the loops.
+template <unsigned COUNT> struct Errors { double of[COUNT]; };
+template <unsigned COUNT> GPR_DEVICE double rest_with(double rest, const Errors<COUNT> &error)
+{
+#pragma unroll
+    for (unsigned i = 0; i < COUNT; i++) rest = add_to_rest(rest, error.of[i]);
+    return rest;
+}
+template <unsigned COUNT> GPR_CALLED double with_errors(double rest, const Errors<COUNT> error)
+{
+    return rest_with(rest, error);
+}
+
+GPR_DEVICE double sum_of_rests(double a, double b, double error)
+{
+    double lost;
+    const double rest = two_sum(a, b, &lost);
+    return add_to_rest(lost == 0 ? rest : bit_copy<double>(nan_bits), error);
+}
+GPR_CALLED double with_rest(double a, double b, double error)
+{
+    return sum_of_rests(a, b, error);
+}
+
 // What a thread adds its share of a row to. It starts at +0, as sums do.
 template <class Traits> struct PairAccumulator {
     using In = typename Traits::In;
@@ -96,20 +121,22 @@ template <class Traits> struct PairAccumulator {
         else sum += x;
         return error;
     }
-    GPR_DEVICE void keep_error(double error) { rest = add_to_rest(rest, error); }
+    template <unsigned COUNT> GPR_DEVICE void keep_errors(const Errors<COUNT> &error)
+    {
+        if constexpr (sizeof(In) < sizeof(double)) rest = with_errors(rest, error);
+        else rest = rest_with(rest, error);
+    }
 
     template <unsigned COUNT> GPR_DEVICE void add_numbers(const double (&x)[COUNT])
     {
-        double error[COUNT];
+        Errors<COUNT> error;
         unsigned found = 0;
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
-            error[i] = add_number(x[i]);
-            if constexpr (proves) found |= bits_of_error(error[i]);
+            error.of[i] = add_number(x[i]);
+            if constexpr (proves) found |= bits_of_error(error.of[i]);
         }
-        if (!proves || found == 0) return;
-#pragma unroll
-        for (unsigned i = 0; i < COUNT; i++) keep_error(error[i]);
+        if (proves && found != 0) keep_errors(error);
     }
     GPR_DEVICE void add(In x, uint64)
     {
@@ -168,7 +195,7 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
     static GPR_DEVICE Acc combine(const Acc &a, const Acc &b)
     {
-        double error, lost;
+        double error;
         Acc both;
         both.sum = two_sum(a.sum, b.sum, &error);
         if constexpr (reduces_quickly) {
@@ -176,12 +203,12 @@ template <class First, class Result, class Way> struct SumByPairs {
             // left out.
             if ((bits_of_error(a.rest) | bits_of_error(b.rest) | bits_of_error(error)) == 0) {
                 both.rest = 0;
-                if constexpr (counts) both.count = a.count + b.count;
-                return both;
+            } else {
+                both.rest = with_rest(a.rest, b.rest, error);
             }
+        } else {
+            both.rest = sum_of_rests(a.rest, b.rest, error);
         }
-        both.rest = two_sum(a.rest, b.rest, &lost);
-        both.rest = add_to_rest(lost == 0 ? both.rest : bit_copy<double>(nan_bits), error);
         if constexpr (counts) both.count = a.count + b.count;
         return both;
     }
@@ -231,17 +258,21 @@ template <class First, class Result, class Way> struct SumByPairs {
     static GPR_DEVICE void add_item(ThreadAccumulator<SumByPairs> (&of)[OUTPUTS],
                                     const Item<In> &items)
     {
-        double error[item];
+        Errors<item> error;
         unsigned found = 0;
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
             ThreadAccumulator<SumByPairs> &own = of[OUTPUTS == 1 ? 0 : j];
-            error[j] = own.add_number(own.number_of(items.element(j), items.kept(j)));
-            if constexpr (Accumulator::proves) found |= bits_of_error(error[j]);
+            error.of[j] = own.add_number(own.number_of(items.element(j), items.kept(j)));
+            if constexpr (proves) found |= bits_of_error(error.of[j]);
         }
-        if (!Accumulator::proves || found == 0) return;
+        if (!proves || found == 0) return;
+        if constexpr (OUTPUTS == 1) {
+            of[0].keep_errors(error);
+        } else {
 #pragma unroll
-        for (unsigned j = 0; j < item; j++) of[OUTPUTS == 1 ? 0 : j].keep_error(error[j]);
+            for (unsigned j = 0; j < item; j++) of[j].keep_errors(Errors<1>{{error.of[j]}});
+        }
     }
 
     // Stores the result of a row of n elements, if the accumulator has it. Returns whether it does.
@@ -307,7 +338,9 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
 
     // What a block does with rows that its accumulators do not hold. Its rows are numbered from 0
-    // to count - 1; bit k of a thread's `left` is set for row number_of(k). All threads must call.
+    // to count - 1; bit k of a thread's `left` is set for row number_of(k). Results go to
+    // *result_of(row), and visit(again) adds the elements of a thread's share (exact_again.cuh).
+    // Both functions have parameters of the same types in a kernel. All threads must call.
 
     // The counters of a group of rows, and their ticket.
     static GPR_DEVICE RowCounters counters_of(unsigned *tickets, uint64 group, unsigned count)
@@ -322,36 +355,41 @@ template <class First, class Result, class Way> struct SumByPairs {
             return tickets + group;
     }
     // Publishes the block's shares of rows that other blocks share, beside its partials.
-    // visit(again) adds the elements of a thread's share to an Again.
-    template <unsigned BLOCK, class NumberOf, class Visit>
-    static GPR_DEVICE void publish_left(unsigned left, unsigned count, unsigned *tickets,
-                                        uint64 group, const NumberOf &number_of, const Visit &visit)
+    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
+    static GPR_DEVICE void publish_left(unsigned left, unsigned count, const Layout &layout,
+                                        const Scratch<Acc> &scratch, const Row &row,
+                                        const NumberOf &number_of, const ResultOf &result_of,
+                                        const Visit &visit)
     {
-        if constexpr (proves) {
-            if (__syncthreads_or(left != 0))
-                publish_again<SumByPairs, BLOCK>(
-                    left, count, counters_of(tickets, group, count).at(0), number_of, visit);
-        }
+        if constexpr (proves)
+            add_left<BLOCK>(left, count, true, layout, scratch, row, number_of, result_of, visit);
     }
     // Stores the results of rows that the block has alone, or that it is the last block of.
     template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
     static GPR_DEVICE void store_left(unsigned left, unsigned count, const Layout &layout,
-                                      const Scratch<Acc> &scratch, uint64 group, unsigned blocks,
+                                      const Scratch<Acc> &scratch, const Row &row,
                                       const NumberOf &number_of, const ResultOf &result_of,
                                       const Visit &visit)
     {
-        if constexpr (proves) {
-            if (!__syncthreads_or(left != 0)) return;
-            if (blocks <= 1) {
-                store_again<SumByPairs, BLOCK>(left, count, layout.elements, number_of, result_of,
-                                               visit);
-            } else {
-                store_merged_again<SumByPairs, BLOCK>(
-                    left, count, layout.elements, blocks,
-                    counters_of(scratch.tickets, group, count).at(0),
-                    scratch.partials() + group * blocks * count, number_of, result_of);
-            }
+        if constexpr (proves)
+            add_left<BLOCK>(left, count, false, layout, scratch, row, number_of, result_of, visit);
+    }
+
+private:
+    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
+    static GPR_DEVICE void add_left(unsigned left, unsigned count, bool publishes,
+                                    const Layout &layout, const Scratch<Acc> &scratch,
+                                    const Row &row, const NumberOf &number_of,
+                                    const ResultOf &result_of, const Visit &visit)
+    {
+        if (!__syncthreads_or(left != 0)) return;
+        RowsAgain<Acc> what = {left, count, layout.elements, row.blocks, publishes, nullptr,
+                               nullptr};
+        if (row.blocks > 1) {
+            what.counters = counters_of(scratch.tickets, row.index, count).at(0);
+            what.partials = scratch.partials() + row.index * row.blocks * count;
         }
+        add_again<SumByPairs, BLOCK>(what, number_of, result_of, visit);
     }
 };
 

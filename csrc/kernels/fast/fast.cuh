@@ -77,47 +77,55 @@ GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &a
     return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
-// Reduces the accumulators of a block's threads. All threads must call; thread 0 holds the result.
-template <class Traits, unsigned BLOCK>
-GPR_DEVICE typename Traits::Acc finalize_block(const ThreadAccumulator<Traits> &accumulator)
-{
-    if constexpr (accumulation_way<Traits>() == AccumulationWay::INDEXED)
-        return find_in_block<Traits, BLOCK>(accumulator);
-    else return block_redux<Traits, BLOCK>(accumulator.finalize());
-}
-
-// A thread's share of a block's only row, for traits that add it again (exact_again.cuh): the
-// elements that fast_stream adds.
-template <class Again> struct AddsAgain {
-    using Fold = void;
-    using In = typename Again::In;
-    using Compute = In;
-    struct Acc {};
-    struct Accumulator {
-        const Again *again = nullptr;
-        GPR_DEVICE void add(In x, uint64)
-        {
-            again->add(0, x);
-        }
-        template <unsigned VECTORS>
-        GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
-        {
-#pragma unroll
-            for (unsigned i = 0; i < VECTORS * vector_elements<In>; i++)
-                again->add(0, element<In>(v[i / vector_elements<In>], i % vector_elements<In>));
-        }
-    };
-};
+// A thread's share of a block's only row, for traits that add it again (exact_again.cuh).
+// The block's elements are those of add_whole_vectors, dealt out to its threads otherwise.
 template <class Traits, unsigned BLOCK> struct StreamShare {
-    const typename Traits::In *in;
+    using In = typename Traits::In;
+    const In *in;
     Row row;
 
     template <class Again> GPR_DEVICE void operator()(const Again &again) const
     {
-        ThreadAccumulator<AddsAgain<Again>> accumulator;
-        accumulator.again = &again;
-        add_run<AddsAgain<Again>, stream_vectors, BLOCK>(accumulator, in, row.n,
-                                                         grid_of<BLOCK>(row));
+        constexpr unsigned each = vector_elements<In>, wide = BLOCK * stream_vectors;
+        const unsigned past =
+            static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
+        const uint64 head = smaller_of(past == 0 ? 0 : each - past, row.n);
+        const uint64 vectors = (row.n - head) / each, tail = head + vectors * each;
+        const uint64 rounds = vectors / (row.blocks * static_cast<uint64>(wide)),
+                     round = row.blocks * static_cast<uint64>(wide) * each,
+                     step = row.blocks * static_cast<uint64>(BLOCK) * each;
+
+        for (uint64 k = 0; k < rounds; k++)
+            add(again, head + k * round + row.block * wide * each, wide * each, tail);
+        for (uint64 i = head + rounds * round + row.block * BLOCK * each; i < tail; i += step)
+            add(again, i, BLOCK * each, tail);
+        if (row.block == 0) add(again, 0, each, head);
+        if (row.block == row.blocks - 1) add(again, tail, each, row.n);
+    }
+
+private:
+    static GPR_DEVICE uint64 smaller_of(uint64 a, uint64 b) { return a < b ? a : b; }
+    // Adds elements first to first + count - 1 that are below n.
+    template <class Again>
+    GPR_CALLED void add(const Again &again, uint64 first, unsigned count, uint64 n) const
+    {
+        constexpr unsigned under_way = 4;
+#pragma unroll 1
+        for (unsigned begin = threadIdx.x; begin < count; begin += under_way * BLOCK) {
+            In x[under_way];
+            unsigned there = 0;
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) { // all loads first
+                const unsigned i = begin + u * BLOCK;
+                if (i >= count || first + i >= n) continue;
+                x[u] = in[first + i];
+                there = u + 1;
+            }
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) {
+                if (u < there) again.add(0, x[u]);
+            }
+        }
     }
 };
 
@@ -133,15 +141,24 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     ThreadAccumulator<Traits> accumulator;
 
     add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n, grid_of<BLOCK>(row));
-    Acc value = finalize_block<Traits, BLOCK>(accumulator);
+    constexpr bool is_found = accumulation_way<Traits>() == AccumulationWay::INDEXED;
+    Acc value;
+    if constexpr (is_found) value = find_in_block<Traits, BLOCK>(accumulator);
+    else value = accumulator.finalize();
     unsigned left = 0; // bit 0: the row, which thread 0 has
-    if (row.blocks > 1) {
+    const auto number_of = [](unsigned) { return 0u; };
+    const auto result_of = [=](unsigned) { return out + start.out; };
+    const StreamShare<Traits, BLOCK> share{in + start.in, row};
+    // Twice in the last block of several: a loop, as the code for it takes long to compile.
+#pragma unroll 1
+    for (bool is_merged = false;; is_merged = true) {
+        if (!is_found || is_merged) value = block_redux<Traits, BLOCK>(value);
+        if (row.blocks == 1 || is_merged) break;
         if constexpr (has_own_accumulator<Traits>) {
             const Acc values[1] = {value};
             left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;
-            Traits::template publish_left<BLOCK>(
-                left, 1, scratch.tickets, row.index, [](unsigned) { return 0u; },
-                StreamShare<Traits, BLOCK>{in + start.in, row});
+            Traits::template publish_left<BLOCK>(left, 1, layout, scratch, row, number_of,
+                                                 result_of, share);
         }
         if (!is_last_block(scratch.partials() + row.virtual_block, value,
                            ticket_of<Traits>(scratch, row, 1), row.blocks))
@@ -150,17 +167,14 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         value = Traits::identity();
         for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
             value = Traits::combine(value, partials[i]);
-        value = block_redux<Traits, BLOCK>(value);
     }
     left = threadIdx.x == 0 && !store_result<Traits>(out + start.out, value, layout.elements,
                                                      params.of_row(layout, row.index, 0));
     if constexpr (has_own_accumulator<Traits>) {
         const Acc values[1] = {value};
         if (row.blocks > 1 && threadIdx.x == 0) left |= Traits::no_pairs(values);
-        Traits::template store_left<BLOCK>(
-            left, 1, layout, scratch, row.index, row.blocks, [](unsigned) { return 0u; },
-            [=](unsigned) { return out + start.out; },
-            StreamShare<Traits, BLOCK>{in + start.in, row});
+        Traits::template store_left<BLOCK>(left, 1, layout, scratch, row, number_of, result_of,
+                                           share);
     }
 }
 
@@ -311,8 +325,10 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if constexpr (has_own_accumulator<Traits>) {
+        Row alone = {};
+        alone.blocks = 1;
         Traits::template store_left<BLOCK>(
-            unstored, groups * per_thread, layout, scratch, 0, 1,
+            unstored, groups * per_thread, layout, scratch, alone,
             [=](unsigned k) { return k * groups + group; },
             [=, &layout](unsigned r) { return out + layout.row_offsets_after(base, first, r).out; },
             RowsShare<Traits, BLOCK>{in, &layout, base, first, rows.n, count});

@@ -386,6 +386,12 @@ GPR_DEVICE unsigned *ticket_of(const Scratch<typename Traits::Acc> &scratch, con
         return scratch.tickets + row.index;
 }
 
+// The number of a thread's output among its block's.
+struct OutputNumber {
+    unsigned first;
+    GPR_DEVICE unsigned operator()(unsigned k) const { return first + k; }
+};
+
 // A thread's share of its outputs, which are rows r.x * OUTPUTS and so on of its block, for traits
 // that add it again (exact_again.cuh).
 template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct StridedShare {
@@ -435,13 +441,12 @@ template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct Str
     }
 };
 
-// Publishes this block's values and, in the last block to finish, merges those of all blocks that
-// share its rows. Returns whether this is the last block; its threads with y == 0 hold the merged
-// values. All threads must call; block barriers are passed.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
-GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const Row &row,
-                             const Rectangle &r, typename Traits::Acc *partial,
-                             typename Traits::Acc (&value)[OUTPUTS])
+// Publishes this block's values and, in the last block to finish, loads those of all blocks that
+// share its rows: each thread gets the fold of some of them. Returns whether this is the last
+// block. All threads must call; block barriers are passed.
+template <class Traits, unsigned OUTPUTS>
+GPR_DEVICE bool load_partials(const Scratch<typename Traits::Acc> &scratch, const Row &row,
+                              const Rectangle &r, typename Traits::Acc (&value)[OUTPUTS])
 {
     using Acc = typename Traits::Acc;
     const uint64 width = static_cast<uint64>(r.width) * OUTPUTS;
@@ -464,7 +469,6 @@ GPR_DEVICE bool merge_blocks(const Scratch<typename Traits::Acc> &scratch, const
                 value[k] = Traits::combine(value[k], first[b * width + k]);
         }
     }
-    reduce_rectangle<Traits, BLOCK>(partial, value, r);
     return true;
 }
 
@@ -526,12 +530,15 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
 
 // Folds a block's share of its rows and merges it with those of other blocks. Returns whether this
 // block holds results; if so its threads with y == 0 hold them. All threads must call. `has_rows`:
-// this thread's outputs exist; the first `skipped` of them are another thread's, too.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class Loads = AlignedLoads>
+// this thread's outputs exist; the first `skipped` of them are another thread's, too. `result_of`
+// is what store_left() of traits with an accumulator of their own gets.
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class ResultOf,
+          class Loads = AlignedLoads>
 GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask,
                                    const Layout &layout,
                                    const Scratch<typename Traits::Acc> &scratch, const Row &row,
                                    const Rectangle &r, bool has_rows,
+                                   [[maybe_unused]] const ResultOf &result_of,
                                    typename Traits::Acc (&value)[OUTPUTS], const Loads &loads = {},
                                    [[maybe_unused]] unsigned skipped = 0)
 {
@@ -547,17 +554,21 @@ GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned
         }
         if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value, loads);
     }
-    reduce_rectangle<Traits, BLOCK>(partial, value, r);
-    if (row.blocks == 1) return true;
-    if constexpr (has_own_accumulator<Traits>) {
-        const bool has_values = has_rows && r.y == 0;
-        const unsigned left = has_values ? Traits::to_publish(value) >> skipped << skipped : 0;
-        Traits::template publish_left<BLOCK>(
-            left, r.width * OUTPUTS, scratch.tickets, row.index,
-            [=](unsigned k) { return r.x * OUTPUTS + k; },
-            StridedShare<Traits, OUTPUTS, Loads>{in, mask, &layout, row, r, has_rows, loads});
+    // Twice in the last block of several: a loop, as the code for it takes long to compile.
+#pragma unroll 1
+    for (bool is_merged = false;; is_merged = true) {
+        reduce_rectangle<Traits, BLOCK>(partial, value, r);
+        if (row.blocks == 1 || is_merged) return true;
+        if constexpr (has_own_accumulator<Traits>) {
+            const bool has_values = has_rows && r.y == 0;
+            const unsigned left = has_values ? Traits::to_publish(value) >> skipped << skipped : 0;
+            Traits::template publish_left<BLOCK>(
+                left, r.width * OUTPUTS, layout, scratch, row, OutputNumber{r.x * OUTPUTS},
+                result_of,
+                StridedShare<Traits, OUTPUTS, Loads>{in, mask, &layout, row, r, has_rows, loads});
+        }
+        if (!load_partials<Traits>(scratch, row, r, value)) return false;
     }
-    return merge_blocks<Traits, BLOCK>(scratch, row, r, partial, value);
 }
 
 } // namespace gpr

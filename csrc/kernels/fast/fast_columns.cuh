@@ -48,10 +48,14 @@ fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     const RowOffsets start = layout.row_offsets(group);
     const bool has_rows = column < layout.column.extent;
     typename Traits::Acc value[item];
+    const auto result_of = [=, &layout](unsigned c) {
+        return out + start.out +
+               static_cast<long long>(strip * layout.width * item + c) * layout.column.out;
+    };
 
     if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column,
                                                  layout.mask + start.mask + column, layout, scratch,
-                                                 row, r, has_rows, value)) {
+                                                 row, r, has_rows, result_of, value)) {
         return;
     }
     unsigned left = 0; // bit k: column k of the thread
@@ -62,19 +66,9 @@ fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     if constexpr (has_own_accumulator<Traits>) {
         if (row.blocks > 1 && r.y == 0 && has_rows) left |= Traits::no_pairs(value);
         Traits::template store_left<BLOCK>(
-            left, r.width * item, layout, scratch, row.index, row.blocks,
-            [=](unsigned k) { return r.x * item + k; },
-            [=, &layout](unsigned c) {
-                return out + start.out +
-                       static_cast<long long>(strip * layout.width * item + c) * layout.column.out;
-            },
-            StridedShare<Traits, item>{in + start.in + column,
-                                       layout.mask + start.mask + column,
-                                       &layout,
-                                       row,
-                                       r,
-                                       has_rows,
-                                       {}});
+            left, r.width * item, layout, scratch, row, OutputNumber{r.x * item}, result_of,
+            StridedShare<Traits, item>{in + start.in + column, layout.mask + start.mask + column,
+                                       &layout, row, r, has_rows, {}});
     }
 }
 

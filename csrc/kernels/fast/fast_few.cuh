@@ -99,10 +99,12 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         // of the traits too: a compiler may check what depends on no template at once
         static_assert(has_own_accumulator<Traits> && per_thread * item <= GPR_FEW_COLUMNS,
                       "a thread's columns have a bit each");
+        Row alone = {};
+        alone.blocks = 1;
         Out *first = out + start.out +
                      static_cast<long long>(strip * (apart * per_thread)) * layout.column.out;
         Traits::template store_left<BLOCK>(
-            left, apart * per_thread, layout, scratch, 0, 1,
+            left, apart * per_thread, layout, scratch, alone,
             [](unsigned bit) { return bit / item * apart + threadIdx.x * item + bit % item; },
             [=, &layout](unsigned c) { return first + c * layout.column.out; },
             FewShare<Traits, BLOCK>{in + start.in + strip * (apart * per_thread), &layout});

@@ -196,10 +196,8 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     };
     [[maybe_unused]] const NarrowShare<Traits, BLOCK> share{row_in, head,         tail,   n,
                                                             row,    layout.width, columns};
-    [[maybe_unused]] const auto store_left = [=, &layout, &scratch](unsigned left, unsigned first) {
-        Traits::template store_left<BLOCK>(
-            left, columns, layout, scratch, row.index, row.blocks, number_from(first),
-            [=, &layout](unsigned c) { return out + start.out + c * layout.column.out; }, share);
+    [[maybe_unused]] const auto result_of = [=, &layout](unsigned c) {
+        return out + start.out + c * layout.column.out;
     };
     unsigned left = 0;
     Acc *partials = scratch.partials() + row.virtual_block * columns;
@@ -233,12 +231,14 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if (row.blocks == 1) {
-        if constexpr (has_own_accumulator<Traits>) store_left(left, shift);
+        if constexpr (has_own_accumulator<Traits>)
+            Traits::template store_left<BLOCK>(left, columns, layout, scratch, row,
+                                               number_from(shift), result_of, share);
         return;
     }
     if constexpr (has_own_accumulator<Traits>)
-        Traits::template publish_left<BLOCK>(left, columns, scratch.tickets, row.index,
-                                             number_from(shift), share);
+        Traits::template publish_left<BLOCK>(left, columns, layout, scratch, row,
+                                             number_from(shift), result_of, share);
     if (!is_last_to_arrive(ticket_of<Traits>(scratch, row, columns), row.blocks)) return;
 
     // The partials of all blocks are one run too, of the same columns.
@@ -270,7 +270,9 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             left |= 1u << k;
         if constexpr (has_own_accumulator<Traits>) left |= Traits::no_pairs(of_column) << k;
     }
-    if constexpr (has_own_accumulator<Traits>) store_left(left, 0);
+    if constexpr (has_own_accumulator<Traits>)
+        Traits::template store_left<BLOCK>(left, columns, layout, scratch, row, number_from(0),
+                                           result_of, share);
 }
 
 } // namespace gpr

@@ -54,10 +54,14 @@ fast_shifted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     const unsigned skipped =
         has_rows ? static_cast<unsigned>((strip * layout.width + r.x) * item - column) : 0;
     typename Traits::Acc value[item];
+    const auto result_of = [=, &layout](unsigned c) {
+        return out + start.out +
+               static_cast<long long>(column_of(c / item) + c % item) * layout.column.out;
+    };
 
     if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column, layout.mask, layout,
-                                                 scratch, row, r, has_rows, value, loads,
-                                                 skipped)) {
+                                                 scratch, row, r, has_rows, result_of, value,
+                                                 loads, skipped)) {
         return;
     }
     unsigned left = 0; // bit k: column k of the thread
@@ -70,12 +74,7 @@ fast_shifted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         if (row.blocks > 1 && r.y == 0 && has_rows)
             left |= Traits::no_pairs(value) >> skipped << skipped;
         Traits::template store_left<BLOCK>(
-            left, r.width * item, layout, scratch, row.index, row.blocks,
-            [=](unsigned k) { return r.x * item + k; },
-            [=, &layout](unsigned c) {
-                return out + start.out +
-                       static_cast<long long>(column_of(c / item) + c % item) * layout.column.out;
-            },
+            left, r.width * item, layout, scratch, row, OutputNumber{r.x * item}, result_of,
             StridedShare<Traits, item, ShiftedLoads>{in + start.in + column, layout.mask, &layout,
                                                      row, r, has_rows, loads});
     }

@@ -31,9 +31,12 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     const bool has_row = index < layout.count;
     const RowOffsets start = layout.row_offsets(has_row ? index : 0);
     typename Traits::Acc value[1];
+    const auto result_of = [=, &layout](unsigned x) {
+        return out + layout.row_offsets(row.index * layout.width + x).out;
+    };
 
     if (!fold_rows_of_block<Traits, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout,
-                                              scratch, row, r, has_row, value)) {
+                                              scratch, row, r, has_row, result_of, value)) {
         return;
     }
     unsigned left = 0; // bit 0: the thread's row
@@ -43,12 +46,9 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
     if constexpr (has_own_accumulator<Traits>) {
         if (row.blocks > 1 && r.y == 0 && has_row) left |= Traits::no_pairs(value);
         Traits::template store_left<BLOCK>(
-            left, r.width, layout, scratch, row.index, row.blocks, [=](unsigned) { return r.x; },
-            [=, &layout](unsigned x) {
-                return out + layout.row_offsets(row.index * layout.width + x).out;
-            },
-            StridedShare<Traits, 1>{
-                in + start.in, layout.mask + start.mask, &layout, row, r, has_row, {}});
+            left, r.width, layout, scratch, row, OutputNumber{r.x}, result_of,
+            StridedShare<Traits, 1>{in + start.in, layout.mask + start.mask, &layout, row, r,
+                                    has_row, {}});
     }
 }
 

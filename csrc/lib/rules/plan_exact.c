@@ -164,15 +164,6 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
     return plan->tickets * sizeof(uint32_t) <= EXACT_SCRATCH_BYTES;
 }
 
-/* Whether fast_few would have rows that a block adds again one after another, a hundred times as
- * slowly: those of wide data, unless they have so few elements that they are pairs always. */
-static int may_be_no_pairs(const gpr_plan_task *t)
-{
-    enum { ALWAYS_A_PAIR = 2 };
-
-    return t->layout->n > ALWAYS_A_PAIR && !gpr_pair_sum_is_float64(t->rule->element);
-}
-
 /* Whether bins read a large array faster than pairs, as measured on an H100. Pairs take more
  * additions per element, which show in columns and long rows of float32 and float64; float16, whose
  * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
@@ -182,18 +173,19 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
     enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10 };
-    enum { LONG_RUN = 4 << 10 }; /* of a row alone */
+    enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
 
-    if (strcmp(by_fast->variant, "fast_few") == 0) return may_be_no_pairs(t);
-    if (t->layout->rows == 1 && gpr_rows_are_runs(t->layout)) return n > LONG_RUN;
+    if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
+    if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
+        return 1;
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
         return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                (element == GPR_FLOAT32 && n > LONG_ROW);
-    if (n > LONG_COLUMN) return 1;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
+    if (n > LONG_COLUMN) return 1;
     if (gpr_is_row_major(t->layout)) return 0;
     return !gpr_pair_sum_is_float64(element) || n < SHORT_COLUMN;
 }
@@ -342,10 +334,11 @@ static gpr_status plan_exact_runs(const gpr_plan_task *t, gpr_plan *plan)
     uint64_t blocks = t->grid;
 
     if (blocks == 0) {
-        blocks =
-            plan->rows == 1 && plan->block <= threads
-                ? even_blocks(t->facts, threads / plan->block, gpr_divide_up(t->layout->n, tile))
-                : gpr_stride_blocks(t->facts, threads, plan->rows, t->layout->n, plan->block, tile);
+        const uint64_t tiles = gpr_divide_up(t->layout->n, tile);
+        blocks = plan->rows == 1 && plan->block <= threads
+                     ? even_blocks(t->facts, threads / plan->block, tiles)
+                     : gpr_split_rows(t, gpr_resident_blocks(t->facts, threads, plan->block),
+                                      plan->rows, tiles);
     }
     return add_exact_blocks(t, t->layout->n, blocks, 1, plan);
 }
