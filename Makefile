@@ -385,7 +385,8 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
 CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options errors hostpath cache \
-                core import) tests/exact/test_exact_rows.py tests/interop/test_interop.py
+                core import products) tests/exact/test_exact_rows.py \
+              $(patsubst %,tests/interop/test_%.py,interop extents random_device_calls)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c 'import sys, gpureduce; \
 	  sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'

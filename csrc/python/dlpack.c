@@ -216,6 +216,8 @@ static int is_whole(const DLPackExchangeAPI *api)
            api->managed_tensor_to_py_object_no_sync != NULL && api->current_work_stream != NULL;
 }
 
+enum { MOST_VERSIONS = 64 }; /* that a library offers at the same time */
+
 /* The functions that the object's type offers; NULL without an exception if it offers none that
  * we understand. */
 static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObject *object)
@@ -232,7 +234,10 @@ static const DLPackExchangeAPI *find_exchange_api(const glue_state *state, PyObj
         api = PyCapsule_GetPointer(capsule, exchange_name);
     /* the functions stay: they are the library's, for the life of the process */
     Py_DECREF(capsule);
-    while (api != NULL && api->version.major > DLPACK_MAJOR_VERSION) api = api->prev_api;
+    for (int i = 0; i < MOST_VERSIONS && api != NULL; i++) { /* or the versions go in a circle */
+        if (api->version.major <= DLPACK_MAJOR_VERSION) break;
+        api = api->prev_api;
+    }
     if (api == NULL || api->version.major != DLPACK_MAJOR_VERSION) return NULL;
     return is_whole((const DLPackExchangeAPI *)api) ? (const DLPackExchangeAPI *)api : NULL;
 }
@@ -255,6 +260,12 @@ static int check_exchange(int result, const char *what)
     return -1;
 }
 
+/* The same where a function gives something: it fails also if that is nothing. */
+static int check_given(int result, const void *given, const char *what)
+{
+    return check_exchange(result == 0 && given == NULL ? -1 : result, what);
+}
+
 static glue_device_array *exchange(const glue_state *state, const DLPackExchangeAPI *api,
                                    PyObject *object)
 {
@@ -263,9 +274,9 @@ static glue_device_array *exchange(const glue_state *state, const DLPackExchange
     glue_device_array *array = NULL;
 
     if (api->dltensor_from_py_object_no_sync == NULL) {
-        if (check_exchange(api->managed_tensor_from_py_object_no_sync(object, &managed),
-                           "lend the array") < 0)
-            return NULL;
+        const int result = api->managed_tensor_from_py_object_no_sync(object, &managed);
+
+        if (check_given(result, managed, "lend the array") < 0) return NULL;
         return take_versioned(state, managed);
     }
     if (check_exchange(api->dltensor_from_py_object_no_sync(object, &tensor), "show the array") < 0)
@@ -320,6 +331,7 @@ PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject
                           .dtype = dlpack_dtypes[dtype],
                           .device = {.device_type = kDLCUDA, .device_id = device}};
     void *result = NULL;
+    int status;
 
     if (api == NULL) {
         if (PyErr_Occurred() == NULL)
@@ -328,14 +340,14 @@ PyObject *glue_make_exchange(const glue_state *state, PyObject *object, PyObject
     }
     prototype.ndim = glue_read_integers(shape, "shape", extents);
     if (prototype.ndim < 0) return NULL;
-    if (api->managed_tensor_allocator(&prototype, &made, NULL, raise_allocation_error) != 0) {
+    status = api->managed_tensor_allocator(&prototype, &made, NULL, raise_allocation_error);
+    if (status != 0 || made == NULL) {
         if (PyErr_Occurred() == NULL)
             PyErr_SetString(PyExc_MemoryError, "the array's library could not make another");
         return NULL;
     }
-    if (check_exchange(api->managed_tensor_to_py_object_no_sync(made, &result),
-                       "take an array over") < 0)
-        return NULL;
+    status = api->managed_tensor_to_py_object_no_sync(made, &result);
+    if (check_given(status, result, "take an array over") < 0) return NULL;
     return result;
 }
 

@@ -369,11 +369,17 @@ def offer(
     counts = kind.counts = {"view": 0, "take": 0, "returned": 0, "made": 0}  # type: ignore[attr-defined]
     alive: list[Any] = []
 
+    def describe(tensor: Any, array: Any) -> None:
+        fill_tensor(tensor, array.held, array.kind, keep=array.alive)
+        change = getattr(array, "change", None)
+        if change is not None:
+            change(tensor)
+
     def view(array: Any, tensor: Any) -> int:
         if fails:
             return -1
         counts["view"] += 1
-        fill_tensor(tensor.contents, array.held, array.kind, keep=array.alive)
+        describe(tensor.contents, array)
         return 0
 
     def take_back(_: Any) -> None:
@@ -382,7 +388,7 @@ def offer(
     def take(array: Any, out: Any) -> int:
         counts["take"] += 1
         made = Versioned(version=Version(1, 3), deleter=DELETER(take_back))
-        fill_tensor(made.dl_tensor, array.held, array.kind, keep=array.alive)
+        describe(made.dl_tensor, array)
         alive.extend([made, array, made.deleter])
         out[0] = ctypes.addressof(made)
         return 0

@@ -290,6 +290,32 @@ def test_an_exchange_api_that_is_not_understood_leaves_dlpack(tmp_path: Path) ->
     )
 
 
+def test_an_exchange_api_that_gives_nothing_or_goes_in_a_circle_is_an_error(tmp_path: Path) -> None:
+    run(
+        """
+    # A lender, a maker and a taker that say they have done it.
+    nothing = lambda *_: 0
+    for field, kind, words in (
+        ("take", array_libraries.FROM, "lend the array"),
+        ("allocate", array_libraries.ALLOCATE, "could not make another"),
+        ("give", array_libraries.TO, "take an array over"),
+    ):
+        lazy = type("Lazy", (Exchanged,), {})
+        offer(lazy, views=field != "take")
+        setattr(lazy.api[0], field, kind(nothing))
+        with raises(MemoryError if field == "allocate" else BufferError, words):
+            gr.sum(lazy(ROWS), axis=0)
+    # Versions that each name another one as the one before.
+    later = type("Later", (Producer,), {})
+    offer(later, major=2)
+    header = later.api[0].header
+    header.prev_api = ctypes.pointer(header)
+    assert (value(gr.sum(later(ROWS), axis=0)) == ROWS.sum(axis=0)).all()
+    """,
+        tmp_path,
+    )
+
+
 def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
     run(
         """
