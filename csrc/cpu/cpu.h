@@ -30,11 +30,9 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part);
 
-/* Sums the products of the elements of two host views of one row and equal length, read in the
- * same order and converted to `factor`, in the parts of that type's products, whatever they held.
- * Calls interrupted(arg) as above. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
-gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,
-                                    int (*interrupted)(void *), void *interrupted_arg,
-                                    gpr_exact_part *parts);
+/* Sums the rule's products of each row of the call's host array, and of the call's second one where
+ * there are two, into its result, with the same bits however tasks divide them. The rest is as in
+ * gpr_cpu_reduce. */
+gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run);
 
 #endif

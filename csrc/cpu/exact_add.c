@@ -76,7 +76,9 @@ typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, 
 /* An addition, divided into tasks. */
 typedef struct exact_job {
     const gpr_view *view;
-    const gpr_view *other; /* of products: the second factors */
+    const gpr_view *other; /* of products of two arrays: the second factors */
+    gpr_products products;
+    int conjugates; /* the first factors */
     add_range add;
     gpr_dtype sum;    /* of the parts of sums */
     gpr_dtype factor; /* of products: the type that both factors are converted to */
@@ -235,13 +237,14 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     }
 }
 
-/* Makes components[p] the real numbers of factors of the only row, from `at` on. */
-static void read_factors(const exact_job *work, const gpr_view *view, uint64_t at, uint64_t count,
-                         factor_stage *s, const void *components[GPR_EXACT_PARTS])
+/* Makes components[p] the real numbers of factors of a row, from `at` on. */
+static void read_factors(const exact_job *work, const gpr_view *view, uint64_t row, uint64_t at,
+                         uint64_t count, factor_stage *s, const void *components[GPR_EXACT_PARTS])
 {
-    const char *elements = view->rows_contiguous ? view->data + at * view->bytes : s->packed;
+    const char *elements =
+        view->rows_contiguous ? gpr_view_row(view, row) + at * view->bytes : s->packed;
 
-    if (!view->rows_contiguous) gpr_pack(view, at, count, NULL, s->packed);
+    if (!view->rows_contiguous) gpr_pack(view, row * view->n + at, count, NULL, s->packed);
     if (view->dtype != work->factor) {
         gpr_convert(view->dtype, elements, work->factor, s->converted, count);
         elements = s->converted;
@@ -266,7 +269,41 @@ static void negate(size_t bytes, void *elements, uint64_t count)
     }
 }
 
-/* Adds the products of two rows. */
+/* Makes numbers 1 of the signs of others, which may be NaN: their products are magnitudes. */
+static void read_signs(gpr_dtype dtype, const char *numbers, uint64_t count, char *signs)
+{
+    const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
+    const int is_float = row->kind == GPR_KIND_FLOAT;
+    const int bits = 8 * (int)row->bytes;
+    /* of 1, whose exponent field is the bias */
+    const uint64_t one = is_float ? ((UINT64_C(1) << (row->exponent - 1)) - 1) << row->fraction : 1;
+
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t number = 0, made = one;
+
+        memcpy(&number, numbers + i * row->bytes, row->bytes);
+        if (row->kind != GPR_KIND_UNSIGNED && row->kind != GPR_KIND_BOOL &&
+            (number >> (bits - 1)) != 0)
+            made = is_float ? one | UINT64_C(1) << (bits - 1) : UINT64_MAX;
+        memcpy(signs + i * row->bytes, &made, row->bytes);
+    }
+}
+
+/* Adds the products of two complex numbers each: a c - b d and a d + b c, or with a - b i for
+ * a + b i. Changes signs in x. */
+static void add_complex_products(const exact_job *work, product_adder *how, const void *const *x,
+                                 const void *const *y, uint64_t count, factor_stage *of_x)
+{
+    const size_t bytes = gpr_part_bytes(work->factor);
+
+    gpr_cpu_add_products(&how[0], x[0], y[0], count);
+    gpr_cpu_add_products(&how[1], x[0], y[1], count);
+    gpr_cpu_add_products(&how[work->conjugates ? 0 : 1], x[1], y[work->conjugates ? 1 : 0], count);
+    negate(bytes, of_x->split[1], count);
+    gpr_cpu_add_products(&how[work->conjugates ? 1 : 0], x[1], y[work->conjugates ? 0 : 1], count);
+}
+
+/* Adds the products of a row. */
 static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                          exact_memory *memory, gpr_exact_part *parts)
 {
@@ -275,7 +312,6 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
     const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS];
     factor_stage *const of_x = &memory->factors[0], *const of_y = &memory->factors[1];
 
-    (void)row;
     for (int p = 0; p < work->components; p++) {
         gpr_exact_clear_products(&parts[p], real);
         how[p] = gpr_cpu_product_adder(&parts[p], real, tiles_of(memory));
@@ -283,14 +319,19 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile);
 
-        read_factors(work, work->view, at, count, of_x, x);
-        read_factors(work, work->other, at, count, of_y, y);
-        gpr_cpu_add_products(&how[0], x[0], y[0], count);
-        if (work->components == 1) continue;
-        gpr_cpu_add_products(&how[1], x[0], y[1], count);
-        gpr_cpu_add_products(&how[1], x[1], y[0], count);
-        negate(gpr_part_bytes(work->factor), of_x->split[1], count);
-        gpr_cpu_add_products(&how[0], x[1], y[1], count);
+        read_factors(work, work->view, row, at, count, of_x, x);
+        if (work->products == GPR_PRODUCTS) {
+            read_factors(work, work->other, row, at, count, of_y, y);
+        } else if (work->products == GPR_SQUARES) {
+            y[0] = x[0];
+        } else {
+            read_signs(work->factor, x[0], count, of_y->converted);
+            y[0] = of_y->converted;
+        }
+        if (work->components == 1)
+            gpr_cpu_add_products(&how[0], x[0], y[0], count);
+        else
+            add_complex_products(work, how, x, y, count, of_x);
     }
 }
 
@@ -793,18 +834,56 @@ gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
     return add_one_row(&work, part);
 }
 
-gpr_status gpr_cpu_multiply_exactly(const gpr_view *a, const gpr_view *b, gpr_dtype factor,
-                                    int (*interrupted)(void *), void *interrupted_arg,
-                                    gpr_exact_part *parts)
+/* Adds whole rows, or pieces of them, and finishes them. */
+static gpr_status finish_rows(exact_job *work)
 {
-    exact_job work = make_job(a, factor, interrupted, interrupted_arg);
+    const gpr_view *view = work->view;
+    const int is_parallel = gpr_cpu_threads_for(nanoseconds_alone(work)) > 1;
+    gpr_status status = GPR_OK;
 
-    work.other = b;
-    work.factor = factor;
+    if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
+        status = add_pieces(work);
+        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++)
+            finish_row(work, row, work->parts + row * work->pieces * (uint64_t)work->width);
+        free(work->parts);
+    } else if (is_parallel) {
+        work->per_task = view->rows / MOST_TASKS + 1;
+        status = run_tasks(work, divide_up(view->rows, work->per_task));
+    } else {
+        work->per_task = view->rows;
+        status = run_one_task(work);
+    }
+    return interrupted_or(work, status);
+}
+
+static void describe_run(gpr_run *run)
+{
+    run->variant = gpr_cpu_isa();
+    run->block_size = 1;
+    run->grid_size = 1;
+}
+
+gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
+{
+    const gpr_rule *rule = &call->rule;
+    exact_job work = make_job(&call->view, rule->compute, call->interrupted, call->interrupted_arg);
+    /* The estimate of its time may be inexact: a program's own environment could trap it. */
+    const gpr_float_environment before = enter_ieee();
+    gpr_status status;
+
+    work.other = call->second;
+    work.products = rule->products;
+    work.conjugates = rule->conjugates;
+    work.factor = rule->compute;
     work.add = add_products;
-    work.components = work.width = gpr_exact_parts(factor);
+    work.components = work.width = gpr_exact_parts(rule->compute);
     work.tile = PRODUCT_TILE / (uint64_t)work.components;
-    return add_one_row(&work, parts);
+    work.rule = rule;
+    work.result = call->result;
+    describe_run(run);
+    status = finish_rows(&work);
+    leave_ieee(before);
+    return status;
 }
 
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
@@ -816,7 +895,7 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
     gpr_status status = GPR_OK;
     plain_adder plain;
-    int is_done = 0, is_parallel;
+    int is_done = 0;
 
     work.rule = rule;
     work.result = call->result;
@@ -828,28 +907,12 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         work.width = work.components + 1;
         work.tile = PRODUCT_TILE;
     }
-    run->variant = gpr_cpu_isa();
-    run->block_size = 1;
-    run->grid_size = 1;
+    describe_run(run);
     if (work.rule->acc_kind == GPR_ACC_EXACT && view->n > 0 && view->rows > 0 &&
         gpr_cpu_make_plain_adder(view, rule, &plain)) {
         status = reduce_plain(&work, &plain, &is_done);
         if (status != GPR_OK || is_done) return interrupted_or(&work, status);
     }
-    is_parallel = gpr_cpu_threads_for(nanoseconds_alone(&work)) > 1;
-    if (has_paired_rows(&work)) {
-        status = reduce_side_by_side(&work);
-    } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
-        status = add_pieces(&work);
-        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work.stop.stopped; row++)
-            finish_row(&work, row, work.parts + row * work.pieces * (uint64_t)work.width);
-        free(work.parts);
-    } else if (is_parallel) {
-        work.per_task = view->rows / MOST_TASKS + 1;
-        status = run_tasks(&work, divide_up(view->rows, work.per_task));
-    } else {
-        work.per_task = view->rows;
-        status = run_one_task(&work);
-    }
-    return interrupted_or(&work, status);
+    if (has_paired_rows(&work)) return interrupted_or(&work, reduce_side_by_side(&work));
+    return finish_rows(&work);
 }

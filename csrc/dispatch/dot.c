@@ -26,32 +26,95 @@ done:
     return status;
 }
 
-/* A factor as a request of one row, for checks of one array. */
+/* Whether the kernel of host arrays, and of two arrays of one axis, serves the call. */
+static int is_plain(const gpr_dot_request *request)
+{
+    return request->shape == NULL && request->products == GPR_PRODUCTS && !request->conjugate &&
+           !request->root;
+}
+
+/* A call's arrays, and what describes them in place of the caller's where they have one axis. */
+typedef struct factors {
+    gpr_request a, b;
+    gpr_view second;
+    int64_t shape;
+} factors;
+
+/* A factor as a request, for checks of one array. */
 static gpr_request request_of(const gpr_dot_request *request, const gpr_factor *factor,
                               const int64_t *shape)
 {
+    const int has_shape = request->shape != NULL;
+
     return (gpr_request){.dtype = factor->dtype,
-                         .ndim = 1,
-                         .reduced = 1,
-                         .shape = shape,
-                         .strides = &factor->stride,
+                         .ndim = has_shape ? request->ndim : 1,
+                         .reduced = has_shape ? request->reduced : 1,
+                         .shape = has_shape ? request->shape : shape,
+                         .strides = has_shape ? factor->strides : &factor->stride,
                          .data = factor->data,
                          .byteswapped = factor->byteswapped,
                          .on_device = request->on_device,
                          .result = request->result,
+                         .result_strides = request->result_strides,
                          .result_on_device = request->result_on_device};
 }
 
-/* The record of a call, and in it the two arrays as views of one row, read side by side. */
-static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gpr_view *second)
+/* The device of a call that is not plain: the arrays', or the CPU. */
+static gpr_status select_device(const gpr_dot_request *request, gpr_resolved *call)
 {
-    const int64_t shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;
-    const gpr_request a = request_of(request, &request->a, &shape),
-                      b = request_of(request, &request->b, &shape);
+    const int names_gpu = request->device >= 0 || request->device == GPR_DEVICE_CUDA;
+
+    if (is_plain(request) || request->on_device)
+        return gpr_select_device(request->device, &call->view, &call->rule, &call->device);
+    call->device = GPR_DEVICE_CPU;
+    if (names_gpu)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "products of host arrays are summed along axes on the CPU: pass "
+                        "device=\"cpu\", or arrays in the memory of the GPU");
+    return GPR_OK;
+}
+
+/* The views of both arrays, which are read side by side. */
+static gpr_status make_views(const gpr_dot_request *request, gpr_resolved *call, factors *given)
+{
+    const int has_second = request->products == GPR_PRODUCTS;
     gpr_status status = GPR_OK;
 
+    if (is_plain(request)) {
+        GPR_TRY(gpr_make_view(&given->a, &call->rule, &call->view));
+        GPR_TRY(gpr_make_view(&given->b, &call->rule, &given->second));
+        call->second = &given->second;
+        return GPR_OK;
+    }
+    if (has_second) {
+        given->a.mask = given->b.data;
+        given->a.mask_strides = given->b.strides;
+    }
+    GPR_TRY(gpr_make_view(&given->a, &call->rule, &call->view));
+    if (!has_second) return GPR_OK;
+    if (request->on_device) {
+        gpr_view first;
+        gpr_copy_view(&first, &call->view);
+        gpr_split_view(&first, request->b.dtype, request->b.byteswapped, &given->second);
+    } else {
+        gpr_split_view(&call->view, request->b.dtype, request->b.byteswapped, &given->second);
+        call->second = &given->second;
+    }
+done:
+    return status;
+}
+
+/* The record of a call. */
+static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, factors *given)
+{
+    const int has_second = request->products == GPR_PRODUCTS;
+    const gpr_factor *b = has_second ? &request->b : &request->a;
+    gpr_status status = GPR_OK;
+
+    given->shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;
+    given->a = request_of(request, &request->a, &given->shape);
+    given->b = request_of(request, b, &given->shape);
     *call = (gpr_resolved){.kernel = GPR_KERNEL_exact,
-                           .second = second,
                            .on_device = request->on_device,
                            .block_size = request->block_size,
                            .grid_size = request->grid_size,
@@ -60,16 +123,16 @@ static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, gp
                            .result_on_device = request->result_on_device,
                            .interrupted = request->interrupted,
                            .interrupted_arg = request->interrupted_arg};
-    GPR_TRY(gpr_make_product_rule(request->a.dtype, request->b.dtype, request->factor,
-                                  request->compute, &call->rule));
-    GPR_TRY(gpr_make_view(&a, &call->rule, &call->view));
-    GPR_TRY(gpr_make_view(&b, &call->rule, second));
-    GPR_TRY(gpr_select_device(request->device, &call->view, &call->rule, &call->device));
-    GPR_TRY(gpr_check_places(&a, call->device));
+    GPR_TRY(gpr_make_product_rule(request->a.dtype, b->dtype, request->factor, request->compute,
+                                  &call->rule));
+    GPR_TRY(gpr_choose_products(request->products, request->conjugate, request->root, &call->rule));
+    GPR_TRY(make_views(request, call, given));
+    GPR_TRY(select_device(request, call));
+    GPR_TRY(gpr_check_places(&given->a, call->device));
     if (call->device >= 0) GPR_TRY(gpr_cuda_available());
     if (request->on_device) {
-        GPR_TRY(gpr_check_device_array(&a, &call->view, &call->rule));
-        GPR_TRY(gpr_check_device_array(&b, second, &call->rule));
+        GPR_TRY(gpr_check_device_array(&given->a, &call->view, &call->rule));
+        if (has_second) GPR_TRY(gpr_check_device_array(&given->b, &given->second, &call->rule));
     }
 done:
     return status;
@@ -79,18 +142,20 @@ done:
 static gpr_status sum_nothing(const gpr_dot_request *request, gpr_dtype result)
 {
     const int64_t shape = 0;
+    const int has_shape = request->shape != NULL;
     const gpr_request empty = {.op = GPR_OP_SUM,
                                .dtype = result,
                                .compute = result,
-                               .ndim = 1,
-                               .reduced = 1,
-                               .shape = &shape,
+                               .ndim = has_shape ? request->ndim : 1,
+                               .reduced = has_shape ? request->reduced : 1,
+                               .shape = has_shape ? request->shape : &shape,
                                .data = request->a.data,
                                .on_device = 1,
                                .kernel = GPR_KERNEL_fast,
                                .device = request->device,
                                .stream = request->stream,
                                .result = request->result,
+                               .result_strides = request->result_strides,
                                .result_on_device = 1};
 
     return gpr_reduce(&empty);
@@ -99,20 +164,20 @@ static gpr_status sum_nothing(const gpr_dot_request *request, gpr_dtype result)
 static gpr_status multiply(const gpr_dot_request *request, gpr_run *run)
 {
     gpr_resolved call;
-    gpr_exact_part parts[GPR_EXACT_PARTS];
-    gpr_view second;
+    factors given;
     gpr_status status = GPR_OK;
 
-    GPR_TRY(resolve(request, &call, &second));
-    run->bytes = request->n * (call.view.bytes + second.bytes);
-    if (request->n == 0 && request->result_on_device) {
+    GPR_TRY(resolve(request, &call, &given));
+    const gpr_view *view = &call.view;
+    run->elements = view->rows * view->n;
+    run->bytes = run->elements * view->bytes;
+    if (request->products == GPR_PRODUCTS) run->bytes += run->elements * given.second.bytes;
+    if (view->rows == 0) return GPR_OK;
+    if (view->n == 0 && request->result_on_device) {
         GPR_TRY(sum_nothing(request, call.rule.result));
-    } else if (request->n == 0 || call.device == GPR_DEVICE_CPU) {
-        run->variant = gpr_cpu_isa();
-        run->chunks = run->block_size = run->grid_size = 1;
-        GPR_TRY(gpr_cpu_multiply_exactly(&call.view, &second, request->factor, request->interrupted,
-                                         request->interrupted_arg, parts));
-        gpr_finish_exact(&call.rule, parts, request->result);
+    } else if (view->n == 0 || call.device == GPR_DEVICE_CPU) {
+        run->chunks = 1;
+        GPR_TRY(gpr_cpu_reduce_products(&call, run));
     } else if (request->on_device) {
         GPR_TRY(gpr_array_reduce(&call, run));
     } else {
@@ -125,10 +190,7 @@ done:
 gpr_status gpr_dot(const gpr_dot_request *request)
 {
     const double start = gpr_seconds();
-    gpr_run run = {.device = GPR_DEVICE_CPU,
-                   .kernel = GPR_KERNEL_exact,
-                   .variant = "none",
-                   .elements = request->n};
+    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = GPR_KERNEL_exact, .variant = "none"};
     gpr_status status = GPR_OK;
 
     for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
@@ -160,6 +222,33 @@ gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype
         GPR_TRY(gpr_add_machine_code(&traits, cc,
                                      machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }
+done:
+    return status;
+}
+
+gpr_status gpr_compile_dot_along(const gpr_dot_request *request, int cc,
+                                 uint64_t *machine_code_bytes)
+{
+    enum { ROWS = 2, ELEMENTS = 1000 };
+    const gpr_device_facts facts = {
+        .cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
+    const gpr_dtype b = request->products == GPR_PRODUCTS ? request->b.dtype : request->a.dtype;
+    uint64_t unasked = 0;
+    gpr_rule rule;
+    gpr_layout layout;
+    gpr_plan plan;
+    gpr_status status = GPR_OK;
+
+    if (machine_code_bytes != NULL) *machine_code_bytes = 0;
+    GPR_TRY(gpr_make_product_rule(request->a.dtype, b, request->factor, request->compute, &rule));
+    GPR_TRY(gpr_choose_products(request->products, request->conjugate, request->root, &rule));
+    gpr_contiguous_layout(ROWS, ELEMENTS, &layout);
+    if (request->products == GPR_PRODUCTS) gpr_mask_layout(&layout);
+    GPR_TRY(
+        gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 1, request->block_size, 0, &facts, &plan));
+    const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, 1);
+    GPR_TRY(gpr_add_machine_code(&traits, cc,
+                                 machine_code_bytes != NULL ? machine_code_bytes : &unasked));
 done:
     return status;
 }

@@ -285,13 +285,21 @@ GPR_API void gpr_forget_run(void);
 
 /* ---------------------------------------------------------------- products ------------------- */
 
-/* One of two arrays of one axis that are multiplied. */
+/* One of two arrays that are multiplied. */
 typedef struct gpr_factor {
     gpr_dtype dtype;
-    const void *data; /* first element */
-    int64_t stride;   /* in bytes, from element to element; may be zero or negative */
-    int byteswapped;  /* elements are in the other byte order; not in device memory */
+    const void *data;       /* first element */
+    int64_t stride;         /* in bytes, from element to element; may be zero or negative */
+    const int64_t *strides; /* the same of each axis, where the request has a shape */
+    int byteswapped;        /* elements are in the other byte order; not in device memory */
 } gpr_factor;
+
+/* What is summed. */
+typedef enum gpr_products {
+    GPR_PRODUCTS = 0, /* a[i] * b[i] */
+    GPR_SQUARES,      /* a[i] * a[i], of real numbers; b is not read */
+    GPR_MAGNITUDES    /* |a[i]|, of real numbers; b is not read */
+} gpr_products;
 
 /* The sum of products of elements. Zero-initialise it, then set the members that you need. */
 typedef struct gpr_dot_request {
@@ -305,9 +313,19 @@ typedef struct gpr_dot_request {
     void *stream;
     int on_device;        /* both arrays are in memory of the device */
     int result_on_device; /* with on_device: the call queues the work and returns */
-    void *result;         /* one element */
+    void *result;         /* one element per kept index, in C order */
     int (*interrupted)(void *);
     void *interrupted_arg;
+    /* Arrays of several axes, of which the last `reduced` are summed along. `shape` NULL: of one
+     * axis of n elements. Host arrays with a shape, and sums of anything but products, are summed
+     * on the CPU. */
+    int ndim, reduced;
+    const int64_t *shape;
+    gpr_products products;
+    int conjugate; /* complex a[i] are conjugated */
+    int root;      /* with GPR_SQUARES: the root of the sum, rounded once to a float type */
+    /* of results on a device: a step in bytes per kept axis; NULL: C order */
+    const int64_t *result_strides;
 } gpr_dot_request;
 
 /* Adds up a[i] * b[i], on all cores or on a CUDA device, with the same bits. The sum of floats is
@@ -679,6 +697,11 @@ GPR_API gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtyp
  * the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
 GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
+
+/* The same of the kernel for rows of device arrays. Of the request are read both arrays' dtypes,
+ * factor, compute, products, conjugate, root and block_size. */
+GPR_API gpr_status gpr_compile_dot_along(const gpr_dot_request *request, int cc,
+                                         uint64_t *machine_code_bytes);
 
 /* Compiles into the disk cache the programs that gpr_reduce will need for a request, on a GPU of
  * these facts; no GPU is needed, and nothing is read from the array or the mask. The address of a

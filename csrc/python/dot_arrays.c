@@ -1,5 +1,5 @@
-/* Sums of products: two arrays of one axis, both of the host or both of one device, become a
- * request. */
+/* Sums of products, squares and magnitudes: one array or two, of the host or of one device, become
+ * a request. */
 #include "python/device_call.h"
 
 /* The options of a dot are those of any call. */
@@ -153,6 +153,161 @@ static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize
     return result;
 }
 
+/* ---------------------------------------------------------------- along axes ---------------- */
+
+/* The arguments of sums along axes behind the two arrays, of which the second is None for squares
+ * and magnitudes. */
+enum { FACTOR = 2, COMPUTE, AXIS, KEEPDIMS, PRODUCTS, CONJUGATE, ROOT, ALONG_OPTIONS };
+
+/* Reads what host arrays and device arrays have in common. The call's axes stand for a sum's. */
+static int read_along(const glue_state *state, PyObject *const *from, int ndim, glue_call *call,
+                      gpr_dot_request *request)
+{
+    const long products = PyLong_AsLong(from[PRODUCTS]);
+
+    if (products == -1 && PyErr_Occurred() != NULL) return -1;
+    request->products = (gpr_products)products;
+    request->conjugate = PyObject_IsTrue(from[CONJUGATE]);
+    request->root = PyObject_IsTrue(from[ROOT]);
+    if (request->conjugate < 0 || request->root < 0) return -1;
+    call->request.op = GPR_OP_SUM;
+    if (glue_read_axes(state, from[AXIS], ndim, 0, call) < 0) return -1;
+    if (glue_read_keepdims(from[KEEPDIMS], call) < 0) return -1;
+    return read_options(state, from + ALONG_OPTIONS, call, request);
+}
+
+/* Gives the request the axes of its arrays; `second` NULL: there is one. */
+static void set_along(glue_call *call, int ndim, const int64_t *shape, const int64_t *first,
+                      const int64_t *second, gpr_dot_request *request)
+{
+    glue_set_axes(call, ndim, shape, first, second, NULL);
+    glue_set_result_shape(call, 1);
+    request->ndim = call->request.ndim;
+    request->reduced = call->request.reduced;
+    request->shape = call->shape;
+    request->a.strides = call->strides;
+    request->b.strides = call->mask_strides;
+}
+
+static int read_host_array(PyArrayObject *array, gpr_factor *factor)
+{
+    if (glue_find_dtype(PyArray_DESCR(array), "products of an array of dtype", &factor->dtype) < 0)
+        return -1;
+    factor->data = PyArray_DATA(array);
+    factor->byteswapped = PyArray_ISBYTESWAPPED(array);
+    return 0;
+}
+
+/* dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, device,
+ * block_size, grid_size, stream): two arrays of one shape, or one and None. */
+static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    glue_state *state = glue_state_of(module);
+    const int has_second = count > 1 && from[1] != Py_None;
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
+    glue_call call = {.names_kernel = 0};
+    PyArray_Descr *factor = NULL, *dtype = NULL;
+    PyObject *array = NULL, *result = NULL;
+
+    if (count != ALONG_OPTIONS + GLUE_OPTION_COUNT || !PyArray_Check(from[0]) ||
+        (has_second && (!PyArray_Check(from[1]) ||
+                        !PyArray_SAMESHAPE((PyArrayObject *)from[0], (PyArrayObject *)from[1])))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "dot_along takes one array, or two of one shape, and thirteen more");
+        return NULL;
+    }
+    PyArrayObject *const a = (PyArrayObject *)from[0], *const b = (PyArrayObject *)from[1];
+    if (read_host_array(a, &request.a) < 0) return NULL;
+    if (has_second && read_host_array(b, &request.b) < 0) return NULL;
+    if (read_along(state, from, PyArray_NDIM(a), &call, &request) < 0) return NULL;
+    set_along(&call, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a),
+              has_second ? PyArray_STRIDES(b) : NULL, &request);
+    if (glue_read_descr(from[FACTOR], &factor) < 0 || glue_read_descr(from[COMPUTE], &dtype) < 0)
+        goto done;
+    if (factor == NULL) {
+        PyErr_SetString(PyExc_TypeError, "the type of factors must be a dtype");
+        goto done;
+    }
+    if (glue_find_dtype(factor, "products of dtype", &request.factor) < 0) goto done;
+    if (dtype != NULL && glue_find_dtype(dtype, "products as dtype", &request.compute) < 0)
+        goto done;
+    PyArray_Descr *const of_result = dtype != NULL ? dtype : factor;
+    Py_INCREF(of_result);
+    array = PyArray_SimpleNewFromDescr(call.result_ndim, call.result_shape, of_result);
+    if (array == NULL) goto done;
+    request.result = PyArray_DATA((PyArrayObject *)array);
+    if (glue_dot_unlocked(&request) != GPR_OK)
+        glue_raise(state);
+    else if (glue_warn_if_none(state, &call) == 0)
+        result = PyArray_Return((PyArrayObject *)Py_NewRef(array));
+done:
+    Py_XDECREF(array);
+    Py_XDECREF(factor);
+    Py_XDECREF(dtype);
+    return result;
+}
+
+/* The other array's steps; 0 if the two do not belong together. */
+static int is_alike(glue_device_array *a, glue_device_array *b)
+{
+    int same = a->ndim == b->ndim && a->device == b->device;
+
+    for (int i = 0; i < a->ndim && same; i++) same = glue_shape_of(a)[i] == glue_shape_of(b)[i];
+    return same;
+}
+
+/* The same of DeviceArrays; factor and dtype are names, and `make` makes room for the result. */
+static PyObject *dot_along_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { MAKE = ALONG_OPTIONS + GLUE_OPTION_COUNT, COUNT };
+    glue_state *state = glue_state_of(module);
+    const int has_second = count > 1 && from[1] != Py_None;
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .on_device = 1};
+    int64_t steps[GPR_MAX_NDIM + 1];
+    glue_call call = {.names_kernel = 0};
+    PyObject *pair = NULL, *result = NULL;
+
+    if (count != COUNT || !glue_is_device_array(state, from[0]) ||
+        (has_second && (!glue_is_device_array(state, from[1]) ||
+                        !is_alike((glue_device_array *)from[0], (glue_device_array *)from[1])))) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "dot_along_on_device takes one DeviceArray, or two of one shape, and fourteen more");
+        return NULL;
+    }
+    glue_device_array *const a = (glue_device_array *)from[0], *const b =
+                                                                   (glue_device_array *)from[1];
+    request.a = (gpr_factor){.dtype = a->dtype, .data = a->data};
+    if (has_second) request.b = (gpr_factor){.dtype = b->dtype, .data = b->data};
+    if (read_along(state, from, a->ndim, &call, &request) < 0) return NULL;
+    if (glue_check_device(&call.request, a) < 0) return NULL;
+    call.request.device = request.device = a->device;
+    set_along(&call, a->ndim, glue_shape_of(a), glue_strides_of(a),
+              has_second ? glue_strides_of(b) : NULL, &request);
+    if (glue_read_compute(from[FACTOR], &request.factor) < 0 ||
+        glue_read_compute(from[COMPUTE], &request.compute) < 0)
+        return NULL;
+    const gpr_dtype made = request.compute == GPR_DTYPE_DEFAULT ? request.factor : request.compute;
+    if (glue_locate(state, 0) < 0) return NULL;
+    pair = glue_ask_for_room(from[MAKE], &call, made);
+    if (pair == NULL) return NULL;
+    if (!glue_is_device_array(state, PyTuple_GET_ITEM(pair, 1))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "the memory for the result of a dot on a device is a DeviceArray");
+    } else if (glue_use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1),
+                                      made) == 0) {
+        glue_set_result_strides(
+            &call, glue_strides_of((glue_device_array *)PyTuple_GET_ITEM(pair, 1)), steps);
+        request.result_strides = call.request.result_strides;
+        request.result = call.request.result;
+        request.result_on_device = 1;
+        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0))
+                                                       : glue_raise(state);
+    }
+    Py_DECREF(pair);
+    return result;
+}
+
 PyMethodDef glue_dot_methods[] = {
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL,
      PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
@@ -160,5 +315,12 @@ PyMethodDef glue_dot_methods[] = {
      PyDoc_STR("dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, "
                "make) -> what make(shape, dtype) returned first; its second is the result's "
                "memory")},
+    {"dot_along", (PyCFunction)(void (*)(void))dot_along, METH_FASTCALL,
+     PyDoc_STR("dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, "
+               "device, block_size, grid_size, stream, /)")},
+    {"dot_along_on_device", (PyCFunction)(void (*)(void))dot_along_on_device, METH_FASTCALL,
+     PyDoc_STR("dot_along_on_device(a, b, factor, dtype, axis, keepdims, products, conjugate, "
+               "root, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "
+               "dtype) returned first; its second is the result's memory")},
     {NULL, NULL, 0, NULL},
 };

@@ -579,6 +579,37 @@ static PyObject *compile_dot(PyObject *module, PyObject *arguments)
     return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
 }
 
+/* compile_dot_along(a, b, factor, compute, products, conjugate, root, block_size, cc) -> bytes of
+ * machine code */
+static PyObject *compile_dot_along(PyObject *module, PyObject *arguments)
+{
+    enum { A, B, FACTOR, COMPUTE, DTYPE_COUNT };
+    glue_state *state = glue_state_of(module);
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
+    PyObject *names[DTYPE_COUNT];
+    gpr_dtype dtypes[DTYPE_COUNT];
+    gpr_status status = GPR_OK;
+    uint64_t bytes = 0;
+    int products = 0, cc = 0;
+
+    if (!PyArg_ParseTuple(arguments, "OOOOippIi", &names[A], &names[B], &names[FACTOR],
+                          &names[COMPUTE], &products, &request.conjugate, &request.root,
+                          &request.block_size, &cc))
+        return NULL;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (read_dtype_name(names[i], &dtypes[i]) < 0) return NULL;
+    if (glue_locate(state, 1) < 0) return NULL;
+    request.a.dtype = dtypes[A];
+    request.b.dtype = dtypes[B];
+    request.factor = dtypes[FACTOR];
+    request.compute = dtypes[COMPUTE];
+    request.products = (gpr_products)products;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_compile_dot_along(&request, cc, &bytes);
+    Py_END_ALLOW_THREADS
+    return status == GPR_OK ? PyLong_FromUnsignedLongLong(bytes) : glue_raise(state);
+}
+
 PyMethodDef glue_memory_methods[] = {
     {"pinned_bytes", pinned_bytes, METH_O,
      PyDoc_STR("pinned_bytes(size) -> uint8 array, or None where there is no GPU")},
@@ -615,5 +646,8 @@ PyMethodDef glue_memory_methods[] = {
      PyDoc_STR("write_program(kernel, op, dtype, block_size) -> the text that NVRTC receives")},
     {"compile_dot", compile_dot, METH_VARARGS,
      PyDoc_STR("compile_dot(a, b, factor, compute, block_size, cc) -> bytes of machine code")},
+    {"compile_dot_along", compile_dot_along, METH_VARARGS,
+     PyDoc_STR("compile_dot_along(a, b, factor, compute, products, conjugate, root, block_size, "
+               "cc) -> bytes of machine code")},
     {NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,7 @@ np.float64(45.0)
 from typing import TYPE_CHECKING
 
 from ._core import __version__
-from ._dot import dot
+from ._dot import dot, vdot
 from ._exact import ExactSum
 from ._exceptions import (
     CompileError,
@@ -22,6 +22,7 @@ from ._functions import *  # noqa: F403 (the reductions, which _functions.py lis
 from ._functions import __all__ as _reductions
 from ._kernel_names import KernelName
 from ._memory import empty_pinned, pinned_copy
+from ._norms import average, norm
 from ._records import (
     CacheInfo,
     DeviceInfo,
@@ -80,6 +81,7 @@ __all__ = [
     "Tuning",
     "Warmed",
     "__version__",
+    "average",
     "benchmark",
     "cache_info",
     "check",
@@ -94,9 +96,11 @@ __all__ = [
     "kernels",
     "last_run",
     "limits",
+    "norm",
     "pinned_copy",
     "set_limits",
     "tune",
+    "vdot",
     "warm",
 ]
 __all__ += _reductions

@@ -91,6 +91,41 @@ def dot_on_device(
     make: Any,
     /,
 ) -> Any: ...
+def dot_along(
+    a: np.ndarray[Any, Any],
+    b: np.ndarray[Any, Any] | None,
+    factor: np.dtype[Any],
+    dtype: Any,
+    axis: Any,
+    keepdims: bool,
+    products: int,
+    conjugate: bool,
+    root: bool,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    /,
+) -> Any: ...
+def dot_along_on_device(
+    a: DeviceArray,
+    b: DeviceArray | None,
+    factor: str,
+    dtype: Any,
+    axis: Any,
+    keepdims: bool,
+    products: int,
+    conjugate: bool,
+    root: bool,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    make: Any,
+    /,
+) -> Any: ...
 
 # ---- inspect.c
 
@@ -225,6 +260,18 @@ def compile_program(
 def write_program(kernel: str, op: int | str, dtype: str, block_size: int, /) -> str: ...
 def compile_dot(
     a: str, b: str, factor: str, compute: str | None, block_size: int, cc: int, /
+) -> int: ...
+def compile_dot_along(
+    a: str,
+    b: str,
+    factor: str,
+    compute: str | None,
+    products: int,
+    conjugate: bool,
+    root: bool,
+    block_size: int,
+    cc: int,
+    /,
 ) -> int: ...
 
 # ---- costs.c

@@ -1,13 +1,14 @@
-"""Sums of products of two arrays' elements, rounded once."""
+"""Sums of products of arrays' elements, rounded once."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from . import _core
-from ._calls import Options
+from ._calls import Array, Options
 from ._dtypes import native_dtype
 from ._interop.device_reduction import Work
 from ._interop.inputs import as_array, check_plain
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from ._core import DeviceArray
 
-__all__ = ["dot"]
+__all__ = ["dot", "vdot"]
 
+PRODUCTS, SQUARES, MAGNITUDES = range(3)
+"""What is summed: gpr_products of gpureduce.h."""
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
@@ -214,3 +217,191 @@ def _check_shapes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
         f"dot takes two arrays of one axis, not of {len(x)} and {len(y)}: numpy.matmul multiplies "
         "matrices; for all elements in order, pass a.ravel() and b.ravel()"
     )
+
+
+# ---------------------------------------------------------------- sums along axes
+
+
+def along_host(
+    a: Array,
+    b: Array | None,
+    factor: Any,
+    dtype: Any,
+    axis: Any,
+    keepdims: bool,
+    options: Options,
+    *,
+    products: int = PRODUCTS,
+    conjugate: bool = False,
+    root: bool = False,
+) -> Any:
+    """Sum products of host arrays of one shape along axes."""
+    return _core.dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, *options)
+
+
+def along_device(
+    work: Work,
+    a: DeviceArray,
+    b: DeviceArray | None,
+    factor: str,
+    dtype: str | None,
+    axis: Any,
+    keepdims: bool,
+    *,
+    products: int = PRODUCTS,
+    conjugate: bool = False,
+    root: bool = False,
+) -> Any:
+    """Sum products of device arrays of one shape along axes; what the library made."""
+    return _core.dot_along_on_device(
+        a, b, factor, dtype, axis, keepdims, products, conjugate, root, *work.options, work.empty
+    )
+
+
+def device_view(
+    memory: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str | None = None
+) -> DeviceArray:
+    """The same memory as an array of another shape."""
+    return _core.device_array(
+        memory.pointer, shape, strides, dtype or memory.dtype, memory.device, memory.stream, memory
+    )
+
+
+# ---------------------------------------------------------------- vdot
+
+
+def vdot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
+) -> Any:
+    """Sum of the products of all elements of two arrays, the first conjugated: ``numpy.vdot``.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Of equal sizes and any shapes, of the dtypes that :func:`dot` takes; their elements meet in
+        C order. Never changed. Both may be in GPU memory, on one device, of any library: arrays of
+        different shapes there must be contiguous.
+    dtype : dtype, optional
+        Of the result; by default the common dtype. The exact sum is rounded straight to it.
+    device : str, optional
+        Where host arrays are multiplied, see :func:`dot`. Complex arrays are on the CPU, and real
+        ones of more than one axis that are not contiguous; ``"cuda"`` is refused for these.
+    block_size, grid_size : int, optional
+        Of the kernel on a GPU: threads per block, blocks.
+    stream : int or object, optional
+        CUDA stream to work on, see :func:`sum`.
+
+    Returns
+    -------
+    scalar or array
+        Of `dtype`. For arrays in GPU memory, a 0-d array there, of the first array's library.
+
+    Raises
+    ------
+    ValueError
+        The sizes differ; arrays on different devices.
+    TypeError
+        As for :func:`dot`; arrays of different shapes in GPU memory that are not contiguous.
+    DeviceUnavailableError
+        A GPU was asked for and there is none.
+
+    See Also
+    --------
+    dot : Of arrays of one axis, without a conjugate.
+    norm : Squares of one array.
+    numpy.vdot : The reference.
+
+    Notes
+    -----
+    The result is the real number, rounded once; of complex arrays each part is. No array is copied,
+    unless host arrays of different shapes have to be.
+
+    Determinism: the bits depend on the pairs of elements alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> gr.vdot(np.array([1 + 2j, 3]), np.array([1j, 2]))
+    np.complex128(8+1j)
+    >>> gr.vdot(np.ones((2, 3)), np.arange(6.0).reshape(2, 3))
+    np.float64(15.0)
+    """
+    options: Options = ("auto", device, block_size, grid_size, stream)
+    library, other = device_library(a), device_library(b)
+    if (library is None) != (other is None):
+        raise TypeError(
+            "one of vdot's arrays is in GPU memory and the other is not: copy one of them"
+        )
+    if library is None or other is None:
+        return _vdot_host(
+            as_array(a, "a.filled(0)"), as_array(b, "b.filled(0)", "b"), dtype, options
+        )
+    check_plain(a, "a")
+    check_plain(b, "b")
+    first, second = library.read(a), other.read(b)
+    return _vdot_on_device(library, other, a, first, second, dtype, options)
+
+
+def _vdot_on_device(
+    library: Library,
+    other: Library,
+    a: Any,
+    x: DeviceArray,
+    y: DeviceArray,
+    dtype: Any,
+    options: Options,
+) -> Any:
+    _check_sizes(x.shape, y.shape)
+    if x.device != y.device:
+        raise ValueError(
+            f'the first array of vdot is on device "cuda:{x.device}" and the second on '
+            f'"cuda:{y.device}"'
+        )
+    if x.shape != y.shape:
+        x, y = _flat(x), _flat(y)
+    factor = np.promote_types(native_dtype(x.dtype), native_dtype(y.dtype)).name
+    with Work(library, a, x, options) as work:
+        if y.stream is not None:
+            work.join(y.stream)
+        if other.lends:
+            work.lent.append(y)
+        made = along_device(work, x, y, factor, library.dtype(dtype), None, False, conjugate=True)
+    return library.finish(a, made)
+
+
+def _vdot_host(x: Array, y: Array, dtype: Any, options: Options) -> Any:
+    _check_sizes(x.shape, y.shape)
+    factor = np.promote_types(x.dtype, y.dtype)
+    is_flat = all(one.ndim <= 1 or one.flags.c_contiguous for one in (x, y))
+    if factor.kind != "c" and is_flat:
+        return _core.dot(x.reshape(-1), y.reshape(-1), factor, dtype, *options)
+    if x.shape != y.shape:
+        x, y = x.reshape(-1), y.reshape(-1)
+    return along_host(x, y, factor, dtype, None, False, options, conjugate=True)
+
+
+def _check_sizes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    if math.prod(x) != math.prod(y):
+        raise ValueError(
+            f"vdot of {math.prod(x)} elements and {math.prod(y)}: the arrays must have equal sizes"
+        )
+
+
+def _flat(array: DeviceArray) -> DeviceArray:
+    """A contiguous array as one of one axis."""
+    step = _core.DTYPES[array.dtype][0]
+    for extent, stride in zip(array.shape[::-1], array.strides[::-1], strict=True):
+        if extent > 1 and stride != step:
+            raise TypeError(
+                "arrays of different shapes in GPU memory must be contiguous for vdot: ravel them"
+            )
+        step *= extent
+    return device_view(array, (math.prod(array.shape),), (_core.DTYPES[array.dtype][0],))

@@ -28,6 +28,7 @@ from typing import Any
 
 from emu import (
     cases,
+    exact_axes,
     exact_edges,
     exact_layouts,
     exact_products,
@@ -42,6 +43,7 @@ from gpureduce import _locate
 
 MODULES = {
     "cases": cases,
+    "exact_axes": exact_axes,
     "exact_edges": exact_edges,
     "exact_layouts": exact_layouts,
     "exact_products": exact_products,

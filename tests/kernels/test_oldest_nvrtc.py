@@ -37,6 +37,8 @@ _core.compile_program("fast", "argmax", "int64", None, 0, 90, 1)  # fast_rows
 _core.compile_program("exact", "sum", "float32", None, 0, 90, 0)
 _core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_strided
 _core.compile_dot("float64", "float64", "float64", None, 0, 90)
+_core.compile_dot_along("float64", "float64", "float64", None, 1, False, True, 0, 90)
+_core.compile_dot_along("complex64", "float32", "complex64", None, 0, True, False, 0, 90)
 # Every way to read an array whose columns have few elements, or whose rows are short.
 facts = _core.typical_facts(90)
 for op, dtype, shape, strides in WAYS:

@@ -185,6 +185,18 @@ static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, 
     if (finalizes_rows) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
 }
 
+/* What the second factors of products are. */
+static void write_second(const gpr_kernel_traits *traits, gpr_text *text)
+{
+    if (traits->products == GPR_SQUARES)
+        gpr_text_add(text, "gpr::Itself");
+    else if (traits->products == GPR_MAGNITUDES)
+        gpr_text_add(text, "gpr::SignOfFirst");
+    else
+        gpr_text_add(text, traits->conjugates ? "gpr::AfterConjugate<gpr::dt_%s>" : "gpr::dt_%s",
+                     gpr_dtype_name(traits->second));
+}
+
 /* First: the traits of the first pass, of one array or of two. */
 static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
 {
@@ -209,7 +221,11 @@ static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
     if (structure != NULL) gpr_text_add(text, "%s<", structure);
     gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc),
                  structure != NULL ? ">" : "", truth(traits->skip_nan));
-    if (has_two_arrays) gpr_text_add(text, ", gpr::dt_%s>", gpr_dtype_name(traits->second));
+    if (has_two_arrays) {
+        gpr_text_add(text, ", ");
+        write_second(traits, text);
+        gpr_text_add(text, ">");
+    }
     gpr_text_add(text, ";\n");
 }
 

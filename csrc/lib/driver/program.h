@@ -14,6 +14,9 @@ typedef struct gpr_kernel_traits {
      * kind */
     gpr_dtype element, second, compute, acc;
     int skip_nan, integer_bins;
+    /* of dot products */
+    gpr_products products;
+    int conjugates;
     uint32_t block, lanes, per_thread, item, row_elements;
     /* numbers of axes, and whether there is a mask: for the planner's kernels and finalize_rows */
     int kept, reduced, masked;

@@ -22,7 +22,7 @@
     F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) F(exact_again) \
     F(exact_fast) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) \
     F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
-    F(exact_moments) F(exact_moments_strided) F(exact_dot)
+    F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
 
 /* Files of operators of users' own: programs of the package's kernels do not carry them. */
 #define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu)

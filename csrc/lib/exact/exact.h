@@ -151,6 +151,9 @@ static inline int gpr_exact_may_be_nothing(const gpr_exact_part *part)
 void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_part *squares,
                         double ddof, int root, gpr_dtype result, void *value);
 
+/* The root of a sum of squares, rounded once to a float type. */
+void gpr_exact_root(const gpr_exact_part *squares, gpr_dtype result, void *value);
+
 /* ---- sums of elements of any dtype: one part, or two of a complex one ---- */
 
 int gpr_exact_parts(gpr_dtype element);

@@ -252,3 +252,17 @@ void gpr_exact_variance(const gpr_exact_part *sums, int parts, const gpr_exact_p
     numerator.inexact = inexact;
     gpr_exact_store_rounded(&numerator, result, value);
 }
+
+void gpr_exact_root(const gpr_exact_part *squares, gpr_dtype result, void *value)
+{
+    gpr_exact_part nothing;
+
+    if ((squares->flags & GPR_EXACT_NAN) == 0 && gpr_exact_has_special(squares)) {
+        gpr_exact_store_infinity(result, value);
+        return;
+    }
+    /* The deviation of one element whose sum is 0. */
+    gpr_exact_clear(&nothing, squares->dtype);
+    nothing.count = 1;
+    gpr_exact_variance(&nothing, 1, squares, 0, 1, result, value);
+}

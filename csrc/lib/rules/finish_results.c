@@ -122,6 +122,8 @@ void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result)
     if (rule->acc_kind == GPR_ACC_EXACT_MOMENTS)
         gpr_exact_variance(parts, components, &parts[components], rule->ddof,
                            rule->op == GPR_OP_STD, rule->result, result);
+    else if (rule->takes_root)
+        gpr_exact_root(parts, rule->result, result);
     else
         gpr_exact_finish(parts, rule->host_acc, rule->divide, rule->result, result);
 }

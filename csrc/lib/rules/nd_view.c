@@ -72,7 +72,9 @@ static int has_positions(const gpr_rule *rule)
  * and carries them along. Two arrays are iterated side by side. */
 static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
-    if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return 0;
+    /* unless the view has the steps of both */
+    if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS)
+        return request->mask != NULL || rule->products != GPR_PRODUCTS;
     return gpr_fold_rows[rule->fold].commutative && (request->on_device || !has_positions(rule));
 }
 
@@ -358,16 +360,29 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
     *bytes = all.below + all.above + (uint64_t)each;
 }
 
-void gpr_mask_view(const gpr_view *view, gpr_view *mask)
+/* Makes a view of what the mask of another is. */
+static void view_mask_as(const gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *mask)
 {
     gpr_copy_view(mask, view);
     mask->data = (const char *)view->mask;
     mask->mask = NULL;
-    mask->dtype = GPR_BOOL;
-    mask->bytes = sizeof *view->mask;
-    mask->byteswapped = 0;
+    mask->dtype = dtype;
+    mask->bytes = gpr_dtype_rows[dtype].bytes;
+    mask->byteswapped = byteswapped;
     for (int i = 0; i < mask->outer + mask->inner; i++) mask->axes[i].in = view->axes[i].mask;
     find_contiguity(mask);
+}
+
+void gpr_mask_view(const gpr_view *view, gpr_view *mask)
+{
+    view_mask_as(view, GPR_BOOL, 0, mask);
+}
+
+void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *second)
+{
+    view_mask_as(view, dtype, byteswapped, second);
+    view->mask = NULL;
+    find_contiguity(view);
 }
 
 const char *gpr_view_row(const gpr_view *view, uint64_t row)

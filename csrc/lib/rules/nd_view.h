@@ -98,6 +98,10 @@ int gpr_view_is_aligned(const gpr_view *view);
 /* Makes a view of bool of the bytes of the view's mask; its data is NULL if there is none. */
 void gpr_mask_view(const gpr_view *view, gpr_view *mask);
 
+/* Makes a view of the elements of another array, whose address and steps a view has in place of a
+ * mask's, and takes them from that one. */
+void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *second);
+
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 

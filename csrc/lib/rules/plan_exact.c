@@ -324,7 +324,7 @@ static uint64_t even_blocks(const gpr_device_facts *facts, uint64_t most_each, u
     return gpr_smaller(tiles, best * all);
 }
 
-/* Rows that are runs, or the only row of two arrays: blocks of a row read it by vectors where they
+/* Rows that are runs, or rows of two arrays: blocks of a row read it by vectors where they
  * can. */
 static gpr_status plan_exact_runs(const gpr_plan_task *t, gpr_plan *plan)
 {
@@ -350,7 +350,11 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
     plan->layout = *t->layout;
     plan->integer_bins = t->facts->slow_float64 && t->rule->acc_kind == GPR_ACC_EXACT;
     if (t->rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) {
-        plan->variant = "exact_dot";
+        const gpr_rule *rule = t->rule;
+        const int is_plain = rule->products == GPR_PRODUCTS && !rule->conjugates &&
+                             !t->layout->masked && t->layout->rows == 1;
+
+        plan->variant = is_plain ? "exact_dot" : "exact_dot_rows";
         return plan_exact_runs(t, plan);
     }
     if (t->rule->acc_kind == GPR_ACC_EXACT && sums_by_pairs(t)) {

@@ -10,7 +10,8 @@
 typedef struct gpr_resolved {
     gpr_rule rule;
     gpr_view view;
-    /* the other array of a dot product: one row of as many elements; else NULL */
+    /* the other array of a dot product, of the same axes; else NULL. Where a kernel reads several
+     * rows of two arrays, the view has the other one's address and steps for those of a mask */
     const gpr_view *second;
     /* registry index of the one that runs, never auto's own; of rows without elements, fast's */
     int kernel;

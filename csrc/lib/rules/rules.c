@@ -152,6 +152,28 @@ gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr
     return GPR_OK;
 }
 
+gpr_status gpr_choose_products(gpr_products products, int conjugate, int root, gpr_rule *rule)
+{
+    const int is_complex = gpr_kind_of(rule->compute) == GPR_KIND_COMPLEX;
+
+    if ((int)products < GPR_PRODUCTS || products > GPR_MAGNITUDES)
+        return gpr_fail(GPR_ERROR_VALUE, "there are no products %d", (int)products);
+    if (products != GPR_PRODUCTS && is_complex)
+        return gpr_fail(GPR_ERROR_TYPE,
+                        "squares and magnitudes are summed of real numbers, not of %s",
+                        gpr_dtype_name(rule->compute));
+    if (root && products != GPR_SQUARES)
+        return gpr_fail(GPR_ERROR_VALUE, "roots are taken of sums of squares alone");
+    if (root && gpr_kind_of(rule->result) != GPR_KIND_FLOAT)
+        return gpr_fail(GPR_ERROR_TYPE, "a root is of a float type, not of %s",
+                        gpr_dtype_name(rule->result));
+    rule->products = products;
+    rule->conjugates = conjugate && is_complex;
+    rule->takes_root = root;
+    if (root) rule->finish = "root";
+    return GPR_OK;
+}
+
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked)
 {
     const gpr_operator op = rule->op;

@@ -26,6 +26,10 @@ typedef struct gpr_rule {
     int has_given_mean; /* var, std: of squared distances from given means, of type `mean` */
     gpr_dtype mean;
     const char *finish; /* the kernels' gpr::finish_<finish> */
+    /* of a dot product */
+    gpr_products products;
+    int conjugates; /* the first factor */
+    int takes_root; /* of the sum */
 } gpr_rule;
 
 #define GPR_NO_OPERATOR GPR_OP_COUNT
@@ -40,6 +44,11 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
  * a result type that cannot hold products. */
 gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested,
                                  gpr_rule *rule);
+
+/* Makes it the rule of sums of other products. GPR_ERROR_TYPE: magnitudes or squares of complex
+ * numbers, a root that is no float; GPR_ERROR_VALUE: there are no such products, a root of others
+ * than squares. */
+gpr_status gpr_choose_products(gpr_products products, int conjugate, int root, gpr_rule *rule);
 
 /* The kernel that runs: `kernel`, or of auto's two the one for the rule's results. */
 int gpr_kernel_for(int kernel, const gpr_rule *rule);

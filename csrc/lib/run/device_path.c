@@ -105,8 +105,11 @@ static gpr_status check_all_memory(const gpr_array_job *job)
         gpr_view_extent(view, 0, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the array"));
         if (view->mask != NULL) {
+            const int is_second = call->rule.acc_kind == GPR_ACC_EXACT_PRODUCTS;
             gpr_view_extent(view, 1, &first, &bytes);
-            GPR_TRY(check_memory(job->device, first, bytes, "the mask"));
+            if (is_second) bytes += gpr_dtype_bytes(call->rule.second) - 1;
+            GPR_TRY(check_memory(job->device, first, bytes,
+                                 is_second ? "the second array" : "the mask"));
         }
         if (call->second != NULL) {
             gpr_view_extent(call->second, 0, &first, &bytes);

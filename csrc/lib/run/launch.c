@@ -18,6 +18,8 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     traits.acc = rule->device_acc;
     traits.skip_nan = rule->skip_nan;
     traits.integer_bins = plan->integer_bins;
+    traits.products = rule->products;
+    traits.conjugates = rule->conjugates;
     traits.block = plan->block;
     traits.lanes = plan->lanes;
     traits.per_thread = plan->per_thread;

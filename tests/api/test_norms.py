@@ -1,0 +1,225 @@
+"""`norm`, `average` and `vdot` beside NumPy and beside fractions.
+
+NumPy gives shapes, dtypes and errors, and values within its own rounding. Fractions give the bits:
+a 2-norm or 1-norm of real numbers is rounded once, and so are both sums of a weighted mean.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ml_dtypes")
+
+from exact_reference import FORMATS, root_to, round_to
+from reference import DTYPES, random_array
+
+import gpureduce as gr
+
+ORDERS = (None, 2, 1, 0, math.inf, -math.inf, 3, 0.5, -1, "fro", "f")
+NUMPYS = [name for name in DTYPES if name != "bfloat16"]
+SHAPES = ((7,), (3, 5), (2, 3, 4), (0,), (0, 3), (3, 0), (), (1, 1))
+AXES = (None, 0, -1, 1, 7, (0, 1), (1, 0), (0, -1), (0, 1, 2), (0, 0))
+CLOSE = {"float16": 2e-2, "float32": 2e-5, "complex64": 2e-5}
+
+
+def draw(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Any:
+    return random_array(rng, DTYPES[name], math.prod(shape), "sum").reshape(shape)
+
+
+def outcome(call: Any) -> Any:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return call()
+        except Exception as error:
+            return error
+
+
+def assert_alike(got: Any, wanted: Any, context: str) -> None:
+    """Like NumPy's: shape, dtype, the class of an error, or a value within NumPy's rounding."""
+    if isinstance(got, Exception) or isinstance(wanted, Exception):
+        assert type(got) is type(wanted), f"{context}: {got!r} {wanted!r}"
+        return
+    assert type(got) is type(wanted), f"{context}: {type(got)} {type(wanted)}"
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype), context
+    close = CLOSE.get(wanted.dtype.name, 1e-12)
+    assert np.allclose(got, wanted, rtol=close, atol=close, equal_nan=True), (
+        f"{context}: {got} {wanted}"
+    )
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_norms_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for shape in SHAPES:
+        x = draw(rng, name, shape)
+        x = x if DTYPES[name].kind in "biu" else (x / 16).astype(x.dtype)
+        for order in ORDERS:
+            for axis in AXES:
+                keepdims = bool(rng.random() < 0.5)
+                context = f"{name} {shape} {order} {axis} {keepdims}"
+                given: dict[str, Any] = {"ord": order, "axis": axis, "keepdims": keepdims}
+                got = outcome(lambda x=x, g=given: gr.norm(x, device="cpu", **g))
+                wanted = outcome(lambda x=x, g=given: np.linalg.norm(x, **g))
+                if isinstance(got, ValueError) and "singular values" in str(got):
+                    assert order == 2
+                    assert len(shape) > 1
+                    continue
+                assert_alike(got, wanted, context)
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_norms_are_rounded_once(name: str, rng: np.random.Generator) -> None:
+    largest = FORMATS[name][1]
+    for _ in range(30):
+        shape = tuple(rng.integers(1, 9, 2))
+        exponents = rng.integers(-(1 << (largest - 1)) + 4, (1 << (largest - 1)) - 8, shape)
+        with np.errstate(all="ignore"):
+            near = rng.integers(0, 4, shape)
+            wide = np.ldexp(rng.normal(size=shape), np.where(rng.random() < 0.5, near, exponents))
+            x = wide.astype(DTYPES[name])
+        x[~np.isfinite(x.astype(np.float64))] = 0
+        twos = gr.norm(x, axis=1, device="cpu")
+        ones = gr.norm(x, 1, axis=1, device="cpu")
+        for row, two, one in zip(x.astype(np.float64), twos, ones, strict=True):
+            numbers = [Fraction(float(number)) for number in row]
+            square = sum(number * number for number in numbers)
+            assert two == root_to(square, name), (row, two)
+            assert one == round_to(sum(map(abs, numbers), Fraction(0)), name), (row, one)
+
+
+def test_squares_leave_the_range_and_norms_do_not() -> None:
+    for scale in (2.0**600, 2.0**-600, 2.0**-1070):
+        x = np.array([3.0, -4.0]) * scale
+        assert gr.norm(x, device="cpu") == 5 * scale
+        assert gr.norm(x[:, None] * [[1, 0]], axis=0, device="cpu").tolist() == [5 * scale, 0]
+        z = np.array([3 - 4j]) * scale
+        assert gr.norm(z, device="cpu") == 5 * scale
+    x = np.float32([3, 4]) * np.float32(2.0**100)
+    assert gr.norm(x, device="cpu") == np.float32(5 * 2.0**100)
+
+
+def test_infinities_and_nan_are_numpys() -> None:
+    numbers = (1.0, -0.0, np.inf, -np.inf, np.nan)
+    for a in numbers:
+        for b in numbers:
+            for order in (2, 1, 0, np.inf, -np.inf):
+                x = np.array([a, b, 2.0])
+                got, wanted = gr.norm(x, order, device="cpu"), np.linalg.norm(x, order)
+                assert got == wanted or (np.isnan(got) and np.isnan(wanted)), (x, order, got)
+
+
+def test_layouts_do_not_change_a_bit_of_norms(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(6, 7, 8)) * 10.0 ** rng.integers(-200, 200, (6, 7, 8))
+    z = x + 1j * x[::-1]
+    for values in (x, z):
+        plain = [gr.norm(values, axis=axis, device="cpu") for axis in (None, 0, (1, 2))]
+        for other in (
+            np.asfortranarray(values),
+            np.repeat(values, 2, axis=2)[:, :, ::2],
+            values[::-1, ::-1],
+            values.astype(values.dtype.newbyteorder()),
+        ):
+            made = [gr.norm(other, axis=axis, device="cpu") for axis in (None, 0, (1, 2))]
+            turned = plain if other.strides[0] > 0 else [plain[0], plain[1][::-1], plain[2][::-1]]
+            for one, same in zip(made, turned, strict=True):
+                assert np.array_equal(one, same)
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_averages_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for shape in SHAPES:
+        x = draw(rng, name, shape)
+        x = x if DTYPES[name].kind in "biu" else (x / 16).astype(x.dtype)
+        n = len(shape)
+        for axis in (None, 0, -1, (0, 1), (1, 0), 9):
+            axes = () if axis is None else axis if isinstance(axis, tuple) else (axis,)
+            along = tuple(shape[i] for i in axes if -n <= i < n)
+            for wanted_shape in (shape, along, (2,)):
+                weights = rng.integers(1, 9, wanted_shape).astype(
+                    str(rng.choice(["int32", "float32", "float64", name]))
+                )
+                options: dict[str, Any] = {"axis": axis, "weights": weights}
+                options["returned"] = bool(rng.random() < 0.5)
+                if rng.random() < 0.5:
+                    options["keepdims"] = bool(rng.random() < 0.5)
+                got = outcome(lambda x=x, o=options: gr.average(x, device="cpu", **o))
+                wanted = outcome(lambda x=x, o=options: np.average(x, **o))
+                context = f"{name} {shape} {options}"
+                if options["returned"] and isinstance(wanted, tuple):
+                    assert_alike(got[1], wanted[1], context)
+                    got, wanted = got[0], wanted[0]
+                assert_alike(got, wanted, context)
+            got = outcome(lambda x=x, a=axis: gr.average(x, axis=a, device="cpu"))
+            wanted = outcome(lambda x=x, a=axis: np.average(x, axis=a))
+            if not isinstance(wanted, ZeroDivisionError):  # of results that are none
+                assert_alike(got, wanted, f"{name} {shape} {axis}")
+
+
+def test_averages_of_both_sums_rounded_once(rng: np.random.Generator) -> None:
+    for _ in range(40):
+        x = rng.normal(size=(4, 9)) * 10.0 ** rng.integers(-5, 5, (4, 9))
+        weights = rng.uniform(0.1, 2, 9)
+        got = gr.average(x, axis=1, weights=weights, device="cpu")
+        total = sum(map(Fraction, weights.tolist()))
+        for row, average in zip(x.tolist(), got, strict=True):
+            products = sum(
+                Fraction(a) * Fraction(w) for a, w in zip(row, weights.tolist(), strict=True)
+            )
+            assert average == float(products) / float(total)
+
+
+def test_weights_that_sum_to_zero_are_refused() -> None:
+    for weights in ([1.0, -1.0], [0, 0]):
+        with pytest.raises(ZeroDivisionError, match="Weights sum to zero"):
+            gr.average([1.0, 2.0], weights=weights, device="cpu")
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_vdots_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for shape in SHAPES:
+        x, y = draw(rng, name, shape), draw(rng, name, shape)
+        if DTYPES[name].kind in "fc":
+            x, y = (x / 16).astype(x.dtype), (y / 16).astype(x.dtype)
+        for a, b in ((x, y), (x.T, y.T), (x, y.reshape(-1)), (x[..., ::-1] if x.ndim else x, y)):
+            got = outcome(lambda a=a, b=b: gr.vdot(a, b, device="cpu"))
+            assert_alike(got, outcome(lambda a=a, b=b: np.vdot(a, b)), f"{name} {shape}")
+
+
+def test_vdots_of_complex_numbers_round_each_part_once(rng: np.random.Generator) -> None:
+    x, y = (
+        (rng.normal(size=40) + 1j * rng.normal(size=40)) * 10.0 ** rng.integers(-9, 9, 40)
+        for _ in range(2)
+    )
+    got = gr.vdot(x.reshape(5, 8), y.reshape(5, 8), device="cpu")
+    exact = [[Fraction(float(part)) for part in (z.real, z.imag)] for z in (*x, *y)]
+    real = sum(a[0] * b[0] + a[1] * b[1] for a, b in zip(exact[:40], exact[40:], strict=True))
+    imaginary = sum(a[0] * b[1] - a[1] * b[0] for a, b in zip(exact[:40], exact[40:], strict=True))
+    assert got == complex(float(real), float(imaginary))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "call"),
+    [
+        ("singular values", ValueError, lambda: gr.norm(np.eye(2), 2)),
+        ("singular values", ValueError, lambda: gr.norm(np.eye(2), "nuc")),
+        ("Invalid norm order for matrices", ValueError, lambda: gr.norm(np.eye(2), 3)),
+        ("Improper number of dimensions", ValueError, lambda: gr.norm(np.ones((2, 2, 2)), 1)),
+        ("Duplicate axes", ValueError, lambda: gr.norm(np.eye(2), "fro", (1, 1))),
+        ("must be None, an integer", TypeError, lambda: gr.norm(np.eye(2), 2, "x")),
+        ("not defined for dtype", TypeError, lambda: gr.norm(np.array(["a"]))),
+        ("on the CPU", ValueError, lambda: gr.norm(np.eye(2), axis=0, device="cuda")),
+        ("equal sizes", ValueError, lambda: gr.vdot([1.0, 2.0], [1.0])),
+        ("masked", TypeError, lambda: gr.norm(np.ma.array([1.0]))),
+        ("shapes of a and weights", TypeError, lambda: gr.average(np.eye(2), weights=[1, 2])),
+    ],
+)
+def test_mistakes_are_named(words: str, kind: type[Exception], call: Any) -> None:
+    with pytest.raises(kind, match=words):
+        call()

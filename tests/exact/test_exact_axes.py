@@ -1,0 +1,74 @@
+"""Exact sums of products, squares and magnitudes along axes: the kernel beside the CPU's bits, on
+the emulator and on a GPU, and every program compiled by NVRTC."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ml_dtypes")
+
+import emu
+import emu.exact_axes
+from exact_reference import FLOATS, INTEGERS
+from reference import DTYPES
+
+from gpureduce import _core
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+COMPLEX = ("complex64", "complex128")
+PRODUCTS, SQUARES, MAGNITUDES = range(3)
+
+
+@pytest.mark.long
+def test_the_kernel_sums_along_axes_of_every_layout_on_the_emulator() -> None:
+    kinds = [*FLOATS, *COMPLEX, *INTEGERS]
+    drawn = [FLOATS[SEED % len(FLOATS)], COMPLEX[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
+    tasks: list[dict[str, Any]] = [
+        {"do": "exact_axes.check_random", "dtype": name, "count": 40 if EVERYTHING else 5}
+        for name in (kinds if EVERYTHING else drawn)
+    ]
+    wrong = emu.failures([{**task, "seed": SEED, "limit": 600.0} for task in tasks])
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+def test_norms_and_products_of_arrays_in_gpu_memory_on_the_emulator() -> None:
+    wrong = emu.failures([{"do": "exact_axes.check_calls", "seed": SEED, "limit": 300.0}])
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.gpu
+def test_norms_and_products_of_arrays_in_gpu_memory() -> None:
+    emu.exact_axes.check_calls({"seed": SEED})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX, *INTEGERS])
+def test_a_gpu_sums_along_axes_of_every_layout(name: str) -> None:
+    task = {"dtype": name, "seed": SEED, "count": 60 if EVERYTHING else 15}
+    emu.exact_axes.check_random(task, emulated=False)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_sum_along_axes_compiles(name: str) -> None:
+    if _core.why_no_cuda() is not None and not _has_nvrtc():
+        pytest.skip("NVRTC is not installed")
+    is_complex = name in COMPLEX
+    root = name if name in FLOATS else "float64"
+    calls: list[tuple[Any, ...]] = [(None, PRODUCTS, False, False)]
+    calls += [(None, PRODUCTS, True, False)] if is_complex else []
+    calls += [] if is_complex else [(root, SQUARES, False, True), (None, MAGNITUDES, False, False)]
+    for call in calls:
+        assert _core.compile_dot_along(name, name, name, *call, 0, 90) > 0
+
+
+def _has_nvrtc() -> bool:
+    try:
+        _core.compile_dot("float32", "float32", "float32", None, 0, 90)
+    except Exception as error:
+        return "NVRTC" not in str(error)
+    return True
