@@ -278,34 +278,60 @@ template <class T> struct gpr_emu_as {
     using type = T;
 };
 
+template <class T, class... Types> constexpr bool gpr_emu_is_one_of = false;
+template <class T, class... Types> constexpr bool gpr_emu_is_one_of<T, T, Types...> = true;
+template <class T, class First, class... Types>
+constexpr bool gpr_emu_is_one_of<T, First, Types...> = gpr_emu_is_one_of<T, Types...>;
+// Types of CUDA's own functions: what a GPU's compiler refuses is refused here, too.
+template <class T>
+constexpr bool gpr_emu_is_added =
+    gpr_emu_is_one_of<T, int, unsigned, unsigned long long, float, double>;
+template <class T>
+constexpr bool gpr_emu_is_swapped = gpr_emu_is_one_of<T, int, unsigned, unsigned long long, float>;
+template <class T>
+constexpr bool gpr_emu_is_ordered =
+    gpr_emu_is_one_of<T, int, unsigned, long long, unsigned long long>;
+template <class T> constexpr bool gpr_emu_is_counted = gpr_emu_is_one_of<T, unsigned>;
+template <class T> constexpr bool gpr_emu_is_subtracted = gpr_emu_is_one_of<T, int, unsigned>;
+#define GPR_EMU_LOOP ": for other types, compare and swap the bits in a loop, by atomicCAS"
+
 // No other thread runs between the hook and the end of the function.
-#define GPR_EMU_ATOMIC_FUNCTION(name, result)                                                   \
+#define GPR_EMU_ATOMIC_FUNCTION(name, types, words, result)                                     \
     template <class T> GPR_EMU_UNWATCHED T name(T *address, typename gpr_emu_as<T>::type value) \
     {                                                                                           \
-        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");        \
+        static_assert(gpr_emu_is_##types<T>, #name " takes " words GPR_EMU_LOOP);               \
         gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);                      \
         const T old = *address;                                                                 \
         *address = result;                                                                      \
         return old;                                                                             \
     }
-GPR_EMU_ATOMIC_FUNCTION(atomicAdd, static_cast<T>(old + value))
-GPR_EMU_ATOMIC_FUNCTION(atomicMin, old < value ? old : value)
-GPR_EMU_ATOMIC_FUNCTION(atomicMax, old > value ? old : value)
-GPR_EMU_ATOMIC_FUNCTION(atomicAnd, old &value)
-GPR_EMU_ATOMIC_FUNCTION(atomicOr, old | value)
-GPR_EMU_ATOMIC_FUNCTION(atomicXor, old ^ value)
-GPR_EMU_ATOMIC_FUNCTION(atomicExch, value)
+#define GPR_EMU_ADDED "int, unsigned, unsigned long long, float and double"
+#define GPR_EMU_ORDERED "int, unsigned, long long and unsigned long long"
+GPR_EMU_ATOMIC_FUNCTION(atomicAdd, added, GPR_EMU_ADDED, static_cast<T>(old + value))
+GPR_EMU_ATOMIC_FUNCTION(atomicMin, ordered, GPR_EMU_ORDERED, old < value ? old : value)
+GPR_EMU_ATOMIC_FUNCTION(atomicMax, ordered, GPR_EMU_ORDERED, old > value ? old : value)
+GPR_EMU_ATOMIC_FUNCTION(atomicAnd, ordered, GPR_EMU_ORDERED, old &value)
+GPR_EMU_ATOMIC_FUNCTION(atomicOr, ordered, GPR_EMU_ORDERED, old | value)
+GPR_EMU_ATOMIC_FUNCTION(atomicXor, ordered, GPR_EMU_ORDERED, old ^ value)
+GPR_EMU_ATOMIC_FUNCTION(atomicExch, swapped, "int, unsigned, unsigned long long and float", value)
 // Counts up to `value` and then starts again at 0.
-GPR_EMU_ATOMIC_FUNCTION(atomicInc, old >= value ? T(0) : static_cast<T>(old + 1))
-GPR_EMU_ATOMIC_FUNCTION(atomicDec, old == 0 || old > value ? value : static_cast<T>(old - 1))
-GPR_EMU_ATOMIC_FUNCTION(atomicSub, static_cast<T>(old - value))
+GPR_EMU_ATOMIC_FUNCTION(atomicInc, counted, "unsigned",
+                        old >= value ? T(0) : static_cast<T>(old + 1))
+GPR_EMU_ATOMIC_FUNCTION(atomicDec, counted, "unsigned",
+                        old == 0 || old > value ? value : static_cast<T>(old - 1))
+GPR_EMU_ATOMIC_FUNCTION(atomicSub, subtracted, "int and unsigned", static_cast<T>(old - value))
 #undef GPR_EMU_ATOMIC_FUNCTION
+#undef GPR_EMU_ADDED
+#undef GPR_EMU_ORDERED
+#undef GPR_EMU_LOOP
 
 template <class T>
 GPR_EMU_UNWATCHED T atomicCAS(T *address, typename gpr_emu_as<T>::type believed,
                               typename gpr_emu_as<T>::type value)
 {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "atomics work on 4 or 8 bytes");
+    static_assert(gpr_emu_is_one_of<T, int, unsigned, unsigned long long>,
+                  "atomicCAS takes int, unsigned and unsigned long long: the bits of other types, "
+                  "as by __float_as_int");
     gpr_emu->access(address, sizeof(T), GPR_EMU_ATOMIC, GPR_EMU_HERE);
     const T old = *address;
     if (old == believed) *address = value;

@@ -231,3 +231,34 @@ def test_the_command_prints_the_report_and_its_status(
     assert command.main(["check", str(file)]) == 2
     assert "no __global__ function" in capsys.readouterr().err
     assert command.main(["check", str(file), "--template", "x"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("c_type", "call", "hint"),
+    [
+        ("float", "atomicMax(out, in[i])", "atomicMax takes int, unsigned, long long and unsigned"),
+        (
+            "double",
+            "atomicMin(out, in[i])",
+            "atomicMin takes int, unsigned, long long and unsigned",
+        ),
+        (
+            "long long",
+            "atomicAdd(out, in[i])",
+            "atomicAdd takes int, unsigned, unsigned long long,",
+        ),
+        ("uint64_t", "atomicAdd(out, in[i])", "atomicAdd takes int, unsigned, unsigned long long,"),
+        ("int", "atomicInc((int *)out, 3)", "atomicInc takes unsigned"),
+    ],
+)
+def test_atomics_that_no_gpu_has_are_refused_with_a_hint(c_type: str, call: str, hint: str) -> None:
+    text = (
+        f"__global__ void k(const {c_type} *in, {c_type} *out, unsigned n)\n{{\n"
+        "    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        f"    if (i < n) {call};\n}}\n"
+    )
+    with pytest.raises(gr.CudaError) as caught:
+        gr.check(gr.Kernel(text, finish="atomic"))
+    assert str(caught.value).startswith("mine.cu does not compile: mine.cu:4: error: static assert")
+    assert hint in str(caught.value)
+    assert "by atomicCAS" in str(caught.value)

@@ -149,10 +149,14 @@ def does_not_compile(form: KernelForm, error: CudaError) -> CudaError:
     that were not read.
     """
     lines = (error.log or "").splitlines() or [str(error)]
-    first = next((line for line in lines if re.search(r"\berror\b", line)), lines[0])
-    place, colon, message = first.partition(": ")
-    if colon:  # without the folder of a compiler's file
-        first = f"{place.rsplit('/', 1)[-1]}: {message}"
+    at = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), 0)
+    place, colon, message = lines[at].partition(": ")
+    # Without the folder of a compiler's file; of a message about a helper, the line that uses it.
+    place = place.rsplit("/", 1)[-1]
+    if not place.startswith(shown_name(form.file)):
+        used = re.findall(rf"\b{re.escape(shown_name(form.file))}:\d+", "\n".join(lines[:at]))
+        place = used[-1] if used else place
+    first = f"{place}: {message}" if colon else lines[at]
     headers = "".join(
         f"; line {line} includes {name}, which is not read: put what the kernel needs of it into "
         "this file"
