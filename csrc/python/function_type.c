@@ -105,17 +105,36 @@ static int finds_positions(gpr_operator op)
     return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX;
 }
 
+/* Whether the core takes `initial`, which is then in *ending. */
+static int takes_start(const glue_function *self, PyArrayObject *array, PyObject *initial,
+                       glue_ending *ending)
+{
+    gpr_dtype dtype;
+
+    if (self->op != GPR_OP_MIN && self->op != GPR_OP_MAX) return 0;
+    if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array))) return 0;
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    return glue_read_start(initial, dtype, ending);
+}
+
 /* Whether the core does all that NumPy does for such arguments. */
-static int are_plain(const glue_function *self, PyObject *const *given)
+static int are_plain(const glue_function *self, PyObject *const *given, glue_ending *ending)
 {
     PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
     const int is_masked = where != Py_True;
 
     if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
-    if (given[PARAMETER_out] != Py_None || given[PARAMETER_initial] != NULL ||
-        given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL)
+    if (given[PARAMETER_out] != Py_None || given[PARAMETER_mean] != NULL ||
+        given[PARAMETER_correction] != NULL)
         return 0;
-    if (is_masked && !(takes_mask(self->op) && glue_is_mask_of(where, (PyArrayObject *)array)))
+    if (given[PARAMETER_initial] != NULL &&
+        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], ending))
+        return 0;
+    if (is_masked && !((takes_mask(self->op) || ending->has_start) &&
+                       glue_is_mask_of(where, (PyArrayObject *)array)))
         return 0;
     if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
     return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
@@ -142,10 +161,11 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
 {
     const glue_function *self = (glue_function *)callable;
     PyObject *given[PARAMETER_COUNT];
+    glue_ending ending = {.has_start = 0};
 
     memcpy(given, self->defaults, sizeof given);
     if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given) &&
-        are_plain(self, given)) {
+        are_plain(self, given, &ending)) {
         PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
         PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
         const glue_arguments all = {self->number,
@@ -157,9 +177,10 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
                                     given[PARAMETER_ddof],
                                     Py_None,
                                     given + PARAMETER_kernel};
-        PyObject *result = glue_reduce_plain_ndarray(
-            self->state, array, &all, may_lack_elements(self, array, mask != Py_None));
+        PyObject *result;
 
+        ending.only_ordinary = may_lack_elements(self, array, mask != Py_None);
+        result = glue_reduce_plain_ndarray(self->state, array, &all, &ending);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);
     }

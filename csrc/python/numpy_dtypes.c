@@ -1,5 +1,7 @@
 /* Dtypes of the registry as NumPy's: those that it has itself by its numbers, others by the scalar
  * types of ml_dtypes. */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "python/glue.h"
@@ -81,6 +83,82 @@ int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count)
     case 2: return are_ordinary_16(results, count, kept, limit);
     case 4: return are_ordinary_32(results, count, kept, limit);
     default: return are_ordinary_64(results, count, kept, limit);
+    }
+}
+
+int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_ending *ending)
+{
+    const gpr_kind kind = rows[dtype].kind;
+    int overflows = 0;
+
+    if (PyLong_CheckExact(initial))
+        ending->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
+    else if (!PyFloat_CheckExact(initial))
+        return 0;
+    if (overflows != 0) return 0;
+    if (kind == GPR_KIND_FLOAT) {
+        ending->number =
+            PyFloat_CheckExact(initial) ? PyFloat_AS_DOUBLE(initial) : (double)ending->integer;
+        ending->has_start = (dtype == GPR_FLOAT64 && isfinite(ending->number)) ||
+                            (dtype == GPR_FLOAT32 && fabs(ending->number) <= FLT_MAX);
+        return ending->has_start;
+    }
+    if (!PyLong_CheckExact(initial)) return 0;
+    if (kind == GPR_KIND_SIGNED) {
+        const int64_t most = INT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
+        ending->has_start = ending->integer <= most && ending->integer >= -most - 1;
+    } else if (kind == GPR_KIND_UNSIGNED) {
+        const uint64_t most = UINT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
+        ending->has_start = ending->integer >= 0 && (uint64_t)ending->integer <= most;
+    }
+    return ending->has_start;
+}
+
+/* NaN stay. */
+#define DEFINE_FOLD_START(name, c_type, given)                                                     \
+    static void fold_start_##name(gpr_operator op, const glue_ending *ending, void *results,       \
+                                  npy_intp count)                                                  \
+    {                                                                                              \
+        const c_type start = (c_type)ending->given;                                                \
+        c_type *extremes = results;                                                                \
+                                                                                                   \
+        for (npy_intp i = 0; i < count; i++)                                                       \
+            if (op == GPR_OP_MAX ? extremes[i] < start : extremes[i] > start) extremes[i] = start; \
+    }
+#define CASE_FOLD_START(ID, name) \
+    case GPR_##ID: fold_start_##name(op, ending, results, count); break;
+#define NO_START(...)
+#define START_GPR_KIND_BOOL_1 NO_START
+#define START_GPR_KIND_SIGNED_1(EACH, ID, name, c_type) EACH(ID, name, c_type, integer)
+#define START_GPR_KIND_SIGNED_2 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_SIGNED_4 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_SIGNED_8 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_UNSIGNED_1 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_UNSIGNED_2 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_UNSIGNED_4 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_UNSIGNED_8 START_GPR_KIND_SIGNED_1
+#define START_GPR_KIND_FLOAT_2 NO_START
+#define START_GPR_KIND_FLOAT_4(EACH, ID, name, c_type) EACH(ID, name, c_type, number)
+#define START_GPR_KIND_FLOAT_8 START_GPR_KIND_FLOAT_4
+#define START_GPR_KIND_COMPLEX_8 NO_START
+#define START_GPR_KIND_COMPLEX_16 NO_START
+
+#define DEFINE_FOLD_START_OF(ID, name, c_type, given) DEFINE_FOLD_START(name, c_type, given)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    START_##kind##_##bytes(DEFINE_FOLD_START_OF, ID, name, c_type)
+#include "registry/dtypes.def"
+#undef GPR_DTYPE
+
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_ending *ending, void *results,
+                     npy_intp count)
+{
+    switch (dtype) {
+#define CASE_FOLD_START_OF(ID, name, c_type, given) CASE_FOLD_START(ID, name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    START_##kind##_##bytes(CASE_FOLD_START_OF, ID, name, c_type)
+#include "registry/dtypes.def"
+#undef GPR_DTYPE
+    default: break; /* glue_read_start takes no start of others */
     }
 }
 

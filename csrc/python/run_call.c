@@ -105,6 +105,18 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
     return glue_warn_no_device(state, "the call names a GPU kernel, but runs on the CPU backend");
 }
 
+/* 0: the results are left to other rules. */
+static int end_call(const glue_call *call, npy_intp count)
+{
+    const gpr_request *request = &call->request;
+    const glue_ending *ending = call->ending;
+    const gpr_dtype dtype = call->resolution.result;
+
+    if (ending->only_ordinary && !glue_are_ordinary(dtype, request->result, count)) return 0;
+    if (ending->has_start) glue_fold_start(request->op, dtype, ending, request->result, count);
+    return 1;
+}
+
 PyObject *glue_run(glue_state *state, glue_call *call)
 {
     gpr_request *request = &call->request;
@@ -130,9 +142,8 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         goto done;
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
-    if (call->only_ordinary &&
-        !glue_are_ordinary(call->resolution.result, request->result,
-                           array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
+    if (call->ending != NULL &&
+        !end_call(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
         result = Py_NewRef(Py_NotImplemented);
         goto done;
     }

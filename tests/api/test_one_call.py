@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import math
 import pickle
 import re
 import warnings
@@ -47,14 +48,49 @@ def test_a_plain_call_runs_no_python() -> None:
     assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
 
 
-def test_a_masked_call_runs_no_python_unless_it_has_a_start() -> None:
+def test_a_masked_call_runs_no_python() -> None:
     a = np.ones((10, 100), np.float32)
     mask = a.astype(bool)
     for function in (gr.sum, gr.any, gr.mean, gr.var, gr.nansum, gr.nanmean, gr.nanstd):
         assert calls_nothing(lambda f=function: f(a, axis=1, keepdims=True, where=mask))
     for extreme in (gr.max, gr.nanmin):
-        calls = core_calls(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
-        assert calls == ["reduce_plain"]
+        assert calls_nothing(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
+    calls = core_calls(lambda: gr.sum(a, axis=1, initial=2, where=mask))
+    assert calls == ["reduce_plain"]
+
+
+def test_extremes_with_a_start_are_numpys(rng: np.random.Generator) -> None:
+    taken = 0
+    for dtype in (*np.typecodes["AllInteger"], *"efdFD?"):
+        a = (rng.standard_normal((6, 5)) * 40).astype(dtype)
+        if dtype in "efdFD":
+            a[2, 1] = a[3] = np.nan
+        mask = rng.random(a.shape) < 0.6
+        mask[4] = False
+        for initial in (0, 3, -3, 2.5, -0.5, 127, 128, -129, 255, 300, 2**40, 2**63, 1e39, math.inf,
+                        -math.inf, math.nan, True, None, "3", 2j):  # fmt: skip
+            for name in ("min", "max", "nanmin", "nanmax"):
+                for where in (True, mask):
+                    for axis in (None, 1):
+                        results = []
+                        for module in (np, gr):
+                            with warnings.catch_warnings():
+                                warnings.simplefilter("ignore")
+                                try:
+                                    result = getattr(module, name)(
+                                        a, axis, initial=initial, where=where
+                                    )
+                                except Exception as error:
+                                    result = type(error)
+                            results.append(result)
+                        expected, result = results
+                        if isinstance(expected, type):
+                            assert result is expected, (name, dtype, initial)
+                            continue
+                        assert result.dtype == expected.dtype and type(result) is type(expected)
+                        np.testing.assert_array_equal(result, expected, f"{name} {dtype} {initial}")
+                        taken += 1
+    assert taken > 0
 
 
 def test_a_masked_mean_of_other_masks_reads_its_mask_again_only_where_it_is_nan() -> None:
