@@ -329,14 +329,17 @@ done:
     return status;
 }
 
-/* Rates that were measured with AVX2 and AVX-512: reading from the last cache, and what is computed
- * of each element beside it. */
+/* Rates that were measured with AVX2 and AVX-512: reading from a second cache or from behind it,
+ * beginning and ending a row, and what is computed of each element besides. */
 double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages)
 {
-    const double per_byte = 0.05, per_staged = 0.4;
+    enum { CACHED_BYTES = 1 << 20 };
+    const double elements = (double)view->rows * (double)view->n,
+                 bytes = elements * (double)view->bytes;
+    const double per_byte = bytes <= CACHED_BYTES ? 0.0125 : 0.05, per_staged = 0.4,
+                 per_row = gpr_cpu_lies_crosswise(view) ? 0 : 2;
 
-    return (double)view->rows * (double)view->n *
-           (per_byte * (double)view->bytes + per_staged * stages);
+    return bytes * per_byte + elements * per_staged * stages + (double)view->rows * per_row;
 }
 
 double gpr_cpu_job_nanoseconds(const job *work)
