@@ -87,7 +87,8 @@ def test_extremes_with_a_start_are_numpys(rng: np.random.Generator) -> None:
                         if isinstance(expected, type):
                             assert result is expected, (name, dtype, initial)
                             continue
-                        assert result.dtype == expected.dtype and type(result) is type(expected)
+                        assert result.dtype == expected.dtype
+                        assert type(result) is type(expected)
                         np.testing.assert_array_equal(result, expected, f"{name} {dtype} {initial}")
                         taken += 1
     assert taken > 0

@@ -1,6 +1,6 @@
-/* Whether GPR_DEVICE_FASTEST goes by the CPU backend's estimate of a call. The driver is a fake. The
- * clock is the test's own: a reduction on the GPU takes a time per byte, one on the CPU CPU_SLOWNESS
- * times its estimate, so that the choice follows from the estimate of each call. */
+/* Whether GPR_DEVICE_FASTEST goes by the CPU backend's estimate of a call. The driver is a fake,
+ * and the clock is the test's: a reduction on the GPU takes a time per byte, one on the CPU
+ * CPU_SLOWNESS times its estimate, so that the choice follows from the estimate of each call. */
 #include <math.h>
 #include <stdio.h>
 
