@@ -1,4 +1,5 @@
-/* The rules of memory.
+/* The rules of memory. Barriers that some threads do not reach, and masks of warps that name other
+ * lanes than arrive, are found where threads wait: in run.c.
  *
  * Every access is inside a shared variable or an allocation, aligned to its size, and reads only
  * bytes that have been written. Two accesses to a word by two threads, one of them a write and not

@@ -1,5 +1,7 @@
-/* Blocks, warps and threads: which thread runs next, which threads wait for each other, and the
- * results when all have arrived.
+/* Blocks, warps and threads: which thread runs next, which threads wait for each other at barriers
+ * and operations of warps, and the results when all have arrived. A barrier that some thread never
+ * reaches, a mask that names a lane which has returned, and a shuffle from a lane outside its mask
+ * are findings.
  *
  * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the
  * order of their numbers, block after block; `reverse` the other way round; `random` draws the next

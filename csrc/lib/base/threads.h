@@ -1,4 +1,5 @@
-/* A pool of worker threads for the CPU backend and the staging copy. */
+/* A pool of worker threads for the CPU backend and the staging copy. How many of them a reduction
+ * is worth is decided in cpu/job.c. */
 #ifndef GPR_LIB_THREADS_H
 #define GPR_LIB_THREADS_H
 

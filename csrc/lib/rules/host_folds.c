@@ -1,5 +1,7 @@
 /* The folds on the host: they merge the accumulators of chunks, pieces and rows. The expressions
- * are those of shared/folds.h, which kernels and the loops of the CPU backend share. */
+ * are those of shared/folds.h, which kernels and the loops of the CPU backend share. A fold's
+ * identity is in its row of registry/folds.def; gpr_identity (accumulators.c) makes an accumulator
+ * of it. */
 #include "lib/rules/accumulators.h"
 
 #include <complex.h>

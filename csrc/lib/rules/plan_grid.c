@@ -1,4 +1,5 @@
-/* Grids and passes: how many blocks a row is worth, how rows lie in memory, what a pass needs. */
+/* Grids and passes: how many blocks share a row (gpr_split_rows), which neighbouring elements a
+ * thread loads at once, and the blocks and scratch of a pass. */
 #include "lib/rules/plan_grid.h"
 
 #include "lib/base/status.h"
