@@ -33,7 +33,7 @@ static int is_plain(const gpr_dot_request *request)
            !request->root;
 }
 
-/* A call's arrays, and what describes them in place of the caller's where they have one axis. */
+/* A call's arrays, and descriptions of arrays of one axis that replace the caller's. */
 typedef struct factors {
     gpr_request a, b;
     gpr_view second;

@@ -78,7 +78,7 @@ gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
     if (way != 0) GPR_TRY(check_ways(call.kernel));
     GPR_TRY(gpr_device_enter(call.device, &job.device));
-    job.device->facts.way = way; /* of this device until it is left: nobody else plans for it */
+    job.device->facts.way = way; /* of this device until it is left: no other thread plans for it */
     status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
     job.device->facts.way = 0;
     gpr_device_leave(job.device);

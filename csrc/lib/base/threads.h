@@ -21,7 +21,7 @@ typedef int (*gpr_task)(void *context, uint64_t index, void *memory);
  * included. */
 uint32_t gpr_parallel_for(uint64_t count, gpr_task task, void *context, void *memory);
 
-/* The same by no more than `most` threads: those that are worth waking. */
+/* As above, by no more than `most` threads: those that are worth waking. */
 uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, void *context,
                                   void *memory);
 

@@ -185,7 +185,7 @@ static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, 
     if (finalizes_rows) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
 }
 
-/* What the second factors of products are. */
+/* Writes the role of a product's second factors. */
 static void write_second(const gpr_kernel_traits *traits, gpr_text *text)
 {
     if (traits->products == GPR_SQUARES)

@@ -48,8 +48,8 @@ int gpr_exact_accepts(gpr_dtype dtype, gpr_dtype element);
 
 void gpr_exact_clear(gpr_exact_part *part, gpr_dtype dtype);
 
-/* The dtype of whose elements every product of two elements is one: float64 for narrower floats.
- * `element` itself where there is no such dtype. */
+/* The dtype that holds every product of two elements: float64 for narrower floats. `element` itself
+ * where there is no such dtype. */
 gpr_dtype gpr_exact_product_dtype(gpr_dtype element);
 
 /* Whether the sum of any GPR_PAIR_SHARE elements is a float64, so that a thread that adds them to a
@@ -78,7 +78,7 @@ void gpr_exact_add_products(gpr_exact_part *part, gpr_dtype element, const void 
 /* The flag GPR_EXACT_NOT_MINUS_ZERO if an element is anything else than -0. */
 uint32_t gpr_exact_zero_flag(gpr_dtype element, const void *elements, uint64_t count);
 
-/* The same of a product of two float64. */
+/* As above, for a product of two float64. */
 uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t count);
 
 /* Adds a part of the same layout. GPR_ERROR_VALUE, with nothing added: more than 2^64 - 1

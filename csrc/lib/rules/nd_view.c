@@ -317,8 +317,8 @@ done:
     return status;
 }
 
-/* The first byte of what reaches so far below its first element. Axes that were turned around may
- * reach further than a difference of pointers does. */
+/* Address of the lowest byte that is all.below bytes below its first element. Axes that were turned
+ * around may reach further than a difference of pointers does. */
 static const char *first_byte(const void *element, gpr_span all)
 {
     return (const char *)((uintptr_t)element - all.below);
@@ -360,7 +360,7 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
     *bytes = all.below + all.above + (uint64_t)each;
 }
 
-/* Makes a view of what the mask of another is. */
+/* Makes a view of the mask of another view. */
 static void view_mask_as(const gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *mask)
 {
     gpr_copy_view(mask, view);

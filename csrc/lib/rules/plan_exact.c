@@ -221,7 +221,7 @@ done:
 
 /* ---------------------------------------------------------------- strided rows --------------- */
 
-/* Rows that lie across a block. */
+/* Rows that lie crosswise, several per block. */
 static uint64_t strip_rows(const gpr_plan_task *t, unsigned bytes, uint64_t block)
 {
     const unsigned element = (unsigned)t->element_bytes;

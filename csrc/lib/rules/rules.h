@@ -45,9 +45,9 @@ gpr_status gpr_make_rule(gpr_operator op, gpr_dtype element, gpr_dtype requested
 gpr_status gpr_make_product_rule(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype requested,
                                  gpr_rule *rule);
 
-/* Makes it the rule of sums of other products. GPR_ERROR_TYPE: magnitudes or squares of complex
- * numbers, a root that is no float; GPR_ERROR_VALUE: there are no such products, a root of others
- * than squares. */
+/* Makes a product's rule that of sums of other products. GPR_ERROR_TYPE: magnitudes or squares of
+ * complex numbers, a root that is no float; GPR_ERROR_VALUE: there are no such products, a root of
+ * other products than squares. */
 gpr_status gpr_choose_products(gpr_products products, int conjugate, int root, gpr_rule *rule);
 
 /* The kernel that runs: `kernel`, or of auto's two the one for the rule's results. */
@@ -57,10 +57,10 @@ int gpr_kernel_for(int kernel, const gpr_rule *rule);
  * GPR_ERROR_VALUE: op cannot. */
 gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
 
-/* Makes a variance's rule one of squared distances from means that are given, of type `mean`.
- * Elements are not converted: the requested dtype is that of the result alone. GPR_ERROR_VALUE: op
- * has no use for a mean, or there is no such type; GPR_ERROR_TYPE: complex means of real elements,
- * a real type requested of complex ones. */
+/* Makes a variance's rule one of squared distances from given means of type `mean`. Elements are
+ * not converted: the requested dtype is that of the result alone. GPR_ERROR_VALUE: op takes no
+ * mean, or there is no such type; GPR_ERROR_TYPE: complex means of real elements, a real type
+ * requested of complex ones. */
 gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
 
 /* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host

@@ -33,8 +33,8 @@ gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status);
  * host memory: waits for them. Fills in *run. */
 gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run);
 
-/* The same up to accumulators of the rule's device_acc, one per row: they go to call->result, in
- * host memory. The kernel is one that sums exactly. */
+/* As above, up to accumulators of the rule's device_acc, one per row, which are stored to
+ * call->result, in host memory. The kernel is one that sums exactly. */
 gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run);
 
 #endif

@@ -12,9 +12,9 @@ enum {
     GPR_MOST_AWAITED = 640    /* and of anything: an exact sum of float64 has 560 */
 };
 
-/* Whether a plan's results may be taken as soon as they are all there: each is written once, when
- * all has been read that it is made of, and nothing is left behind that another stream's work could
- * meet, such as tickets. */
+/* Whether a plan's results may be read as soon as all of them have been written: each is written
+ * once, after all elements that it depends on have been read, and the kernel leaves no tickets or
+ * other scratch behind that work on another stream could meet. */
 int gpr_writes_once(const gpr_plan *plan);
 
 /* Fills memory with marks, which results overwrite. Before the kernel is queued. */

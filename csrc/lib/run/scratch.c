@@ -94,7 +94,7 @@ static gpr_scratch *find_own(const gpr_device *device, int owner, unsigned long 
     return NULL;
 }
 
-/* Scratch that nobody has; or, where streams have plenty, one that its stream has done with. */
+/* Unused scratch; or, where streams have plenty, scratch whose stream has finished with it. */
 static gpr_scratch *find_idle(const gpr_device *device, uint64_t tickets, uint64_t bytes)
 {
     int count = 0;
