@@ -151,7 +151,8 @@ static int may_lack_elements(const glue_function *self, PyArrayObject *array, in
     case GPR_OP_MIN:
     case GPR_OP_MAX:
     case GPR_OP_ARGMIN:
-    case GPR_OP_ARGMAX: return self->skips_nan && !PyArray_ISINTEGER(array);
+    case GPR_OP_ARGMAX:
+        return self->skips_nan && !PyArray_ISINTEGER(array) && !PyArray_ISBOOL(array);
     default: return 0;
     }
 }

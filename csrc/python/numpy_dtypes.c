@@ -63,6 +63,7 @@ int glue_is_numpys(gpr_dtype dtype)
             bad |= (uint##BITS##_t)(bits[i] & (uint##BITS##_t)kept) >= (uint##BITS##_t)limit; \
         return !bad;                                                                          \
     }
+DEFINE_ORDINARY(8)
 DEFINE_ORDINARY(16)
 DEFINE_ORDINARY(32)
 DEFINE_ORDINARY(64)
@@ -76,10 +77,12 @@ int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count)
     const int is_float = rows[part].kind == GPR_KIND_FLOAT;
     const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
     const uint64_t infinity = ((UINT64_C(1) << rows[part].exponent) - 1) << rows[part].fraction;
+    if (rows[part].kind == GPR_KIND_BOOL || rows[part].kind == GPR_KIND_UNSIGNED) return 1;
     const uint64_t kept = is_float ? sign - 1 : sign, limit = is_float ? infinity : sign;
 
     if (part != dtype) count *= 2;
     switch (bytes) {
+    case 1: return are_ordinary_8(results, count, kept, limit);
     case 2: return are_ordinary_16(results, count, kept, limit);
     case 4: return are_ordinary_32(results, count, kept, limit);
     default: return are_ordinary_64(results, count, kept, limit);

@@ -41,8 +41,10 @@ def test_a_plain_call_runs_no_python() -> None:
         for keepdims in (False, True):
             assert calls_nothing(lambda at=axis, keep=keepdims: gr.sum(a, axis=at, keepdims=keep))
     for name in PLAIN:
-        for array in (a, a.astype(np.int16), a.astype(np.complex128)):
+        for array in (a, a.astype(np.int16), a.astype(np.complex128), a.astype(bool)):
             function = getattr(gr, name)
+            if name == "ptp" and array.dtype == bool:
+                continue  # is a TypeError
             assert calls_nothing(lambda f=function, x=array: f(x, 0, kernel="auto", device="cpu"))
     assert core_calls(lambda: gr.minmax(a, axis=(0, 1))) == ["reduce_plain"]
     assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
@@ -57,6 +59,21 @@ def test_a_masked_call_runs_no_python() -> None:
         assert calls_nothing(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
     calls = core_calls(lambda: gr.sum(a, axis=1, initial=2, where=mask))
     assert calls == ["reduce_plain"]
+
+
+def test_results_of_every_size_are_looked_at_as_a_whole_and_no_further() -> None:
+    for dtype in "?bBhHiIqQefdFD":
+        for count in (1, 5, 1 << 20):
+            a = np.ones((2, count), dtype)
+            for name in ("nanmin", "nanmax", "nanmean", "nanvar", "nanargmin", "nanargmax"):
+                result = getattr(gr, name)(a, 0)
+                assert np.array_equal(
+                    result, np.full(count, name in ("nanmin", "nanmax", "nanmean"))
+                )
+    last = np.ones((2, 1000))
+    last[:, -1] = np.nan
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
+        assert np.isnan(gr.nanmean(last, 0)[-1])
 
 
 def test_extremes_with_a_start_are_numpys(rng: np.random.Generator) -> None:
