@@ -104,8 +104,9 @@ done:
     return status;
 }
 
-/* The record of a call. */
-static gpr_status resolve(const gpr_dot_request *request, gpr_resolved *call, factors *given)
+/* The record of a call. Not inlined, as its view would be in the frame of the whole call. */
+static __attribute__((noinline)) gpr_status resolve(const gpr_dot_request *request,
+                                                    gpr_resolved *call, factors *given)
 {
     const int has_second = request->products == GPR_PRODUCTS;
     const gpr_factor *b = has_second ? &request->b : &request->a;
