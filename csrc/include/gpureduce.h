@@ -647,9 +647,11 @@ GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
 GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
                                     void *stream, uint64_t flush_bytes, float *milliseconds);
 /* The same without the wait, the flush and the time: the image stays loaded, and the arrays stay
- * allocated, until the stream has passed the launches. */
+ * allocated, until the stream has passed the launches. If scratch_bytes is not 0, each launch gets
+ * the address of that much device memory instead of its second argument. It is theirs until they
+ * have ended, and a graph's as long as the graph is there, if the stream is being captured. */
 GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
-                                      int count, void *stream);
+                                      int count, void *stream, uint64_t scratch_bytes);
 
 /* ---------------------------------------------------------------- custom operators ----------- */
 

@@ -171,19 +171,22 @@ static PyObject *run_launches(PyObject *module, PyObject *arguments)
     return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds) : glue_raise(state);
 }
 
-/* queue_launches(loaded image, launches, stream) */
+/* queue_launches(loaded image, launches, stream, scratch_bytes=0) */
 static PyObject *queue_launches(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
     PyObject *capsule = NULL, *sequence = NULL, *stream = NULL;
+    unsigned long long scratch_bytes = 0;
     given_launches given;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!O", &capsule, &PyTuple_Type, &sequence, &stream) ||
+    if (!PyArg_ParseTuple(arguments, "OO!O|K", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &scratch_bytes) ||
         read_launches(state, capsule, sequence, stream, &given) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_queue_launches(given.loaded, given.launches, given.count, given.stream);
+    status =
+        gpr_queue_launches(given.loaded, given.launches, given.count, given.stream, scratch_bytes);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
     Py_RETURN_NONE;
@@ -259,7 +262,7 @@ PyMethodDef glue_text_methods[] = {
     {"run_launches", run_launches, METH_VARARGS,
      PyDoc_STR("run_launches(loaded image, launches, stream=None, flush_bytes=0) -> ms")},
     {"queue_launches", queue_launches, METH_VARARGS,
-     PyDoc_STR("queue_launches(loaded image, launches, stream)")},
+     PyDoc_STR("queue_launches(loaded image, launches, stream, scratch_bytes=0)")},
     {"find_cached_image", find_cached_image, METH_O,
      PyDoc_STR("find_cached_image(key) -> (image, symbols) or None")},
     {"cache_image", cache_image, METH_VARARGS, PyDoc_STR("cache_image(key, image, symbols)")},

@@ -170,6 +170,7 @@ def queue_launches(
     loaded: Any,
     launches: tuple[tuple[int, int, int, int, tuple[bytes, ...]], ...],
     stream: Any,
+    scratch_bytes: int = 0,
     /,
 ) -> None: ...
 def find_cached_image(key: str, /) -> tuple[bytes, tuple[str, ...]] | None: ...

@@ -110,7 +110,7 @@ constexpr unsigned custom_columns = sizeof(CustomPartial) < GPR_CUSTOM_COLUMN_BY
 // The value of no elements.
 template <class Op = CustomOp> GPR_DEVICE CustomPartial custom_empty()
 {
-    CustomPartial value;
+    CustomPartial value{};
     if constexpr (has_identity<Op>) value.state = Op::identity();
     custom_set_count(value, 0);
     return value;
@@ -145,6 +145,31 @@ GPR_DEVICE void custom_add(CustomPartial &value, CustomNumber x, uint64 index)
     else value.state = CustomOp::combine(value.state, state);
     custom_set_count(value, custom_count(value) + 1);
 }
+
+// Loads and stores a partial in memory of the device.
+#if defined(__CUDA_ARCH__) || GPR_ARCH == 0
+GPR_DEVICE CustomPartial custom_get(const CustomPartial *from) { return *from; }
+GPR_DEVICE void custom_put(CustomPartial *to, const CustomPartial &value) { *to = value; }
+#else
+// Word by word: for the emulator, to which a structure that the CPU's compiler copies by 16 bytes
+// would be an access at no multiple of 16.
+GPR_DEVICE CustomPartial custom_get(const CustomPartial *from)
+{
+    unsigned word[sizeof(CustomPartial) / 4];
+    for (unsigned i = 0; i < sizeof(CustomPartial) / 4; i++)
+        word[i] = reinterpret_cast<const unsigned *>(from)[i];
+    CustomPartial value{};
+    memcpy(&value, word, sizeof value);
+    return value;
+}
+GPR_DEVICE void custom_put(CustomPartial *to, const CustomPartial &value)
+{
+    unsigned word[sizeof(CustomPartial) / 4];
+    memcpy(word, &value, sizeof value);
+    for (unsigned i = 0; i < sizeof(CustomPartial) / 4; i++)
+        reinterpret_cast<unsigned *>(to)[i] = word[i];
+}
+#endif
 
 // ---------------------------------------------------------------- rows --------------------------
 
@@ -278,9 +303,9 @@ GPR_DEVICE void custom_tell(gpr_custom_facts *facts)
 GPR_DEVICE void custom_deliver(const CustomParams &p, uint64 row, CustomPartial value)
 {
     CustomPartial *states = static_cast<CustomPartial *>(p.states);
-    if (p.flags & GPR_CUSTOM_CONTINUES) value = custom_combine(states[row], value);
+    if (p.flags & GPR_CUSTOM_CONTINUES) value = custom_combine(custom_get(states + row), value);
     if ((p.flags & GPR_CUSTOM_ENDS) == 0) {
-        states[row] = value;
+        custom_put(states + row, value);
         return;
     }
     uint64 n = p.total;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/driver/device.h"
+#include "lib/run/scratch.h"
 
 _Static_assert((int)GPR_MOST_SYMBOLS == (int)GPR_MAX_ENTRIES, "an image has a program's entries");
 
@@ -161,15 +161,39 @@ done:
     return status;
 }
 
+/* Queues launches whose second argument is the address of scratch: partials of 8 bytes to those who
+ * keep it. */
+static gpr_status queue_with_scratch(gpr_device *device, gpr_loaded_image *loaded,
+                                     const gpr_launch *launches, int count, CUstream stream,
+                                     uint64_t bytes)
+{
+    const gpr_rule rule = {.acc_kind = GPR_ACC_NUMBER, .device_acc = GPR_UINT64};
+    const gpr_plan plan = {.partials = (bytes + 7) / 8};
+    gpr_work work = {.stream = stream};
+    gpr_scratch *scratch = NULL;
+    gpr_status status = GPR_OK, released = GPR_OK;
+
+    GPR_TRY(gpr_scratch_acquire(device, &plan, &rule, 0, &work, &scratch));
+    for (int i = 0; i < count; i++) launches[i].arguments[1] = &work.partials;
+    status = queue(loaded, launches, count, stream);
+done:
+    released = gpr_scratch_release(scratch, &work, status == GPR_OK);
+    return status != GPR_OK ? status : released;
+}
+
 gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
-                              void *stream)
+                              void *stream, uint64_t scratch_bytes)
 {
     gpr_device *device = NULL;
     gpr_status status = GPR_OK;
 
     GPR_TRY(check_launches(loaded, launches, count));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
-    status = queue(loaded, launches, count, gpr_stream_of(device, stream));
+    if (scratch_bytes == 0)
+        status = queue(loaded, launches, count, gpr_stream_of(device, stream));
+    else
+        status = queue_with_scratch(device, loaded, launches, count, gpr_stream_of(device, stream),
+                                    scratch_bytes);
     gpr_device_leave(device);
 done:
     return status;

@@ -346,7 +346,7 @@ class Reduction(Work):
             raise ValueError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
-        target = None if call.out is None else _Out(self, ufunc.__name__, call.out)
+        target = None if call.out is None else Out(self, ufunc.__name__, call.out)
         if target is not None:
             target.check_dtype(ufunc, self.skip_nan, dtype)
         if target is not None and dtype is None and self.op in _ROUNDED:
@@ -381,7 +381,7 @@ class Reduction(Work):
             self.part()
         return self.library.finish(self.a, result) if target is None else target.finish(result)
 
-    def convert_for(self, call: Call, ufunc: np.ufunc, target: _Out, is_of_nothing: bool) -> Call:
+    def convert_for(self, call: Call, ufunc: np.ufunc, target: Out, is_of_nothing: bool) -> Call:
         """Read elements of the type that NumPy reduces in for this ``out``, if that matters.
 
         A product of one element is the element, converted.
@@ -410,7 +410,7 @@ class Reduction(Work):
             (self.source,) = made
         return call
 
-    def start_of(self, call: Call, ufunc: np.ufunc, target: _Out | None) -> Any:
+    def start_of(self, call: Call, ufunc: np.ufunc, target: Out | None) -> Any:
         """What the fold begins with besides its identity, as NumPy converts it; None: nothing."""
         if call.initial is NoValue or call.initial is None:
             return None
@@ -524,7 +524,7 @@ def _dtype_given_mean(element: str, mean: str | None) -> str | None:
     )
 
 
-class _Out:
+class Out:
     """Where the caller wants the result."""
 
     def __init__(self, call: Reduction, name: str, out: Any) -> None:

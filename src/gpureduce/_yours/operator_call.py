@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import _core
 from .._arguments import as_mask, check_shape
-from .._calls import NoValue, OwnCall, warn
+from .._calls import NoValue, OwnCall
 from .._dtypes import name_of, native_dtype
-from .._exceptions import KernelUnavailableError, NoDeviceWarning
+from .._exceptions import DeviceUnavailableError, KernelUnavailableError
 from .._interop.inputs import as_array, check_plain, wrapper_of
-from .._interop.libraries import device_library, from_host
+from .._interop.libraries import Library, device_library, from_host
 from .operator_cpu import CpuProgram
+from .operator_device import OperatorReduction, block_of, find_device, reduce_chunks
+from .operator_gpu import gpu_program
 from .operator_layout import ENDS, INITIAL_BYTES, STARTS, Layout
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 
@@ -22,7 +25,8 @@ __all__ = ["Programs", "reduce_by"]
 
 Programs = dict[tuple[str, int, OperatorTypes], Any]
 """Loaded programs by place and types; the number is a device's ordinal."""
-_CPU_KERNELS = ("auto", "fast")
+_KERNELS = ("auto", "fast")
+"""Kernels that take operators."""
 
 
 def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
@@ -31,14 +35,15 @@ def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
         value = getattr(call, name)
         if value is not True:
             check_plain(value, name)
-    if device_library(call.array) is not None:
-        raise TypeError(
-            f"operator '{operator.name}' takes arrays of the host, not of a device: copy it to the "
-            "host first, as with cupy.asnumpy(a) or a.cpu().numpy()"
-        )
+    library = device_library(call.array)
     wrapper = wrapper_of(call.array)
-    given = call.array if wrapper is None else from_host(call.array)
-    result = _reduce_on_host(operator, programs, call, as_array(given, "a.data"))
+    if library is not None:
+        if wrapper is None:
+            check_plain(call.array, "a")
+        result = _reduce_on_device(operator, library, call)
+    else:
+        given = call.array if wrapper is None else from_host(call.array)
+        result = _reduce_on_host(operator, programs, call, as_array(given, "a.data"))
     if wrapper is None or call.out is not None:
         return result
     made = wrapper(result, operator.name)
@@ -108,71 +113,112 @@ def initial_bytes(operator: OperatorText, call: OwnCall, element: np.dtype[Any])
         )
     start = np.empty((), element)
     start[()] = call.initial
-    return start.tobytes().ljust(INITIAL_BYTES, b"\0")
+    return start.tobytes()
 
 
-def _chosen_place(operator: OperatorText, call: OwnCall) -> str:
-    """``"cpu"``, or why not."""
-    place = call.device
-    if call.block_size is not None or call.grid_size is not None or call.stream is not None:
-        raise ValueError(
-            f"operator '{operator.name}' runs on the CPU here: it takes no block_size, grid_size "
-            "or stream"
-        )
-    if place not in (None, "auto", "cpu"):
+def _place(operator: OperatorText, call: OwnCall) -> int | None:
+    """Ordinal of the device that a call of an array of the host runs on; None: the CPU."""
+    place, kernel = call.device, call.kernel
+    if kernel not in _KERNELS:
+        known = _core.find_kernel(kernel)
         raise KernelUnavailableError(
-            f"operator '{operator.name}' runs on the CPU only: pass device='cpu'"
+            f"kernel '{known}' takes no operators of your own: kernels 'auto' and 'fast' do"
         )
-    if call.kernel not in _CPU_KERNELS:
-        known = _core.find_kernel(call.kernel)
-        if place == "cpu":
-            raise KernelUnavailableError(f"kernel '{known}' runs on GPUs: device is 'cpu'")
-        warn("a GPU kernel was named, but the CPU backend answers", NoDeviceWarning)
-    return "cpu"
+    why = _core.why_no_cuda()
+    if place == "cpu" or (place in (None, "auto") and why is not None):
+        if call.stream is not None:
+            raise ValueError("a stream is a GPU's, and the array is reduced on the CPU")
+        return None
+    if why is not None:
+        raise DeviceUnavailableError(f"device is {place!r}: {why}")
+    if call.stream is not None:
+        raise ValueError("a stream is for device arrays: arrays of the host are waited for")
+    head, _, number = (place or "cuda").partition(":")
+    if head not in ("cuda", "auto") or not (number or "0").isdigit():
+        raise ValueError(f"unknown device {place!r}: it is cpu, cuda, cuda:N or auto")
+    return int(number or 0)
+
+
+def _start(operator: OperatorText, call: OwnCall, element: np.dtype[Any]) -> tuple[int, bytes]:
+    """The flag and the bytes of ``initial``."""
+    return (STARTS, initial_bytes(operator, call, element)) if has_initial(call) else (0, b"")
+
+
+def _axes(call: OwnCall, ndim: int) -> tuple[int, ...]:
+    if call.axis is None:
+        return tuple(range(ndim))
+    return tuple(normalize_axis_tuple(call.axis, ndim, "axis"))
 
 
 def _reduce_on_host(
     operator: OperatorText, programs: Programs, call: OwnCall, array: np.ndarray[Any, Any]
 ) -> Any:
     array = np.asarray(array)
-    axes = (
-        tuple(range(array.ndim))
-        if call.axis is None
-        else normalize_axis_tuple(call.axis, array.ndim, "axis")
-    )
-    element = element_dtype(operator, array.dtype) if call.dtype is None else array.dtype
-    compute = compute_dtype(operator, element, call.dtype)
+    axes = _axes(call, array.ndim)
+    compute = compute_dtype(operator, array.dtype, call.dtype)
     array = array.astype(native_dtype(array.dtype), copy=False)
     mask = as_mask(call.where, array.shape)
-    _chosen_place(operator, call)
+    ordinal = _place(operator, call)
     types = OperatorTypes(array.dtype, compute, mask is not None)
-    key = ("cpu", 0, types)
-    if key not in programs:
-        programs[key] = CpuProgram(operator, types)
-    program = programs[key]
+    program: Any
+    if ordinal is None:
+        key = ("cpu", 0, types)
+        if key not in programs:
+            programs[key] = CpuProgram(operator, types)
+        program = programs[key]
+    else:
+        program = gpu_program(operator, types, find_device(ordinal), block_of(operator, call))
     dtype = result_dtype(operator, program.facts, compute)
-    layout = Layout.of(
-        array.shape,
-        array.strides,
-        None if mask is None else mask.strides,
-        axes,
-        dtype.itemsize,
-        reorder=operator.commutative,
-        keep_positions=bool(program.facts["takes_index"]),
-    )
-    check_has_value(operator, layout.n, call, program.facts["has_identity"])
-    kept = tuple(n for i, n in enumerate(array.shape) if i not in axes)
-    result = np.empty(kept, dtype)
-    values: dict[str, Any] = {"flags": ENDS}
-    if mask is not None:
-        values["mask"] = mask.ctypes.data
-    if has_initial(call):
-        values["flags"] |= STARTS
-        values["initial"] = initial_bytes(operator, call, array.dtype)
-    program.reduce(layout, array, result, **values)
+    n = math.prod(array.shape[i] for i in axes)
+    check_has_value(operator, n, call, program.facts["has_identity"])
+    result = np.empty([n for i, n in enumerate(array.shape) if i not in axes], dtype)
+    flags, initial = _start(operator, call, array.dtype)
+    if ordinal is None:
+        layout = Layout.of(
+            array.shape,
+            array.strides,
+            None if mask is None else mask.strides,
+            axes,
+            dtype.itemsize,
+            reorder=operator.commutative,
+            keep_positions=bool(program.facts["takes_index"]),
+        )
+        address = 0 if mask is None else mask.ctypes.data
+        program.reduce(layout, array, result, flags=flags | ENDS, initial=initial, mask=address)
+    else:
+        reduce_chunks(operator, call, program, ordinal, array, mask, axes, result, flags, initial)
     if call.keepdims:
         result = result.reshape([1 if i in axes else n for i, n in enumerate(array.shape)])
     return finished(operator, call, result)
+
+
+# ---------------------------------------------------------------- device arrays ------------------
+
+
+def _reduce_on_device(operator: OperatorText, library: Library, call: OwnCall) -> Any:
+    options = ("auto", call.device, call.block_size, call.grid_size, call.stream)
+    work = OperatorReduction(library, call.array, options)
+    source = work.source
+    place = _place(operator, call._replace(stream=None))
+    if place is None or (call.device not in (None, "auto", "cuda") and place != source.device):
+        raise ValueError(
+            f'the array is in the memory of device "cuda:{source.device}", and device is '
+            f"{call.device!r}: copy it first, or leave device= out"
+        )
+    element = native_dtype(source.dtype)
+    axes = _axes(call, source.ndim)
+    given = None if call.dtype is None else name_of(library.dtype(call.dtype))
+    compute = compute_dtype(operator, element, given)
+    types = OperatorTypes(element, compute, call.where is not True)
+    block = block_of(operator, call)
+    program = gpu_program(operator, types, find_device(source.device), block)
+    dtype = result_dtype(operator, program.facts, compute)
+    n = math.prod(source.shape[i] for i in axes)
+    check_has_value(operator, n, call, program.facts["has_identity"])
+    flags, initial = _start(operator, call, element)
+    if dtype.name not in _core.DTYPES:
+        raise TypeError(f"device arrays have no dtype {dtype}: pass an array of the host")
+    return work.reduce_by(operator, call, axes, program, dtype, flags, initial)
 
 
 def finished(operator: OperatorText, call: OwnCall, result: np.ndarray[Any, Any]) -> Any:

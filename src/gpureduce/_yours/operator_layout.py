@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +89,7 @@ class Layout:
         *,
         reorder: bool,
         keep_positions: bool,
+        positions: Sequence[int] | None = None,
     ) -> Layout:
         """Make the layout of an array.
 
@@ -104,24 +105,22 @@ class Layout:
             Whether the order of elements does not count.
         keep_positions : bool
             Whether positions of elements count, though their order does not.
+        positions : sequence of int, optional
+            Shape that positions count in: that of the array of which this one is a chunk.
         """
+        whole = shape if positions is None else positions
         masks = mask if mask is not None else [0] * len(shape)
         axes: dict[bool, list[Axis]] = {True: [], False: []}
         lasts = {True: 1, False: itemsize}
         for i in reversed(range(len(shape))):
             is_reduced = i in reduced
             axes[is_reduced].insert(0, Axis(shape[i], strides[i], masks[i], lasts[is_reduced]))
-            lasts[is_reduced] *= shape[i]
+            lasts[is_reduced] *= whole[i] if is_reduced else shape[i]
         rows = math.prod(axis.extent for axis in axes[False])
         n = math.prod(axis.extent for axis in axes[True])
         kept = _merged(_by_distance(axes[False]), with_last=True)
         inner = _by_distance(axes[True]) if reorder else axes[True]
         return cls(kept, _merged(inner, with_last=not reorder or keep_positions), rows, n)
-
-    def with_n(self, n: int, extent: int) -> Layout:
-        """The same layout with another extent of the outermost reduced axis."""
-        first, *rest = self.reduced
-        return replace(self, reduced=(first._replace(extent=extent), *rest), n=n)
 
 
 def _by_distance(axes: list[Axis]) -> list[Axis]:

@@ -1,0 +1,233 @@
+"""Calls of an operator of the user's own on a GPU: arrays of the host in chunks, device arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._calls import Options, OwnCall
+from .._dtypes import name_of
+from .._interop.device_reduction import Out, Reduction
+from .._interop.libraries import DeviceBuffer, Library
+from .._records import DeviceInfo, devices
+from .operator_gpu import MOST_BLOCK, GpuProgram, Launch, chunks
+from .operator_layout import CONTINUES, ENDS, Layout
+from .operator_text import OperatorText
+
+__all__ = ["OperatorReduction", "block_of", "find_device", "reduce_chunks"]
+
+_SLOTS = 2
+"""Chunks under way: one is packed while the other one is reduced."""
+_MOST_CHUNK = 64 << 20
+_WARP = 32
+
+
+def find_device(ordinal: int) -> DeviceInfo:
+    """The device of that number; ``ValueError`` if there is none."""
+    for each in devices():
+        if each.ordinal == ordinal:
+            return each
+    raise ValueError(f"there is no device cuda:{ordinal}")
+
+
+def block_of(operator: OperatorText, call: OwnCall) -> int:
+    """Threads per block."""
+    block = call.block_size
+    if block is None:
+        return MOST_BLOCK
+    if block not in [_WARP << i for i in range(4)]:
+        raise ValueError(
+            f"operator '{operator.name}' takes blocks of 32, 64, 128 or 256 threads, not {block}"
+        )
+    return int(block)
+
+
+def _steps(shape: tuple[int, ...], itemsize: int) -> list[int]:
+    steps = [itemsize] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        steps[i] = steps[i + 1] * shape[i + 1]
+    return steps
+
+
+# ---------------------------------------------------------------- host arrays --------------------
+
+
+class _Slot:
+    """Room for a chunk: pinned where it can be, and on the device."""
+
+    def __init__(self, ordinal: int, stream: int, bytes_: int) -> None:
+        pinned = _core.pinned_bytes(bytes_)
+        self.staged = np.empty(bytes_, np.uint8) if pinned is None else pinned
+        self.room = DeviceBuffer((bytes_,), "uint8", ordinal, stream)
+        self.memory = self.room.memory
+        self.mark: Any = None
+
+    def store(self, array: np.ndarray[Any, Any], at: int) -> None:
+        """Pack an array into the staged bytes from `at` on."""
+        view = self.staged[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(view, array)
+
+
+def reduce_chunks(
+    operator: OperatorText,
+    call: OwnCall,
+    program: GpuProgram,
+    ordinal: int,
+    array: np.ndarray[Any, Any],
+    mask: np.ndarray[Any, Any] | None,
+    axes: tuple[int, ...],
+    result: np.ndarray[Any, Any],
+    flags: int,
+    initial: bytes,
+) -> None:
+    """Reduce an array of the host on a device, chunk by chunk, into `result`.
+
+    Chunks follow each other in C order, so each one's elements of a row come after those of the
+    chunks before. Rows that several chunks have part of are states on the device meanwhile.
+    """
+    itemsize = array.dtype.itemsize
+    limits = _core.limits()
+    room = min(_MOST_CHUNK, limits["device_bytes"] // (2 * _SLOTS))
+    room = max(
+        4096, min(room, limits["pinned_bytes"] // _SLOTS) if limits["pinned_bytes"] else room
+    )
+    per_element = itemsize + (1 if mask is not None else 0)
+    most = max(1, min(array.size, (room - 64) // per_element))
+    plan = list(chunks(array.shape, axes, most))
+    continues = any(not chunk.begins for chunk in plan)
+    kept_after = [i for i in range(array.ndim) if i not in axes]
+    stream = _core.device_stream(ordinal)
+    total = math.prod(array.shape[i] for i in axes)
+    rows = math.prod(array.shape[i] for i in kept_after)
+    slots = [_Slot(ordinal, stream, most * per_element + 64) for _ in range(min(_SLOTS, len(plan)))]
+    partial, size = program.facts["partial_bytes"], result.dtype.itemsize
+    output = DeviceBuffer((max(1, rows * size),), "uint8", ordinal, stream)
+    states = DeviceBuffer((rows * partial if continues else 0,), "uint8", ordinal, stream)
+    for number, chunk in enumerate(plan):
+        slot = slots[number % len(slots)]
+        if slot.mark is not None:
+            _core.mark_wait(slot.mark)
+        part = array[chunk.where]
+        slot.store(part, 0)
+        bytes_ = at = part.nbytes
+        if mask is not None:
+            at = -(-part.nbytes // 16) * 16
+            slot.store(mask[chunk.where], at)
+            bytes_ = at + part.size
+        target = _core.device_array(
+            slot.memory.pointer, (bytes_,), None, "uint8", ordinal, stream, slot.room
+        )
+        _core.queue_upload(target, slot.staged[:bytes_], stream)
+        layout = Layout.of(
+            part.shape,
+            _steps(part.shape, itemsize),
+            None if mask is None else _steps(part.shape, 1),
+            axes,
+            size,
+            reorder=operator.commutative,
+            keep_positions=bool(program.facts["takes_index"]),
+            positions=array.shape,
+        )
+        launch = Launch(
+            array=slot.memory.pointer,
+            mask=slot.memory.pointer + at if mask is not None else 0,
+            out=output.memory.pointer + chunk.row * size,
+            states=states.memory.pointer + chunk.row * partial if continues else 0,
+            stream=stream,
+            total=total,
+            first=chunk.first,
+            flags=(0 if chunk.begins else CONTINUES) if continues else flags | ENDS,
+            initial=initial,
+            grid=call.grid_size,
+        )
+        program.queue(layout, launch)
+        slot.mark = _core.mark_stream(ordinal, stream)
+    if continues:
+        launch = Launch(
+            0, 0, output.memory.pointer, states.memory.pointer, stream, total, 0, flags, initial,
+            None,
+        )  # fmt: skip
+        program.end(rows, size, launch)
+    if rows > 0:
+        host = np.empty(rows * size, np.uint8)
+        _core.download(ordinal, output.memory.pointer, host, stream)
+        result[...] = host.view(result.dtype).reshape(result.shape)
+
+
+# ---------------------------------------------------------------- device arrays ------------------
+
+
+class OperatorReduction(Reduction):
+    """A reduction of a device array by an operator: memory and streams as other reductions have."""
+
+    def __init__(self, library: Library, a: Any, options: Options) -> None:
+        super().__init__(library, "sum", a, library.read(a), options, False, 0)
+
+    def reduce_by(
+        self,
+        operator: OperatorText,
+        call: OwnCall,
+        axes: tuple[int, ...],
+        program: GpuProgram,
+        dtype: np.dtype[Any],
+        flags: int,
+        initial: bytes,
+    ) -> Any:
+        """Queue the reduction, and return the result as the array's library has it."""
+        source = self.source
+        kept = tuple(
+            1 if i in axes else n
+            for i, n in enumerate(source.shape)
+            if call.keepdims or i not in axes
+        )
+        self.join(self.home)
+        target = None if call.out is None else Out(self, operator.name, call.out)
+        try:
+            mask = self.mask(call.where)
+            room = self.empty if target is None else target.room
+            made, memory = room(kept, name_of(dtype))
+            host = None
+            if isinstance(memory, np.ndarray):
+                host = memory
+                buffer = DeviceBuffer(kept, name_of(dtype), source.device, self.stream)
+                self.lent.append(buffer)
+                memory = buffer.memory
+            elif memory.strides != tuple(_steps(kept, dtype.itemsize)) and math.prod(kept) > 1:
+                raise ValueError(f"out= of operator '{operator.name}' must be C-contiguous")
+            layout = Layout.of(
+                source.shape,
+                source.strides,
+                None if mask is None else _broadcast_steps(mask, source.shape),
+                axes,
+                dtype.itemsize,
+                reorder=operator.commutative,
+                keep_positions=bool(program.facts["takes_index"]),
+            )
+            launch = Launch(
+                source.pointer, 0 if mask is None else mask.pointer, memory.pointer, 0,
+                self.stream, layout.n, 0, flags | ENDS, initial, call.grid_size,
+            )  # fmt: skip
+            program.queue(layout, launch)
+            if host is not None and host.size > 0:
+                packed = np.empty(host.shape, host.dtype)
+                _core.download(source.device, memory.pointer, packed, self.stream)
+                host[...] = packed
+        finally:
+            self.part()
+        return self.library.finish(self.a, made) if target is None else target.finish(made)
+
+
+def _broadcast_steps(mask: Any, shape: tuple[int, ...]) -> list[int]:
+    """Steps of a mask along the axes of an array that it broadcasts to."""
+    more = len(shape) - mask.ndim
+    steps = [0] * len(shape)
+    for i, (extent, step) in enumerate(zip(mask.shape, mask.strides, strict=True)):
+        if more < 0 or extent not in (1, shape[more + i]):
+            raise ValueError("the mask cannot be broadcast to the shape of the array")
+        steps[more + i] = 0 if extent == 1 else step
+    if more < 0:
+        raise ValueError("the mask cannot be broadcast to the shape of the array")
+    return steps

@@ -1,0 +1,268 @@
+"""Operators of users' own on a GPU: the kernels that keep order, chunks, device arrays.
+
+Calls run on the emulator, in a child process, by all of its schedules; on a machine with a GPU
+there too. Programs are compiled by NVRTC where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from operator_cases import CASES, DTYPES
+from test_own_kernel_calls import emulated
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._yours.operator_gpu import OPTIONS, Chunk, chunks, gpu_text
+from gpureduce._yours.operator_text import OperatorTypes
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+SCHEDULES = ("forward", "reverse", "random")
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+BEGIN = f"""
+import ctypes, os
+sys.path[:0] = {[str(Path(__file__).parent)]!r}
+from operator_cases import CASES, check, random_call, reference
+settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
+rng = np.random.default_rng({SEED})
+ADD = gr.Operator("add", "struct add {{ static T identity() {{ return 0; }}"
+                  " static T combine(T a, T b) {{ return a + b; }} }};", commutative=True)
+"""
+END = "\nprint(json.dumps('done'))\n"
+
+
+# ---------------------------------------------------------------- order --------------------------
+
+
+@needs_compiler
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_any_layout_is_folded_in_order_by_any_schedule(name: str, tmp_path: Path) -> None:
+    code = f"""
+case = CASES[{name!r}]
+operator = case.operator()
+for schedule in {SCHEDULES!r}:
+    settings.fake_set(b"schedule", schedule.encode())
+    settings.fake_set(b"seed", str(int(rng.integers(1, 2**31))).encode())
+    for number in range(8):
+        a, arguments = random_call(case, rng, int(rng.choice([60, 2500])))
+        options = {{"block_size": int(rng.choice([32, 64, 128, 256])), "device": "cuda"}}
+        if rng.random() < 0.6:
+            options["grid_size"] = int(rng.integers(1, 6))
+        what = f"seed {SEED}: {{schedule}} {{number}}, {{a.dtype}} {{a.shape}} {{a.strides}} "
+        what += f"{{arguments}} {{options}}"
+        got = gr.reduce(a, operator, **arguments, **options)
+        check(got, reference(case, a, **arguments), what)
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["hash", "run", "gcd"])
+def test_tiles_of_rows_that_begin_anywhere(name: str, tmp_path: Path) -> None:
+    """Device arrays: rows of several tiles per warp, at no multiple of 16 bytes."""
+    code = f"""
+case = CASES[{name!r}]
+operator = case.operator()
+for dtype in ("int8", "int64"):
+    size = np.dtype(dtype).itemsize
+    for rows, n in ((1, 30_000), (3, 5_000), (40, 700)):
+        shift = int(rng.integers(0, 16 // size))
+        values = (6 * rng.integers(0, 3, rows * n + shift)).astype(dtype)
+        whole = gr.pinned_copy(values)
+        buffer = _core.DeviceBuffer((len(values),), dtype, 0, None)
+        _core.upload(0, buffer.memory.pointer, values)
+        part = _core.device_array(buffer.memory.pointer + shift * size, (rows, n), None, dtype, 0,
+                                  None, buffer)
+        device = Shown(part)
+        got = gr.reduce(device, operator, axis=1, block_size=int(rng.choice([64, 256])))
+        host = np.empty(got.shape, got.dtype)
+        _core.download(0, got.memory.pointer, host, got.stream)
+        a = values[shift:].reshape(rows, n)
+        check(host, reference(case, a, 1), f"seed {SEED}: {{dtype}} {{rows}} {{n}} {{shift}}")
+"""
+    shown = """
+from gpureduce import _core
+class Shown:
+    def __init__(self, part):
+        self.part = part
+    @property
+    def __cuda_array_interface__(self):
+        part = self.part
+        return {"shape": part.shape, "typestr": np.dtype(part.dtype).str,
+                "data": (part.pointer, False), "version": 3, "strides": part.strides}
+"""
+    assert emulated(BEGIN + shown + code + END, tmp_path) == "done"
+
+
+@needs_compiler
+def test_chunks_of_a_host_array_are_merged_in_order(tmp_path: Path) -> None:
+    code = f"""
+gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+from gpureduce._yours import operator_device
+operator_device._MOST_CHUNK = 4096      # of a few hundred elements
+for name in ("affine", "run", "largest"):
+    case = CASES[name]
+    operator = case.operator()
+    for axis in (None, 0, 1, (0, 2), 2):
+        shape = tuple(int(n) for n in rng.permutation([3, 17, 40]))
+        a = rng.integers(-2, 3, shape)
+        mask = {{}}
+        if rng.random() < 0.5:
+            mask = {{"where": rng.random(shape) < 0.7, "initial": 1}}
+        got = gr.reduce(a, operator, axis, device="cuda", **mask)
+        check(got, reference(case, a, axis, **mask), f"seed {SEED}: {{name}} {{shape}} {{axis}}")
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
+
+
+def by_rows(a: np.ndarray, kept: list[int], reduced: tuple[int, ...]) -> np.ndarray:
+    rows = math.prod(a.shape[i] for i in kept)
+    return a.transpose([*kept, *reduced]).reshape(rows, math.prod(a.shape[i] for i in reduced))
+
+
+def test_chunks_cover_an_array_once_and_in_order() -> None:
+    rng = np.random.default_rng(SEED)
+    for _ in range(200):
+        shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 5)))
+        reduced = tuple(i for i in range(len(shape)) if rng.random() < 0.5)
+        most = int(rng.integers(1, 40))
+        kept = [i for i in range(len(shape)) if i not in reduced]
+        seen: dict[int, list[int]] = {}
+        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+        order = by_rows(every, kept, reduced)
+        made = [each for each in chunks(shape, reduced, most) if isinstance(each, Chunk)]
+        for chunk in made:
+            part = every[chunk.where]
+            assert part.size <= most
+            rows = by_rows(part, kept, reduced)
+            for i, row in enumerate(rows):
+                before = seen.setdefault(chunk.row + i, [])
+                assert chunk.begins == (not before)
+                assert chunk.first == len(before)
+                before += row.tolist()
+        assert [seen[i] for i in range(len(order))] == order.tolist()
+    assert len(list(chunks((5, 3, 0), (0, 2), 7))) == 1
+
+
+# ---------------------------------------------------------------- arguments ----------------------
+
+
+@needs_compiler
+def test_arguments_of_numpy_and_device_arrays(tmp_path: Path) -> None:
+    code = """
+from gpureduce import _core
+def device(values):
+    buffer = _core.DeviceBuffer(values.shape, values.dtype.name, 0, None)
+    _core.upload(0, buffer.memory.pointer, np.ascontiguousarray(values))
+    return buffer
+def host(buffer):
+    values = np.empty(buffer.shape, buffer.dtype)
+    _core.download(0, buffer.memory.pointer, values, buffer.stream)
+    return values
+a = rng.integers(-9, 9, (4, 5, 6))
+for axis in (None, 0, (0, 2), -1, ()):
+    for keepdims in (False, True):
+        want = np.sum(a, axis=axis, keepdims=keepdims)
+        np.testing.assert_array_equal(
+            gr.reduce(a, ADD, axis, keepdims=keepdims, device="cuda"), want)
+        got = gr.reduce(device(a), ADD, axis, keepdims=keepdims)
+        assert type(got) is _core.DeviceBuffer
+        np.testing.assert_array_equal(host(got), want)
+mask = a > 0
+got = gr.reduce(device(a), ADD, 1, where=device(mask), initial=7)
+np.testing.assert_array_equal(host(got), np.sum(a, 1, where=mask, initial=7))
+got = gr.reduce(device(a), ADD, 1, dtype="float64")
+assert got.dtype == "float64"
+out = np.zeros((4, 6), "int64")
+assert gr.reduce(device(a), ADD, 1, out=out) is out
+np.testing.assert_array_equal(out, a.sum(1))
+room = device(np.zeros((4, 6), "int64"))
+assert gr.reduce(device(a), ADD, 1, out=room) is room
+np.testing.assert_array_equal(host(room), a.sum(1))
+assert host(gr.reduce(device(np.zeros((3, 0), "f4")), ADD, 1)).tolist() == [0, 0, 0]
+assert gr.reduce(np.zeros((0, 3)), ADD, 1, device="cuda").shape == (0,)
+half = np.arange(100, dtype="float16")
+assert gr.reduce(half, ADD, device="cuda") == np.float16(4950)
+print(json.dumps([
+    refused(lambda: gr.reduce(device(a), ADD, device="cpu")),
+    refused(lambda: gr.reduce(a, ADD, device="cuda", block_size=48)),
+    refused(lambda: gr.reduce(a, ADD, device="cuda", kernel="shfl_two_pass")),
+    refused(lambda: gr.reduce(a, ADD, device="cuda:9")),
+    refused(lambda: gr.reduce(a, ADD, device="gpu")),
+    refused(lambda: gr.reduce(device(a), gr.Operator("bad",
+        "struct bad {\\n static T combine(T a, T b)\\n { return a + c; } };"))),
+    refused(lambda: gr.reduce(device(a[:0]), gr.Operator("no",
+        "struct no { static T combine(T a, T b) { return a; } };"))),
+]))
+"""
+    found = emulated(BEGIN + code, tmp_path)
+    assert isinstance(found, list)
+    for text, part in zip(
+        found,
+        [
+            "ValueError: the array is in the memory of device",
+            "ValueError: operator 'add' takes blocks of 32, 64, 128 or 256 threads, not 48",
+            "KernelUnavailableError: kernel 'shfl_two_pass' takes no operators of your own",
+            "ValueError: there is no device cuda:9",
+            "ValueError: unknown device 'gpu'",
+            "CompileError: operator 'bad' does not compile: bad.cu, line 3",
+            "ValueError: zero-size array to reduction operation no which has no identity",
+        ],
+        strict=True,
+    ):
+        assert text.startswith(part), text
+
+
+@needs_compiler
+def test_programs_are_loaded_once_and_cached_on_disk(tmp_path: Path) -> None:
+    code = """
+before = gr.cache_info()
+for _ in range(3):
+    gr.reduce(np.arange(10), gr.Operator("add", ADD.source, commutative=True), device="cuda")
+after = gr.cache_info()
+print(json.dumps([after.writes - before.writes, after.hits - before.hits]))
+"""
+    os.environ["GPUREDUCE_CACHE_DIR"], before = (
+        str(tmp_path / "c"),
+        os.environ["GPUREDUCE_CACHE_DIR"],
+    )
+    try:
+        assert emulated(BEGIN + code, tmp_path) == [1, 0]
+        assert emulated(BEGIN + code, tmp_path) == [0, 1]
+    finally:
+        os.environ["GPUREDUCE_CACHE_DIR"] = before
+
+
+# ---------------------------------------------------------------- NVRTC --------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_compile_for_a_gpu(name: str) -> None:
+    rng = np.random.default_rng([SEED, len(name)])
+    dtype = np.dtype(str(rng.choice(DTYPES[:2] if name == "gcd" else DTYPES)))
+    types = OperatorTypes(dtype, dtype, bool(rng.integers(2)))
+    text, entries = gpu_text(CASES[name].operator()._text, types, 256, emulated=False)
+    try:
+        image, symbols = _core.compile_text("operator", text, entries, OPTIONS, 90)
+    except gr.DeviceUnavailableError as error:
+        pytest.skip(str(error))
+    assert len(image) > 1000
+    assert len(symbols) == len(entries)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_large_arrays_on_a_gpu_are_folded_as_on_the_cpu(name: str) -> None:
+    rng = np.random.default_rng([SEED, len(name)])
+    operator = CASES[name].operator()
+    for shape, axis in (((10_000_019,), None), ((3001, 3001), 0), ((3001, 3001), 1),
+                        ((200_001, 33), 1), ((5, 700, 3000), (0, 2))):  # fmt: skip
+        a = (6 * rng.integers(0, 3, shape)).astype("int32")
+        got = gr.reduce(a, operator, axis, device="cuda")
+        np.testing.assert_array_equal(got, gr.reduce(a, operator, axis, device="cpu"))
