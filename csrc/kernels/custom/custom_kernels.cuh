@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(BLOCK) custom_strided(CustomParams p, CustomPa
 
 // ---------------------------------------------------------------- rows of vectors ---------------
 
-// A warp's share of a row, in vectors. Vector 0 is the one that holds the row's first element, which
-// is its element number `low` where the row begins at no multiple of 16 bytes.
+// A warp's share of a row, in vectors. Vector 0 holds the row's first element, which is not its own
+// first one where the row begins at no multiple of 16 bytes.
 struct CustomRun {
     const unsigned char *base; // of vector 0
     uint64 low, high;          // elements of the share, counted from element 0 of vector 0
@@ -201,8 +201,8 @@ GPR_DEVICE CustomPartial custom_fold_tile(const CustomRun &run, uint64 first, ui
     return value;
 }
 
-// Folds a share; commutative: each lane holds its own value, else lane 0 holds the warp's. All lanes
-// of the warp call. `tile` is shared memory of the warp.
+// Folds a share. Of a commutative operator each lane holds a value, of any other lane 0 holds the
+// warp's. All lanes of the warp call. `tile` is shared memory of the warp.
 template <class Element>
 GPR_DEVICE CustomPartial custom_fold_share(const CustomRun &run, uint64 shift, long long step,
                                            Vector *tile)
