@@ -63,7 +63,7 @@ GPR_API const gpr_error *gpr_last_error(void);
 /* "GPR_ERROR_VALUE" and so on; never NULL. */
 GPR_API const char *gpr_status_name(gpr_status status);
 
-/* The library's version, as "0.1.0". */
+/* The library's version, as "0.2.0". */
 GPR_API const char *gpr_version(void);
 
 /* ---------------------------------------------------------------- dtypes and operators ------ */
