@@ -252,3 +252,60 @@ def random_call(
 def check(got: Any, want: np.ndarray, what: str) -> None:
     assert np.shape(got) == want.shape, what
     assert np.asarray(got).astype(object).tolist() == want.tolist(), what
+
+
+# ---------------------------------------------------------------- structures ---------------------
+
+PARTICLE = [("mass", "f8"), ("charge", "i2"), ("alive", "?")]
+HEAVIEST = """
+struct heaviest {                              // the first one of the largest mass
+    static T combine(T a, T b) { return b.mass > a.mass ? b : a; }
+};"""
+BOX = """
+struct box {
+    struct State { double low, high; long long charge; int alive; };
+    static State lift(T x) { return {x.mass, x.mass, x.charge, x.alive}; }
+    static State combine(State l, State r)
+    {
+        return {min(l.low, r.low), max(l.high, r.high), l.charge * 3 + r.charge,
+                l.alive + r.alive};
+    }
+};"""
+BOX_DTYPE = [("low", "f8"), ("high", "f8"), ("charge", "i8"), ("alive", "i4")]
+
+
+def particles(rng: np.random.Generator, shape: tuple[int, ...], *, align: bool) -> np.ndarray:
+    made = np.zeros(shape, np.dtype(PARTICLE, align=align))
+    made["mass"] = rng.integers(0, 50, shape)
+    made["charge"] = rng.integers(-3, 4, shape)
+    made["alive"] = rng.random(shape) < 0.5
+    return made
+
+
+def check_structures(rng: np.random.Generator, device: str) -> None:
+    """Elements, states and results that are structures, packed and aligned, in any layout."""
+    heaviest = gr.Operator("heaviest", HEAVIEST)
+    box = gr.Operator(
+        "box", BOX.replace("l.charge * 3 + r.charge", "l.charge + r.charge"),
+        result=np.dtype(BOX_DTYPE, align=True),
+    )  # fmt: skip
+    for align in (False, True):
+        a = particles(rng, (30, 14), align=align)[:, ::2]
+        for axis in (None, 0, 1):
+            got = gr.reduce(a, heaviest, axis, device=device)
+            assert got.dtype == a.dtype
+            places = np.argmax(a["mass"], axis)
+            if axis is None:
+                assert got == a.reshape(-1)[places]
+            else:
+                index = np.expand_dims(places, axis)
+                want = np.take_along_axis(a, index, axis).squeeze(axis)
+                assert (got == want).all()
+            found = gr.reduce(a, box, axis, device=device)
+            np.testing.assert_array_equal(found["low"], a["mass"].min(axis))
+            np.testing.assert_array_equal(found["high"], a["mass"].max(axis))
+            np.testing.assert_array_equal(found["charge"], a["charge"].sum(axis))
+            np.testing.assert_array_equal(found["alive"], a["alive"].sum(axis))
+        start = gr.reduce(a, heaviest, 0, initial=(99, 5, True), device=device)
+        assert (start["mass"] == 99).all()
+        assert (start["charge"] == 5).all()

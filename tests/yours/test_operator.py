@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from operator_cases import CASES, GCD, check, random_call, reference
+from operator_cases import CASES, GCD, check, check_structures, random_call, reference
 
 import gpureduce as gr
 
@@ -106,6 +106,25 @@ def test_bfloat16_is_computed_in_float32(add: gr.Operator) -> None:
     got = gr.reduce(a, add, device="cpu")
     assert got.dtype == bfloat16
     assert float(got) == float(np.float32(259).astype(bfloat16))
+
+
+def test_elements_states_and_results_may_be_structures() -> None:
+    check_structures(np.random.default_rng(SEED), "cpu")
+
+
+def test_structures_that_c_has_not_are_refused() -> None:
+    first = gr.Operator("first", "struct first { static T combine(T a, T) { return a; } };")
+    for fields, message in (
+        ([("a b", "i4")], "names of C++"),
+        ([("a", "O")], "field 'a' is of dtype object"),
+        ([("a", "i4", 3)], "field 'a' is of dtype"),
+    ):
+        with pytest.raises(TypeError, match=message.replace("+", r"\+")):
+            gr.reduce(np.zeros(3, fields), first, device="cpu")
+    a = np.array([(1.5, 2)], [("x", "f2"), ("y", ">i4")])
+    assert gr.reduce(a, first, device="cpu").tolist() == (1.5, 2)
+    with pytest.raises(TypeError, match="structures are not converted"):
+        gr.reduce(a, first, dtype="f4", device="cpu")
 
 
 def test_complex_elements_have_parts() -> None:

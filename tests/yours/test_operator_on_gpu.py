@@ -126,6 +126,15 @@ def by_rows(a: np.ndarray, kept: list[int], reduced: tuple[int, ...]) -> np.ndar
     return a.transpose([*kept, *reduced]).reshape(rows, math.prod(a.shape[i] for i in reduced))
 
 
+@needs_compiler
+def test_structures_are_reduced_as_on_the_cpu(tmp_path: Path) -> None:
+    code = """
+from operator_cases import check_structures
+check_structures(rng, "cuda")
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
+
+
 def test_chunks_cover_an_array_once_and_in_order() -> None:
     rng = np.random.default_rng(SEED)
     for _ in range(200):

@@ -209,7 +209,6 @@ GPR_DEVICE CustomPartial custom_fold_share(const CustomRun &run, uint64 shift, l
 {
     constexpr unsigned tile_vectors = warp_lanes * custom_vectors, per = vector_elements<Element>;
     const unsigned lane = threadIdx.x % warp_lanes;
-    const Element *elements = reinterpret_cast<const Element *>(run.base);
     CustomPartial total = custom_empty();
 
     for (uint64 first = run.begin; first < run.end; first += tile_vectors) {
@@ -229,7 +228,7 @@ GPR_DEVICE CustomPartial custom_fold_share(const CustomRun &run, uint64 shift, l
                 stride = 1;
             }
             for (uint64 i = begin; i < end; i += stride)
-                custom_add(value, custom_number(elements[i]),
+                custom_add(value, custom_load(run.base + i * sizeof(Element)),
                            shift + i * static_cast<uint64>(step));
             if constexpr (!custom_is_commutative) value = custom_merge_lanes(value, warp_lanes);
         }

@@ -4,7 +4,7 @@
 //   CustomOp        the user's structure
 //   CustomNumber    what it reads as T: a built-in type, a complex number or a structure
 //   CustomElement   an element in memory
-//   custom_number   (CustomElement) -> CustomNumber
+//   custom_number   (const CustomElement &) -> CustomNumber
 //   custom_element  (CustomNumber) -> the type that a result of type T has in memory
 //   custom_is_commutative, custom_is_masked
 //
@@ -146,28 +146,36 @@ GPR_DEVICE void custom_add(CustomPartial &value, CustomNumber x, uint64 index)
     custom_set_count(value, custom_count(value) + 1);
 }
 
-// Loads and stores a partial in memory of the device.
+// Loads and stores a structure in memory of the device.
 #if defined(__CUDA_ARCH__) || GPR_ARCH == 0
-GPR_DEVICE CustomPartial custom_get(const CustomPartial *from) { return *from; }
-GPR_DEVICE void custom_put(CustomPartial *to, const CustomPartial &value) { *to = value; }
+template <class T> GPR_DEVICE T custom_get(const T *from) { return *from; }
+template <class T> GPR_DEVICE void custom_put(T *to, const T &value) { *to = value; }
 #else
-// Word by word: for the emulator, to which a structure that the CPU's compiler copies by 16 bytes
+// Piece by piece: for the emulator, to which a structure that the CPU's compiler copies by 16 bytes
 // would be an access at no multiple of 16.
-GPR_DEVICE CustomPartial custom_get(const CustomPartial *from)
+template <unsigned ALIGNMENT> struct CustomPieceOf { using type = unsigned char; };
+template <> struct CustomPieceOf<2> { using type = unsigned short; };
+template <> struct CustomPieceOf<4> { using type = unsigned; };
+template <> struct CustomPieceOf<8> { using type = uint64; };
+template <> struct CustomPieceOf<16> { using type = uint64; };
+
+template <class T> GPR_DEVICE T custom_get(const T *from)
 {
-    unsigned word[sizeof(CustomPartial) / 4];
-    for (unsigned i = 0; i < sizeof(CustomPartial) / 4; i++)
-        word[i] = reinterpret_cast<const unsigned *>(from)[i];
-    CustomPartial value{};
-    memcpy(&value, word, sizeof value);
+    using Piece = typename CustomPieceOf<alignof(T)>::type;
+    Piece piece[sizeof(T) / sizeof(Piece)];
+    for (unsigned i = 0; i < sizeof(T) / sizeof(Piece); i++)
+        piece[i] = reinterpret_cast<const Piece *>(from)[i];
+    T value{};
+    memcpy(&value, piece, sizeof value);
     return value;
 }
-GPR_DEVICE void custom_put(CustomPartial *to, const CustomPartial &value)
+template <class T> GPR_DEVICE void custom_put(T *to, const T &value)
 {
-    unsigned word[sizeof(CustomPartial) / 4];
-    memcpy(word, &value, sizeof value);
-    for (unsigned i = 0; i < sizeof(CustomPartial) / 4; i++)
-        reinterpret_cast<unsigned *>(to)[i] = word[i];
+    using Piece = typename CustomPieceOf<alignof(T)>::type;
+    Piece piece[sizeof(T) / sizeof(Piece)];
+    memcpy(piece, &value, sizeof value);
+    for (unsigned i = 0; i < sizeof(T) / sizeof(Piece); i++)
+        reinterpret_cast<Piece *>(to)[i] = piece[i];
 }
 #endif
 
@@ -232,7 +240,7 @@ GPR_DEVICE bool custom_keeps(const unsigned char *mask)
 
 GPR_DEVICE CustomNumber custom_load(const unsigned char *address)
 {
-    return custom_number(*reinterpret_cast<const CustomElement *>(address));
+    return custom_number(custom_get(reinterpret_cast<const CustomElement *>(address)));
 }
 
 // Folds elements begin .. end of a row in order, after `value`.
@@ -315,7 +323,8 @@ GPR_DEVICE void custom_deliver(const CustomParams &p, uint64 row, CustomPartial 
         custom_add(start, custom_load(p.initial), ~uint64(0));
         value = custom_combine(start, value);
     }
-    *reinterpret_cast<CustomStored *>(p.out + custom_row(p, row).out) = custom_result(value, n);
+    custom_put<CustomStored>(reinterpret_cast<CustomStored *>(p.out + custom_row(p, row).out),
+                             custom_result(value, n));
 }
 
 } // namespace gpr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -61,20 +62,40 @@ def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
 def element_dtype(operator: OperatorText, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """An element's dtype in native byte order; ``TypeError`` if the operator does not take it."""
     name = operator.name
-    if dtype.name not in _core.DTYPES:
-        raise TypeError(f"operator '{name}' takes no elements of dtype {dtype}: numbers and bools")
+    if dtype.names is not None:
+        _check_fields(operator, dtype)
+    elif dtype.name not in _core.DTYPES:
+        raise TypeError(
+            f"operator '{name}' takes no elements of dtype {dtype}: it takes numbers, bools and "
+            "structures of them"
+        )
     if operator.dtypes is not None and native_dtype(dtype) not in operator.dtypes:
         known = ", ".join(str(each) for each in operator.dtypes)
         raise TypeError(f"operator '{name}' takes elements of {known}, not of {dtype}")
     return native_dtype(dtype)
 
 
+def _check_fields(operator: OperatorText, dtype: np.dtype[Any]) -> None:
+    """Refuse structures of which there is none in C++."""
+    for name, (field, *_) in (dtype.fields or {}).items():
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise TypeError(
+                f"operator '{operator.name}' takes structures whose fields have names of C++, and "
+                f"not {name!r}"
+            )
+        if field.name not in _core.DTYPES:
+            raise TypeError(
+                f"operator '{operator.name}' takes structures of numbers and bools, and field "
+                f"{name!r} is of dtype {field}"
+            )
+
+
 def compute_dtype(operator: OperatorText, element: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     """What elements are converted to: `dtype`, or their own."""
     if dtype is None:
         return element_dtype(operator, element)
-    if name_of(element) not in _core.DTYPES:
-        raise TypeError(f"elements of dtype {element} are not converted: pass no dtype")
+    if element.names is not None:
+        raise TypeError("elements that are structures are not converted: pass no dtype")
     compute = element_dtype(operator, native_dtype(dtype))
     if element.kind == "c" and compute.kind not in "cb":
         raise TypeError(f"operator '{operator.name}' does not convert complex elements to {dtype}")

@@ -50,6 +50,7 @@ _BEFORE = """
 #define __noinline__ __attribute__((noinline))
 #define memcpy __builtin_memcpy
 #define GPR_ARCH 0
+#define GPR_CUSTOM_ALIGNED(bytes)
 namespace yours {
 using std::abs;
 using std::isfinite;

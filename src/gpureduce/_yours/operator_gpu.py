@@ -80,7 +80,9 @@ def gpu_text(
     operator: OperatorText, types: OperatorTypes, block: int, *, emulated: bool
 ) -> tuple[str, tuple[str, ...]]:
     """A program for NVRTC, or for the emulator's, and the names of its kernels."""
-    before = '#include "plain_cuda.h"' if emulated else ""
+    before = "#define GPR_CUSTOM_ALIGNED(bytes) alignas(bytes)\n"
+    if emulated:
+        before += '#include "plain_cuda.h"'
     text = operator_program(operator, types, before, '#include "custom_kernels.cuh"')
     kernels = ("custom_rows", "custom_strided", "custom_merge")
     entries = tuple(f"gpr::{kernel}<{block}u>" for kernel in kernels)

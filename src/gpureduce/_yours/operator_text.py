@@ -6,7 +6,9 @@ numbers, so that messages of compilers name lines of the user's text.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,16 +75,53 @@ def _constant(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _number(dtype: np.dtype[Any]) -> str:
+    """What elements of a dtype are in C++."""
+    name = name_of(dtype)
+    return _NUMBERS.get(name, f"gpr::dt_{name}")
+
+
 def _numbers(types: OperatorTypes) -> tuple[str, str]:
     """Text that defines ``T``, and text that makes it of elements."""
+    if types.element.names is not None:
+        return _structure(types.element)
     element, compute = name_of(types.element), name_of(types.compute)
-    number = _NUMBERS.get(compute, f"gpr::dt_{compute}")
-    return f"using T = {number};", (
+    return f"using T = {_number(types.compute)};", (
         f"using CustomElement = dt_{element};\n"
-        "GPR_DEVICE CustomNumber custom_number(CustomElement x)\n"
+        "GPR_DEVICE CustomNumber custom_number(const CustomElement &x)\n"
         f"{{ return value_of(convert<dt_{compute}>(x)); }}\n"
         f"GPR_DEVICE dt_{compute} custom_element(CustomNumber x)\n"
         f"{{ return element_of<dt_{compute}>(x); }}"
+    )
+
+
+def _structure(dtype: np.dtype[Any]) -> tuple[str, str]:
+    """The same for elements that are structures: ``T`` has members of the fields' names.
+
+    In memory they are bytes, whose fields are at any offset; on a GPU at multiples of their size's
+    power of two.
+    """
+    fields: Mapping[str, Any] = dtype.fields or {}
+    members, loads, stores = "", "", ""
+    for name, (field, offset, *_) in fields.items():
+        number, stored = _number(field), f"dt_{name_of(field)}"
+        members += f" {number} {name};"
+        loads += (
+            f"    {stored} {name}_;\n    memcpy(&{name}_, x.bytes + {offset}, sizeof {name}_);\n"
+            f"    made.{name} = value_of({name}_);\n"
+        )
+        stores += (
+            f"    const {stored} {name}_ = element_of<{stored}>(x.{name});\n"
+            f"    memcpy(made.bytes + {offset}, &{name}_, sizeof {name}_);\n"
+        )
+    size = dtype.itemsize
+    return f"struct T {{{members} }};", (
+        f"struct GPR_CUSTOM_ALIGNED({math.gcd(size, 16)}) CustomElement "
+        f"{{ unsigned char bytes[{size}]; }};\n"
+        "GPR_DEVICE CustomNumber custom_number(const CustomElement &x)\n"
+        f"{{\n    CustomNumber made;\n{loads}    return made;\n}}\n"
+        "GPR_DEVICE CustomElement custom_element(const CustomNumber &x)\n"
+        f"{{\n    CustomElement made{{}};\n{stores}    return made;\n}}"
     )
 
 
