@@ -45,10 +45,9 @@ gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
     case GPR_ACC_INDEXED: return (gpr_fold_costs){.element = is_half ? 28 : 10, .combine = 12};
     case GPR_ACC_SUM_COUNT: return (gpr_fold_costs){.element = 6, .combine = 6};
     case GPR_ACC_RANGE: return (gpr_fold_costs){.element = 4, .combine = 6};
-    case GPR_ACC_EXACT: /* pairs of doubles, which are added half as often as floats; without the
-                         * additions that those of narrower elements seldom need */
+    case GPR_ACC_EXACT: /* pairs of doubles, which are added half as often as floats */
         return (gpr_fold_costs){.element = gpr_pair_sum_is_float64(rule->element) ? 6 : 14,
-                                .combine = rule->element == GPR_FLOAT64 ? 40 : 20};
+                                .combine = 40};
     default: return (gpr_fold_costs){.element = 1 + 1.5 * words, .combine = 2 * words};
     }
 }
