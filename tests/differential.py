@@ -369,6 +369,8 @@ def cases(draw: Any, name: str, scales_products: bool = False) -> Case:
         keywords["axis"] = draw_axis(draw, len(shape), family == "position")
     if draw(st.booleans()):
         others = [np.True_, "x", [], 2.5] if family == "position" else [0, 7]
+        if family not in ("bits", "count"):
+            others.append(np._NoValue)
         keywords["keepdims"] = draw(st.one_of(st.booleans(), st.sampled_from(others)))
     if "where" in takes and draw(st.integers(0, 3)) == 0:
         keywords["where"] = rng.random(shape[draw(st.integers(0, len(shape))) :]) < rng.choice(

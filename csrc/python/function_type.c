@@ -137,6 +137,8 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_end
                        glue_is_mask_of(where, (PyArrayObject *)array)))
         return 0;
     if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
+    /* NumPy takes the truth of any object there, but for the one that stands for no value. */
+    if (finds_positions(self->op) && !PyBool_Check(given[PARAMETER_keepdims])) return 0;
     return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
 }
 

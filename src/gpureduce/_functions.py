@@ -387,6 +387,8 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
+        if keepdims is NoValue:
+            keepdims = False
         if not isinstance(axis, tuple):
             result = _reduce_plain(
                 code,

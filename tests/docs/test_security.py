@@ -79,7 +79,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "The folder is `GPUREDUCE_CACHE_DIR`": (
         f"{CACHE_C}::test_the_environment_says_where_and_whether",
     ),
-    "It is made with mode 0700": (
+    "It is created with mode 0700": (
         f"{CACHE_C}::test_a_directory_made_by_the_cache_is_private",
         f"{CACHE_C}::test_the_umask_decides_nothing",
         f"{CACHE_C}::test_root_makes_nothing_in_a_users_folder",
@@ -89,7 +89,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         f"{CACHE_C}::test_processes_that_write_at_once_see_whole_entries",
         f"{CACHE}::test_a_process_killed_at_any_moment_leaves_a_usable_cache",
     ),
-    "Links are not followed": (
+    "Symbolic links are not followed": (
         f"{CACHE_C}::test_what_is_no_plain_file_is_a_miss",
         f"{CACHE_C}::test_directories_that_others_could_write_to_are_not_used",
     ),
@@ -99,19 +99,19 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "tune/test_tune.py::test_the_command_measures_shows_and_forgets",
     ),
     "`GPUREDUCE_CACHE_BYTES=0`": (f"{CACHE}::test_zero_bytes_is_off",),
-    "Where there is a driver": LIES[:1],
-    "So an interface that lies": LIES[:1],
+    "With a driver": LIES[:1],
+    "So an interface with a wrong size": LIES[:1],
     "Without a driver no array": (f"{HERE}::test_without_a_driver_no_device_array_is_taken",),
     "The child has a process group": (
         f"{EXPLAIN}::test_a_signal_ends_the_compiler_and_leaves_no_folder",
     ),
-    "A program's own handlers": (f"{HERE}::test_a_programs_own_handlers_stay",),
-    "A shared cache is not possible": OTHERS_WROTE,
-    "Each user has one": (
+    "A program's own signal handlers": (f"{HERE}::test_a_programs_own_handlers_stay",),
+    "Users cannot share a cache": OTHERS_WROTE,
+    "Each user has a cache": (
         f"{CACHE_C}::test_the_least_recently_used_entries_make_way",
         f"{HERE}::test_a_cache_has_at_most_256_mib",
     ),
-    "Homes without room": (
+    "Homes without space": (
         f"{CACHE}::test_a_directory_that_cannot_be_written_is_no_error",
         f"{CACHE}::test_a_full_disk_is_no_error",
         f"{HERE}::test_info_says_why_there_is_no_cache",
@@ -122,7 +122,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
 """How a claim begins, and the tests that prove it, below tests/."""
 
 UNCLAIMED = (
-    "What the package trusts",
+    "This page lists",
     "environment variables: Their author",
     "libcuda, NVRTC, CUDA's headers",
     "device arrays of other libraries: see",
@@ -132,10 +132,12 @@ UNCLAIMED = (
     "A file that is cut short",
     "Unpickling runs Python code",
     "`__cuda_array_interface__` and DLPack describe",
-    "The code that made such an object",
+    "Host memory from other libraries",
+    "The code that made the object",
+    "The checks find mistakes",
     "`gpureduce explain` compiles C++",
     "The source is",
-    "It is a tool for looking inside",
+    "The emulator is not a sandbox",
     "Nothing runs with raised rights",
     "Python code in such a program",
 )
