@@ -634,9 +634,9 @@ GPR_API gpr_status gpr_compile_text(const char *name, const char *text, const ch
                                     int cc, gpr_image *image);
 GPR_API void gpr_free_image(gpr_image *image);
 
-/* Loads an image on a device. It stays loaded until gpr_unload_image, which frees *loaded whatever
- * it returns; no launch may be under way then. GPR_ERROR_DEVICE, GPR_ERROR_CUDA,
- * GPR_ERROR_MEMORY. */
+/* Loads an image on a device, until gpr_unload_image. No launch may be under way then. If that
+ * fails before the driver is asked to unload, the image is still there, and another call can unload
+ * it. GPR_ERROR_DEVICE, GPR_ERROR_CUDA, GPR_ERROR_MEMORY. */
 GPR_API gpr_status gpr_load_image(int device, const gpr_image *image, gpr_loaded_image **loaded);
 GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
 

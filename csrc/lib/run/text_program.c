@@ -85,13 +85,13 @@ done:
 gpr_status gpr_unload_image(gpr_loaded_image *loaded)
 {
     gpr_device *on = NULL;
-    gpr_status status = gpr_device_enter(loaded->device, &on);
+    gpr_status status = GPR_OK;
 
-    if (status == GPR_OK) {
-        status = gpr_check(gpr_cuda.cuModuleUnload(loaded->module), "cuModuleUnload");
-        gpr_device_leave(on);
-    }
+    GPR_TRY(gpr_device_enter(loaded->device, &on));
+    status = gpr_check(gpr_cuda.cuModuleUnload(loaded->module), "cuModuleUnload");
+    gpr_device_leave(on);
     free(loaded);
+done:
     return status;
 }
 

@@ -19,6 +19,7 @@
 #include "lib/driver/driver.h"
 #include "lib/driver/nvrtc.h"
 #include "request.h"
+#include "shared/launch_params.h"
 
 enum {
     PAST_THE_END = 77,
@@ -482,6 +483,64 @@ static gpr_status products_of_pinned_arrays(void)
     return with_pinned_array(2, 100000, multiply_on_host);
 }
 
+/* Sums by a program whose text is the caller's: waiting for it, and queued on a stream. */
+static gpr_status launch_text(void *data, uint64_t rows, uint64_t n)
+{
+    enum { BLOCK = 64, FLUSH_BYTES = 70000, TEXT_BYTES = 4096 };
+    static const char *const entries[] = {"gpr::shfl_atomic<First, 64u>",
+                                          "gpr::fill_identity<First>"};
+    static void *stream; /* the same in all calls */
+    char text[TEXT_BYTES];
+    gpr_rows_params of_rows = {.n = rows * n, .count = 1, .blocks = 3};
+    gpr_scratch_params scratch = {0};
+    uint64_t one = 1;
+    int64_t found[2] = {-1, -1};
+    void *sum = NULL, *kernel_arguments[] = {&data, &sum, &of_rows, &scratch},
+         *fill_arguments[] = {&sum, &one};
+    const gpr_launch launches[] = {
+        {.symbol = 1, .grid = 1, .block = 1, .arguments = fill_arguments},
+        {.symbol = 0, .grid = 3, .block = BLOCK, .arguments = kernel_arguments}};
+    gpr_loaded_image *loaded = NULL;
+    gpr_image image = {0};
+    float milliseconds = -1;
+    int kernel = 0;
+    gpr_status status = GPR_OK, freed = GPR_OK;
+
+    if (stream == NULL) stream = fake.make_stream(0);
+    REQUIRE(gpr_find_kernel("shfl_atomic", &kernel) == GPR_OK);
+    REQUIRE(gpr_write_program(kernel, GPR_OP_SUM, GPR_INT32, BLOCK, text, TEXT_BYTES) == GPR_OK);
+    status = gpr_compile_text("mine.cu", text, entries, 2, NULL, 0, 90, &image);
+    if (status == GPR_OK) status = gpr_load_image(0, &image, &loaded);
+    gpr_free_image(&image);
+    if (status != GPR_OK) return status;
+    status = gpr_alloc_device(0, sizeof found[0], &sum);
+    if (status == GPR_OK)
+        status = settled(gpr_run_launches(loaded, launches, 2, NULL, FLUSH_BYTES, &milliseconds));
+    if (status == GPR_OK) {
+        REQUIRE(milliseconds >= 0);
+        status = gpr_download(0, NULL, &found[0], sum, sizeof found[0]);
+    }
+    if (status == GPR_OK) status = gpr_queue_launches(loaded, launches, 2, stream);
+    fake.wait();
+    if (status == GPR_OK) status = gpr_download(0, stream, &found[1], sum, sizeof found[1]);
+    if (status == GPR_OK) expect_sums(&found[0], 1, rows * n);
+    if (status == GPR_OK) expect_sums(&found[1], 1, rows * n);
+    if (sum != NULL) {
+        freed = gpr_free_device(0, sum);
+        if (is_still_there(freed)) REQUIRE(gpr_free_device(0, sum) == GPR_OK);
+        if (status == GPR_OK) status = freed;
+    }
+    freed = gpr_unload_image(loaded);
+    if (freed != GPR_OK && strcmp(gpr_last_error()->call, "cuModuleUnload") != 0)
+        REQUIRE(gpr_unload_image(loaded) == GPR_OK);
+    return status != GPR_OK ? status : freed;
+}
+
+static gpr_status text_of_the_callers_own(void)
+{
+    return with_device_array(1, 20000, launch_text);
+}
+
 static gpr_status facts(void)
 {
     gpr_device_info info;
@@ -538,6 +597,7 @@ static const work works[] = {
     {"products of pinned arrays", products_of_pinned_arrays},
     {"measurement", measurement},
     {"streams in order", streams_in_order},
+    {"text of the caller's own", text_of_the_callers_own},
     {"facts", facts},
     {"forgetting", forgetting},
 };

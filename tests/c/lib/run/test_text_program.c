@@ -1,0 +1,148 @@
+/* Programs of the caller's own text: what is refused before NVRTC or the driver is asked, and what
+ * the compiler says of a text. That nothing leaks when one of their calls fails is checked by
+ * dispatch/test_faults.c. */
+#include <string.h>
+
+#include "check.h"
+#include "fakes/fakes.h"
+#include "gpureduce.h"
+
+enum { TEXT_BYTES = 4096, CC = 90, BLOCK = 64 };
+
+static const char *const entries[] = {"gpr::shfl_atomic<First, 64u>", "gpr::fill_identity<First>"};
+static char text[TEXT_BYTES];
+
+static void expect_error(gpr_status status, gpr_status expected, const char *words)
+{
+    CHECK(status == expected, "%d instead of %d", (int)status, (int)expected);
+    CHECK(strstr(gpr_last_error()->message, words) != NULL, "no '%s' in: %s", words,
+          gpr_last_error()->message);
+}
+
+static void test_numbers_of_entries_and_options_are_bounded(void)
+{
+    const char *options[9] = {NULL}, *several[5] = {NULL};
+    gpr_image image;
+
+    for (int i = 0; i < 9; i++) options[i] = "--std=c++17";
+    for (int i = 0; i < 5; i++) several[i] = entries[0];
+    expect_error(gpr_compile_text("mine.cu", text, several, 0, NULL, 0, CC, &image),
+                 GPR_ERROR_VALUE, "a program has 1 to 4 kernels, not 0");
+    expect_error(gpr_compile_text("mine.cu", text, several, 5, NULL, 0, CC, &image),
+                 GPR_ERROR_VALUE, "a program has 1 to 4 kernels, not 5");
+    expect_error(gpr_compile_text("mine.cu", text, entries, 2, options, 9, CC, &image),
+                 GPR_ERROR_VALUE, "the compiler takes up to");
+    expect_error(gpr_compile_text("mine.cu", text, entries, 2, options, -1, CC, &image),
+                 GPR_ERROR_VALUE, "the compiler takes up to");
+    CHECK(fake.programs() == 0, "%s", gpr_last_error()->message);
+}
+
+static void test_a_text_that_does_not_compile_leaves_the_log(void)
+{
+    gpr_image image;
+
+    expect_error(gpr_compile_text("mine.cu", "nonsense", entries, 2, NULL, 0, CC, &image),
+                 GPR_ERROR_COMPILE, "mine.cu");
+    CHECK(strstr(gpr_last_error()->log, "cannot understand the program") != NULL, "%s",
+          gpr_last_error()->log);
+    CHECK(image.data == NULL && image.symbol_count == 0, "%s", gpr_last_error()->message);
+    gpr_free_image(&image); /* of nothing */
+    CHECK(fake.programs() == 0, "%s", gpr_last_error()->message);
+}
+
+static void test_images_that_are_none_and_devices_that_are_not_there_are_refused(void)
+{
+    char none[] = "none", missing[] = "nothing";
+    gpr_image image = {.data = none, .bytes = sizeof none, .symbols = {missing}, .symbol_count = 1};
+    gpr_loaded_image *loaded = (gpr_loaded_image *)&image;
+    gpr_image compiled;
+
+    CHECK(gpr_load_image(0, &image, &loaded) == GPR_ERROR_CUDA && loaded == NULL, "%s",
+          gpr_last_error()->message);
+    expect_error(gpr_load_image(77, &image, &loaded), GPR_ERROR_VALUE, "77");
+    CHECK(loaded == NULL, "%s", gpr_last_error()->message);
+    REQUIRE(gpr_compile_text("mine.cu", text, entries, 2, NULL, 0, CC, &compiled) == GPR_OK);
+    char *lowered = compiled.symbols[1];
+    compiled.symbols[1] = missing;
+    CHECK(gpr_load_image(0, &compiled, &loaded) == GPR_ERROR_CUDA && loaded == NULL, "%s",
+          gpr_last_error()->message);
+    compiled.symbols[1] = lowered;
+    gpr_free_image(&compiled);
+    CHECK(fake.live("modules") == 0, "%d", fake.live("modules"));
+}
+
+static void test_launches_that_no_gpu_has_are_refused(void)
+{
+    static const struct {
+        gpr_launch launch;
+        const char *words;
+    } cases[] = {
+        {{.symbol = 2, .grid = 1, .block = 1}, "kernel 2 of a program of 2"},
+        {{.symbol = -1, .grid = 1, .block = 1}, "kernel -1 of a program of 2"},
+        {{.symbol = 0, .grid = 0, .block = 1}, "a launch of 0 blocks of 1 threads"},
+        {{.symbol = 0, .grid = 1, .block = 0}, "a launch of 1 blocks of 0 threads"},
+        {{.symbol = 0, .grid = 1, .block = 1025}, "a launch of 1 blocks of 1025 threads"},
+        {{.symbol = 0, .grid = 1u << 31, .block = 1}, "a launch of 2147483648 blocks"},
+    };
+    gpr_loaded_image *loaded = NULL;
+    gpr_image image;
+    float milliseconds = 0;
+
+    REQUIRE(gpr_compile_text("mine.cu", text, entries, 2, NULL, 0, CC, &image) == GPR_OK);
+    REQUIRE(gpr_load_image(0, &image, &loaded) == GPR_OK);
+    gpr_free_image(&image);
+    const unsigned before = fake.launches();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_error(gpr_run_launches(loaded, &cases[i].launch, 1, NULL, 0, &milliseconds),
+                     GPR_ERROR_VALUE, cases[i].words);
+        expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL), GPR_ERROR_VALUE,
+                     cases[i].words);
+    }
+    CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, &milliseconds) == GPR_OK, "%s",
+          gpr_last_error()->message);
+    CHECK(fake.launches() == before, "%s", gpr_last_error()->message);
+    CHECK(gpr_unload_image(loaded) == GPR_OK, "%s", gpr_last_error()->message);
+    CHECK(fake.live("modules") == 0, "%d", fake.live("modules"));
+}
+
+/* Work that has no record of its own hides the record of the call before. */
+static void test_the_last_run_is_forgotten_until_the_next_call(void)
+{
+    const int32_t values[3] = {1, 2, 3};
+    const int64_t shape = 3;
+    int64_t sum = 0;
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_INT32,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 1,
+                           .reduced = 1,
+                           .shape = &shape,
+                           .data = values,
+                           .kernel = -1,
+                           .device = GPR_DEVICE_CPU,
+                           .result = &sum};
+
+    gpr_forget_run();
+    CHECK(gpr_last_run() == NULL, "%s", gpr_last_error()->message);
+    CHECK(gpr_reduce(&request) == GPR_OK && sum == 6, "%s", gpr_last_error()->message);
+    CHECK(gpr_last_run() != NULL, "%s", gpr_last_error()->message);
+    gpr_forget_run();
+    CHECK(gpr_last_run() == NULL, "%s", gpr_last_error()->message);
+}
+
+int main(void)
+{
+    int kernel = 0;
+
+    check_begin();
+    load_fakes();
+    REQUIRE(gpr_find_kernel("shfl_atomic", &kernel) == GPR_OK);
+    REQUIRE(gpr_write_program(kernel, GPR_OP_SUM, GPR_INT32, BLOCK, text, TEXT_BYTES) == GPR_OK);
+    test_numbers_of_entries_and_options_are_bounded();
+    test_a_text_that_does_not_compile_leaves_the_log();
+    test_images_that_are_none_and_devices_that_are_not_there_are_refused();
+    test_launches_that_no_gpu_has_are_refused();
+    test_the_last_run_is_forgotten_until_the_next_call();
+    CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
+    return check_end();
+}
