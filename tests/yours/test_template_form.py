@@ -201,4 +201,5 @@ def test_each_export_reduces_as_numpy_on_a_gpu(name: str) -> None:
         for n in (1, int(rng.integers(2, 100_000))):
             a = elements(kernel, rng, n)
             got, want = getattr(gr, op)(a, kernel=kernel), getattr(np, op)(a)
-            assert got == want, f"seed {SEED}: {op} of {n} {dtype}"
+            # A kernel writes what it holds: sums of float16 are float32.
+            assert want.dtype.type(got) == want, f"seed {SEED}: {op} of {n} {dtype}"
