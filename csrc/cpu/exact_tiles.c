@@ -158,7 +158,8 @@ exact_adder gpr_cpu_exact_adder(gpr_exact_part *part, gpr_dtype dtype, tile_memo
         if (row->bytes < 8) how.sum = loops->loop[GPR_FOLD_sum][dtype].rows;
         return how;
     }
-    how.bins = make_bins(dtype);
+    /* A float without loops for bins is added element by element. */
+    if (loops->exact[dtype].extent != NULL) how.bins = make_bins(dtype);
     return how;
 }
 
