@@ -309,6 +309,9 @@ def test_unsupported_elements_and_arguments_are_refused(add: gr.Operator) -> Non
         gr.KernelUnavailableError, match="kernel 'shfl_two_pass' takes no operators"
     ):
         gr.reduce(np.zeros(3), add, kernel="shfl_two_pass", device="cpu")
+    mine = gr.Kernel("__global__ void mine(const int *in, int *out) { *out = in[threadIdx.x]; }")
+    with pytest.raises(TypeError, match="take operators of your own, not <Kernel: mine"):
+        gr.reduce(np.zeros(3), add, kernel=mine, device="cpu")
     with pytest.raises(TypeError, match="masked array"):
         gr.reduce(np.ma.masked_array([1, 2], [True, False]), add, device="cpu")
 

@@ -229,6 +229,49 @@ print(json.dumps([
 
 
 @needs_compiler
+def test_a_call_is_captured_into_a_graph(tmp_path: Path) -> None:
+    """With partials of its own: each replay reads the array anew."""
+    code = """
+from gpureduce import _core
+stream = _core.device_stream(0)
+class Shown:
+    def __init__(self, values):
+        self.held = _core.DeviceBuffer(values.shape, values.dtype.name, 0, stream)
+        self.store(values)
+    def store(self, values):
+        _core.upload(0, self.held.memory.pointer, values)
+    @property
+    def __cuda_array_interface__(self):
+        memory = self.held.memory
+        return {"shape": memory.shape, "typestr": np.dtype(memory.dtype).str, "version": 3,
+                "data": (memory.pointer, False), "strides": memory.strides, "stream": stream}
+case = CASES["affine"]
+operator = case.operator()
+a = rng.integers(-3, 4, 20_000)
+given, out = Shown(a), Shown(np.zeros((), "int64"))
+def call():
+    gr.reduce(given, operator, out=out, grid_size=3)
+def result():
+    host = np.empty((), "int64")
+    _core.download(0, out.held.memory.pointer, host, stream)
+    return host
+call()
+check(result(), reference(case, a), "before the capture")
+handle = ctypes.c_void_p(stream)
+settings.fake_end_capture.restype = ctypes.c_void_p
+settings.fake_begin_capture(handle)
+call()
+graph = ctypes.c_void_p(settings.fake_end_capture(handle))
+for turn in range(2):
+    given.store(b := np.roll(a, turn + 1))
+    assert settings.fake_launch_graph(graph, handle) == 0
+    check(result(), reference(case, b), f"replay {turn}")
+settings.fake_destroy_graph(graph)
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
+
+
+@needs_compiler
 def test_programs_are_loaded_once_and_cached_on_disk(tmp_path: Path) -> None:
     code = """
 before = gr.cache_info()

@@ -140,6 +140,8 @@ def initial_bytes(operator: OperatorText, call: OwnCall, element: np.dtype[Any])
 def _place(operator: OperatorText, call: OwnCall) -> int | None:
     """Ordinal of the device that a call of an array of the host runs on; None: the CPU."""
     place, kernel = call.device, call.kernel
+    if not isinstance(kernel, str):
+        raise TypeError(f"kernels 'auto' and 'fast' take operators of your own, not {kernel!r}")
     if kernel not in _KERNELS:
         known = _core.find_kernel(kernel)
         raise KernelUnavailableError(
