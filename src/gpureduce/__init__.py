@@ -40,6 +40,7 @@ from ._records import (
     limits,
     set_limits,
 )
+from ._several import Description, describe
 
 if TYPE_CHECKING:
     from ._bench.benchmark import benchmark
@@ -63,6 +64,7 @@ __all__ = [
     "Comparison",
     "CompileError",
     "CudaError",
+    "Description",
     "DeviceInfo",
     "DeviceUnavailableError",
     "ExactSum",
@@ -88,6 +90,7 @@ __all__ = [
     "clear_cache",
     "compare",
     "cuda_versions",
+    "describe",
     "devices",
     "dot",
     "empty_pinned",

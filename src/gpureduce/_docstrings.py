@@ -15,7 +15,8 @@ _PARAMETERS = {
     "op": """op : str, ufunc, function of ``operator`` or Operator
     The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or
     ``"maximum"``; or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``; or one of your own, a
-    :class:`gpureduce.Operator`.""",
+    :class:`gpureduce.Operator`. A tuple of operators: all of them, from one pass over memory where
+    the notes say so.""",
     "axis": """axis : None or int or tuple of ints, optional
     Axes to reduce; all of them by default, none for ``()``.""",
     "dtype": """dtype : dtype, optional
@@ -332,10 +333,16 @@ _TEXTS = {
     ),
     "reduce": _Text(
         'Reduce with an operator given by name: ``reduce(a, "sum")`` is ``sum(a)``.',
-        "scalar or ndarray\n    The result of the operator's own function.",
-        "It raises ``TypeError`` for an argument that the operator's function does not have.",
+        "scalar or ndarray\n    The result of the operator's own function. Of a tuple of "
+        "operators: a named\n    tuple of their results, whose fields are their names.",
+        "It raises ``TypeError`` for an argument that the operator's function does not have.\n\n"
+        "Of a tuple of operators each result has the bits of a call of its own. On the CPU an "
+        "array that\ndoes not fit the caches is read once by those that the page "
+        "`several-results` lists; on a GPU each\noperator has launches of its own.",
         '>>> gr.reduce(np.array([3, 1, 2]), "max")\nnp.int64(3)\n'
-        ">>> gr.reduce(np.array([3, 1, 2]), np.bitwise_or)\nnp.int64(3)",
+        ">>> gr.reduce(np.array([3, 1, 2]), np.bitwise_or)\nnp.int64(3)\n"
+        '>>> gr.reduce(np.array([3, 1, 2]), ("sum", "argmax"))\n'
+        "Reduced(sum=np.int64(6), argmax=np.int64(0))",
         {"dtype": _ANY_DTYPE, "initial": _START},
     ),
 }

@@ -605,9 +605,42 @@ def _find(op: Any) -> Callable[..., Any]:
     raise ValueError(f"unknown operator {key!r}: the operators are {', '.join(_functions)}")
 
 
+_PLAIN: dict[str, Any] = {
+    "dtype": None, "out": None, "initial": NoValue, "where": True, "ddof": 0, "mean": NoValue,
+    "correction": NoValue, "kernel": "auto", "device": None, "block_size": None, "grid_size": None,
+    "stream": None,
+}  # fmt: skip
+"""Arguments of :func:`reduce` as they are where nothing is given."""
+
+
+def _reduce_several(
+    a: Any, ops: tuple[Any, ...], axis: Axis, keepdims: bool, given: dict[str, Any]
+) -> Any:
+    from ._several import name_of, reduce_several
+
+    given = {key: value for key, value in given.items() if value is not _PLAIN[key]}
+    for key in ("dtype", "out", "mean", "correction"):
+        if key in given:
+            raise TypeError(f"several operators take no {key}: reduce by one at a time")
+    found = [None if hasattr(op, "reduce_array") else _find(op).__name__ for op in ops]
+    names = tuple(name_of(op, name) for op, name in zip(ops, found, strict=True))
+    # A name of ours for each operator that has one, so that tiles know what it is.
+    known = tuple(name or op for op, name in zip(ops, found, strict=True))
+    takes_ddof = {i for i, name in enumerate(found) if name and "ddof" in _parameters[name]}
+    if "ddof" in given and not takes_ddof:
+        raise TypeError("none of these operators takes a ddof")
+
+    def by_one(array: Any, op: Any, **more: Any) -> Any:
+        if not (isinstance(op, str) and "ddof" in _parameters[op]):
+            more.pop("ddof", None)
+        return reduce(array, op, **more)
+
+    return reduce_several(a, known, names, by_one, axis, keepdims, given)
+
+
 def reduce(
     a: ArrayLike,
-    op: str | np.ufunc | Callable[[Any, Any], Any] | OwnOperator,
+    op: str | np.ufunc | Callable[[Any, Any], Any] | OwnOperator | tuple[Any, ...],
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: Any = None,
@@ -630,6 +663,13 @@ def reduce(
             raise TypeError("an operator of your own takes no ddof, mean or correction")
         where_to = kernel, device, block_size, grid_size, stream
         return reduce_by_own(OwnCall(a, axis, dtype, out, keepdims, initial, where, *where_to))
+    if isinstance(op, tuple):
+        return _reduce_several(
+            a, op, axis, keepdims,
+            {"dtype": dtype, "out": out, "initial": initial, "where": where, "ddof": ddof,
+             "mean": mean, "correction": correction, "kernel": kernel, "device": device,
+             "block_size": block_size, "grid_size": grid_size, "stream": stream},
+        )  # fmt: skip
     function = _find(op)
     name = function.__name__
     given: dict[str, Any] = {"keepdims": keepdims}

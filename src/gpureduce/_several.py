@@ -1,0 +1,500 @@
+"""Several reductions of one array: where memory is read once, and where it is not.
+
+Each result is what the operator's own function returns, to the bit. On the CPU a large array is cut
+into tiles that stay in the caches, and every operator reduces a tile before the next one is read:
+
+    rows of an array    tiles of whole rows: each row's result is made in one tile
+    one long row        pieces, whose results merge without rounding: exact sums, extremes,
+                        positions, truths, counts
+
+Operators whose bits depend on how their row is cut (products, variances, sums that are not exact)
+are reduced by calls of their own where rows are cut.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from . import _core, _functions
+from ._calls import Array, Options
+from ._exact import ExactSum
+from ._interop.inputs import as_array, wrapper_of
+from ._interop.libraries import device_library
+
+__all__ = ["describe", "reduce_several"]
+
+TILE_BYTES = 1 << 21
+"""Of a tile: it stays in the caches of today's processors while all operators read it."""
+STRIP_BYTES = 256
+"""Least bytes that follow each other in a tile of columns: shorter ones waste bandwidth."""
+_SMALLEST_ROWS = 2
+"""A tile of one row would be reduced as a long row is."""
+
+Reduce = Callable[..., Any]
+"""Reduces an array by one operator: ``(array, name, axis=..., keepdims=..., ...)``."""
+
+
+@functools.lru_cache(maxsize=64)
+def tuple_of(names: tuple[str, ...]) -> Any:
+    """The named tuple of results."""
+    return collections.namedtuple("Reduced", names)
+
+
+def name_of(op: Any, found: str | None) -> str:
+    """The field that an operator's result has: the name it was given by, or its own."""
+    name = op if isinstance(op, str) else found or getattr(op, "name", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"operator {op!r} has no name that a field of the results could have")
+    return name
+
+
+def reduce_several(
+    a: Any,
+    ops: tuple[Any, ...],
+    names: tuple[str, ...],
+    reduce: Reduce,
+    axis: Any,
+    keepdims: bool,
+    given: dict[str, Any],
+) -> Any:
+    """Reduce an array by several operators to a named tuple of results.
+
+    `names` are the fields, `reduce` reduces by one operator, and `given` has its other arguments.
+    """
+    doubled = [name for name, count in collections.Counter(names).items() if count > 1]
+    if doubled:
+        raise ValueError(f"operator {doubled[0]!r} is named twice")
+    results = tuple_of(names)
+    is_host = device_library(a) is None and wrapper_of(a) is None
+    if is_host and not given.keys() - _HOST_OPTIONS and _runs_on_cpu(given):
+        array = as_array(a, "a.filled(0)")
+        if array.nbytes > TILE_BYTES and len(ops) > 1 and array.dtype.name in _core.DTYPES:
+            made = _Tiled(array, axis, keepdims, reduce, given).run(ops)
+            return results(*made)
+        a = array
+    return results(*(reduce(a, op, axis=axis, keepdims=keepdims, **given) for op in ops))
+
+
+_HOST_OPTIONS = {"kernel", "device", "block_size", "grid_size", "stream", "ddof"}
+"""Arguments that tiles may have: no mask, start, dtype or out."""
+
+
+def _runs_on_cpu(given: dict[str, Any]) -> bool:
+    if given.get("kernel", "auto") != "auto":
+        return False
+    device = given.get("device")
+    return device == "cpu" or (device in (None, "auto") and _core.why_no_cuda() is not None)
+
+
+# ---------------------------------------------------------------- tiles
+
+_EXTREMES = frozenset(("min", "amin", "max", "amax", "minmax", "nanmin", "nanmax", "ptp"))
+_SUMS = frozenset(("sum", "nansum", "mean", "nanmean"))
+_FREE = frozenset(
+    ("any", "all", "count_nonzero", "_count_nan", "argmin", "argmax", "nanargmin", "nanargmax",
+     "bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor")
+)  # fmt: skip
+
+
+def _is_free(op: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a result has the same bits however its row is cut; extremes but for equal ones."""
+    if op in _SUMS:
+        is_exact = dtype.kind in "fV"
+        # A sum of integers wraps; a mean of wide ones is a sum of doubles.
+        return is_exact or (dtype.kind in "biu" and (op.endswith("sum") or dtype.itemsize <= 2))
+    return isinstance(op, str) and (op in _FREE or op in _EXTREMES)
+
+
+class _Tiled:
+    """An array of the host that does not fit the caches."""
+
+    def __init__(
+        self, array: Array, axis: Any, keepdims: bool, reduce: Reduce, given: dict[str, Any]
+    ) -> None:
+        self.array, self.axis, self.keepdims = array, axis, bool(keepdims)
+        self.reduce, self.given = reduce, given
+        axes = range(array.ndim) if axis is None else normalize_axis_tuple(axis, array.ndim)
+        self.reduced = tuple(axes)
+        self.kept = tuple(i for i in range(array.ndim) if i not in self.reduced)
+
+    def alone(self, op: Any) -> Any:
+        """The result of a call of its own."""
+        return self.reduce(self.array, op, axis=self.axis, keepdims=self.keepdims, **self.given)
+
+    def run(self, ops: tuple[Any, ...]) -> list[Any]:
+        blocks = self.blocks()
+        if blocks is not None:
+            return self.by_rows(ops, blocks)
+        flat = self.flat()
+        if flat is None:
+            return [self.alone(op) for op in ops]
+        return self.by_pieces(ops, flat)
+
+    # ---- whole rows
+
+    def steps(self, axes: tuple[int, ...]) -> list[int]:
+        return [abs(self.array.strides[i]) for i in axes if self.array.shape[i] > 1]
+
+    def lies_crosswise(self) -> bool:
+        """Whether neighbouring rows are nearer in memory than neighbouring elements of a row."""
+        kept, reduced = self.steps(self.kept), self.steps(self.reduced)
+        return bool(kept) and (not reduced or min(kept) < min(reduced))
+
+    def blocks(self) -> list[tuple[slice, ...]] | None:
+        """Tiles of whole rows, or None where a row does not fit."""
+        array = self.array
+        if array.size == 0 or 0 in self.steps(tuple(range(array.ndim))):
+            return None
+        order = sorted(self.kept, key=lambda i: -abs(array.strides[i]))
+        bytes_left, cuts = array.nbytes, []
+        for axis in order:
+            extent = array.shape[axis]
+            if bytes_left <= TILE_BYTES:
+                break
+            each = bytes_left // extent
+            step = max(1, TILE_BYTES // each)
+            is_strip = abs(array.strides[axis]) * step < STRIP_BYTES
+            if each > TILE_BYTES:
+                step = 1
+            elif is_strip or step < _SMALLEST_ROWS:
+                step = min(extent, max(step, _SMALLEST_ROWS))
+                if abs(array.strides[axis]) * step < STRIP_BYTES:
+                    return None
+            cuts.append((axis, step))
+            bytes_left = each * step
+        if bytes_left > 2 * TILE_BYTES or not cuts:
+            return None
+        return list(self._cut(cuts))
+
+    def _cut(self, cuts: list[tuple[int, int]]) -> Iterator[tuple[slice, ...]]:
+        """The blocks, in the order of memory. None has one row where others have more."""
+        whole = [slice(None)] * self.array.ndim
+        counts = []
+        for axis, step in cuts:
+            extent = self.array.shape[axis]
+            counts.append(max(1, extent // step) if step > 1 else extent)
+        for index in np.ndindex(*counts):
+            block = list(whole)
+            for (axis, step), i, count in zip(cuts, index, counts, strict=True):
+                block[axis] = slice(i * step, None if i == count - 1 else (i + 1) * step)
+            yield tuple(block)
+
+    def by_rows(self, ops: tuple[Any, ...], blocks: list[tuple[slice, ...]]) -> list[Any]:
+        crosswise = self.lies_crosswise()
+        dtype = self.array.dtype
+        mine = [
+            i for i, op in enumerate(ops) if isinstance(op, str)
+            and (not crosswise or _is_free(op, dtype))
+        ]  # fmt: skip
+        if len(mine) < _SMALLEST_ROWS:
+            return [self.alone(op) for op in ops]
+        made: dict[int, Any] = {}
+        for block in blocks:
+            tile = self.array[block]
+            place = tuple(
+                slice(None) if i in self.reduced else block[i] for i in range(self.array.ndim)
+            )
+            for i in mine:
+                part = self.reduce(tile, ops[i], axis=self.axis, keepdims=True, **self.given)
+                parts = part if isinstance(part, tuple) else (part,)
+                if i not in made:
+                    shape = tuple(
+                        1 if k in self.reduced else n for k, n in enumerate(self.array.shape)
+                    )
+                    made[i] = (
+                        type(part),
+                        [np.empty(shape, np.asarray(one).dtype) for one in parts],
+                    )
+                for whole, one in zip(made[i][1], parts, strict=True):
+                    whole[place] = one
+        results = []
+        for i, op in enumerate(ops):
+            if i not in made or (crosswise and not self.is_certain(op, made[i][1])):
+                results.append(self.alone(op))
+                continue
+            kind, wholes = made[i]
+            ended = [w if self.keepdims else np.squeeze(w, self.reduced)[()] for w in wholes]
+            results.append(kind(*ended) if issubclass(kind, tuple) else ended[0])
+        return results
+
+    def is_certain(self, op: Any, values: list[Any]) -> bool:
+        """Whether equal extremes have equal bits: zeros of both signs, and NaN, may not."""
+        if op not in _EXTREMES or self.array.dtype.kind in "biu":
+            return True
+        return all(bool(np.all((value == value) & (value != 0))) for value in values)
+
+    # ---- pieces of one row
+
+    def flat(self) -> Array | None:
+        """All elements in C order as a row without gaps; None where they are not one."""
+        array = self.array
+        if len(self.reduced) != array.ndim or not array.flags.c_contiguous:
+            return None
+        if not array.dtype.isnative or array.dtype.kind == "c":
+            return None
+        return array.reshape(-1)
+
+    def by_pieces(self, ops: tuple[Any, ...], flat: Array) -> list[Any]:
+        step = TILE_BYTES // flat.itemsize
+        merges: dict[int, _Merge] = {}
+        for i, op in enumerate(ops):
+            kind = _MERGES.get(op) if isinstance(op, str) else None
+            divides = op == "mean" and flat.dtype.kind in "biu"
+            if kind is not None and not divides:
+                merges[i] = kind(op, flat.dtype)
+        if len(merges) < _SMALLEST_ROWS:
+            return [self.alone(op) for op in ops]
+        for first in range(0, flat.size, step):
+            tile = flat[first : first + step]
+            for merge in merges.values():
+                merge.add(tile, first, self.reduce, self.given)
+        results = []
+        for i, op in enumerate(ops):
+            ended = merges[i].result() if i in merges else None
+            if ended is None:
+                results.append(self.alone(op))
+            elif self.keepdims:
+                ones = (1,) * self.array.ndim
+                kept = [np.asarray(one).reshape(ones) for one in _parts_of(ended)]
+                results.append(type(ended)(*kept) if isinstance(ended, tuple) else kept[0])
+            else:
+                results.append(ended)
+        return results
+
+
+def _parts_of(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+# ---------------------------------------------------------------- merging
+
+
+class _Merge:
+    """Results of pieces of a row, merged."""
+
+    def __init__(self, op: str, dtype: np.dtype[Any]) -> None:
+        self.op, self.dtype = op, dtype
+        self.merged: Any = None
+
+    def add(self, tile: Array, first: int, reduce: Reduce, given: dict[str, Any]) -> None:
+        part = reduce(tile, self.op, axis=None, keepdims=False, **given)
+        self.merged = part if self.merged is None else self.merge(self.merged, part)
+
+    def merge(self, merged: Any, part: Any) -> Any:
+        raise NotImplementedError
+
+    def result(self) -> Any:
+        """The row's result; None if its bits are not certain."""
+        return self.merged
+
+
+class _Sum(_Merge):
+    """Exact sums of floats, and sums of integers, which wrap."""
+
+    def __init__(self, op: str, dtype: np.dtype[Any]) -> None:
+        super().__init__(op, dtype)
+        self.state = ExactSum(dtype) if dtype.kind in "fV" else None
+
+    def add(self, tile: Array, first: int, reduce: Reduce, given: dict[str, Any]) -> None:
+        if self.state is None:
+            super().add(tile, first, reduce, given)
+        else:
+            self.state.update(tile)
+
+    def merge(self, merged: Any, part: Any) -> Any:
+        return np.add(np.asarray(merged), np.asarray(part))[()]
+
+    def result(self) -> Any:
+        if self.state is None:
+            return self.merged
+        total = self.state.mean(self.dtype) if self.op == "mean" else self.state.result(self.dtype)
+        return None if total != total else total + self.dtype.type(0)  # which starts at +0
+
+
+class _Extreme(_Merge):
+    def merge(self, merged: Any, part: Any) -> Any:
+        if isinstance(part, tuple):
+            ends = (np.minimum(merged[0], part[0]), np.maximum(merged[1], part[1]))
+            return part._make(ends) if hasattr(part, "_make") else ends
+        return (np.minimum if self.op in ("min", "amin") else np.maximum)(merged, part)
+
+    def result(self) -> Any:
+        ends = _parts_of(self.merged)
+        # Zeros of both signs are equal, and there are many NaN.
+        certain = self.dtype.kind in "biu" or all(end == end and end != 0 for end in ends)
+        return self.merged if certain else None
+
+
+class _Position(_Merge):
+    """The first of the preferred elements, NaN before all others."""
+
+    def add(self, tile: Array, first: int, reduce: Reduce, given: dict[str, Any]) -> None:
+        at = reduce(tile, self.op, axis=None, keepdims=False, **given)
+        found = tile[at]
+        if self.merged is None or self.precedes(found, self.merged[1]):
+            self.merged = at + first, found
+
+    def precedes(self, x: Any, y: Any) -> bool:
+        if y != y:
+            return False
+        return bool(x != x or (x < y if self.op == "argmin" else x > y))
+
+    def result(self) -> Any:
+        return np.intp(self.merged[0])
+
+
+class _Truth(_Merge):
+    def merge(self, merged: Any, part: Any) -> Any:
+        return merged | part if self.op == "any" else merged & part
+
+
+class _Count(_Merge):
+    def merge(self, merged: Any, part: Any) -> Any:
+        return np.intp(merged + part)
+
+
+_MERGES: dict[str, type[_Merge]] = {
+    "sum": _Sum, "mean": _Sum, "min": _Extreme, "amin": _Extreme, "max": _Extreme,
+    "amax": _Extreme, "minmax": _Extreme, "argmin": _Position, "argmax": _Position, "any": _Truth,
+    "all": _Truth, "count_nonzero": _Count, "_count_nan": _Count,
+}  # fmt: skip
+"""Operators whose pieces are merged here."""
+
+
+# ---------------------------------------------------------------- a description
+
+
+class Description(NamedTuple):
+    """Result of :func:`describe`.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> gr.describe([1.0, float("nan"), 3.0], device="cpu").mean
+    np.float64(2.0)
+    """
+
+    count: Any
+    """How many elements are not NaN."""
+    nan_count: Any
+    """How many are."""
+    mean: Any
+    """What :func:`nanmean` returns."""
+    std: Any
+    """What :func:`nanstd` returns."""
+    min: Any
+    """What :func:`nanmin` returns."""
+    max: Any
+    """What :func:`nanmax` returns."""
+
+
+def describe(
+    a: Any,
+    axis: int | tuple[int, ...] | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
+) -> Description:
+    """Counts, mean, standard deviation and extremes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        Real numbers, as :func:`nanmean` takes them. It may be in GPU memory, of a library whose
+        arrays compare.
+    axis : None or int or tuple of ints, optional
+        Axes to reduce; all of them by default.
+    ddof : int or float, optional
+        The divisor of the standard deviation is the number of elements less `ddof`.
+    keepdims : bool, optional
+        Whether reduced axes stay, with length one.
+    device : str, optional
+        Where host arrays are reduced, see :func:`sum`.
+    block_size, grid_size : int, optional
+        Of kernels on a GPU: threads per block, blocks per row.
+    stream : int or object, optional
+        CUDA stream to work on, see :func:`sum`.
+
+    Returns
+    -------
+    Description
+        Named tuple of `count`, `nan_count`, `mean`, `std`, `min` and `max`. The counts are int64,
+        the others what :func:`nanmean`, :func:`nanstd`, :func:`nanmin` and :func:`nanmax` return,
+        to the bit.
+
+    Raises
+    ------
+    TypeError
+        A dtype that has no mean or no extremes; an array in GPU memory that does not compare.
+    ValueError
+        No elements to take extremes of.
+    numpy.exceptions.AxisError
+        `axis` is out of bounds.
+    DeviceUnavailableError
+        A GPU was asked for and there is none.
+
+    See Also
+    --------
+    reduce : Any operators, by a tuple of their names.
+
+    Notes
+    -----
+    Where :func:`reduce` reads a large array once for several operators, so does this function. In
+    GPU memory an array of bools is made to count NaN of floats.
+
+    Determinism: as of the functions that it combines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> found = gr.describe(np.array([[1.0, np.nan], [3.0, 5.0]]), axis=1, device="cpu")
+    >>> found.nan_count, found.max
+    (array([1, 0]), array([1., 5.]))
+    """
+    options: Options = ("auto", device, block_size, grid_size, stream)
+    names = ("kernel", "device", "block_size", "grid_size", "stream")
+    usual = ("auto", None, None, None, None)
+    given: dict[str, Any] = {
+        name: value
+        for name, value, plain in zip(names, options, usual, strict=True)
+        if value is not plain
+    }
+    on_device = device_library(a) is not None
+    array = a if on_device else as_array(a, "a.filled(np.nan)")
+
+    def by_one(tile: Any, op: str, **more: Any) -> Any:
+        if op != "_count_nan":
+            if op == "nanstd":
+                more["ddof"] = ddof
+            return _functions.reduce(tile, op, **more)
+        flags = tile != tile
+        if isinstance(flags, bool):
+            raise TypeError(
+                f"arrays of type {type(tile).__name__} do not compare, so that their NaN are not "
+                "counted: reduce by nanmean, nanstd, nanmin and nanmax"
+            )
+        return _functions.count_nonzero(flags, **more)
+
+    ops = ("_count_nan", "nanmean", "nanstd", "nanmin", "nanmax")
+    found = reduce_several(array, ops, _FIELDS, by_one, axis, keepdims, given)
+    nan_count, mean, std, low, high = found
+    shape = tuple(array.shape)
+    axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
+    reduced = math.prod(shape[i] for i in axes)
+    return Description(reduced - nan_count, nan_count, mean, std, low, high)
+
+
+_FIELDS = ("nan_count", "mean", "std", "min", "max")
+"""Of the results that a description is made of."""

@@ -1,0 +1,158 @@
+"""`reduce` with a tuple of operators, and `describe`: the bits of calls of their own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+from gpureduce import _several
+
+OPERATORS = (
+    "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "var", "std", "ptp",
+    "count_nonzero", "minmax", "nansum", "nanmin", "nanmax", "nanmean", "nanstd", "nanargmax",
+)  # fmt: skip
+TILE = 1 << 13
+"""Bytes: tests' arrays are cut as large ones are."""
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_several, "TILE_BYTES", TILE)
+
+
+def outcome(call: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return call()
+        except Exception as error:
+            return error
+
+
+def is_same(got: Any, wanted: Any) -> bool:
+    if type(got) is not type(wanted):
+        return False
+    if isinstance(wanted, tuple):
+        return all(is_same(x, y) for x, y in zip(got, wanted, strict=True))
+    x, y = np.asarray(got), np.asarray(wanted)
+    return (x.shape, x.dtype) == (y.shape, y.dtype) and x.tobytes() == y.tobytes()
+
+
+def draw(rng: np.random.Generator) -> Any:
+    shape = [
+        (int(rng.integers(1, 20000)),),
+        tuple(rng.integers(1, 120, 2)),
+        (int(rng.integers(1, 4)), int(rng.integers(1, 9000))),
+        (int(rng.integers(1, 5000)), int(rng.integers(1, 6))),
+        tuple(rng.integers(1, 24, 3)),
+    ][rng.integers(5)]
+    dtype = np.dtype(str(rng.choice(list("?bBhHiIlLefdFD"))))
+    values = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)
+    if rng.random() < 0.3:
+        values = np.round(values)
+    with np.errstate(all="ignore"):
+        values = values.astype(dtype)
+    if dtype.kind in "fc" and rng.random() < 0.3:
+        values[rng.random(shape) < 0.01] = np.nan
+    values = values.transpose(rng.permutation(values.ndim))
+    if rng.random() < 0.2:
+        values = values[::-1]
+    if rng.random() < 0.2:
+        values = values[..., ::2]
+    if rng.random() < 0.1:
+        values = values.astype(values.dtype.newbyteorder())
+    return values
+
+
+def test_several_results_have_the_bits_of_calls_of_their_own(rng: np.random.Generator) -> None:
+    for _ in range(60):
+        x = draw(rng)
+        axis = [None, *range(x.ndim)][rng.integers(x.ndim + 1)]
+        ops = tuple(str(op) for op in rng.permutation(OPERATORS)[: rng.integers(1, 6)])
+        options: dict[str, Any] = {"axis": axis, "keepdims": bool(rng.random() < 0.4)}
+        options["device"] = "cpu"
+        wanted = outcome(lambda x=x, n=ops, o=options: [gr.reduce(x, op, **o) for op in n])
+        got = outcome(lambda x=x, n=ops, o=options: gr.reduce(x, n, **o))
+        context = f"{x.shape} {x.strides} {x.dtype} {ops} {options}"
+        if isinstance(wanted, Exception):
+            assert (type(got), str(got)) == (type(wanted), str(wanted)), context
+            continue
+        assert got._fields == ops, context
+        for op, one, own in zip(ops, got, wanted, strict=True):
+            assert is_same(one, own), f"{op} of {context}: {one} {own}"
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_memory_is_read_by_tiles(axis: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every operator reads a tile, of two rows at least, before the next tile is read."""
+    seen: list[tuple[int, str]] = []
+    reduce = gr.reduce
+
+    def note(array: Any, op: str, **more: Any) -> Any:
+        seen.append((array.__array_interface__["data"][0], op))
+        assert array.nbytes <= 3 * TILE
+        return reduce(array, op, **more)
+
+    monkeypatch.setattr(_several, "STRIP_BYTES", 64)
+    x = np.arange(60 * 1000.0).reshape(60, 1000) if axis == 1 else np.ones((100, 1000))
+    ops = ("max", "argmin", "min") if axis != 1 else ("max", "std", "min")
+    given: dict[str, Any] = {"device": "cpu"}
+    _several.reduce_several(x, ops, ops, note, axis, False, given)
+    assert [op for _, op in seen] == list(ops) * (len(seen) // 3)
+    starts = [start for start, _ in seen]
+    assert starts[::3] == starts[1::3] == starts[2::3] == sorted(starts[::3])
+
+
+def test_zeros_of_both_signs_and_nan_are_those_of_calls_of_their_own() -> None:
+    for at in (10, 5000, 9000):
+        x = np.zeros(10000)
+        x[at] = -0.0
+        for values in (x, np.where(np.arange(10000) == at, np.nan, 1.0)):
+            got = gr.reduce(values, ("min", "max", "argmin", "sum"), device="cpu")
+            for op in got._fields:
+                assert is_same(getattr(got, op), gr.reduce(values, op, device="cpu")), op
+
+
+def test_fields_are_the_names_that_were_given() -> None:
+    found = gr.reduce([1.0, 2.0], ("amax", np.add, np.minimum), device="cpu")
+    assert found._fields == ("amax", "sum", "min")
+    assert found == (2.0, 3.0, 1.0)
+    assert gr.reduce([1.0, 3.0], ("sum", "std"), ddof=1, device="cpu").std == 2**0.5
+    masked = gr.reduce([1, 2, 4], ("sum", "any"), where=[True, False, True], device="cpu")
+    assert masked == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "call"),
+    [
+        (ValueError, "named twice", lambda: gr.reduce([1], ("sum", "sum"))),
+        (ValueError, "unknown operator", lambda: gr.reduce([1], ("sum", "total"))),
+        (TypeError, "take no out", lambda: gr.reduce([1], ("sum", "min"), out=np.zeros(()))),
+        (TypeError, "take no dtype", lambda: gr.reduce([1], ("sum", "min"), dtype="f4")),
+        (TypeError, "takes a ddof", lambda: gr.reduce([1], ("sum", "min"), ddof=1)),
+        (TypeError, "argmax takes no where", lambda: gr.reduce([1], ("argmax",), where=[True])),
+    ],
+)
+def test_mistakes_are_named(kind: type[Exception], words: str, call: Any) -> None:
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_descriptions_are_what_the_nan_functions_return(rng: np.random.Generator) -> None:
+    for shape, axis in (((30, 400), 1), ((400, 30), 0), ((12000,), None), ((5,), None)):
+        x = rng.normal(size=shape)
+        x[rng.random(shape) < 0.02] = np.nan
+        x.reshape(-1)[0] = 1
+        got = gr.describe(x, axis, ddof=1, device="cpu")
+        assert is_same(got.nan_count, gr.count_nonzero(np.isnan(x), axis, device="cpu"))
+        assert np.array_equal(got.count, gr.count_nonzero(~np.isnan(x), axis, device="cpu"))
+        assert is_same(got.mean, gr.nanmean(x, axis, device="cpu"))
+        assert is_same(got.std, gr.nanstd(x, axis, ddof=1, device="cpu"))
+        assert is_same(got.min, gr.nanmin(x, axis, device="cpu"))
+        assert is_same(got.max, gr.nanmax(x, axis, device="cpu"))
+    found = gr.describe(np.arange(6, dtype=np.int8), device="cpu")
+    assert found == (6, 0, 2.5, np.arange(6).std(), 0, 5)
