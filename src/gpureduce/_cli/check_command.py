@@ -85,6 +85,11 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print everything as JSON, and nothing else"
     )
+    parser.add_argument(
+        "--sanitizer",
+        action="store_true",
+        help="on a GPU, run it under NVIDIA's compute-sanitizer, too",
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
 
 
@@ -94,7 +99,11 @@ def run_check(options: argparse.Namespace) -> int:
 
     kernel = kernel_of(options.file, options)
     report = check(
-        kernel, block_sizes=options.block_size, sizes=options.sizes, dtypes=options.dtype
+        kernel,
+        block_sizes=options.block_size,
+        sizes=options.sizes,
+        dtypes=options.dtype,
+        sanitizer=options.sanitizer,
     )
     if options.html is not None:
         options.html.write_text(

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .program_text import (
     shown_name,
     write,
 )
+from .sanitizer import sanitize
 
 __all__ = ["check", "launch_case", "worker_exception"]
 
@@ -43,6 +44,8 @@ _STEPS, _STEPS_PER_ELEMENT = 20_000, 16
 _STRETCHES, _STRETCHES_PER_BLOCK = 20, 3
 """Broken rules after which a check ends, and leaves a block size: each ends a process."""
 _TIME_LIMIT = 20.0
+_SANITIZER_SECONDS = 300.0
+"""For a launch under compute-sanitizer, which is slow to start."""
 _HIDDEN_BY = {
     "warp race": ("block race",),
     "shared unwritten": ("block race", "warp race"),
@@ -65,6 +68,7 @@ def check(
     sizes: Iterable[int] | None = None,
     dtypes: Iterable[str] | None = None,
     time_limit: float = _TIME_LIMIT,
+    sanitizer: bool = False,
 ) -> CheckReport:
     """Run a kernel of your own on an emulated GPU, and find its mistakes.
 
@@ -86,6 +90,10 @@ def check(
         Of the elements, where the kernel is templated on them; by default three.
     time_limit : float, optional
         Seconds after which a run counts as hanging.
+
+    sanitizer : bool, optional
+        Whether to run the kernel under NVIDIA's compute-sanitizer on a GPU, too: memcheck,
+        racecheck, synccheck and initcheck.
 
     Returns
     -------
@@ -129,7 +137,17 @@ def check(
     types = _types(mine, dtypes)
     programs, cases = _cases(form, blocks, types, None if sizes is None else list(sizes))
     answers = _run(form, programs, cases, time_limit)
-    return _report(mine, blocks, cases, answers)
+    report = _report(mine, blocks, cases, answers)
+    if not sanitizer:
+        return report
+    known = {(each.kind, each.line) for each in report.findings}
+    more = [
+        each
+        for each in sanitize(mine, blocks, types, _SANITIZER_SECONDS)
+        if (each.kind, each.line) not in known
+    ]
+    findings = (*report.findings, *more)
+    return replace(report, right=not findings, findings=findings)
 
 
 # ---------------------------------------------------------------- cases --------------------------

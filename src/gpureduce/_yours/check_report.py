@@ -90,7 +90,9 @@ class Finding:
         blocks = "1 block" if self.grid_size == 1 else f"{self.grid_size} blocks"
         threads = "1 thread" if self.block_size == 1 else f"{self.block_size} threads"
         elements = "1 element" if self.n == 1 else f"{self.n} elements"
-        return f"{elements} of {self.dtype}, {blocks} of {threads}, {self.schedule} schedule"
+        case = f"{elements} of {self.dtype}, {blocks} of {threads}"
+        on_gpu = self.schedule.startswith("compute-sanitizer")
+        return f"{case}, {f'by {self.schedule}' if on_gpu else f'{self.schedule} schedule'}"
 
     def lines(self) -> list[str]:
         """What happened, with the lines of the file."""

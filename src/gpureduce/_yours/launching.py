@@ -408,12 +408,19 @@ def lost_context(form: KernelForm) -> Iterator[None]:
 
 
 def compile_for(
-    form: KernelForm, capability: tuple[int, int], dtype: str | None, block: int
+    form: KernelForm,
+    capability: tuple[int, int],
+    dtype: str | None,
+    block: int,
+    *,
+    line_info: bool = False,
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Image and symbols of the program for a compute capability."""
+    """Image and symbols of the program for a compute capability; with lines of the file for
+    debuggers, if asked.
+    """
     emulated = _core.cuda_versions()[1] >= _EMULATED_NVRTC
     program = write(form, dtype, block, emulated=emulated)
-    options = ["--std=c++17"]
+    options = ["--std=c++17"] + ["--generate-line-info"] * line_info
     if not emulated:
         folders = include_folders(form.file, form.text)
         options += [f"--include-path={folder}" for folder in folders]
