@@ -1,4 +1,4 @@
-/* gpureduce._core.DeviceArray: an array in the memory of a CUDA device, whoever made it. */
+/* gpureduce._core.DeviceArray: an array of any library in the memory of a CUDA device. */
 #include "python/device_array.h"
 
 #include <limits.h>

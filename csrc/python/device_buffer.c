@@ -224,7 +224,7 @@ static PyObject *get_dlpack_device(PyObject *self, PyObject *nothing)
     return Py_BuildValue("ii", (int)kDLCUDA, memory_of(self)->device);
 }
 
-/* Whether the consumer asked for what a loan is not: memory elsewhere, or a copy. -1 with an
+/* Whether the consumer requests more than a loan: memory elsewhere, or a copy. -1 with an
  * exception. */
 static int check_loan(PyObject *self, PyObject *dl_device, PyObject *copy)
 {

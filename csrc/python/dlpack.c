@@ -260,7 +260,7 @@ static int check_exchange(int result, const char *what)
     return -1;
 }
 
-/* The same where a function gives something: it fails also if that is nothing. */
+/* As above, for a function that returns an object: NULL is a failure, too. */
 static int check_given(int result, const void *given, const char *what)
 {
     return check_exchange(result == 0 && given == NULL ? -1 : result, what);

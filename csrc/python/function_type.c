@@ -1,8 +1,8 @@
 /* gpureduce._core.Function: the type of the package's functions that reduce. A call of an exact
  * ndarray with plain arguments runs without a frame of Python: its arguments go from the
- * interpreter's stack to a request. Every other call, and what of a result NumPy has further rules
- * for, is the business of a function of Python with the same parameters, which also refuses
- * arguments that do not fit. */
+ * interpreter's stack to a request. Every other call goes to a function of Python with the same
+ * parameters, as do results that NumPy has further rules for; that function also refuses arguments
+ * that do not fit. */
 #include "python/glue.h"
 
 #include <structmember.h>

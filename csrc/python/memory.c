@@ -448,7 +448,7 @@ static int read_dtype_name(PyObject *object, gpr_dtype *dtype)
     return -1;
 }
 
-/* choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it */
+/* choose_kernel(name or alias, op, dtype) -> the name of the kernel that runs */
 static PyObject *choose_kernel(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
@@ -637,8 +637,7 @@ PyMethodDef glue_memory_methods[] = {
                "result_strides=None, skip_nan=False, ddof=0.0) -> how many programs were "
                "compiled")},
     {"choose_kernel", choose_kernel, METH_VARARGS,
-     PyDoc_STR(
-         "choose_kernel(name or alias, op, dtype) -> the name of the kernel that answers for it")},
+     PyDoc_STR("choose_kernel(name or alias, op, dtype) -> the name of the kernel that runs")},
     {"compile_program", compile_program, METH_VARARGS,
      PyDoc_STR("compile_program(kernel, op, dtype, compute, block_size, cc, variant=-1) -> bytes "
                "of machine code")},
