@@ -711,15 +711,26 @@ def test_threads_may_share_a_state(rng: np.random.Generator) -> None:
 def test_update_leaves_the_gil_to_other_threads() -> None:
     many = np.broadcast_to(np.float64(1.5), (2**20, 2**8))
     total = gr.ExactSum()
-    thread = threading.Thread(target=total.update, args=(many,))
-    turns = 0
+    turns, has_begun, is_done = 0, threading.Event(), threading.Event()
+
+    def turn() -> None:
+        nonlocal turns
+        while not is_done.is_set():
+            turns += 1
+            has_begun.set()
+            time.sleep(0.001)
+
+    # The other thread begins first: without a GIL, Thread.start returns late while one is busy.
+    thread = threading.Thread(target=turn)
     thread.start()
-    while thread.is_alive():
-        turns += 1
-        time.sleep(0.001)
+    has_begun.wait()
+    before = turns
+    total.update(many)
+    during = turns - before
+    is_done.set()
     thread.join()
     assert total.as_integer_ratio() == (3 * 2**27, 1)
-    assert turns > 5
+    assert during > 5
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
