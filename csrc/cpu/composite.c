@@ -803,8 +803,10 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
     const int last = view->outer - 1;
     const uint64_t n = view->n,
                    extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
-    /* As many rows as stay in the first cache until they are searched, or as the stage holds. */
-    const uint64_t at_once = least(RESULT_BATCH, (c->direct ? c->segment : STAGE_ELEMENTS) / n);
+    /* As many rows as stay in the first cache until they are searched, or as the stage holds; one
+     * of those that are longer. */
+    const uint64_t held = (c->direct ? c->segment : STAGE_ELEMENTS) / n,
+                   at_once = held > 0 ? least(RESULT_BATCH, held) : 1;
 
     while (row < end) {
         const uint64_t rows = least(least(end - row, at_once), extent - row % extent);

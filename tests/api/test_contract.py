@@ -1064,3 +1064,11 @@ def test_any_and_all_of_columns_in_many_short_runs_come_to_an_end(rng: Any) -> N
             )
             got = gr.reduce(array, name, axis=(0, 1), device="cpu")
             np.testing.assert_array_equal(got, want, name)
+
+
+@pytest.mark.parametrize("length", [2000, 4096, 4847, 20000, 70000])
+def test_positions_in_rows_of_every_length_are_found(length: int) -> None:
+    for dtype in ("int8", "int64", "float32", "float64"):
+        rows = (np.arange(3 * length).reshape(3, length) * 37 % 101).astype(dtype)
+        assert gr.argmax(rows, axis=1, device="cpu").tolist() == rows.argmax(axis=1).tolist()
+        assert gr.argmin(rows, axis=1, device="cpu").tolist() == rows.argmin(axis=1).tolist()
