@@ -1,6 +1,6 @@
 /* Programs of the caller's own text: what is refused before NVRTC or the driver is asked, and what
  * the compiler says of a text. That nothing leaks when one of their calls fails is checked by
- * dispatch/test_faults.c. */
+ * tests/c/dispatch/test_faults.c. */
 #include <string.h>
 
 #include "check.h"
