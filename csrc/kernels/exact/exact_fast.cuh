@@ -67,29 +67,15 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
     return (upper_bits(x) & exponent) == exponent;
 }
 
-// The rest with errors added. Where errors are rare, a function that is called keeps their
-// additions out of the loops.
+// Errors of additions. Adding them, and rests, by a function that is called makes programs smaller,
+// and columns take a third longer: many a warp has an error.
 template <unsigned COUNT> struct Errors { double of[COUNT]; };
-template <unsigned COUNT> GPR_DEVICE double rest_with(double rest, const Errors<COUNT> &error)
-{
-#pragma unroll
-    for (unsigned i = 0; i < COUNT; i++) rest = add_to_rest(rest, error.of[i]);
-    return rest;
-}
-template <unsigned COUNT> GPR_CALLED double with_errors(double rest, const Errors<COUNT> error)
-{
-    return rest_with(rest, error);
-}
 
 GPR_DEVICE double sum_of_rests(double a, double b, double error)
 {
     double lost;
     const double rest = two_sum(a, b, &lost);
     return add_to_rest(lost == 0 ? rest : bit_copy<double>(nan_bits), error);
-}
-GPR_CALLED double with_rest(double a, double b, double error)
-{
-    return sum_of_rests(a, b, error);
 }
 
 // What a thread adds its share of a row to. It starts at +0, as sums do.
@@ -123,8 +109,8 @@ template <class Traits> struct PairAccumulator {
     }
     template <unsigned COUNT> GPR_DEVICE void keep_errors(const Errors<COUNT> &error)
     {
-        if constexpr (sizeof(In) < sizeof(double)) rest = with_errors(rest, error);
-        else rest = rest_with(rest, error);
+#pragma unroll
+        for (unsigned i = 0; i < COUNT; i++) rest = add_to_rest(rest, error.of[i]);
     }
 
     template <unsigned COUNT> GPR_DEVICE void add_numbers(const double (&x)[COUNT])
@@ -204,7 +190,7 @@ template <class First, class Result, class Way> struct SumByPairs {
             if ((bits_of_error(a.rest) | bits_of_error(b.rest) | bits_of_error(error)) == 0) {
                 both.rest = 0;
             } else {
-                both.rest = with_rest(a.rest, b.rest, error);
+                both.rest = sum_of_rests(a.rest, b.rest, error);
             }
         } else {
             both.rest = sum_of_rests(a.rest, b.rest, error);
