@@ -316,7 +316,6 @@ def vdot(
     --------
     dot : Of arrays of one axis, without a conjugate.
     norm : Squares of one array.
-    numpy.vdot : The reference.
 
     Notes
     -----

@@ -90,7 +90,6 @@ def norm(
     See Also
     --------
     vdot : Products of two arrays.
-    numpy.linalg.norm : The reference.
 
     Notes
     -----
@@ -458,7 +457,6 @@ def average(
     See Also
     --------
     mean : Without weights.
-    numpy.average : The reference.
 
     Notes
     -----
