@@ -9,6 +9,7 @@ np.float64(45.0)
 from typing import TYPE_CHECKING
 
 from ._core import __version__
+from ._describe import Description, describe
 from ._dot import dot, vdot
 from ._exact import ExactSum
 from ._exceptions import (
@@ -40,7 +41,6 @@ from ._records import (
     limits,
     set_limits,
 )
-from ._several import Description, describe
 
 if TYPE_CHECKING:
     from ._bench.benchmark import benchmark

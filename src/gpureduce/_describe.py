@@ -1,0 +1,145 @@
+"""A description of an array: counts, mean, standard deviation and extremes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from . import _functions
+from ._calls import Options
+from ._interop.inputs import as_array
+from ._interop.libraries import device_library
+from ._several import reduce_several
+
+__all__ = ["Description", "describe"]
+
+
+class Description(NamedTuple):
+    """Result of :func:`describe`.
+
+    Examples
+    --------
+    >>> import gpureduce as gr
+    >>> gr.describe([1.0, float("nan"), 3.0], device="cpu").mean
+    np.float64(2.0)
+    """
+
+    count: Any
+    """How many elements are not NaN."""
+    nan_count: Any
+    """How many are."""
+    mean: Any
+    """What :func:`nanmean` returns."""
+    std: Any
+    """What :func:`nanstd` returns."""
+    min: Any
+    """What :func:`nanmin` returns."""
+    max: Any
+    """What :func:`nanmax` returns."""
+
+
+def describe(
+    a: Any,
+    axis: int | tuple[int, ...] | None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
+) -> Description:
+    """Counts, mean, standard deviation and extremes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a : array_like
+        Real numbers, as :func:`nanmean` takes them. It may be in GPU memory, of a library whose
+        arrays compare.
+    axis : None or int or tuple of ints, optional
+        Axes to reduce; all of them by default.
+    ddof : int or float, optional
+        The divisor of the standard deviation is the number of elements less `ddof`.
+    keepdims : bool, optional
+        Whether reduced axes stay, with length one.
+    device : str, optional
+        Where host arrays are reduced, see :func:`sum`.
+    block_size, grid_size : int, optional
+        Of kernels on a GPU: threads per block, blocks per row.
+    stream : int or object, optional
+        CUDA stream to work on, see :func:`sum`.
+
+    Returns
+    -------
+    Description
+        Named tuple of `count`, `nan_count`, `mean`, `std`, `min` and `max`. The counts are int64,
+        the others what :func:`nanmean`, :func:`nanstd`, :func:`nanmin` and :func:`nanmax` return,
+        to the bit.
+
+    Raises
+    ------
+    TypeError
+        A dtype that has no mean or no extremes; an array in GPU memory that does not compare.
+    ValueError
+        No elements to take extremes of.
+    numpy.exceptions.AxisError
+        `axis` is out of bounds.
+    DeviceUnavailableError
+        A GPU was asked for and there is none.
+
+    See Also
+    --------
+    reduce : Any operators, by a tuple of their names.
+
+    Notes
+    -----
+    Where :func:`reduce` reads a large array once for several operators, so does this function. In
+    GPU memory an array of bools is made to count NaN of floats.
+
+    Determinism: as of the functions that it combines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> found = gr.describe(np.array([[1.0, np.nan], [3.0, 5.0]]), axis=1, device="cpu")
+    >>> found.nan_count, found.max
+    (array([1, 0]), array([1., 5.]))
+    """
+    options: Options = ("auto", device, block_size, grid_size, stream)
+    names = ("kernel", "device", "block_size", "grid_size", "stream")
+    usual = ("auto", None, None, None, None)
+    given: dict[str, Any] = {
+        name: value
+        for name, value, plain in zip(names, options, usual, strict=True)
+        if value is not plain
+    }
+    on_device = device_library(a) is not None
+    array = a if on_device else as_array(a, "a.filled(np.nan)")
+
+    def by_one(tile: Any, op: str, **more: Any) -> Any:
+        if op != "_count_nan":
+            if op == "nanstd":
+                more["ddof"] = ddof
+            return _functions.reduce(tile, op, **more)
+        flags = tile != tile
+        if isinstance(flags, bool):
+            raise TypeError(
+                f"arrays of type {type(tile).__name__} do not compare, so that their NaN are not "
+                "counted: reduce by nanmean, nanstd, nanmin and nanmax"
+            )
+        return _functions.count_nonzero(flags, **more)
+
+    ops = ("_count_nan", "nanmean", "nanstd", "nanmin", "nanmax")
+    found = reduce_several(array, ops, _FIELDS, by_one, axis, keepdims, given)
+    nan_count, mean, std, low, high = found
+    shape = tuple(array.shape)
+    axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
+    reduced = math.prod(shape[i] for i in axes)
+    return Description(reduced - nan_count, nan_count, mean, std, low, high)
+
+
+_FIELDS = ("nan_count", "mean", "std", "min", "max")
+"""Of the results that a description is made of."""
