@@ -166,6 +166,10 @@ static int read_along(const glue_state *state, PyObject *const *from, int ndim, 
     const long products = PyLong_AsLong(from[PRODUCTS]);
 
     if (products == -1 && PyErr_Occurred() != NULL) return -1;
+    if (products < GPR_PRODUCTS || products > GPR_MAGNITUDES) {
+        PyErr_Format(PyExc_ValueError, "there is no product %R", from[PRODUCTS]);
+        return -1;
+    }
     request->products = (gpr_products)products;
     request->conjugate = PyObject_IsTrue(from[CONJUGATE]);
     request->root = PyObject_IsTrue(from[ROOT]);

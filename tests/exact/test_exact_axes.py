@@ -12,6 +12,7 @@ pytest.importorskip("ml_dtypes")
 
 import emu
 import emu.exact_axes
+import numpy as np
 from exact_reference import FLOATS, INTEGERS
 from reference import DTYPES
 
@@ -51,6 +52,14 @@ def test_norms_and_products_of_arrays_in_gpu_memory() -> None:
 def test_a_gpu_sums_along_axes_of_every_layout(name: str) -> None:
     task = {"dtype": name, "seed": SEED, "count": 60 if EVERYTHING else 15}
     emu.exact_axes.check_random(task, emulated=False)
+
+
+@pytest.mark.parametrize("products", [-1, 3])
+def test_a_product_that_there_is_not_is_refused(products: int) -> None:
+    a = np.arange(6.0)
+    plain = (a.dtype, None, None, False, products, False, False)
+    with pytest.raises(ValueError, match=f"there is no product {products}"):
+        _core.dot_along(a, a, *plain, "auto", "cpu", None, None, None)
 
 
 @pytest.mark.parametrize("name", DTYPES)
