@@ -38,6 +38,7 @@ from emu import (
     exact_variances,
     layouts,
     means,
+    operators,
 )
 from gpureduce import _locate
 
@@ -53,6 +54,7 @@ MODULES = {
     "exact_variances": exact_variances,
     "layouts": layouts,
     "means": means,
+    "operators": operators,
 }
 LIMIT = 60.0  # seconds
 # A broken kernel may take so many times what it takes as it is, and the seconds of ``over_broken``.

@@ -16,7 +16,9 @@ from reference import ALL_DTYPES, takes
 import gpureduce as gr
 from gpureduce import _core
 
-SOURCES = {name: text for name, text in _core.sources().items() if not name.endswith("cub.cuh")}
+# CUB's kernel is one call of it, and the CPU's loops for operators of users' own are no kernels.
+NO_KERNELS = ("cub.cuh", "custom_cpu.cuh")
+SOURCES = {name: text for name, text in _core.sources().items() if not name.endswith(NO_KERNELS)}
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
 OPERATORS_DEF = Path(__file__).parents[2] / "csrc" / "registry" / "operators.def"
 
@@ -29,6 +31,9 @@ for each in DEFINITIONS:
 INCLUDED = includes_of(SOURCES)
 FILL = "fill_identity"
 OF_PRODUCTS = ("exact_moments", "exact_moments_strided", "exact_dot")
+ALONG_AXES = "exact_dot_rows"
+# Kernels of operators of users' own, of one file.
+CUSTOM = "custom_kernels"
 # Exact sums by kernels of `fast`, whose programs start at this file.
 BY_PAIRS = "exact_fast"
 
@@ -50,7 +55,8 @@ def entries_of(name: str) -> list[str]:
 # is tried by kernel.
 ENTRIES = {
     **{name: entries_of(name) for name in KERNELS},
-    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS)},
+    **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS, ALONG_AXES)},
+    CUSTOM: ["custom_rows", "custom_strided", "custom_merge", "custom_facts"],
     BY_PAIRS: [
         "fast_stream",
         "fast_rows",
@@ -275,6 +281,10 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
     cases come first, which are quicker.
     """
     kernels = kernels_of(mutant)
+    if kernels[0] == CUSTOM:
+        yield from operators_to_try()
+    if kernels[0] == ALONG_AXES:
+        yield from sums_along_axes_to_try()
     cases, layouts = cases_to_try(mutant, kernels), exact_layouts_to_try(kernels)
     sums, products = exact_sums_to_try(kernels), products_to_try(kernels)
     variances = variances_to_try(kernels)
@@ -305,7 +315,10 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    kernels = [kernel for kernel in kernels if kernel not in (*OF_PRODUCTS, BY_PAIRS)]
+    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM)
+    kernels = [kernel for kernel in kernels if kernel not in others]
+    if not kernels:
+        return
     cases = cases_of(mutant)
     # The nearest kernels, of which some may not come there after all; the nearest of all in each
     # case; and the rest.
@@ -406,6 +419,24 @@ def products_to_try(kernels: list[str]) -> Iterator[Trial]:
         )
     for dtype in ("float32", "int64", "complex64"):
         yield "exact", dtype, 32, {"do": "exact_products.check_variance_kinds", "limit": 300.0}
+
+
+def sums_along_axes_to_try() -> Iterator[Trial]:
+    """Exact sums of products, squares and magnitudes along axes."""
+    for dtype in ("float32", "int16", "complex64", "float64"):
+        yield "exact", dtype, 0, {"do": "exact_axes.check_random", "count": 12, "limit": 600.0}
+
+
+def operators_to_try() -> Iterator[Trial]:
+    """Operators of users' own: random layouts, long rows, masks, chunks of host arrays."""
+    for op in ("run", "total", "hash", "largest", "affine"):
+        for what in (
+            {"do": "operators.check_random", "count": 6},
+            {"do": "operators.check_tiles"},
+            {"do": "operators.check_masks"},
+            {"do": "operators.check_chunks"},
+        ):
+            yield "custom", "", 0, {**what, "op": op, "limit": 300.0}
 
 
 def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:

@@ -71,6 +71,15 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
+    **{
+        ("custom_kernels.cuh", "custom_fold_tile", rule, 2): (
+            "the warp shuffles next, which orders what the emulator sees, and on a GPU no memory"
+        )
+        for rule in ("warp_barrier", "warp_barrier_of_halves")
+    },
+    ("custom_kernels.cuh", "custom_merge_group", "block_barrier", 2): (
+        "a block merges twice only where there is work for more than 2^31 - 1 blocks"
+    ),
     ("exact_limb_partial.cuh", "load_outlier", "warp_barrier_of_halves", 1): (
         "the lanes of the first half write it, and read it"
     ),

@@ -11,6 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
+import emu
 import numpy as np
 import pytest
 from operator_cases import CASES, DTYPES
@@ -22,13 +23,11 @@ from gpureduce._yours.operator_gpu import OPTIONS, Chunk, chunks, gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
 
 SEED = int(os.environ["GPR_TEST_SEED"])
-SCHEDULES = ("forward", "reverse", "random")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 BEGIN = f"""
-import ctypes, os
-sys.path[:0] = {[str(Path(__file__).parent)]!r}
-from operator_cases import CASES, check, random_call, reference
-settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
+import os
+sys.path[:0] = {[str(Path(__file__).parents[1])]!r}
+from operator_cases import CASES, check, reference
 rng = np.random.default_rng({SEED})
 ADD = gr.Operator("add", "struct add {{ static T identity() {{ return 0; }}"
                   " static T combine(T a, T b) {{ return a + b; }} }};", commutative=True)
@@ -41,84 +40,24 @@ END = "\nprint(json.dumps('done'))\n"
 
 @needs_compiler
 @pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
-def test_any_layout_is_folded_in_order_by_any_schedule(name: str, tmp_path: Path) -> None:
-    code = f"""
-case = CASES[{name!r}]
-operator = case.operator()
-for schedule in {SCHEDULES!r}:
-    settings.fake_set(b"schedule", schedule.encode())
-    settings.fake_set(b"seed", str(int(rng.integers(1, 2**31))).encode())
-    for number in range(8):
-        a, arguments = random_call(case, rng, int(rng.choice([60, 2500])))
-        options = {{"block_size": int(rng.choice([32, 64, 128, 256])), "device": "cuda"}}
-        if rng.random() < 0.6:
-            options["grid_size"] = int(rng.integers(1, 6))
-        what = f"seed {SEED}: {{schedule}} {{number}}, {{a.dtype}} {{a.shape}} {{a.strides}} "
-        what += f"{{arguments}} {{options}}"
-        got = gr.reduce(a, operator, **arguments, **options)
-        check(got, reference(case, a, **arguments), what)
-"""
-    assert emulated(BEGIN + code + END, tmp_path) == "done"
+def test_any_layout_is_folded_in_order_by_any_schedule() -> None:
+    task = {"do": "operators.check_random", "count": 8, "seed": SEED, "limit": 300.0}
+    wrong = emu.failures([{**task, "op": op} for op in CASES])
+    assert not wrong, "\n".join(wrong)
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["hash", "run", "gcd"])
-def test_tiles_of_rows_that_begin_anywhere(name: str, tmp_path: Path) -> None:
-    """Device arrays: rows of several tiles per warp, at no multiple of 16 bytes."""
-    code = f"""
-case = CASES[{name!r}]
-operator = case.operator()
-for dtype in ("int8", "int64"):
-    size = np.dtype(dtype).itemsize
-    for rows, n in ((1, 30_000), (3, 5_000), (40, 700)):
-        shift = int(rng.integers(0, 16 // size))
-        values = (6 * rng.integers(0, 3, rows * n + shift)).astype(dtype)
-        whole = gr.pinned_copy(values)
-        buffer = _core.DeviceBuffer((len(values),), dtype, 0, None)
-        _core.upload(0, buffer.memory.pointer, values)
-        part = _core.device_array(buffer.memory.pointer + shift * size, (rows, n), None, dtype, 0,
-                                  None, buffer)
-        device = Shown(part)
-        got = gr.reduce(device, operator, axis=1, block_size=int(rng.choice([64, 256])))
-        host = np.empty(got.shape, got.dtype)
-        _core.download(0, got.memory.pointer, host, got.stream)
-        a = values[shift:].reshape(rows, n)
-        check(host, reference(case, a, 1), f"seed {SEED}: {{dtype}} {{rows}} {{n}} {{shift}}")
-"""
-    shown = """
-from gpureduce import _core
-class Shown:
-    def __init__(self, part):
-        self.part = part
-    @property
-    def __cuda_array_interface__(self):
-        part = self.part
-        return {"shape": part.shape, "typestr": np.dtype(part.dtype).str,
-                "data": (part.pointer, False), "version": 3, "strides": part.strides}
-"""
-    assert emulated(BEGIN + shown + code + END, tmp_path) == "done"
+def test_tiles_of_rows_that_begin_anywhere() -> None:
+    task = {"do": "operators.check_tiles", "seed": SEED, "limit": 300.0}
+    wrong = emu.failures([{**task, "op": op} for op in ("hash", "run", "gcd")])
+    assert not wrong, "\n".join(wrong)
 
 
 @needs_compiler
-def test_chunks_of_a_host_array_are_merged_in_order(tmp_path: Path) -> None:
-    code = f"""
-gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
-from gpureduce._yours import operator_device
-operator_device._MOST_CHUNK = 4096      # of a few hundred elements
-for name in ("affine", "run", "largest"):
-    case = CASES[name]
-    operator = case.operator()
-    for axis in (None, 0, 1, (0, 2), 2):
-        shape = tuple(int(n) for n in rng.permutation([3, 17, 40]))
-        a = rng.integers(-2, 3, shape)
-        mask = {{}}
-        if rng.random() < 0.5:
-            mask = {{"where": rng.random(shape) < 0.7, "initial": 1}}
-        got = gr.reduce(a, operator, axis, device="cuda", **mask)
-        check(got, reference(case, a, axis, **mask), f"seed {SEED}: {{name}} {{shape}} {{axis}}")
-"""
-    assert emulated(BEGIN + code + END, tmp_path) == "done"
+def test_chunks_of_a_host_array_are_merged_in_order() -> None:
+    task = {"do": "operators.check_chunks", "seed": SEED, "limit": 300.0}
+    wrong = emu.failures([{**task, "op": op} for op in ("affine", "run", "largest")])
+    assert not wrong, "\n".join(wrong)
 
 
 def by_rows(a: np.ndarray, kept: list[int], reduced: tuple[int, ...]) -> np.ndarray:
@@ -257,6 +196,8 @@ def result():
     return host
 call()
 check(result(), reference(case, a), "before the capture")
+import ctypes
+settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
 handle = ctypes.c_void_p(stream)
 settings.fake_end_capture.restype = ctypes.c_void_p
 settings.fake_begin_capture(handle)

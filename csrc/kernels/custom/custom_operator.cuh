@@ -110,9 +110,8 @@ constexpr unsigned custom_columns = sizeof(CustomPartial) < GPR_CUSTOM_COLUMN_BY
 // The value of no elements.
 template <class Op = CustomOp> GPR_DEVICE CustomPartial custom_empty()
 {
-    CustomPartial value{};
+    CustomPartial value{}; // its count, if there is one, is 0
     if constexpr (has_identity<Op>) value.state = Op::identity();
-    custom_set_count(value, 0);
     return value;
 }
 

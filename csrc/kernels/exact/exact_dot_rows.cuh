@@ -265,11 +265,7 @@ exact_dot_rows(const typename Traits::In *in, typename Traits::Out *out, Rows ro
         return;
     }
     __syncthreads(); // the sum is there
-    if constexpr (same<typename Traits::Out, Acc>) {
-        store_words<BLOCK>(out + start.out, whole);
-    } else {
-        if (threadIdx.x < warp_lanes) Traits::store(out + start.out, whole);
-    }
+    if (threadIdx.x < warp_lanes) Traits::store(out + start.out, whole);
 }
 
 } // namespace gpr

@@ -158,6 +158,21 @@ def fold_gcd(elements: Sequence[int], indices: Sequence[int]) -> int:
     return math.gcd(*elements)
 
 
+# Commutative, and an element that is folded twice counts twice.
+TOTAL = """
+struct total {
+    struct State { long long sum; };
+    static State identity() { return {0}; }
+    static State lift(T x) { return {(long long)x}; }
+    static State combine(State a, State b) { return {a.sum + b.sum}; }
+    static long long finish(State s) { return s.sum; }
+};"""
+
+
+def fold_total(elements: Sequence[int], indices: Sequence[int]) -> int:
+    return sum(elements)
+
+
 FIRST_LARGEST = """
 struct largest {
     struct State { T value; uint64 index; };
@@ -184,6 +199,7 @@ CASES = {
         Case("hash", HASH, fold_hash),
         Case("run", RUN, fold_run, has_identity=False),
         Case("gcd", GCD, fold_gcd, commutative=True),
+        Case("total", TOTAL, fold_total, commutative=True),
         Case("largest", FIRST_LARGEST, fold_largest, commutative=True, has_identity=False),
     )
 }

@@ -1,0 +1,127 @@
+"""Operators of users' own by the kernels that keep order, beside left-to-right folds in Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from operator_cases import CASES, check, random_call, reference
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._interop.libraries import DeviceBuffer
+from gpureduce._yours import operator_device, operator_gpu
+
+SCHEDULES = ("forward", "reverse", "random")
+
+
+def use_overlay(task: dict[str, Any]) -> None:
+    """Take files of the overlay for those of the package, which go into the program's text."""
+    overlay = task.get("emulator", {}).get("overlay")
+    if overlay:
+        changed = {
+            file.name: file.read_text() for file in Path(overlay).rglob("*") if file.is_file()
+        }
+        operator_gpu.headers = lambda: {**_core.sources(), **changed}
+
+
+def schedules(rng: np.random.Generator) -> Iterator[str]:
+    """Each of the emulator's orders of threads and blocks, set."""
+    settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
+    for schedule in SCHEDULES:
+        settings.fake_set(b"schedule", schedule.encode())
+        settings.fake_set(b"seed", str(int(rng.integers(1, 2**31))).encode())
+        yield schedule
+
+
+def check_random(task: dict[str, Any]) -> None:
+    """``count`` random calls of ``op`` by each schedule, by any block and grid."""
+    use_overlay(task)
+    case, rng = CASES[task["op"]], np.random.default_rng(task["seed"])
+    operator = case.operator()
+    for schedule in schedules(rng):
+        for number in range(task["count"]):
+            a, arguments = random_call(case, rng, int(rng.choice([60, 2500])))
+            options: dict[str, Any] = {"block_size": int(rng.choice([32, 64, 128, 256]))}
+            if rng.random() < 0.6:
+                options["grid_size"] = int(rng.integers(1, 6))
+            got = gr.reduce(a, operator, **arguments, **options, device="cuda")
+            check(
+                got,
+                reference(case, a, **arguments),
+                f"{schedule} {number}, {a.dtype} {a.shape} {a.strides} {arguments} {options} "
+                f"GPR_TEST_SEED={task['seed']}",
+            )
+
+
+def check_masks(task: dict[str, Any]) -> None:
+    """Rows that are kept along two axes, some elements of which count."""
+    use_overlay(task)
+    case, rng = CASES[task["op"]], np.random.default_rng(task["seed"])
+    a = rng.integers(-2, 3, (3, 5, 40))
+    mask = rng.random(a.shape) < 0.7
+    got = gr.reduce(a, case.operator(), 2, where=mask, initial=1, device="cuda")
+    check(got, reference(case, a, 2, mask, 1), f"GPR_TEST_SEED={task['seed']}")
+
+
+def check_chunks(task: dict[str, Any]) -> None:
+    """Host arrays in chunks of a few hundred elements."""
+    use_overlay(task)
+    case, rng = CASES[task["op"]], np.random.default_rng(task["seed"])
+    operator = case.operator()
+    gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+    operator_device._MOST_CHUNK = 4096
+    for axis in (None, 0, 1, (0, 2), 2):
+        shape = tuple(int(n) for n in rng.permutation([3, 17, 40]))
+        a = rng.integers(-2, 3, shape)
+        mask = {}
+        if rng.random() < 0.5:
+            mask = {"where": rng.random(shape) < 0.7, "initial": 1}
+        got = gr.reduce(a, operator, axis, device="cuda", **mask)
+        what = f"{task['op']} {shape} {axis} GPR_TEST_SEED={task['seed']}"
+        check(got, reference(case, a, axis, **mask), what)
+
+
+class Part:
+    """A part of device memory, lent by the CUDA array interface."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        part = self.part
+        return {
+            "shape": part.shape,
+            "typestr": np.dtype(part.dtype).str,
+            "data": (part.pointer, False),
+            "version": 3,
+            "strides": part.strides,
+        }
+
+
+def check_tiles(task: dict[str, Any]) -> None:
+    """Device arrays: rows of several tiles per warp, at no multiple of 16 bytes."""
+    use_overlay(task)
+    case, rng = CASES[task["op"]], np.random.default_rng(task["seed"])
+    operator = case.operator()
+    for dtype in ("int8", "int64"):
+        size = np.dtype(dtype).itemsize
+        for rows, n in ((1, 30_000), (3, 5_000), (40, 700)):
+            shift = int(rng.integers(0, 16 // size))
+            values = (6 * rng.integers(0, 3, rows * n + shift)).astype(dtype)
+            buffer = DeviceBuffer(values.shape, dtype, 0, _core.device_stream(0))
+            _core.upload(0, buffer.memory.pointer, values)
+            pointer = buffer.memory.pointer + shift * size
+            part = _core.device_array(pointer, (rows, n), None, dtype, 0, None, buffer)
+            block = int(rng.choice([64, 256]))
+            got = gr.reduce(Part(part), operator, axis=1, block_size=block)
+            host = np.empty(got.shape, got.dtype)
+            _core.download(0, got.memory.pointer, host, got.stream)
+            a = values[shift:].reshape(rows, n)
+            what = f"{dtype} {rows} {n} {shift} {block} GPR_TEST_SEED={task['seed']}"
+            check(host, reference(case, a, 1), what)
