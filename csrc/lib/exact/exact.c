@@ -179,7 +179,7 @@ static inline __attribute__((always_inline)) void add_floats(gpr_exact_part *par
                                                              const format f, int offset)
 {
     const int bits_but_sign = f.fraction + f.exponent;
-    const size_t bytes = (size_t)(bits_but_sign + 1) / 8;
+    const size_t bytes = ((size_t)bits_but_sign + 8) / 8; /* rounded up */
 
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t bits = gpr_load_bits(elements, bytes, i);

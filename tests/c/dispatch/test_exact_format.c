@@ -72,6 +72,7 @@ static uint64_t search(format f, const uint64_t *elements, int count, int mean)
 static void check_elements(format f, const uint64_t *elements, int count)
 {
     gpr_exact_part part, halves, other;
+    char bytes[3]; /* an element fills one, of which it has the lowest bits */
     uint64_t got[2][2];
 
     /* At once, and as two parts. A layout of any dtype has room: elements lie on it from its
@@ -82,14 +83,15 @@ static void check_elements(format f, const uint64_t *elements, int count)
     for (int i = 0; i < count; i++) {
         gpr_exact_part *half = i % 2 == 0 ? &halves : &other;
 
+        bytes[i] = (char)elements[i];
         half->count++;
         half->flags |=
             elements[i] != UINT64_C(1) << (f.fraction + f.exponent) ? GPR_EXACT_NOT_MINUS_ZERO : 0;
-        add_floats(half, (const char *)&elements[i], 1, f, 0);
+        add_floats(half, &bytes[i], 1, f, 0);
     }
     part.count = (uint64_t)count;
     part.flags = halves.flags | other.flags;
-    add_floats(&part, (const char *)elements, (uint64_t)count, f, 0);
+    add_floats(&part, bytes, (uint64_t)count, f, 0);
     CHECK(gpr_exact_add_part(&halves, &other) == GPR_OK, "merge");
     gpr_exact_carry(&part);
     gpr_exact_carry(&halves);
@@ -111,8 +113,7 @@ static void check_elements(format f, const uint64_t *elements, int count)
     }
 }
 
-/* A format's loads must be of as many bits as its elements have here, 64: it has none of 16, 32
- * or 64. */
+/* Formats of up to 8 bits: elements are bytes. */
 static void test_every_sum_of_a_small_format(void)
 {
     static const format formats[] = {{1, 2}, {2, 2}, {1, 3}, {2, 3}, {3, 2}};

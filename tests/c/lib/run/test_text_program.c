@@ -95,7 +95,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_error(gpr_run_launches(loaded, &cases[i].launch, 1, NULL, 0, &milliseconds),
                      GPR_ERROR_VALUE, cases[i].words);
-        expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL), GPR_ERROR_VALUE,
+        expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL, 0), GPR_ERROR_VALUE,
                      cases[i].words);
     }
     CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, &milliseconds) == GPR_OK, "%s",
