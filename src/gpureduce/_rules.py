@@ -88,7 +88,7 @@ def _takes_outs(call: Call) -> bool:
     """Whether NumPy hands ``out`` to a ufunc, which takes ``...`` and a tuple of one array."""
     if call.op in ("min", "max"):
         is_own = type(call.array) in _PLAIN_ARRAYS or device_library(call.array) is not None
-        return call.skip_nan and is_own
+        return call.skip_nan and (is_own or wrapper_of(call.array) is not None)
     return call.op in UFUNCS and UFUNCS[call.op].__name__ == call.op  # a ufunc's reduce by its name
 
 
@@ -102,11 +102,10 @@ def _reduce_into_outs(call: Call) -> Any:
     if out is not ...:
         return _reduce(call)
     UFUNCS[call.name].reduce(np.zeros(1, np.bool_), out=...)  # a TypeError before NumPy 2.3
-    result = _reduce(call._replace(out=None))
-    return np.asarray(result) if isinstance(result, np.generic) else result
+    return _reduce(call._replace(out=None), always_array=True)
 
 
-def _reduce(call: Call) -> Any:
+def _reduce(call: Call, always_array: bool = False) -> Any:
     if call.where is not True:
         check_plain(call.where, "where")
     if call.initial is not NoValue:
@@ -124,6 +123,8 @@ def _reduce(call: Call) -> Any:
     else:
         given = call.array if wrapper is None else from_host(call.array)
         result = _reduce_on_host(call, given)
+        if always_array and isinstance(result, np.generic):
+            result = np.asarray(result)
     if wrapper is None or call.out is not None:
         return result
     if call.op == "minmax":

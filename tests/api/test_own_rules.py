@@ -165,6 +165,18 @@ def test_a_type_that_declares_it_makes_its_own_of_every_result() -> None:
             assert np.array_equal(result, getattr(gr, name)(given))
 
 
+@pytest.mark.parametrize("name", ["nanmin", "nanmax", "logical_xor"])
+def test_an_ellipsis_as_out_hands_an_array_to_a_type_that_takes_part(name: str) -> None:
+    if np.lib.NumpyVersion(np.__version__) < "2.3.0":
+        with pytest.raises(TypeError, match="return arrays must be of ArrayType"):
+            getattr(gr, name)(Tagged(A), out=...)
+        return
+    tag, result = getattr(gr, name)(Tagged(A), out=...)
+    assert tag == name
+    assert type(result) is np.ndarray
+    assert result == getattr(gr, name)(A)
+
+
 class Foreign(Like):
     """An array-like whose ``__array_wrap__`` and methods would make more of a result."""
 
