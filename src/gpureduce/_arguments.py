@@ -375,7 +375,8 @@ def begin_through(call: Call, out: np.dtype[Any], elements: np.dtype[Any]) -> Ca
     if out != np.bool_ or elements.kind not in "iu" or not call.op.startswith("bitwise"):
         return call
     if has_initial(call):
-        return call._replace(initial=int(bool(call.initial)))
+        start = np.bitwise_or.reduce(np.empty(0, elements), initial=call.initial)
+        return call._replace(initial=int(start != 0))
     if call.initial is NoValue and call.op == "bitwise_and":
         return call._replace(initial=1)
     return call

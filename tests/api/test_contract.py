@@ -209,6 +209,9 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "bitwise_or of complex numbers": lambda m: m.bitwise_or(A * 1j),
     "bitwise_xor of times": lambda m: m.bitwise_xor(TIMES),
     "bitwise_xor initial out of range": lambda m: m.bitwise_xor(A.astype(np.int8), initial=300),
+    "bitwise_or initial out of range, bool out": lambda m: m.bitwise_or(
+        A.astype(np.uint16), initial=-2, out=np.zeros((), bool)
+    ),
     "sum of dates": lambda m: m.sum(DATES),
     "mean of dates": lambda m: m.mean(DATES),
     "prod of times": lambda m: m.prod(TIMES),
@@ -571,6 +574,19 @@ WARNED: dict[str, Callable[[Any], Any]] = {
     "complex to real": lambda m: m.sum(A * 1j, dtype=np.float64),
     "complex out to real": lambda m: m.prod(A * 1j, out=np.zeros(())),
 }
+
+
+@on_devices
+@pytest.mark.parametrize("initial", [0.5, 1.5, -0.5, 4, True])
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+def test_bits_into_a_bool_begin_with_the_start_as_an_element(
+    name: str, initial: float, device: str | None
+) -> None:
+    for elements in (np.array([1, 3], np.uint16), np.zeros(2, np.int8), np.zeros(0, int)):
+        ours, theirs = np.array(False), np.array(False)
+        getattr(gr, name)(elements, initial=initial, out=ours, device=device)
+        getattr(np, name).reduce(elements, initial=initial, out=theirs)
+        assert ours == theirs, elements
 
 
 @on_devices
