@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -544,6 +546,29 @@ def test_bench_times_a_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("cheap_ceiling")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "-n", "100", *QUICK),
+        ("compare", "auto", "-n", "100", *QUICK, "--baselines", "numpy", "--no-break-even"),
+        ("explain", "sequential"),
+    ],
+)
+def test_a_dash_prints_a_file_and_nothing_else(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = list(csv.reader(io.StringIO(succeed(*words, "--csv", "-", capsys=capsys))))
+    assert len(rows) > 1
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert succeed(*words, "--html", "-", capsys=capsys).startswith("<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
 def test_compare_compares(
     saved: tuple[str, np.ndarray[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -602,6 +627,9 @@ def test_pictures_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (("compare", "--html", "nowhere/t.html"), 1, "No such file or directory: 'nowhere'"),
         (("bench", "--plot", "picture.jpog"), 2, "a picture's name ends with one of"),
         (("compare", "--kind", "pie"), 2, "kind must be one of"),
+        (("bench", "--csv", "-", "--json"), 2, "only one of --csv, --json can be printed"),
+        (("explain", "reduce0", "--html", "-", "--csv", "-"), 2, "only one of --csv, --html can"),
+        (("bench", "--plot", "-"), 2, "a picture's name ends with one of"),
         (("explain", "sequential", "--plot", "picture"), 2, "a picture's name ends with one of"),
     ],
 )

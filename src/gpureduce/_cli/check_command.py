@@ -7,7 +7,7 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import WRONG_ANSWER, count
+from .options import WRONG_ANSWER, count, expect_to_write, prints_file, write_text
 
 if TYPE_CHECKING:
     from .._yours.kernel import Kernel
@@ -97,6 +97,7 @@ def run_check(options: argparse.Namespace) -> int:
     from .._display.html_page import whole_page
     from .._yours.check import check
 
+    expect_to_write(options)
     kernel = kernel_of(options.file, options)
     report = check(
         kernel,
@@ -106,8 +107,7 @@ def run_check(options: argparse.Namespace) -> int:
         sanitizer=options.sanitizer,
     )
     if options.html is not None:
-        options.html.write_text(
-            whole_page(f"{kernel.name}: check", report._repr_html_()), encoding="utf-8"
-        )
-    print(report.to_json(1) if options.json else str(report).rstrip("\n"))
+        write_text(options.html, whole_page(f"{kernel.name}: check", report._repr_html_()))
+    if not prints_file(options):
+        print(report.to_json(1) if options.json else str(report).rstrip("\n"))
     return 0 if report.right else WRONG_ANSWER

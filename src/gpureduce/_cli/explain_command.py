@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .check_command import add_kernel_options, kernel_or_name
-from .options import count, expect_to_write
+from .options import count, expect_to_write, prints_file, write_text
 
 if TYPE_CHECKING:
     from .._explain.explanation import Explanations
@@ -75,17 +75,19 @@ def run_explain(options: argparse.Namespace) -> int:
     expect_to_write(options)
     found = explained(options)
     if options.csv is not None:
-        found.to_csv(options.csv)
+        write_text(options.csv, found.to_csv())
     if options.html is not None:
         from .._explain.page import page
 
-        options.html.write_text(page(found), encoding="utf-8")
+        write_text(options.html, page(found))
     if options.plot is not None:
         from .._explain.picture import save
 
         save(found, options.plot)
     if options.json:
         print(found.to_json() if len(found) > 1 else found[0].to_json())
+        return 0
+    if prints_file(options):
         return 0
     is_one = len(found) == 1
     parts = [str(each) for each in found if is_one]

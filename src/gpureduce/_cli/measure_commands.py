@@ -19,6 +19,8 @@ from .options import (
     count,
     expect_to_write,
     print_json,
+    prints_file,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -90,12 +92,12 @@ def _shared(options: argparse.Namespace) -> dict[str, Any]:
 def _show(found: Any, options: argparse.Namespace, changes: Any = None, **plot: Any) -> None:
     """Write and print a measurement, and its changes, in the requested formats."""
     if options.csv is not None:
-        found.to_csv(options.csv)
+        write_text(options.csv, found.to_csv())
     if options.html is not None:
         from .._display.html_page import whole_page
 
         body = found._repr_html_() + ("" if changes is None else changes._repr_html_())
-        options.html.write_text(whole_page(found.title, body), encoding="utf-8")
+        write_text(options.html, whole_page(found.title, body))
     if options.plot is not None:
         from .._display.figures import save_figure
 
@@ -106,7 +108,7 @@ def _show(found: Any, options: argparse.Namespace, changes: Any = None, **plot: 
         print_json(found.to_dict() | more)
     elif options.markdown:
         print("\n".join(each.to_markdown() for each in shown), end="")
-    else:
+    elif not prints_file(options):
         print("\n".join(map(str, shown)), end="")
 
 

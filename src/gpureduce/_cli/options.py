@@ -9,9 +9,12 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 FAILED, WRONG_USAGE, WRONG_ANSWER, SLOWER, INTERRUPTED = 1, 2, 3, 4, 130
+STANDARD_OUTPUT = Path("-")
+"""The name of a text file to write that stands for the standard output."""
 MOST_COLUMNS = 100
 """Width of help texts on wide terminals."""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -149,12 +152,30 @@ def add_bar(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def prints_file(options: argparse.Namespace) -> bool:
+    """Whether a file of the options is the standard output, which shows nothing else then."""
+    return STANDARD_OUTPUT in (getattr(options, "csv", None), getattr(options, "html", None))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, or print it."""
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
 def expect_to_write(options: argparse.Namespace) -> None:
     """Raise, before minutes of work, if a file of the options cannot be written."""
-    for path in filter(None, (options.csv, options.html, options.plot)):
+    named = {name: getattr(options, name, None) for name in ("csv", "html", "plot")}
+    printed = [name for name in ("csv", "html") if named[name] == STANDARD_OUTPUT]
+    printed += [name for name in ("json", "markdown", "source") if getattr(options, name, False)]
+    if prints_file(options) and len(printed) > 1:
+        raise ValueError(f"only one of {', '.join(f'--{name}' for name in printed)} can be printed")
+    for path in filter(None, named.values()):
         if not path.resolve().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
-    if options.plot is not None:
+    if named["plot"] is not None:
         from .._display.figures import check_format
 
         check_format(options.plot)
