@@ -261,12 +261,17 @@ def check_is_writeable(out: Any) -> None:
         raise ValueError("output array is read-only")
 
 
+def check_is_numeric(out: np.dtype[Any]) -> None:
+    """Refuse strings, objects and structures as a type of ``out``."""
+    if out.kind in "SUTO" or out.type is np.void:
+        raise TypeError(f"out of dtype {out} is not supported: it must be of numbers or times")
+
+
 def check_out_dtype(
     out: np.dtype[Any], ufunc: np.ufunc, elements: np.dtype[Any], dtype: Any = None
 ) -> None:
     """Refuse a type of ``out`` that ``ufunc.reduce`` would refuse."""
-    if out.kind in "SUTO" or out.type is np.void:
-        raise TypeError(f"out of dtype {out} is not supported: it must be of numbers or times")
+    check_is_numeric(out)
     types = (elements, out, None if dtype is None else np.dtype(dtype))
     if elements.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
         inner = types[2] or type_of_fold_into(ufunc, out, elements)

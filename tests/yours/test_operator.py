@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import shutil
 import stat
 import subprocess
@@ -200,6 +201,43 @@ def test_axis_keepdims_and_out_are_numpys(add: gr.Operator) -> None:
         gr.reduce(a, add, axis=0, out=np.zeros((3, 5)), device="cpu")
     with pytest.raises(TypeError, match="Cannot cast"):
         gr.reduce(a * 1.5, add, axis=0, out=np.zeros((3, 4), int), device="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["S4", "U4", "V8", "O", [("x", "f8")]])
+def test_out_of_strings_objects_and_structures_is_refused_by_name(
+    add: gr.Operator, dtype: object
+) -> None:
+    out = np.zeros((), dtype)
+    with pytest.raises(TypeError, match=re.escape(f"out of dtype {out.dtype} is not supported")):
+        gr.reduce(np.arange(5), add, out=out, device="cpu")
+
+
+def test_out_that_results_are_not_converted_to_is_refused_by_name() -> None:
+    pair = np.dtype([("low", "i8"), ("high", "i8")], align=True)
+    source = """
+    struct ends {
+        struct State { long long low, high; };
+        static State lift(T x, uint64) { return {x, x}; }
+        static State combine(State l, State r) { return {l.low, r.high}; }
+    };"""
+    ends = gr.Operator("ends", source, result=pair)
+    out = np.zeros((), pair)
+    assert gr.reduce(np.arange(5), ends, out=out, device="cpu") is out
+    assert out.item() == (0, 4)
+    for wrong in ([("low", "i8")], [("low", "?"), ("high", "i8")]):
+        out = np.zeros((), wrong)
+        with pytest.raises(
+            TypeError, match=r"operator 'ends'.*out of dtype " + re.escape(str(out.dtype))
+        ):
+            gr.reduce(np.arange(5), ends, out=out, device="cpu")
+    for wrong in ("S4", "V16", "f8"):
+        out = np.zeros((), wrong)
+        with pytest.raises(TypeError, match=re.escape(f"out of dtype {out.dtype}")):
+            gr.reduce(np.arange(5), ends, out=out, device="cpu")
+    fixed = np.zeros((), pair)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="output array is read-only"):
+        gr.reduce(np.arange(5), ends, out=fixed, device="cpu")
 
 
 def test_nothing_reduces_to_the_identity(add: gr.Operator) -> None:

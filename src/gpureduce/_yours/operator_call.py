@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import _core
-from .._arguments import as_mask, check_shape
+from .._arguments import as_mask, check_is_numeric, check_is_writeable, check_shape
 from .._calls import NoValue, OwnCall
 from .._dtypes import name_of, native_dtype
 from .._exceptions import DeviceUnavailableError, KernelUnavailableError
@@ -252,5 +252,13 @@ def finished(operator: OperatorText, call: OwnCall, result: np.ndarray[Any, Any]
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out= of an array of the host is an array, not {type(out).__name__}")
     check_shape(out.shape, result.shape, operator.name)
+    check_is_writeable(out)
+    if out.dtype.names is None or result.dtype.names is None:
+        check_is_numeric(out.dtype)
+    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
+        raise TypeError(
+            f"Cannot cast results of operator '{operator.name}' from {result.dtype} to out of "
+            f"dtype {out.dtype}"
+        )
     np.copyto(out, result, casting="same_kind")
     return out
