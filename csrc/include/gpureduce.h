@@ -646,12 +646,21 @@ GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
  * GPR_ERROR_VALUE: no such kernel, no blocks; GPR_ERROR_CUDA. */
 GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
                                     void *stream, uint64_t flush_bytes, float *milliseconds);
+/* A place of 8 bytes in a launch's arguments that receives the address of byte `offset` of
+ * scratch. */
+typedef struct gpr_scratch_pointer {
+    void *place;
+    uint64_t offset;
+} gpr_scratch_pointer;
+
 /* The same without the wait, the flush and the time: the image stays loaded, and the arrays stay
- * allocated, until the stream has passed the launches. If scratch_bytes is not 0, each launch gets
- * the address of that much device memory instead of its second argument. It is theirs until they
- * have ended, and a graph's as long as the graph is there, if the stream is being captured. */
+ * allocated, until the stream has passed the launches. If scratch_bytes is not 0, the launches
+ * share that much device memory, whose address the places of `pointers` receive. It is theirs until
+ * they have ended, and a graph's as long as the graph is there, if the stream is being captured.
+ * GPR_ERROR_VALUE, too: a pointer behind scratch. */
 GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
-                                      int count, void *stream, uint64_t scratch_bytes);
+                                      int count, void *stream, uint64_t scratch_bytes,
+                                      const gpr_scratch_pointer *pointers, int pointer_count);
 
 /* ---------------------------------------------------------------- custom operators ----------- */
 
@@ -663,6 +672,33 @@ typedef struct gpr_custom_tasks {
     void *context;
     uint64_t count;
 } gpr_custom_tasks;
+
+enum { GPR_MOST_PASSES = 16 };
+
+/* A pass of a kernel over rows: the first one over elements, later ones over partials. */
+typedef struct gpr_kernel_pass {
+    uint64_t n;      /* elements in a row */
+    uint64_t grid;   /* blocks of all rows */
+    uint32_t blocks; /* per row */
+} gpr_kernel_pass;
+
+/* How a kernel of the course is applied to rows that follow each other in memory. */
+typedef struct gpr_kernel_plan {
+    const char *finish;         /* "passes", "atomic", "ticket": kernels.def */
+    uint32_t block, per_thread; /* threads; elements that one takes at least */
+    uint64_t partials;          /* accumulators of scratch: of the first pass */
+    uint64_t more_partials;     /* of the second pass, where there is a third one */
+    uint64_t tickets;           /* counters that are zero before and after */
+    int pass_count;
+    gpr_kernel_pass passes[GPR_MOST_PASSES];
+} gpr_kernel_plan;
+
+/* Plans `rows` rows of `n` elements, each at least 1; block, grid: 0 for the plan's own choice. The
+ * plan depends on no operator. GPR_ERROR_VALUE: a kernel that has several programs ("auto", "fast",
+ * "exact"), or a block or grid size that it does not take. GPR_ERROR_KERNEL: the GPU is too old for
+ * it. GPR_ERROR_DEVICE. */
+GPR_API gpr_status gpr_plan_kernel(int kernel, int device, uint64_t rows, uint64_t n,
+                                   uint32_t block, uint32_t grid, gpr_kernel_plan *plan);
 
 /* Runs tasks on the threads of the CPU backend, and returns when all are done. */
 GPR_API void gpr_run_custom_tasks(const gpr_custom_tasks *tasks);

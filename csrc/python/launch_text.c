@@ -99,8 +99,8 @@ static PyObject *load_image(PyObject *module, PyObject *arguments)
 
 enum { MOST_LAUNCHES = 64, MOST_ARGUMENTS = 8 };
 
-/* One launch, (symbol, grid, block, shared_bytes, arguments): these are bytes objects, whose
- * content is what the kernel gets. */
+/* One launch, (symbol, grid, block, shared_bytes, arguments): these are objects of bytes, whose
+ * content is what the kernel gets; bytearrays where the library stores addresses of scratch. */
 static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
 {
     PyObject *given = NULL;
@@ -117,7 +117,9 @@ static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); i++) {
-        arguments[i] = PyBytes_AsString(PyTuple_GET_ITEM(given, i));
+        PyObject *argument = PyTuple_GET_ITEM(given, i);
+        arguments[i] = PyByteArray_Check(argument) ? PyByteArray_AS_STRING(argument)
+                                                   : PyBytes_AsString(argument);
         if (arguments[i] == NULL) return -1;
     }
     launch->arguments = arguments;
@@ -171,22 +173,54 @@ static PyObject *run_launches(PyObject *module, PyObject *arguments)
     return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds) : glue_raise(state);
 }
 
-/* queue_launches(loaded image, launches, stream, scratch_bytes=0) */
+enum { MOST_POINTERS = 64 };
+
+/* Pointers to scratch: tuples of a bytearray among the arguments, a place in it, and an offset in
+ * scratch. Their number, -1 with an exception. */
+static int read_pointers(PyObject *sequence, gpr_scratch_pointer *pointers)
+{
+    const Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+
+    if (count > MOST_POINTERS) {
+        PyErr_Format(PyExc_ValueError, "launches have up to %d pointers to scratch", MOST_POINTERS);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *argument = NULL;
+        unsigned long long offset = 0;
+        Py_ssize_t place = 0;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(sequence, i), "O!nK", &PyByteArray_Type, &argument,
+                              &place, &offset))
+            return -1;
+        if (place < 0 || place > PyByteArray_GET_SIZE(argument) - (Py_ssize_t)sizeof(uint64_t)) {
+            PyErr_SetString(PyExc_ValueError, "a pointer to scratch is not within its argument");
+            return -1;
+        }
+        pointers[i] = (gpr_scratch_pointer){PyByteArray_AS_STRING(argument) + place, offset};
+    }
+    return (int)count;
+}
+
+/* queue_launches(loaded image, launches, stream, scratch_bytes=0, pointers=()) */
 static PyObject *queue_launches(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
-    PyObject *capsule = NULL, *sequence = NULL, *stream = NULL;
+    PyObject *capsule = NULL, *sequence = NULL, *stream = NULL, *places = NULL;
+    gpr_scratch_pointer pointers[MOST_POINTERS];
     unsigned long long scratch_bytes = 0;
     given_launches given;
+    int count = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!O|K", &capsule, &PyTuple_Type, &sequence, &stream,
-                          &scratch_bytes) ||
+    if (!PyArg_ParseTuple(arguments, "OO!O|KO!", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &scratch_bytes, &PyTuple_Type, &places) ||
         read_launches(state, capsule, sequence, stream, &given) < 0)
         return NULL;
+    if (places != NULL) count = read_pointers(places, pointers);
+    if (count < 0) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status =
-        gpr_queue_launches(given.loaded, given.launches, given.count, given.stream, scratch_bytes);
+    status = gpr_queue_launches(given.loaded, given.launches, given.count, given.stream,
+                                scratch_bytes, pointers, count);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
     Py_RETURN_NONE;
@@ -235,6 +269,39 @@ static PyObject *cache_image(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+static PyObject *make_pass(const void *passes, Py_ssize_t i)
+{
+    const gpr_kernel_pass *pass = (const gpr_kernel_pass *)passes + i;
+
+    return Py_BuildValue("KKI", (unsigned long long)pass->n, (unsigned long long)pass->grid,
+                         pass->blocks);
+}
+
+/* plan_kernel(name, device, rows, n, block_size, grid_size) -> dict; sizes 0: the plan's own */
+static PyObject *plan_kernel(PyObject *module, PyObject *arguments)
+{
+    glue_state *state = glue_state_of(module);
+    unsigned long long rows = 0, n = 0;
+    unsigned block = 0, grid = 0;
+    const char *name = NULL;
+    gpr_kernel_plan plan;
+    int device = 0, kernel = 0;
+    gpr_status status = GPR_OK;
+
+    if (!PyArg_ParseTuple(arguments, "siKKII", &name, &device, &rows, &n, &block, &grid))
+        return NULL;
+    status = gpr_find_kernel(name, &kernel);
+    if (status == GPR_OK) status = gpr_plan_kernel(kernel, device, rows, n, block, grid, &plan);
+    if (status != GPR_OK) return glue_raise(state);
+    PyObject *passes = glue_new_tuple(plan.pass_count, make_pass, plan.passes);
+    if (passes == NULL) return NULL;
+    return Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:N}", "finish", plan.finish, "block",
+                         plan.block, "per_thread", plan.per_thread, "partials",
+                         (unsigned long long)plan.partials, "more_partials",
+                         (unsigned long long)plan.more_partials, "tickets",
+                         (unsigned long long)plan.tickets, "passes", passes);
+}
+
 /* run_custom_tasks(address of the task, address of its context, count) */
 static PyObject *run_custom_tasks(PyObject *module, PyObject *arguments)
 {
@@ -262,7 +329,9 @@ PyMethodDef glue_text_methods[] = {
     {"run_launches", run_launches, METH_VARARGS,
      PyDoc_STR("run_launches(loaded image, launches, stream=None, flush_bytes=0) -> ms")},
     {"queue_launches", queue_launches, METH_VARARGS,
-     PyDoc_STR("queue_launches(loaded image, launches, stream, scratch_bytes=0)")},
+     PyDoc_STR("queue_launches(loaded image, launches, stream, scratch_bytes=0, pointers=())")},
+    {"plan_kernel", plan_kernel, METH_VARARGS,
+     PyDoc_STR("plan_kernel(name, device, rows, n, block_size, grid_size) -> dict")},
     {"find_cached_image", find_cached_image, METH_O,
      PyDoc_STR("find_cached_image(key) -> (image, symbols) or None")},
     {"cache_image", cache_image, METH_VARARGS, PyDoc_STR("cache_image(key, image, symbols)")},

@@ -161,11 +161,11 @@ done:
     return status;
 }
 
-/* Queues launches whose second argument is the address of scratch: partials of 8 bytes to those who
- * keep it. */
+/* Queues launches that share scratch: partials of 8 bytes to those who keep it. */
 static gpr_status queue_with_scratch(gpr_device *device, gpr_loaded_image *loaded,
                                      const gpr_launch *launches, int count, CUstream stream,
-                                     uint64_t bytes)
+                                     uint64_t bytes, const gpr_scratch_pointer *pointers,
+                                     int pointer_count)
 {
     const gpr_rule rule = {.acc_kind = GPR_ACC_NUMBER, .device_acc = GPR_UINT64};
     const gpr_plan plan = {.partials = (bytes + 7) / 8};
@@ -174,7 +174,10 @@ static gpr_status queue_with_scratch(gpr_device *device, gpr_loaded_image *loade
     gpr_status status = GPR_OK, released = GPR_OK;
 
     GPR_TRY(gpr_scratch_acquire(device, &plan, &rule, 0, &work, &scratch));
-    for (int i = 0; i < count; i++) launches[i].arguments[1] = &work.partials;
+    for (int i = 0; i < pointer_count; i++) {
+        const uint64_t address = work.partials + pointers[i].offset;
+        memcpy(pointers[i].place, &address, sizeof address);
+    }
     status = queue(loaded, launches, count, stream);
 done:
     released = gpr_scratch_release(scratch, &work, status == GPR_OK);
@@ -182,18 +185,24 @@ done:
 }
 
 gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
-                              void *stream, uint64_t scratch_bytes)
+                              void *stream, uint64_t scratch_bytes,
+                              const gpr_scratch_pointer *pointers, int pointer_count)
 {
     gpr_device *device = NULL;
     gpr_status status = GPR_OK;
 
     GPR_TRY(check_launches(loaded, launches, count));
+    for (int i = 0; i < pointer_count; i++)
+        if (pointers[i].offset >= scratch_bytes)
+            GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "byte %llu of scratch of %llu",
+                             (unsigned long long)pointers[i].offset,
+                             (unsigned long long)scratch_bytes));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
     if (scratch_bytes == 0)
         status = queue(loaded, launches, count, gpr_stream_of(device, stream));
     else
         status = queue_with_scratch(device, loaded, launches, count, gpr_stream_of(device, stream),
-                                    scratch_bytes);
+                                    scratch_bytes, pointers, pointer_count);
     gpr_device_leave(device);
 done:
     return status;

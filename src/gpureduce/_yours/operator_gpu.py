@@ -202,7 +202,8 @@ class GpuProgram:
         if parts > 1:
             scratch = layout.rows * parts * self.facts["partial_bytes"]
             launches.append(self._merge(given, layout.rows, parts))
-        _core.queue_launches(self._loaded, tuple(launches), launch.stream, scratch)
+        partials = tuple((arguments[1], 0, 0) for *_, arguments in launches) if scratch else ()
+        _core.queue_launches(self._loaded, tuple(launches), launch.stream, scratch, partials)
 
     def end(self, rows: int, itemsize: int, launch: Launch) -> None:
         """Queue what makes results of states that several calls of :meth:`queue` left."""
@@ -229,8 +230,8 @@ class GpuProgram:
     ) -> tuple[Any, ...]:
         blocks = -(-units // (self._block // lanes))
         given["lanes"], given["units"] = lanes, blocks
-        # The library puts the address of partials in place of the second argument.
-        return (kernel, min(blocks, _LONGEST), self._block, 0, (given.tobytes(), bytes(8)))
+        # The second argument: the address of partials.
+        return (kernel, min(blocks, _LONGEST), self._block, 0, (given.tobytes(), bytearray(8)))
 
     def _plan(self, layout: Layout, launch: Launch) -> tuple[int, int, int]:
         """Kernel, threads per part of a row, and parts per row."""

@@ -520,10 +520,13 @@ static gpr_status launch_text(void *data, uint64_t rows, uint64_t n)
         REQUIRE(milliseconds >= 0);
         status = gpr_download(0, NULL, &found[0], sum, sizeof found[0]);
     }
-    if (status == GPR_OK) status = gpr_queue_launches(loaded, launches, 2, stream, 0);
+    if (status == GPR_OK) status = gpr_queue_launches(loaded, launches, 2, stream, 0, NULL, 0);
     /* Into memory of the launch's own, of which nothing is seen. */
+    void *target = sum;
+    const gpr_scratch_pointer pointer = {&sum, 0};
     if (status == GPR_OK)
-        status = gpr_queue_launches(loaded, &launches[1], 1, stream, sizeof found[0]);
+        status = gpr_queue_launches(loaded, &launches[1], 1, stream, sizeof found[0], &pointer, 1);
+    sum = target;
     fake.wait();
     if (status == GPR_OK) status = gpr_download(0, stream, &found[1], sum, sizeof found[1]);
     if (status == GPR_OK) expect_sums(&found[0], 1, rows * n);

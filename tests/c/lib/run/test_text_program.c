@@ -95,14 +95,85 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_error(gpr_run_launches(loaded, &cases[i].launch, 1, NULL, 0, &milliseconds),
                      GPR_ERROR_VALUE, cases[i].words);
-        expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL, 0), GPR_ERROR_VALUE,
-                     cases[i].words);
+        expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL, 0, NULL, 0),
+                     GPR_ERROR_VALUE, cases[i].words);
     }
+    const gpr_scratch_pointer behind = {&loaded, 64};
+    expect_error(gpr_queue_launches(loaded, NULL, 0, NULL, 64, &behind, 1), GPR_ERROR_VALUE,
+                 "byte 64 of scratch of 64");
     CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, &milliseconds) == GPR_OK, "%s",
           gpr_last_error()->message);
     CHECK(fake.launches() == before, "%s", gpr_last_error()->message);
     CHECK(gpr_unload_image(loaded) == GPR_OK, "%s", gpr_last_error()->message);
     CHECK(fake.live("modules") == 0, "%d", fake.live("modules"));
+}
+
+/* Of kernels with one program; the numbers are those of gpr_make_plan, which has tests of its
+ * own. */
+static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
+{
+    static const struct {
+        const char *kernel, *finish;
+        uint64_t rows, n;
+        uint32_t block, grid;
+        gpr_kernel_plan plan;
+    } cases[] = {
+        {"sequential",
+         "passes",
+         3,
+         1000,
+         64,
+         0,
+         {.block = 64, .partials = 48, .pass_count = 2, .passes = {{1000, 48, 16}, {16, 3, 1}}}},
+        {"shfl_atomic",
+         "atomic",
+         1,
+         5000,
+         0,
+         7,
+         {.block = 512, .pass_count = 1, .passes = {{5000, 7, 7}}}},
+        {"last_block_ordered",
+         "ticket",
+         2,
+         5000,
+         128,
+         4,
+         {.block = 128, .partials = 8, .tickets = 2, .pass_count = 1, .passes = {{5000, 8, 4}}}},
+        {"single_warp",
+         "passes",
+         5,
+         99,
+         0,
+         0,
+         {.block = 32, .pass_count = 1, .passes = {{99, 5, 1}}}},
+    };
+    gpr_kernel_plan plan;
+    int kernel = 0;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const gpr_kernel_plan *want = &cases[i].plan;
+        REQUIRE(gpr_find_kernel(cases[i].kernel, &kernel) == GPR_OK);
+        REQUIRE(gpr_plan_kernel(kernel, 0, cases[i].rows, cases[i].n, cases[i].block, cases[i].grid,
+                                &plan) == GPR_OK);
+        CHECK(strcmp(plan.finish, cases[i].finish) == 0, "%s", plan.finish);
+        CHECK(plan.block == want->block && plan.partials == want->partials &&
+                  plan.tickets == want->tickets && plan.pass_count == want->pass_count,
+              "%s", cases[i].kernel);
+        for (int k = 0; k < want->pass_count; k++)
+            CHECK(plan.passes[k].n == want->passes[k].n &&
+                      plan.passes[k].grid == want->passes[k].grid &&
+                      plan.passes[k].blocks == want->passes[k].blocks,
+                  "%s, pass %d", cases[i].kernel, k);
+    }
+    expect_error(gpr_plan_kernel(-1, 0, 1, 1, 0, 0, &plan), GPR_ERROR_VALUE, "no kernel has");
+    REQUIRE(gpr_find_kernel("fast", &kernel) == GPR_OK);
+    expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 0, 0, &plan), GPR_ERROR_VALUE,
+                 "has several programs");
+    REQUIRE(gpr_find_kernel("sequential", &kernel) == GPR_OK);
+    expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 96, 0, &plan), GPR_ERROR_VALUE, "power of two");
+    expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 0, 3, &plan), GPR_ERROR_VALUE,
+                 "takes no grid_size");
+    expect_error(gpr_plan_kernel(kernel, 77, 1, 1, 0, 0, &plan), GPR_ERROR_VALUE, "77");
 }
 
 /* Work that has no record of its own hides the record of the call before. */
@@ -142,6 +213,7 @@ int main(void)
     test_a_text_that_does_not_compile_leaves_the_log();
     test_images_that_are_none_and_devices_that_are_not_there_are_refused();
     test_launches_that_no_gpu_has_are_refused();
+    test_a_kernel_of_the_course_is_planned_for_any_operator();
     test_the_last_run_is_forgotten_until_the_next_call();
     CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
     return check_end();
