@@ -123,6 +123,17 @@ static PyObject *why_no_cuda(PyObject *module, PyObject *Py_UNUSED(ignored))
     return PyUnicode_FromString(gpr_last_error()->message);
 }
 
+/* The ordinal of the GPU that an argument `device` names: 0 unless it has a number. None for the
+ * CPU. */
+static PyObject *read_ordinal(PyObject *Py_UNUSED(module), PyObject *name)
+{
+    int device = 0;
+
+    if (glue_read_device(name, &device) < 0) return NULL;
+    if (device == GPR_DEVICE_CPU) Py_RETURN_NONE;
+    return PyLong_FromLong(device < 0 ? 0 : device);
+}
+
 static PyObject *cuda_versions(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
     int driver = 0, nvrtc = 0;
@@ -310,6 +321,7 @@ PyMethodDef glue_inspect_methods[] = {
     {"sources", sources, METH_NOARGS, PyDoc_STR("sources() -> dict of file name -> text")},
     {"devices", devices, METH_NOARGS, PyDoc_STR("devices() -> list of dicts")},
     {"why_no_cuda", why_no_cuda, METH_NOARGS, PyDoc_STR("why_no_cuda() -> str or None")},
+    {"read_ordinal", read_ordinal, METH_O, PyDoc_STR("read_ordinal(device) -> int or None")},
     {"cuda_versions", cuda_versions, METH_NOARGS, PyDoc_STR("cuda_versions() -> (driver, nvrtc)")},
     {"cpu_isa", cpu_isa, METH_NOARGS, PyDoc_STR("cpu_isa() -> str")},
     {"set_cpu_isa", set_cpu_isa, METH_O, PyDoc_STR("set_cpu_isa(name or None)")},

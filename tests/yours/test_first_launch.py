@@ -82,7 +82,7 @@ def test_a_trial_that_cannot_be_is_no_error(tmp_path: Path) -> None:
 from gpureduce._yours import launching
 a = np.arange(600, dtype='i4')
 found = []
-def worker(module, request, environment, seconds):
+def worker(*_):
     raise RuntimeError('the child process ended with status 1: no memory')
 launching.run_worker = worker
 found.append(int(gr.sum(a, kernel=gr.Kernel(SUM))))

@@ -25,18 +25,19 @@
 #define NAN (INFINITY - INFINITY)
 #endif
 
-namespace yours {
+namespace yours
+{
 
-using int8 = signed char;
-using int16 = short;
-using int32 = int;
-using int64 = long long;
-using uint8 = unsigned char;
-using uint16 = unsigned short;
-using uint32 = unsigned;
-using uint64 = unsigned long long;
-using float32 = float;
-using float64 = double;
+using int8 = gpr::dt_int8;
+using int16 = gpr::dt_int16;
+using int32 = gpr::dt_int32;
+using int64 = gpr::dt_int64;
+using uint8 = gpr::dt_uint8;
+using uint16 = gpr::dt_uint16;
+using uint32 = gpr::dt_uint32;
+using uint64 = gpr::dt_uint64;
+using float32 = gpr::dt_float32;
+using float64 = gpr::dt_float64;
 using complex64 = gpr::dt_complex64;
 using complex128 = gpr::dt_complex128;
 

@@ -13,7 +13,7 @@ import os
 import pickle
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -22,7 +22,8 @@ from .. import _core
 from .._emulator_process import module_path, run_worker
 from .._exceptions import CudaError, KernelUnavailableError
 from .._kernel_names import KernelName
-from .._records import DeviceInfo, LastRun, devices, note_run
+from .._records import DeviceInfo, LastRun, note_run
+from .._ufuncs import UFUNCS
 from .host_headers import include_folders
 from .kernel_form import C_TYPES, KernelForm
 from .program_text import (
@@ -39,25 +40,21 @@ from .program_text import (
     takes_block,
     write,
 )
+from .targets import MOST_BLOCKS, RESIDENT_THREADS, find_device, is_emulated
 
 __all__ = [
     "DEFAULT_BLOCK",
-    "UFUNCS",
     "LoadedKernel",
     "Programs",
     "compile_for",
     "device_of",
     "lost_context",
     "program_key",
+    "run_trial",
     "types_of",
 ]
 
 DEFAULT_BLOCK = 256
-_EMULATED_NVRTC = 1_000_000
-"""Versions from this one on are the emulator's (csrc/emu/compiler.c)."""
-UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-_RESIDENT_THREADS = 2048
-"""Most threads that a multiprocessor of any GPU holds: blocks that loop fill them."""
 Programs = dict[tuple[int, str, int], Any]
 """Loaded images by device, dtype of the elements, and the block size where a template takes it."""
 _TICKET_BYTES = 16
@@ -79,8 +76,7 @@ BREAKS = frozenset(
     )
 )
 """Results after which a context is of no use any more."""
-_LONGEST = 2**31 - 1
-"""Most blocks of a grid."""
+_TRIAL_WORKER = "gpureduce._yours.trial_worker"
 
 
 def device_of(form: KernelForm, place: str | None) -> DeviceInfo:
@@ -90,25 +86,19 @@ def device_of(form: KernelForm, place: str | None) -> DeviceInfo:
     ------
     KernelUnavailableError
         There is no GPU, or the CPU was asked for.
+    ValueError
+        There is no device of that name or number.
     """
+    ordinal = _core.read_ordinal(place)
     only = (
         f"kernel '{form.name}' runs on GPUs only; gpureduce.check and gpureduce.explain run it "
         "on any machine"
     )
-    if place == "cpu":
+    if ordinal is None:
         raise KernelUnavailableError(f"{only}: device is 'cpu'")
     if (why := _core.why_no_cuda()) is not None:
         raise KernelUnavailableError(f"{only}: {why}")
-    ordinal = 0
-    if place is not None and place not in ("auto", "cuda"):
-        head, _, number = place.partition(":")
-        if head != "cuda" or not number.isdigit():
-            raise ValueError(f"unknown device {place!r}: it is cpu, cuda, cuda:N or auto")
-        ordinal = int(number)
-    for each in devices():
-        if each.ordinal == ordinal:
-            return each
-    raise ValueError(f"there is no device cuda:{ordinal}")
+    return find_device(ordinal)
 
 
 class LoadedKernel:
@@ -165,10 +155,10 @@ class LoadedKernel:
         self.block = block_size or form.block_size or DEFAULT_BLOCK
         self._element, self.result = types_of(form, dtype)
         _check_launch(form, n, self.block, grid_size)
-        resident = max(1, _RESIDENT_THREADS // self.block)
+        resident = max(1, RESIDENT_THREADS // self.block)
         self._most = grid_size or device.multiprocessors * resident
         self.grid = blocks_for(form, n, self.block, self._most)
-        if self.grid > _LONGEST:
+        if self.grid > MOST_BLOCKS:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
         start = time.perf_counter()
         key = program_key(form, self._ordinal, dtype, self.block)
@@ -358,20 +348,36 @@ def program_key(form: KernelForm, ordinal: int, dtype: str, block: int) -> tuple
     return ordinal, dtype, block if takes_block(form) else 0
 
 
-def try_in_child(
-    form: KernelForm, image: tuple[bytes, tuple[str, ...]], case: dict[str, Any], seconds: float
-) -> None:
+Image = tuple[bytes, tuple[str, ...]]
+"""Machine code, and the names of its kernels."""
+
+
+def run_trial(
+    form: KernelForm,
+    images: Sequence[Image],
+    cases: Sequence[dict[str, Any]],
+    seconds: float,
+    before: Sequence[str] = (),
+) -> str:
+    """Launch a kernel over random elements in a process of its own, and return what that prints.
+
+    Each case is a launch: sizes, a dtype, a device, and ``image``, an index of `images`. `before`
+    is the command of a program that runs the process.
+    """
+    state = base64.b64encode(pickle.dumps((form, *images))).decode()
+    request = {"state": state, "cases": list(cases)}
+    return run_worker(_TRIAL_WORKER, request, os.environ | module_path(), seconds, before)
+
+
+def try_in_child(form: KernelForm, image: Image, case: dict[str, Any], seconds: float) -> None:
     """Launch a kernel in a process of its own, over random elements, before it is launched here.
 
     What keeps the other process from trying it, such as a lack of memory, is no reason not to
     launch it.
     """
-    state = base64.b64encode(pickle.dumps((form, image))).decode()
-    request = {"state": state, "cases": [case | {"image": 0}]}
-    environment = os.environ | module_path()
     where = f"kernel '{form.name}', in a first launch by a process of its own,"
     try:
-        reply = run_worker("gpureduce._yours.trial_worker", request, environment, seconds)
+        reply = run_trial(form, [image], [case | {"image": 0}], seconds)
     except subprocess.TimeoutExpired:
         raise CudaError(
             f"{where} had not ended after {seconds:g} seconds. That process was ended, and this "
@@ -418,7 +424,7 @@ def compile_for(
     """Image and symbols of the program for a compute capability; with lines of the file for
     debuggers, if asked.
     """
-    emulated = _core.cuda_versions()[1] >= _EMULATED_NVRTC
+    emulated = is_emulated()
     program = write(form, dtype, block, emulated=emulated)
     options = ["--std=c++17"] + ["--generate-line-info"] * line_info
     if not emulated:

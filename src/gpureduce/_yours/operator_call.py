@@ -17,10 +17,11 @@ from .._exceptions import DeviceUnavailableError, KernelUnavailableError
 from .._interop.inputs import as_array, check_plain, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .operator_cpu import CpuProgram
-from .operator_device import OperatorReduction, block_of, find_device, reduce_chunks
+from .operator_device import OperatorReduction, block_of, reduce_chunks
 from .operator_gpu import gpu_program
 from .operator_layout import ENDS, INITIAL_BYTES, STARTS, Layout
 from .operator_text import OperatorText, OperatorTypes, result_dtype
+from .targets import find_device
 
 __all__ = ["Programs", "reduce_by"]
 
@@ -147,8 +148,8 @@ def _place(operator: OperatorText, call: OwnCall) -> int | None:
         raise KernelUnavailableError(
             f"kernel '{known}' takes no operators of your own: kernels 'auto' and 'fast' do"
         )
-    why = _core.why_no_cuda()
-    if place == "cpu" or (place in (None, "auto") and why is not None):
+    ordinal, why = _core.read_ordinal(place), _core.why_no_cuda()
+    if ordinal is None or (place in (None, "auto") and why is not None):
         if call.stream is not None:
             raise ValueError("a stream is a GPU's, and the array is reduced on the CPU")
         return None
@@ -156,10 +157,7 @@ def _place(operator: OperatorText, call: OwnCall) -> int | None:
         raise DeviceUnavailableError(f"device is {place!r}: {why}")
     if call.stream is not None:
         raise ValueError("a stream is for device arrays: arrays of the host are waited for")
-    head, _, number = (place or "cuda").partition(":")
-    if head not in ("cuda", "auto") or not (number or "0").isdigit():
-        raise ValueError(f"unknown device {place!r}: it is cpu, cuda, cuda:N or auto")
-    return int(number or 0)
+    return ordinal
 
 
 def _start(operator: OperatorText, call: OwnCall, element: np.dtype[Any]) -> tuple[int, bytes]:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._exceptions import CompileError, KernelUnavailableError
-from .operator_layout import ACROSS, FACTS, Layout, parameters
-from .operator_text import OperatorText, OperatorTypes, first_error, headers, operator_program
+from .._exceptions import KernelUnavailableError
+from .operator_layout import ACROSS, FACTS, Layout, facts_of, parameters
+from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
 
 __all__ = ["CpuProgram"]
 
@@ -104,10 +104,7 @@ def _compile(command: list[str], operator: OperatorText, text: str) -> bytes:
             env={**os.environ, "TMPDIR": folder, "LC_ALL": "C"},
         )
         if done.returncode != 0:
-            message, line = first_error(done.stderr, operator)
-            raise CompileError(
-                f"operator '{operator.name}' does not compile: {message}", done.stderr, line
-            )
+            raise compile_error(operator, done.stderr)
         return output.read_bytes()
 
 
@@ -160,7 +157,7 @@ class CpuProgram:
         self._library = _load(image)
         told = np.zeros((), FACTS)
         self._library.custom_facts(ctypes.c_void_p(told.ctypes.data))
-        self.facts = {field: int(told[field]) for field in FACTS.names or ()}
+        self.facts = facts_of(told)
 
     def reduce(self, layout: Layout, array: np.ndarray[Any, Any], out: Any, **values: Any) -> None:
         """Reduce an array into `out`; `values` are more of the parameters, of which ``mask``.
@@ -174,17 +171,14 @@ class CpuProgram:
         """
         if layout.rows == 0:
             return
-        inner, column = layout.reduced[-1], layout.kept[-1]
-        across = column.extent > 1 and abs(column.step) < abs(inner.step)
+        side_by_side, across = layout.kept[-1].extent, layout.is_across
         if across:
-            lanes = min(self.facts["columns"], column.extent)
+            lanes = min(self.facts["columns"], side_by_side)
         else:
-            lanes = min(max(1, _BATCH // max(1, layout.n)), column.extent)
-        groups = layout.rows // column.extent * -(-column.extent // lanes)
-        parts = 1 if groups >= _ENOUGH else max(1, -(-layout.n * lanes // _PIECE))
-        parts = min(parts, max(1, layout.n))
-        share = -(-layout.n // parts)
-        parts = max(1, -(-layout.n // share)) if share else 1
+            lanes = min(max(1, _BATCH // max(1, layout.n)), side_by_side)
+        groups = layout.rows // side_by_side * -(-side_by_side // lanes)
+        wanted = 1 if groups >= _ENOUGH else -(-layout.n * lanes // _PIECE)
+        parts, share = layout.cut(wanted)
         values["flags"] = values.get("flags", 0) | (ACROSS if across else 0)
         given = parameters(
             layout, parts=parts, share=share, lanes=lanes, out=out.ctypes.data, **values

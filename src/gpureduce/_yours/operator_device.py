@@ -12,25 +12,16 @@ from .._calls import Options, OwnCall
 from .._dtypes import name_of
 from .._interop.device_reduction import Out, Reduction
 from .._interop.libraries import DeviceBuffer, Library
-from .._records import DeviceInfo, devices
 from .operator_gpu import MOST_BLOCK, GpuProgram, Launch, chunks
 from .operator_layout import CONTINUES, ENDS, Layout
 from .operator_text import OperatorText
 
-__all__ = ["OperatorReduction", "block_of", "find_device", "reduce_chunks"]
+__all__ = ["OperatorReduction", "block_of", "reduce_chunks"]
 
 _SLOTS = 2
 """Chunks under way: one is packed while the other one is reduced."""
 _MOST_CHUNK = 64 << 20
 _WARP = 32
-
-
-def find_device(ordinal: int) -> DeviceInfo:
-    """The device of that number; ``ValueError`` if there is none."""
-    for each in devices():
-        if each.ordinal == ordinal:
-            return each
-    raise ValueError(f"there is no device cuda:{ordinal}")
 
 
 def block_of(operator: OperatorText, call: OwnCall) -> int:
@@ -223,11 +214,7 @@ class OperatorReduction(Reduction):
 def _broadcast_steps(mask: Any, shape: tuple[int, ...]) -> list[int]:
     """Steps of a mask along the axes of an array that it broadcasts to."""
     more = len(shape) - mask.ndim
-    steps = [0] * len(shape)
-    for i, (extent, step) in enumerate(zip(mask.shape, mask.strides, strict=True)):
-        if more < 0 or extent not in (1, shape[more + i]):
-            raise ValueError("the mask cannot be broadcast to the shape of the array")
-        steps[more + i] = 0 if extent == 1 else step
-    if more < 0:
+    if more < 0 or any(m not in (1, n) for m, n in zip(mask.shape, shape[more:], strict=True)):
         raise ValueError("the mask cannot be broadcast to the shape of the array")
-    return steps
+    own = zip(mask.shape, mask.strides, strict=True)
+    return [0] * more + [0 if extent == 1 else step for extent, step in own]

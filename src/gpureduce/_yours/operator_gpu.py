@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
-from .._exceptions import CompileError, CudaError
+from .._exceptions import CudaError
 from .._records import DeviceInfo
-from .operator_layout import CONTINUES, ENDS, FACTS, Axis, Layout, parameters
-from .operator_text import OperatorText, OperatorTypes, first_error, headers, operator_program
+from .operator_layout import CONTINUES, ENDS, FACTS, Axis, Layout, facts_of, parameters
+from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
+from .targets import MOST_BLOCKS, RESIDENT_THREADS, is_emulated
 
 __all__ = [
     "MOST_BLOCK",
@@ -29,8 +30,6 @@ __all__ = [
     "gpu_text",
 ]
 
-_EMULATED_NVRTC = 1_000_000
-"""Versions from this one on are the emulator's (csrc/emu/compiler.c)."""
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 _ROWS, _STRIDED, _MERGE, _FACTS = range(4)
@@ -43,11 +42,8 @@ _TILE = 4096
 """Bytes of a tile of ``custom_rows`` (csrc/kernels/custom/custom_kernels.cuh)."""
 _RESIDENT_BLOCKS = 6
 """Blocks of MOST_BLOCK threads that a multiprocessor holds, by their shared memory."""
-_RESIDENT_THREADS = 2048
 _LEAST_SHARE = 16
 """Elements of a row of any layout that are worth a thread more."""
-_LONGEST = 2**31 - 1
-"""Most blocks of a grid."""
 
 
 def _with_headers(text: str) -> str:
@@ -137,9 +133,7 @@ class GpuProgram:
 
     def _compile(self, operator: OperatorText) -> tuple[bytes, tuple[str, ...]]:
         version = _core.cuda_versions()[1]
-        text, entries = gpu_text(
-            operator, self._types, self._block, emulated=version >= _EMULATED_NVRTC
-        )
+        text, entries = gpu_text(operator, self._types, self._block, emulated=is_emulated())
         major, minor = self._device.compute_capability
         key = "\n".join(
             [f"gpureduce {_core.__version__} operator", f"nvrtc {version}", f"{major}.{minor}"]
@@ -155,10 +149,7 @@ class GpuProgram:
         except CudaError as error:
             if error.call != "nvrtcCompileProgram" or not error.log:
                 raise
-            message, line = first_error(error.log, operator)
-            raise CompileError(
-                f"operator '{operator.name}' does not compile: {message}", error.log, line
-            ) from None
+            raise compile_error(operator, error.log) from None
         _core.cache_image(key, image, symbols)
         return image, symbols
 
@@ -173,7 +164,7 @@ class GpuProgram:
             _core.download(ordinal, pointer, told)
         finally:
             _core.free_device(ordinal, pointer)
-        return {field: int(told[field]) for field in FACTS.names or ()}
+        return facts_of(told)
 
     # ---- launches
 
@@ -181,9 +172,8 @@ class GpuProgram:
         """Queue the reduction of an array on ``launch.stream``."""
         if layout.rows == 0:
             return
-        kernel, lanes, parts = self._plan(layout, launch)
-        share = -(-layout.n // parts)
-        parts = max(1, -(-layout.n // share)) if share else 1
+        kernel, lanes, wanted = self._plan(layout, launch)
+        parts, share = layout.cut(wanted)
         given = parameters(
             layout,
             mask=launch.mask,
@@ -231,12 +221,12 @@ class GpuProgram:
         blocks = -(-units // (self._block // lanes))
         given["lanes"], given["units"] = lanes, blocks
         # The second argument: the address of partials.
-        return (kernel, min(blocks, _LONGEST), self._block, 0, (given.tobytes(), bytearray(8)))
+        return (kernel, min(blocks, MOST_BLOCKS), self._block, 0, (given.tobytes(), bytearray(8)))
 
     def _plan(self, layout: Layout, launch: Launch) -> tuple[int, int, int]:
-        """Kernel, threads per part of a row, and parts per row."""
+        """Kernel, threads per part of a row, and parts per row at most."""
         size = self._types.element.itemsize
-        inner, column = layout.reduced[-1], layout.kept[-1]
+        inner = layout.reduced[-1]
         multiprocessors, block = self._device.multiprocessors, self._block
         rows, n = layout.rows, max(1, layout.n)
         is_run = (
@@ -253,10 +243,9 @@ class GpuProgram:
             most = -(-n * size // (_TILE * (block // _WARP)))
             wanted = launch.grid or -(-multiprocessors * _RESIDENT_BLOCKS // rows)
             return _ROWS, block, max(1, min(most if launch.grid is None else n, wanted))
-        threads = multiprocessors * _RESIDENT_THREADS
-        across = column.extent > 1 and abs(column.step) < abs(inner.step)
+        threads = multiprocessors * RESIDENT_THREADS
         lanes = 1
-        if not across:
+        if not layout.is_across:
             while lanes < block and 2 * lanes * _LEAST_SHARE <= n:
                 lanes *= 2
         most = max(1, n // (lanes * _LEAST_SHARE))

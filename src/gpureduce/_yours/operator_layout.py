@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CONTINUES", "ENDS", "FACTS", "INITIAL_BYTES", "STARTS", "Axis", "Layout", "parameters"]
+__all__ = [
+    "ACROSS",
+    "CONTINUES",
+    "ENDS",
+    "FACTS",
+    "INITIAL_BYTES",
+    "STARTS",
+    "Axis",
+    "Layout",
+    "facts_of",
+    "parameters",
+]
 
 MOST_AXES = 64
 INITIAL_BYTES = 256
@@ -122,6 +133,20 @@ class Layout:
         inner = _by_distance(axes[True]) if reorder else axes[True]
         return cls(kept, _merged(inner, with_last=not reorder or keep_positions), rows, n)
 
+    @property
+    def is_across(self) -> bool:
+        """Whether neighbours in memory are elements of different rows."""
+        column = self.kept[-1]
+        return column.extent > 1 and abs(column.step) < abs(self.reduced[-1].step)
+
+    def cut(self, wanted: int) -> tuple[int, int]:
+        """Parts per row, `wanted` or fewer, and elements per part.
+
+        Each part but the last has that many, and none is empty unless the row is.
+        """
+        share = -(-self.n // max(1, min(wanted, self.n)))
+        return (-(-self.n // share) if share > 0 else 1), share
+
 
 def _by_distance(axes: list[Axis]) -> list[Axis]:
     return sorted(axes, key=lambda axis: -abs(axis.step))
@@ -141,6 +166,11 @@ def _merged(axes: Sequence[Axis], *, with_last: bool) -> tuple[Axis, ...]:
                 continue
         merged.append(axis)
     return tuple(merged) or (_NO_AXIS,)
+
+
+def facts_of(told: np.ndarray[Any, Any]) -> dict[str, int]:
+    """Facts that a program wrote to an array of :data:`FACTS`, by name."""
+    return {field: int(told[field]) for field in FACTS.names or ()}
 
 
 def parameters(layout: Layout, **values: Any) -> np.ndarray[Any, Any]:

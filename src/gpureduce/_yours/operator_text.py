@@ -16,12 +16,13 @@ import numpy as np
 
 from .. import _core
 from .._dtypes import name_of, native_dtype
+from .._exceptions import CompileError
 from .device_text import blank
 
 __all__ = [
     "OperatorText",
     "OperatorTypes",
-    "first_error",
+    "compile_error",
     "headers",
     "operator_program",
     "result_dtype",
@@ -160,7 +161,13 @@ constexpr bool custom_is_masked = {_constant(types.masked)};
 """
 
 
-def first_error(log: str, operator: OperatorText) -> tuple[str, int | None]:
+def compile_error(operator: OperatorText, log: str) -> CompileError:
+    """The exception of a program that does not compile, by the compiler's log."""
+    message, line = _first_error(log, operator)
+    return CompileError(f"operator '{operator.name}' does not compile: {message}", log, line)
+
+
+def _first_error(log: str, operator: OperatorText) -> tuple[str, int | None]:
     """The first message of a compiler's log that is about the user's text, else the first one, and
     its line in that text.
     """

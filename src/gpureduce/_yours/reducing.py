@@ -16,8 +16,9 @@ from .._dtypes import item_bytes, name_of
 from .._interop.device_reduction import Reduction, Room
 from .._interop.inputs import as_array
 from .._interop.libraries import DeviceBuffer, Library, device_library
+from .._ufuncs import UFUNCS
 from .kernel_form import KernelForm
-from .launching import UFUNCS, LoadedKernel, Programs, device_of, lost_context, types_of
+from .launching import LoadedKernel, Programs, device_of, lost_context, types_of
 from .program_text import identity
 
 __all__ = ["reduce_call"]

@@ -7,9 +7,6 @@ user's file.
 
 from __future__ import annotations
 
-import base64
-import os
-import pickle
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -17,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from .._emulator_process import module_path, run_worker
 from .._exceptions import DeviceUnavailableError
 from .._temporary import temporary_folder
 from .check_report import Finding
 from .findings import Place, Trouble
 from .kernel import Kernel
-from .launching import compile_for, device_of
+from .launching import compile_for, device_of, run_trial
 from .program_text import blocks_for, dtypes_of, shown_name
 
 __all__ = ["sanitize"]
@@ -88,17 +84,13 @@ def sanitize(
                 if n > 0
             ]
             images.append(image)
-    state = base64.b64encode(pickle.dumps((form, *images))).decode()
     found: dict[tuple[str, int], Finding] = {}
     with temporary_folder("gpureduce-sanitizer-") as folder:
         for tool in TOOLS:
             for number, case in enumerate(cases):
                 log = folder / f"{tool}-{number}"
                 before = [program, "--tool", tool, "--log-file", str(log), "--print-limit", "20"]
-                request = {"state": state, "cases": [case]}
-                environment = os.environ | module_path()
-                worker = "gpureduce._yours.trial_worker"
-                run_worker(worker, request, environment, time_limit, before)
+                run_trial(form, images, [case], time_limit, before)
                 text = log.read_text(encoding="utf-8") if log.exists() else ""
                 for trouble in read_log(tool, text, kernel):
                     shown = case | {"block": case["block_size"], "in": case["dtype"]}
