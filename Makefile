@@ -438,9 +438,10 @@ coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so
 	  build/coverage
 
 # Hours: for a machine that has nothing else to do.
+NIGHTLY ?=
 ## nightly: asan, tsan, coverage, and gpu-check where there is a GPU; writes docs/coverage.md
 nightly: $(STAMPS)/build $(STAMPS)/test
-	$(PY) tools/nightly.py
+	$(PY) tools/nightly.py $(NIGHTLY)
 
 # The glue and the emulator too become objects: the rooms are checked by who calls whom.
 MODULE_SOURCES := $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))

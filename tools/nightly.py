@@ -1,12 +1,16 @@
 """Run checks that take too long for every change, and write their figures to docs/coverage.md.
 
     make nightly
+    make nightly NIGHTLY="tsan coverage"
 
 The targets run one after the other, also after one that fails; the exit status is 1 if one did.
+Where some are named, these alone run, and the page keeps the rows of the others: each row has the
+day and the revision of its run.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -22,21 +26,25 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 SUMMARY = ROOT / "build" / "coverage" / "summary.json"
 BEGIN, END = "<!-- nightly -->\n", "<!-- end -->\n"
-TARGETS = ("asan", "tsan", "coverage")
+TARGETS = ("asan", "tsan", "coverage", "gpu-check")
 GPU = Path("/dev/nvidiactl")
 CHECKS = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 TESTS = re.compile(r"(\d+) passed(?:,[^\n]*)? in ")
+ROWS = re.compile(r"^\| `make ([a-z-]+)` \|.*\n", re.MULTILINE)
+LINES = re.compile(r"^\| lines of \|(?:.*\n)+?(?=\n|\Z)", re.MULTILINE)
 ROOMS = ("csrc/lib/", "csrc/cpu/", "csrc/dispatch/", "csrc/python/")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A target's end: whether it succeeded, its output, and its duration."""
+    """A target's end: whether it succeeded, its output, its duration, and what was run when."""
 
     target: str
     good: bool
     output: str
     seconds: float
+    revision: str
+    day: str
 
 
 def environment() -> dict[str, str]:
@@ -46,8 +54,17 @@ def environment() -> dict[str, str]:
     return os.environ | {"MAKEFLAGS": " ".join(kept)}
 
 
+def find_revision() -> str:
+    """The commit that is checked out, with a mark if files differ from it."""
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def run(target: str) -> Run:
     """Run a target of the Makefile; its output is shown and kept."""
+    revision, day = find_revision(), datetime.now(UTC).date().isoformat()
     start = time.monotonic()
     lines = []
     with subprocess.Popen(
@@ -63,7 +80,8 @@ def run(target: str) -> Run:
         for line in made.stdout:
             sys.stdout.write(line)
             lines.append(line)
-    return Run(target, made.returncode == 0, "".join(lines), time.monotonic() - start)
+    seconds = time.monotonic() - start
+    return Run(target, made.returncode == 0, "".join(lines), seconds, revision, day)
 
 
 def row(done: Run) -> str:
@@ -71,7 +89,10 @@ def row(done: Run) -> str:
     checks = sum(int(passed) for passed, _ in CHECKS.findall(done.output))
     tests = sum(int(passed) for passed in TESTS.findall(done.output))
     end = "passed" if done.good else "**failed**"
-    return f"| `make {done.target}` | {end} | {checks:,} | {tests:,} | {done.seconds / 60:.0f} |"
+    return (
+        f"| `make {done.target}` | {end} | {checks:,} | {tests:,} | {done.seconds / 60:.0f} "
+        f"| {done.day} | {done.revision} |\n"
+    )
 
 
 def covered(summary: dict[str, Any]) -> list[str]:
@@ -88,18 +109,26 @@ def covered(summary: dict[str, Any]) -> list[str]:
     return rows
 
 
-def table(runs: list[Run], summary: dict[str, Any] | None, revision: str, day: str) -> str:
+def figures(page: str) -> str:
     """The text between the marks of the page."""
+    return page.partition(BEGIN)[2].partition(END)[0]
+
+
+def table(runs: list[Run], summary: dict[str, Any] | None, before: str) -> str:
+    """The text between the marks: the rows of the runs, and of ``before`` what they leave."""
+    rows = {match[1]: match[0] for match in ROWS.finditer(before)}
+    rows |= {done.target: row(done) for done in runs}
     lines = [
-        "| target | end | checks in C | tests in Python | minutes |",
-        "| --- | --- | ---: | ---: | ---: |",
-        *map(row, runs),
+        "| target | end | checks in C | tests in Python | minutes | day | revision |\n",
+        "| --- | --- | ---: | ---: | ---: | --- | --- |\n",
+        *(rows[target] for target in TARGETS if target in rows),
     ]
     if summary is not None:
-        lines += ["", "| lines of | in all | reached | % |", "| --- | ---: | ---: | ---: |"]
-        lines += covered(summary)
-    lines += ["", f"*{day}, revision {revision}.*"]
-    return "\n".join(lines) + "\n"
+        head = ("| lines of | in all | reached | % |", "| --- | ---: | ---: | ---: |")
+        lines += ["\n", *(f"{line}\n" for line in (*head, *covered(summary)))]
+    elif kept := LINES.search(before):
+        lines += ["\n", kept[0]]
+    return "".join(lines)
 
 
 def written(page: str, text: str) -> str:
@@ -111,19 +140,22 @@ def written(page: str, text: str) -> str:
     return before + begin + text + end + after
 
 
-def main() -> int:
-    SUMMARY.unlink(missing_ok=True)  # of an earlier run
-    runs = [run(target) for target in (*TARGETS, *(["gpu-check"] if GPU.exists() else []))]
-    summary = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else None
-    revision = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    day = datetime.now(UTC).date().isoformat()
-    PAGE.write_text(written(PAGE.read_text(), table(runs, summary, revision, day)))
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Run long checks; write docs/coverage.md.")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
+    targets = parser.parse_args(words).targets
+    if unknown := set(targets) - set(TARGETS):
+        parser.error(f"no such target: {', '.join(sorted(unknown))}")
+    summary = None
+    runs = []
+    for target in targets or [each for each in TARGETS if each != "gpu-check" or GPU.exists()]:
+        if target == "coverage":
+            SUMMARY.unlink(missing_ok=True)  # of an earlier run
+        runs.append(run(target))
+        if target == "coverage" and SUMMARY.exists():
+            summary = json.loads(SUMMARY.read_text())
+        page = PAGE.read_text()  # written after every run: a later one may be interrupted
+        PAGE.write_text(written(page, table(runs, summary, figures(page))))
     return int(not all(each.good for each in runs))
 
 

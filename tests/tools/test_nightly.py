@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nightly
 import pytest
 
@@ -14,12 +16,54 @@ def test_figures_are_those_of_the_outputs() -> None:
             {"filename": "csrc/cpu/b.c", "line_total": 100, "line_covered": 100},
         ]
     }
-    runs = [nightly.Run("asan", False, output, 90.0), nightly.Run("tsan", True, "", 0.0)]
-    text = nightly.table(runs, summary, "abc", "2026-01-02")
-    assert "| `make asan` | **failed** | 1,234 | 5 | 2 |" in text
-    assert "| `make tsan` | passed | 0 | 0 | 0 |" in text
+    runs = [
+        nightly.Run("asan", False, output, 90.0, "abc", "2026-01-02"),
+        nightly.Run("tsan", True, "", 0.0, "abc-dirty", "2026-01-02"),
+    ]
+    text = nightly.table(runs, summary, "")
+    assert "| `make asan` | **failed** | 1,234 | 5 | 2 | 2026-01-02 | abc |" in text
+    assert "| `make tsan` | passed | 0 | 0 | 0 | 2026-01-02 | abc-dirty |" in text
     assert "| `csrc/lib` | 300 | 299 | 99.67 |" in text
     assert "| all | 400 | 399 | 99.75 |" in text
+
+
+def test_rows_of_targets_that_did_not_run_are_kept() -> None:
+    summary = {"files": [{"filename": "csrc/lib/a.c", "line_total": 4, "line_covered": 3}]}
+    both = [
+        nightly.Run(name, False, "", 60.0, "old", "2026-01-01") for name in ("tsan", "coverage")
+    ]
+    before = nightly.table(both, summary, "")
+    after = nightly.table([nightly.Run("tsan", True, "", 0.0, "new", "2026-01-02")], None, before)
+    assert after == before.replace(
+        "| `make tsan` | **failed** | 0 | 0 | 1 | 2026-01-01 | old |",
+        "| `make tsan` | passed | 0 | 0 | 0 | 2026-01-02 | new |",
+    )
+    assert "| `csrc/lib` | 4 | 3 | 75.00 |" in after
+
+
+def test_targets_that_are_named_run_alone_and_in_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = tmp_path / "coverage.md"
+    page.write_text(f"Before.\n{nightly.BEGIN}*No run yet.*\n{nightly.END}After.\n")
+    monkeypatch.setattr(nightly, "PAGE", page)
+    monkeypatch.setattr(nightly, "SUMMARY", tmp_path / "summary.json")
+    ran = []
+
+    def run(target: str) -> nightly.Run:
+        ran.append(target)
+        return nightly.Run(target, target != "asan", "7 passed, 0 failed\n", 0.0, "abc", "day")
+
+    monkeypatch.setattr(nightly, "run", run)
+    assert nightly.main(["tsan"]) == 0
+    assert nightly.main(["tsan", "asan"]) == 1
+    assert ran == ["tsan", "tsan", "asan"]
+    text = page.read_text()
+    assert text.index("`make asan` | **failed** | 7") < text.index("`make tsan` | passed | 7")
+    assert text.startswith("Before.\n")
+    assert text.endswith("After.\n")
+    with pytest.raises(SystemExit):
+        nightly.main(["no-target"])
 
 
 def test_the_page_has_the_marks_and_keeps_all_else() -> None:
