@@ -19,9 +19,10 @@ enum {
 static uint64_t run_of(const recipe *how)
 {
     const gpr_view *view = how->view;
-    const gpr_axis *along = &view->axes[view->outer + view->inner - 1];
+    const gpr_axis *along;
 
     if (!how->direct || view->inner < 2 || view->mask != NULL || view->byteswapped) return 0;
+    along = &view->axes[view->outer + view->inner - 1];
     if (along->in != (int64_t)view->bytes || along->extent < LEAST_RUN) return 0;
     return gpr_view_is_aligned(view) ? along->extent : 0;
 }
