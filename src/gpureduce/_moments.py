@@ -44,8 +44,10 @@ def mean(call: Call) -> Any:
     call = real_part(call)
     mask = as_mask(call.where, call.array.shape)
     leaves_out = call.skip_nan and call.array.dtype.kind in "fcV"  # V: bfloat16
-    # Where it is, nothing is counted unless a result is NaN.
+    # Where it is, nothing is counted unless a result is NaN. Arrays without elements may have no
+    # results, of which NumPy warns, too.
     shows_nan = call.out is None and call.dtype is None and call.array.dtype.kind not in "mM"
+    shows_nan = shows_nan and (call.array.size > 0 or mask is not None)
     if not leaves_out and (call.array.size == 0 or mask is not None):
         call = call._replace(skip_nan=False)
         if not shows_nan and _are_any(count_kept(call, mask) == 0):
@@ -60,7 +62,7 @@ def mean(call: Call) -> Any:
         _check_out(call, call.dtype)
         call = _rounded_for(call)
     result = run(call, mask=mask)
-    if leaves_out or (shows_nan and (call.array.size == 0 or mask is not None)):
+    if leaves_out or (shows_nan and mask is not None):
         warn_if_nothing_is_left(call, mask, result)
     return result if call.out is None else store(call.out, result, np.add.__name__)
 

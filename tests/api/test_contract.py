@@ -1067,6 +1067,24 @@ def test_nanmean_of_nothing_warns_only_of_results() -> None:
         assert np.isnan(gr.nanmean(np.zeros((0, 2)), axis=0, device="cpu")).all()
 
 
+@pytest.mark.parametrize("name", ["mean", "nanmean", "var", "nanvar"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool", "complex64"])
+def test_moments_of_nothing_warn_as_numpys_where_there_are_no_results_either(
+    name: str, dtype: str
+) -> None:
+    def heard(module: Any, **keywords: Any) -> set[str]:
+        with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            getattr(module, name)(np.zeros(shape, dtype), **keywords)
+        return {str(one.message) for one in caught}
+
+    shapes = [((0, 0), 0), ((0, 3), 0), ((3, 0), 0), ((0, 0), None), ((0, 0, 2), (0, 2))]
+    for shape, axis in shapes:
+        for keywords in ({}, {"where": False}, {"where": np.ones(shape, bool)}, {"keepdims": True}):
+            ours = heard(gr, axis=axis, device="cpu", **keywords)
+            assert ours == heard(np, axis=axis, **keywords), f"{shape}, {axis}, {keywords}"
+
+
 def test_any_and_all_of_columns_in_many_short_runs_come_to_an_end(rng: Any) -> None:
     """Runs of two rows, more of them than a number of rows can double."""
     whole = np.zeros((300, 3, 200), bool)

@@ -73,8 +73,10 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         shape, most = _core.result_axes(
             NUMBERS[op], source, axis, False, skip_nan, where is not True
         )
-        keeps_nothing = isinstance(where, bool | np.bool_) and not where and 0 not in shape
-        _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
+        keeps_nothing = isinstance(where, bool | np.bool_) and not where
+        # Where nothing is left out, NumPy does not look whether there are results.
+        if 0 not in shape or (where is True and not skip_nan):
+            _warn_of_too_few(op, 0 if keeps_nothing else most, skip_nan, ddof)
     is_complex = False
     if dtype is not None:
         dtype = library.dtype(dtype)
