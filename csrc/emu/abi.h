@@ -4,7 +4,7 @@
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
-#define GPR_EMU_ABI 1u
+#define GPR_EMU_ABI 2u
 
 /* Bytes from one shared variable to the next. None is larger than 48 KiB, so that the bytes behind
  * each belong to no variable. */
@@ -55,7 +55,7 @@ typedef struct gpr_emu_hooks {
     unsigned (*block_op)(int op, unsigned predicate, const void *pc);
     unsigned (*warp_op)(int op, unsigned mask, unsigned value, unsigned argument, unsigned width,
                         const void *pc);
-    unsigned (*active_lanes)(void);
+    unsigned (*active_lanes)(const void *pc);
     void (*fence)(int scope, const void *pc);
 } gpr_emu_hooks;
 

@@ -117,7 +117,7 @@ __forceinline__ thread_block_tile<SIZE, Parent> tiled_partition(const Parent &)
     return {};
 }
 
-// The lanes of a warp that have not returned.
+// The lanes of a warp that call coalesced_threads() together.
 class coalesced_group
 {
     unsigned mask;

@@ -113,6 +113,13 @@ GPR_EMU_UNWATCHED inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned v
     return result;
 }
 
+GPR_EMU_UNWATCHED inline unsigned gpr_emu_active()
+{
+    const unsigned result = gpr_emu->active_lanes(GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+    return result;
+}
+
 GPR_EMU_UNWATCHED inline void gpr_emu_fence(int scope)
 {
     gpr_emu->fence(scope, GPR_EMU_HERE);
@@ -190,7 +197,7 @@ __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width =
 
 __forceinline__ unsigned __activemask()
 {
-    return gpr_emu->active_lanes();
+    return gpr_emu_active();
 }
 __forceinline__ unsigned __ballot_sync(unsigned mask, int p)
 {

@@ -199,7 +199,7 @@ typedef struct releases {
     size_t room, count;
 } releases;
 
-typedef enum thread_state { READY, AT_BARRIER, AT_WARP_OP, EXITED } thread_state;
+typedef enum thread_state { READY, AT_BARRIER, AT_WARP_OP, AT_ACTIVE_MASK, EXITED } thread_state;
 
 typedef struct emu_block emu_block;
 

@@ -173,6 +173,36 @@ static void meet_in_warp(engine_launch *launch, emu_thread *thread)
     }
 }
 
+/* Lanes that have called __activemask() get a mask once no lane of their warp can go on: those that
+ * wait at the same place of the source are active together. A GPU may have any part of them
+ * converged; all of them is what programs hope for, and does not depend on the schedule. */
+static void meet_active(engine_launch *launch, emu_block *block, unsigned warp)
+{
+    emu_thread *lanes = &block->thread[(size_t)warp * WARP_LANES];
+    const unsigned left = block->threads - warp * WARP_LANES;
+    const unsigned count = left < WARP_LANES ? left : WARP_LANES;
+    unsigned waiting = 0;
+
+    for (unsigned lane = 0; lane < count; lane++) {
+        if (lanes[lane].state == READY) return;
+        if (lanes[lane].state == AT_ACTIVE_MASK) waiting |= 1u << lane;
+    }
+    for (unsigned lane = 0; lane < count; lane++) {
+        if ((waiting >> lane & 1) == 0) continue;
+        unsigned together = 0;
+        for (unsigned other = lane; other < count; other++) {
+            if ((waiting >> other & 1) != 0 && same_place(launch, lanes[lane].pc, lanes[other].pc))
+                together |= 1u << other;
+        }
+        for (unsigned other = lane; other < count; other++) {
+            if ((together >> other & 1) == 0) continue;
+            lanes[other].result = together;
+            lanes[other].state = READY;
+        }
+        waiting &= ~together;
+    }
+}
+
 /* ---------------------------------------------------------------- what never comes ----------- */
 
 /* A thread has ended: no thread may wait for it, now or later. */
@@ -328,18 +358,15 @@ static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned arg
     return thread->result;
 }
 
-/* The lanes of a warp that have not returned: a GPU may have any of them active. */
-static unsigned hook_active_lanes(void)
+static unsigned hook_active_lanes(const void *pc)
 {
-    const emu_thread *thread = running->current, *lanes = thread - thread->lane;
-    unsigned active = 0;
+    emu_thread *thread = running->current;
 
-    for (unsigned lane = 0;
-         lane < WARP_LANES && thread->index - thread->lane + lane < thread->block->threads;
-         lane++) {
-        if (lanes[lane].state != EXITED) active |= 1u << lane;
-    }
-    return active;
+    count_step(running, thread, pc);
+    thread->pc = pc;
+    thread->state = AT_ACTIVE_MASK;
+    fiber_yield();
+    return thread->result;
 }
 
 static void hook_fence(int scope, const void *pc)
@@ -448,6 +475,7 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     } else if (block->waiting == block->threads) {
         pass_barrier(launch, block);
     }
+    if (!launch->finding.found && block->live) meet_active(launch, block, thread->warp);
 }
 
 /* The order in which blocks begin: `place` of all of them. A random one visits each once, by
