@@ -10,6 +10,7 @@
 #include "cpu/exact_tiles.h"
 #include "cpu/float_environment.h"
 #include "cpu/job.h"
+#include "cpu/product_sums.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
 
@@ -36,19 +37,13 @@ typedef struct exact_stage {
     uint8_t keep[GPR_EXACT_TILE];
 } exact_stage;
 
-/* A tile of factors; one of complex factors is half as long. */
-typedef struct factor_stage {
-    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
-    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
-    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
-} factor_stage;
-
 /* A task's memory. */
 typedef struct exact_memory {
     tile_memory tiles;
     union {
         exact_stage elements;
         factor_stage factors[2];
+        product_sums_memory products;
         pair_memory pairs;
         plain_memory plain;
     };
@@ -76,12 +71,9 @@ typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, 
 /* An addition, divided into tasks. */
 typedef struct exact_job {
     const gpr_view *view;
-    const gpr_view *other; /* of products of two arrays: the second factors */
-    gpr_products products;
-    int conjugates; /* the first factors */
+    gpr_cpu_factors factors; /* of products */
     add_range add;
-    gpr_dtype sum;    /* of the parts of sums */
-    gpr_dtype factor; /* of products: the type that both factors are converted to */
+    gpr_dtype sum; /* of the parts of sums */
     int counts_mask, skip_nan;
     int components;        /* real numbers of an element */
     int width;             /* parts of a row */
@@ -90,6 +82,8 @@ typedef struct exact_job {
     uint64_t pieces;       /* of a row */
     uint64_t per_task;     /* rows or units, where they are not in pieces */
     gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
+    int has_bounds;        /* products are summed with a bound on the error first */
+    product_sums *sums;    /* of each piece, where rows are in pieces */
     gpr_cpu_units units;   /* of rows whose sums are made side by side */
     uint64_t length;       /* elements of a row in a piece of a unit */
     const plain_adder *plain;
@@ -127,24 +121,6 @@ static uint64_t drop_nan(const exact_job *work, uint64_t count, exact_stage *s)
     return dropped;
 }
 
-/* Copies the real and the imaginary parts of complex elements to an array each. */
-static void split_tile(const char *elements, size_t part_bytes, uint64_t count, char *real,
-                       char *imaginary)
-{
-    char *const to[GPR_EXACT_PARTS] = {real, imaginary};
-
-    for (uint64_t i = 0; i < count; i++) {
-        for (int p = 0; p < GPR_EXACT_PARTS; p++) {
-            const char *from = elements + (2 * i + (uint64_t)p) * part_bytes;
-
-            if (part_bytes == sizeof(float))
-                memcpy(to[p] + i * sizeof(float), from, sizeof(float));
-            else
-                memcpy(to[p] + i * sizeof(double), from, sizeof(double));
-        }
-    }
-}
-
 /* Whether tiles are added from where they are in memory. */
 static int reads_in_place(const exact_job *work)
 {
@@ -168,7 +144,8 @@ static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint
     gpr_pack(view, place, count, work->neutral.bytes, s->packed);
     if (work->skip_nan) nan = drop_nan(work, count, s);
     if (work->components > 1) {
-        split_tile(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0], s->split[1]);
+        gpr_cpu_split_parts(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0],
+                            s->split[1]);
         for (int p = 0; p < GPR_EXACT_PARTS; p++) components[p] = s->split[p];
     }
     return nan;
@@ -237,24 +214,6 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     }
 }
 
-/* Makes components[p] the real numbers of factors of a row, from `at` on. */
-static void read_factors(const exact_job *work, const gpr_view *view, uint64_t row, uint64_t at,
-                         uint64_t count, factor_stage *s, const void *components[GPR_EXACT_PARTS])
-{
-    const char *elements =
-        view->rows_contiguous ? gpr_view_row(view, row) + at * view->bytes : s->packed;
-
-    if (!view->rows_contiguous) gpr_pack(view, row * view->n + at, count, NULL, s->packed);
-    if (view->dtype != work->factor) {
-        gpr_convert(view->dtype, elements, work->factor, s->converted, count);
-        elements = s->converted;
-    }
-    components[0] = elements;
-    if (work->components == 1) return;
-    split_tile(elements, gpr_part_bytes(work->factor), count, s->split[0], s->split[1]);
-    for (int p = 0; p < GPR_EXACT_PARTS; p++) components[p] = s->split[p];
-}
-
 /* Changes the signs of floats. */
 static void negate(size_t bytes, void *elements, uint64_t count)
 {
@@ -269,45 +228,27 @@ static void negate(size_t bytes, void *elements, uint64_t count)
     }
 }
 
-/* Makes numbers 1 of the signs of others, which may be NaN: their products are magnitudes. */
-static void read_signs(gpr_dtype dtype, const char *numbers, uint64_t count, char *signs)
-{
-    const gpr_dtype_row *row = &gpr_dtype_rows[dtype];
-    const int is_float = row->kind == GPR_KIND_FLOAT;
-    const int bits = 8 * (int)row->bytes;
-    /* of 1, whose exponent field is the bias */
-    const uint64_t one = is_float ? ((UINT64_C(1) << (row->exponent - 1)) - 1) << row->fraction : 1;
-
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t number = 0, made = one;
-
-        memcpy(&number, numbers + i * row->bytes, row->bytes);
-        if (row->kind != GPR_KIND_UNSIGNED && row->kind != GPR_KIND_BOOL &&
-            (number >> (bits - 1)) != 0)
-            made = is_float ? one | UINT64_C(1) << (bits - 1) : UINT64_MAX;
-        memcpy(signs + i * row->bytes, &made, row->bytes);
-    }
-}
-
 /* Adds the products of two complex numbers each: a c - b d and a d + b c, or with a - b i for
  * a + b i. Changes signs in x. */
 static void add_complex_products(const exact_job *work, product_adder *how, const void *const *x,
                                  const void *const *y, uint64_t count, factor_stage *of_x)
 {
-    const size_t bytes = gpr_part_bytes(work->factor);
+    const size_t bytes = gpr_part_bytes(work->factors.dtype);
 
     gpr_cpu_add_products(&how[0], x[0], y[0], count);
     gpr_cpu_add_products(&how[1], x[0], y[1], count);
-    gpr_cpu_add_products(&how[work->conjugates ? 0 : 1], x[1], y[work->conjugates ? 1 : 0], count);
+    gpr_cpu_add_products(&how[work->factors.conjugates ? 0 : 1], x[1],
+                         y[work->factors.conjugates ? 1 : 0], count);
     negate(bytes, of_x->split[1], count);
-    gpr_cpu_add_products(&how[work->conjugates ? 1 : 0], x[1], y[work->conjugates ? 0 : 1], count);
+    gpr_cpu_add_products(&how[work->factors.conjugates ? 1 : 0], x[1],
+                         y[work->factors.conjugates ? 0 : 1], count);
 }
 
 /* Adds the products of a row. */
 static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                          exact_memory *memory, gpr_exact_part *parts)
 {
-    const gpr_dtype real = gpr_real_dtype(work->factor);
+    const gpr_dtype real = gpr_real_dtype(work->factors.dtype);
     product_adder how[GPR_EXACT_PARTS];
     const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS];
     factor_stage *const of_x = &memory->factors[0], *const of_y = &memory->factors[1];
@@ -319,13 +260,13 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = least(end - at, work->tile);
 
-        read_factors(work, work->view, row, at, count, of_x, x);
-        if (work->products == GPR_PRODUCTS) {
-            read_factors(work, work->other, row, at, count, of_y, y);
-        } else if (work->products == GPR_SQUARES) {
+        gpr_cpu_read_factors(&work->factors, work->view, row, at, count, of_x, x);
+        if (work->factors.products == GPR_PRODUCTS) {
+            gpr_cpu_read_factors(&work->factors, work->factors.second, row, at, count, of_y, y);
+        } else if (work->factors.products == GPR_SQUARES) {
             y[0] = x[0];
         } else {
-            read_signs(work->factor, x[0], count, of_y->converted);
+            gpr_cpu_read_signs(work->factors.dtype, x[0], count, of_y->converted);
             y[0] = of_y->converted;
         }
         if (work->components == 1)
@@ -856,6 +797,88 @@ static gpr_status finish_rows(exact_job *work)
     return interrupted_or(work, status);
 }
 
+/* Sums a row's products with a bound on the error. */
+static product_sums sum_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
+                                 exact_memory *memory)
+{
+    product_sums sums = {.merged = 0};
+
+    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += ASK_ELEMENTS)
+        gpr_cpu_sum_products(&work->factors, row, at, least(end, at + ASK_ELEMENTS),
+                             &memory->products, &sums);
+    return sums;
+}
+
+/* A task: sums a piece of a row with a bound on the error, or finishes some whole rows, those
+ * exactly that the bound does not decide. */
+static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+
+    if (work->sums != NULL) {
+        const uint64_t piece = index % work->pieces;
+
+        work->sums[index] = sum_products(work, index / work->pieces, piece_start(work, piece),
+                                         piece_start(work, piece + 1), memory);
+        return;
+    }
+    for (uint64_t row = index * work->per_task;
+         row < least(view->rows, (index + 1) * work->per_task); row++) {
+        const product_sums sums = sum_products(work, row, 0, view->n, memory);
+
+        if (work->stop.stopped) return;
+        if (gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
+                                        work->result + row * bytes))
+            continue;
+        work->add(work, row, 0, view->n, memory, parts);
+        if (work->stop.stopped) return;
+        finish_row(work, row, parts);
+    }
+}
+
+/* Sums the products of rows with a bound on the error, and finishes them. Clears work->has_bounds
+ * where pieces of rows have to be added exactly. */
+static gpr_status finish_rows_by_bounds(exact_job *work)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    const int is_parallel = gpr_cpu_threads_for(nanoseconds_alone(work)) > 1;
+    gpr_status status = GPR_OK;
+
+    work->task = bounds_task;
+    if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
+        work->pieces = least(divide_up(view->n, LEAST_TASK), MOST_TASKS);
+        const uint64_t tasks = view->rows * work->pieces;
+        work->sums = malloc(tasks * sizeof *work->sums);
+        if (work->sums == NULL)
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                            (unsigned long long)tasks);
+        status = run_tasks(work, tasks);
+        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++) {
+            product_sums *whole = &work->sums[row * work->pieces];
+
+            for (uint64_t piece = 1; piece < work->pieces; piece++)
+                gpr_cpu_merge_product_sums(whole, &whole[piece]);
+            work->has_bounds &= gpr_cpu_finish_product_sums(&work->factors, whole, work->rule,
+                                                            work->result + row * bytes);
+        }
+        free(work->sums);
+        work->sums = NULL;
+        work->pieces = 1;
+    } else if (is_parallel) {
+        work->per_task = view->rows / MOST_TASKS + 1;
+        status = run_tasks(work, divide_up(view->rows, work->per_task));
+    } else {
+        work->per_task = view->rows;
+        status = run_one_task(work);
+    }
+    if (status != GPR_OK || work->stop.stopped) work->has_bounds = 1; /* nothing more to do */
+    work->task = add_task;
+    return interrupted_or(work, status);
+}
+
 static void describe_run(gpr_run *run)
 {
     run->variant = gpr_cpu_isa();
@@ -869,19 +892,23 @@ gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
     exact_job work = make_job(&call->view, rule->compute, call->interrupted, call->interrupted_arg);
     /* The estimate of its time may be inexact: a program's own environment could trap it. */
     const gpr_float_environment before = enter_ieee();
-    gpr_status status;
+    gpr_status status = GPR_OK;
 
-    work.other = call->second;
-    work.products = rule->products;
-    work.conjugates = rule->conjugates;
-    work.factor = rule->compute;
     work.add = add_products;
     work.components = work.width = gpr_exact_parts(rule->compute);
+    work.factors = (gpr_cpu_factors){.first = &call->view,
+                                     .second = call->second,
+                                     .products = rule->products,
+                                     .conjugates = rule->conjugates,
+                                     .dtype = rule->compute,
+                                     .components = work.components};
     work.tile = PRODUCT_TILE / (uint64_t)work.components;
     work.rule = rule;
     work.result = call->result;
     describe_run(run);
-    status = finish_rows(&work);
+    work.has_bounds = call->view.n > 0 && gpr_cpu_may_sum_products(&work.factors, rule);
+    if (work.has_bounds) status = finish_rows_by_bounds(&work);
+    if (!work.has_bounds) status = finish_rows(&work);
     leave_ieee(before);
     return status;
 }

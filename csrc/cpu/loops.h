@@ -80,6 +80,14 @@ typedef struct gpr_exact_loops {
 typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high,
                                  double *low);
 
+/* A sum of products, or of squares or magnitudes of the first factors, as two doubles, and the sum
+ * of the products' magnitudes, of which the error is a share; see product_sums.c for the bounds.
+ * Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
+typedef struct gpr_product_sum {
+    double upper, lower, size;
+} gpr_product_sum;
+typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
+
 /* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
  * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; magnitudes of
  * what additions to that leave are added to lost[i]. As long as that is 0, sums[i] + rests[i] is
@@ -198,6 +206,7 @@ typedef struct gpr_loops {
     gpr_exact_loops exact[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_products_loop products[GPR_DTYPE_COUNT];
+    gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     /* of the same */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
 } gpr_loops;

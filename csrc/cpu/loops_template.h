@@ -1749,6 +1749,8 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
     return 1;
 }
 
+#include "cpu/loops_product_sums.h"
+
 /* ---------------------------------------------------------------- the table ------------------ */
 
 #define LOOP_OF(fold, ID, name)                                                   \
@@ -1949,5 +1951,14 @@ const gpr_loops LOOPS_TABLE = {
                              extent_64},
         },
     .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},
+    .product_sums =
+        {
+            [GPR_PRODUCTS] = {[GPR_FLOAT32] = sum_of_products_float32,
+                              [GPR_FLOAT64] = sum_of_products_float64},
+            [GPR_SQUARES] = {[GPR_FLOAT32] = sum_of_squares_float32,
+                             [GPR_FLOAT64] = sum_of_squares_float64},
+            [GPR_MAGNITUDES] = {[GPR_FLOAT32] = sum_of_magnitudes_float32,
+                                [GPR_FLOAT64] = sum_of_magnitudes_float64},
+        },
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
 };

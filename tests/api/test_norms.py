@@ -94,6 +94,28 @@ def test_norms_are_rounded_once(name: str, rng: np.random.Generator) -> None:
             assert one == round_to(sum(map(abs, numbers), Fraction(0)), name), (row, one)
 
 
+def test_norms_of_long_rows_are_rounded_once(rng: np.random.Generator) -> None:
+    """Rows of many tiles, whose interval decides the result; and ties, where none does."""
+    for name in ("float16", "float32", "float64"):
+        for n in (8191, 8193, 100_003):
+            x = (rng.normal(size=(3, n)) * 2.0 ** rng.integers(-9, 2, (3, n))).astype(name)
+            for order, exact in ((2, root_to), (1, round_to)):
+                made = gr.norm(x, order, axis=1, device="cpu")
+                for row, one in zip(x, made, strict=True):
+                    parts = np.abs(row.astype(np.float64)).tolist()
+                    total = sum((Fraction(part) ** order for part in parts), Fraction(0))
+                    assert one == exact(total, name), (name, n, order)
+    ties = {"float16": (1024, 3), "float32": (2.0**24, 1), "float64": (2.0**53, 1)}
+    for name, (large, small) in ties.items():
+        x = np.zeros(100_003, name)
+        x[[5, 70_000]] = large, small
+        if name == "float16":
+            x[5:7] = large
+        assert gr.norm(x, 1, device="cpu") == round_to(
+            sum((Fraction(float(one)) for one in x[x != 0]), Fraction(0)), name
+        )
+
+
 def test_squares_leave_the_range_and_norms_do_not() -> None:
     for scale in (2.0**600, 2.0**-600, 2.0**-1070):
         x = np.array([3.0, -4.0]) * scale

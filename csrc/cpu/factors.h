@@ -1,0 +1,41 @@
+/* Factors on their way from memory to the loops of products. Private to csrc/cpu. */
+#ifndef GPR_CPU_FACTORS_H
+#define GPR_CPU_FACTORS_H
+
+#include "cpu/exact_tiles.h"
+#include "lib/rules/nd_view.h"
+#include "lib/rules/rules.h"
+
+/* What is multiplied. */
+typedef struct gpr_cpu_factors {
+    const gpr_view *first, *second; /* one view, or of products of two arrays both */
+    gpr_products products;
+    int conjugates;  /* the first factors */
+    gpr_dtype dtype; /* that both are converted to */
+    int components;  /* real numbers of a factor */
+} gpr_cpu_factors;
+
+/* Memory for a tile of factors, PRODUCT_TILE real numbers, of one array. */
+typedef struct factor_stage {
+    _Alignas(64) char packed[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char converted[PRODUCT_TILE * sizeof(double)];
+    _Alignas(64) char split[GPR_EXACT_PARTS][PRODUCT_TILE / 2 * sizeof(double)];
+} factor_stage;
+
+/* Copies the real and the imaginary parts of complex elements to an array each. */
+void gpr_cpu_split_parts(const char *elements, size_t part_bytes, uint64_t count, char *real,
+                         char *imaginary);
+
+/* Whether the view's factors are read where they are in memory, however many there are. */
+int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_view *view);
+
+/* Makes components[p] the real numbers of `count` factors of the view's row, from `at` on: a tile
+ * at most, unless they are read in place. */
+void gpr_cpu_read_factors(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
+                          uint64_t at, uint64_t count, factor_stage *s,
+                          const void *components[GPR_EXACT_PARTS]);
+
+/* Makes numbers 1 of the signs of others, which may be NaN: their products are magnitudes. */
+void gpr_cpu_read_signs(gpr_dtype dtype, const void *numbers, uint64_t count, void *signs);
+
+#endif

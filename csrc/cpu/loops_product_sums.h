@@ -1,0 +1,98 @@
+/* Part of loops_template.h: sums of products, with a bound on their error by which callers round
+ * them as the exact sums.
+ *
+ * A product of float32 is a double, and added plainly: n / SUM_VECTORS / VECTOR_LANES additions
+ * of a lane, each rounded once. A product of doubles is two doubles, and so is a lane's sum:
+ * rounding of the products and of the sums goes to `rest`, whose own roundings alone are lost. */
+
+enum { SUM_VECTORS = 4 };
+
+/* What rounding took from a product, of vectors. */
+#ifdef LESS_PRODUCT
+#define VECTOR_PRODUCT_REST(x, y, product) (-(vec_f64)LESS_PRODUCT(product, x, y))
+#else
+INLINE vec_f64 vector_product_rest(vec_f64 x, vec_f64 y, vec_f64 product)
+{
+    vec_f64 rest;
+
+    UNROLLED
+    for (int k = 0; k < VECTOR_LANES; k++) rest[k] = PRODUCT_REST(x[k], y[k], product[k]);
+    return rest;
+}
+#define VECTOR_PRODUCT_REST(x, y, product) vector_product_rest(x, y, product)
+#endif
+
+/* A term of numbers x and y, what rounding took from it, and its magnitude. Where terms are not
+ * negative, their sum is that of the magnitudes. */
+#define TERM_products(x, y) ((x) * (y))
+#define REST_products(x, y, term) VECTOR_PRODUCT_REST(x, y, term)
+#define REST_OF_ONE_products(x, y, term) PRODUCT_REST(x, y, term)
+#define TERM_squares(x, y) ((x) * (x))
+#define REST_squares(x, y, term) VECTOR_PRODUCT_REST(x, x, term)
+#define REST_OF_ONE_squares(x, y, term) PRODUCT_REST(x, x, term)
+#define TERM_magnitudes(x, y) MAGNITUDES(x)
+#define REST_magnitudes(x, y, term) ((vec_f64){0})
+#define REST_OF_ONE_magnitudes(x, y, term) 0.0
+#define TERM_OF_ONE_products(x, y) ((x) * (y))
+#define TERM_OF_ONE_squares(x, y) ((x) * (x))
+#define TERM_OF_ONE_magnitudes(x, y) fabs(x)
+
+/* SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
+#define DEFINE_PRODUCT_SUM(kind, name, T, LOAD, SIGNED, TWICE)                                     \
+    static gpr_product_sum sum_of_##kind##_##name(const void *a, const void *b, uint64_t n)        \
+    {                                                                                              \
+        const T *p = a, *q = b;                                                                    \
+        vec_f64 sums[SUM_VECTORS] = {{0}}, rests[SUM_VECTORS] = {{0}}, sizes[SUM_VECTORS] = {{0}}; \
+        double lanes[VECTOR_LANES], sum = 0, rest = 0, size = 0;                                   \
+        uint64_t i = 0;                                                                            \
+        (void)q;                                                                                   \
+        for (; i + SUM_VECTORS * VECTOR_LANES <= n; i += SUM_VECTORS * VECTOR_LANES) {             \
+            PREFETCH(p + i, SUM_VECTORS * VECTOR_LANES * sizeof(T));                               \
+            if (SIGNED) PREFETCH(q + i, SUM_VECTORS * VECTOR_LANES * sizeof(T));                   \
+            UNROLLED                                                                               \
+            for (int k = 0; k < SUM_VECTORS; k++) {                                                \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                         \
+                              y = SIGNED ? (vec_f64)LOAD(q + i + k * VECTOR_LANES) : x,            \
+                              term = TERM_##kind(x, y);                                            \
+                (void)y;                                                                           \
+                if (TWICE) {                                                                       \
+                    vec_f64 lost;                                                                  \
+                    ADD_WITH_REST(vec_f64, sums[k], term, lost);                                   \
+                    rests[k] += lost + REST_##kind(x, y, term);                                    \
+                } else {                                                                           \
+                    sums[k] += term;                                                               \
+                }                                                                                  \
+                if (SIGNED) sizes[k] += MAGNITUDES(term);                                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i++) {                                                                       \
+            const double x = p[i], y = SIGNED ? q[i] : x, term = TERM_OF_ONE_##kind(x, y);         \
+            double lost;                                                                           \
+            (void)y;                                                                               \
+            ADD_WITH_REST(double, sum, term, lost);                                                \
+            rest += TWICE ? lost + REST_OF_ONE_##kind(x, y, term) : lost;                          \
+            size += fabs(term);                                                                    \
+        }                                                                                          \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < SUM_VECTORS; k++) {                                                    \
+            memcpy(lanes, &sums[k], sizeof lanes);                                                 \
+            for (int lane = 0; lane < VECTOR_LANES; lane++) {                                      \
+                double lost;                                                                       \
+                ADD_WITH_REST(double, sum, lanes[lane], lost);                                     \
+                rest += lost;                                                                      \
+                size += SIGNED ? 0 : lanes[lane];                                                  \
+            }                                                                                      \
+            memcpy(lanes, TWICE ? &rests[k] : &sizes[k], sizeof lanes);                            \
+            for (int lane = 0; lane < VECTOR_LANES && TWICE; lane++) rest += lanes[lane];          \
+            memcpy(lanes, &sizes[k], sizeof lanes);                                                \
+            for (int lane = 0; lane < VECTOR_LANES && SIGNED; lane++) size += lanes[lane];         \
+        }                                                                                          \
+        return (gpr_product_sum){sum, rest, size};                                                 \
+    }
+
+DEFINE_PRODUCT_SUM(products, float32, float, WIDEN_F32, 1, 0)
+DEFINE_PRODUCT_SUM(squares, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_SUM(magnitudes, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_SUM(products, float64, double, load_f64, 1, 1)
+DEFINE_PRODUCT_SUM(squares, float64, double, load_f64, 0, 1)
+DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)

@@ -1,0 +1,167 @@
+/* Sums of products with a bound on their error; see product_sums.h. */
+#include "cpu/product_sums.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lib/base/convert.h"
+#include "lib/base/registry.h"
+#include "lib/rules/rules.h"
+
+/* Factors that a loop multiplies at once where they are read in place. A loop has 8 lanes at
+ * least. */
+enum { IN_PLACE_TILE = 8192, FEWEST_LANES = 8 };
+
+/* Bounds on errors, in shares of the sum of magnitudes. A lane adds 2^10 products at most.
+ *   products of float32  are added plainly: 2^10 roundings of 2^-53, and the lanes' sum
+ *   products of float64  are added as two doubles: the second one, which is less than 2^10 * 2^-52
+ *                        of the sum, is rounded twice per product: 2^11 * 2^10 * 2^-52 * 2^-53
+ * Merging rounds the second double once or twice, by 2^-105 each. Underflow loses less than 2^-1070
+ * per product: nothing beside LEAST_SIZE. All bounds are twice as large or more, for the rounding
+ * of magnitudes and of what is computed here. */
+#define NARROW_ERROR 0x1p-41
+#define WIDE_ERROR 0x1p-81
+#define MERGE_ERROR 0x1p-102
+#define LEAST_SIZE 0x1p-800
+#define MOST_SIZE 0x1p1000
+
+static int is_wide(const gpr_cpu_factors *factors)
+{
+    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64;
+}
+
+int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule)
+{
+    const gpr_kind kind = gpr_dtype_rows[factors->dtype].kind;
+    const gpr_dtype result = gpr_real_dtype(rule->result);
+
+    if (kind != GPR_KIND_FLOAT && kind != GPR_KIND_COMPLEX) return 0;
+    if (gpr_dtype_rows[rule->result].kind != kind || rule->divide) return 0;
+    return is_wide(factors) || result != GPR_FLOAT64;
+}
+
+static void merge(gpr_product_sum *sum, double upper, double lower, double size)
+{
+    const double total = sum->upper + upper, of_second = total - sum->upper,
+                 lost = (sum->upper - (total - of_second)) + (upper - of_second),
+                 rest = sum->lower + lower + lost;
+
+    /* the larger one first: what remains is what rounding takes from their sum */
+    sum->upper = total + rest;
+    sum->lower =
+        fabs(total) >= fabs(rest) ? rest - (sum->upper - total) : total - (sum->upper - rest);
+    sum->size += size;
+}
+
+void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others)
+{
+    for (int p = 0; p < GPR_EXACT_PARTS; p++)
+        merge(&sums->of[p], others->of[p].upper, others->of[p].lower, others->of[p].size);
+    sums->merged += others->merged + 1;
+}
+
+static void add_tile(gpr_product_sum_loop loop, const void *x, const void *y, uint64_t count,
+                     int is_subtracted, gpr_product_sum *sum)
+{
+    const gpr_product_sum made = loop(x, y, count);
+
+    merge(sum, is_subtracted ? -made.upper : made.upper, is_subtracted ? -made.lower : made.lower,
+          made.size);
+}
+
+/* Numbers as a loop reads them. */
+static const void *widen(const gpr_widening *how, const void *numbers, uint64_t count,
+                         float *widened)
+{
+    if (how->loop == NULL) return numbers;
+    how->loop(numbers, widened, count);
+    return widened;
+}
+
+void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
+                          uint64_t end, product_sums_memory *memory, product_sums *sums)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    const int has_second = factors->products == GPR_PRODUCTS, is_complex = factors->components > 1;
+    gpr_dtype real = gpr_real_dtype(factors->dtype);
+    const gpr_widening how = loops->widen[real];
+    const int in_place = how.loop == NULL &&
+                         gpr_cpu_reads_factors_in_place(factors, factors->first) &&
+                         (!has_second || gpr_cpu_reads_factors_in_place(factors, factors->second));
+    const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE / (uint64_t)factors->components;
+
+    if (how.loop != NULL) real = how.to;
+    const gpr_product_sum_loop loop = loops->product_sums[factors->products][real];
+
+    for (uint64_t at = first; at < end; at += tile) {
+        const uint64_t count = end - at < tile ? end - at : tile;
+        const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS] = {NULL};
+
+        gpr_cpu_read_factors(factors, factors->first, row, at, count, &memory->stages[0], x);
+        if (has_second)
+            gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);
+        if (is_complex) {
+            add_tile(loop, x[0], y[0], count, 0, &sums->of[0]);
+            add_tile(loop, x[1], y[1], count, !factors->conjugates, &sums->of[0]);
+            add_tile(loop, x[0], y[1], count, 0, &sums->of[1]);
+            add_tile(loop, x[1], y[0], count, factors->conjugates, &sums->of[1]);
+        } else {
+            x[0] = widen(&how, x[0], count, memory->widened[0]);
+            if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
+            add_tile(loop, x[0], y[0], count, 0, &sums->of[0]);
+        }
+        sums->merged += 2;
+    }
+}
+
+/* The ends of an interval that contains the real number. */
+typedef struct interval {
+    double low, high;
+} interval;
+
+/* The interval of a sum, or of its root. Returns 0 if there is none. */
+static int find_interval(const gpr_product_sum *sum, double share, int takes_root, interval *found)
+{
+    double upper = sum->upper, lower = sum->lower, error = sum->size * share;
+
+    if (!(sum->size >= LEAST_SIZE && sum->size <= MOST_SIZE)) return 0; /* nor if it is NaN */
+    if (takes_root) {
+        const double root = sqrt(upper), rest = fma(-root, root, upper) + lower;
+
+        if (!(error < upper / 2)) return 0;
+        /* root + rest / (2 root) is the root but for rest^2 / (8 root^3), less than 2^-100 of it */
+        upper = root;
+        lower = rest / (2 * root);
+        error = error / root + 0x1p-100 * root;
+    }
+    *found = (interval){upper + (lower - error), upper + (lower + error)};
+    return 1;
+}
+
+int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_sums *sums,
+                                const gpr_rule *rule, char *result)
+{
+    const int is_narrow = gpr_real_dtype(rule->result) != GPR_FLOAT64;
+    const double share =
+        (is_wide(factors) ? WIDE_ERROR : NARROW_ERROR) + (double)sums->merged * MERGE_ERROR;
+    const size_t bytes = gpr_dtype_bytes(rule->result);
+    const uint64_t components = (uint64_t)factors->components;
+    gpr_wide_block ends;
+    char stored[2 * sizeof(double _Complex)];
+
+    for (uint64_t p = 0; p < components; p++) {
+        interval found;
+
+        if (!find_interval(&sums->of[p], share, rule->takes_root, &found)) return 0;
+        /* both are doubles, rounded to nearest: narrower results need the real ends' side */
+        ends.f64[p] = is_narrow ? nextafter(found.low, -INFINITY) : found.low;
+        ends.f64[components + p] = is_narrow ? nextafter(found.high, INFINITY) : found.high;
+        /* zeros have a sign that the products decide */
+        if (!(ends.f64[p] > 0) && !(ends.f64[components + p] < 0)) return 0;
+    }
+    gpr_store_wide(components > 1 ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &ends, 2, rule->result,
+                   stored);
+    if (memcmp(stored, stored + bytes, bytes) != 0) return 0;
+    memcpy(result, stored, bytes);
+    return 1;
+}
