@@ -20,6 +20,11 @@ Options = tuple[Any, "str | None", "int | None", "int | None", Any]
 ON_CPU: Options = ("auto", "cpu", None, None, None)
 
 
+def placement(options: Options) -> dict[str, Any]:
+    """The options but the kernel, as keyword arguments of another call."""
+    return dict(zip(("device", "block_size", "grid_size", "stream"), options[1:], strict=True))
+
+
 class Call(NamedTuple):
     """The arguments, as the caller gave them or as rules changed them."""
 

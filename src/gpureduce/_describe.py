@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _functions
-from ._calls import Options
+from ._calls import Options, placement
 from ._interop.inputs import as_array
 from ._interop.libraries import device_library
 from ._several import reduce_several
@@ -109,13 +109,6 @@ def describe(
     (array([1, 0]), array([1., 5.]))
     """
     options: Options = ("auto", device, block_size, grid_size, stream)
-    names = ("kernel", "device", "block_size", "grid_size", "stream")
-    usual = ("auto", None, None, None, None)
-    given: dict[str, Any] = {
-        name: value
-        for name, value, plain in zip(names, options, usual, strict=True)
-        if value is not plain
-    }
     on_device = device_library(a) is not None
     array = a if on_device else as_array(a, "a.filled(np.nan)")
 
@@ -133,7 +126,7 @@ def describe(
         return _functions.count_nonzero(flags, **more)
 
     ops = ("_count_nan", "nanmean", "nanstd", "nanmin", "nanmax")
-    found = reduce_several(array, ops, _FIELDS, by_one, axis, keepdims, given)
+    found = reduce_several(array, ops, _FIELDS, by_one, axis, keepdims, placement(options))
     nan_count, mean, std, low, high = found
     shape = tuple(array.shape)
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))

@@ -10,7 +10,7 @@ import numpy as np
 from . import _core
 from ._calls import Array, Options
 from ._dtypes import native_dtype
-from ._interop.device_reduction import Work
+from ._interop.device_reduction import Room, Work, same_memory
 from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import Library, device_library
 
@@ -181,29 +181,24 @@ def _dot_on_device(
 ) -> Any:
     x, y = library.read(a), other.read(b)
     if x.ndim == y.ndim == 0:
-        x, y = _as_row(x), _as_row(y)
+        x, y = same_memory(x, (1,), None), same_memory(y, (1,), None)
     _check_shapes(x.shape, y.shape)
-    if x.device != y.device:
-        raise ValueError(
-            f'the first array of dot is on device "cuda:{x.device}" and the second on '
-            f'"cuda:{y.device}"'
-        )
+    _check_devices("dot", x, y)
     # NumPy may lack the dtype: two equal ones need no ``result_type``.
     common = (x.dtype, y.dtype) if x.dtype != y.dtype else ()
     factor = np.promote_types(*map(native_dtype, common)).name if common else x.dtype
     with Work(library, a, x, options) as work:
-        if y.stream is not None:
-            work.join(y.stream)
-        if other.lends:
-            work.lent.append(y)
+        work.use(y, other)
         made = _core.dot_on_device(x, y, factor, library.dtype(dtype), *work.options, work.empty)
     return library.finish(a, made)
 
 
-def _as_row(number: DeviceArray) -> DeviceArray:
-    return _core.device_array(
-        number.pointer, (1,), None, number.dtype, number.device, number.stream, number
-    )
+def _check_devices(name: str, x: DeviceArray, y: DeviceArray) -> None:
+    if x.device != y.device:
+        raise ValueError(
+            f'the first array of {name} is on device "cuda:{x.device}" and the second on '
+            f'"cuda:{y.device}"'
+        )
 
 
 def _check_shapes(x: tuple[int, ...], y: tuple[int, ...]) -> None:
@@ -251,20 +246,13 @@ def along_device(
     products: int = PRODUCTS,
     conjugate: bool = False,
     root: bool = False,
+    room: Room | None = None,
 ) -> Any:
-    """Sum products of device arrays of one shape along axes; what the library made."""
+    """Sum products of device arrays of one shape along axes; what `room`, or the library, made."""
     return _core.dot_along_on_device(
-        a, b, factor, dtype, axis, keepdims, products, conjugate, root, *work.options, work.empty
-    )
-
-
-def device_view(
-    memory: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str | None = None
-) -> DeviceArray:
-    """The same memory as an array of another shape."""
-    return _core.device_array(
-        memory.pointer, shape, strides, dtype or memory.dtype, memory.device, memory.stream, memory
-    )
+        a, b, factor, dtype, axis, keepdims, products, conjugate, root, *work.options,
+        work.empty if room is None else room,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- vdot
@@ -359,19 +347,12 @@ def _vdot_on_device(
     options: Options,
 ) -> Any:
     _check_sizes(x.shape, y.shape)
-    if x.device != y.device:
-        raise ValueError(
-            f'the first array of vdot is on device "cuda:{x.device}" and the second on '
-            f'"cuda:{y.device}"'
-        )
+    _check_devices("vdot", x, y)
     if x.shape != y.shape:
         x, y = _flat(x), _flat(y)
     factor = np.promote_types(native_dtype(x.dtype), native_dtype(y.dtype)).name
     with Work(library, a, x, options) as work:
-        if y.stream is not None:
-            work.join(y.stream)
-        if other.lends:
-            work.lent.append(y)
+        work.use(y, other)
         made = along_device(work, x, y, factor, library.dtype(dtype), None, False, conjugate=True)
     return library.finish(a, made)
 
@@ -403,4 +384,4 @@ def _flat(array: DeviceArray) -> DeviceArray:
                 "arrays of different shapes in GPU memory must be contiguous for vdot: ravel them"
             )
         step *= extent
-    return device_view(array, (math.prod(array.shape),), (_core.DTYPES[array.dtype][0],))
+    return same_memory(array, (math.prod(array.shape),), None)

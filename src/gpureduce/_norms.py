@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core, _functions
-from ._calls import Array, NoValue, Options
-from ._dot import MAGNITUDES, SQUARES, along_device, along_host, device_view
+from ._calls import Array, NoValue, Options, placement
+from ._dot import MAGNITUDES, SQUARES, along_device, along_host
 from ._dtypes import native_dtype
-from ._interop.device_reduction import EXACT, Work
+from ._interop.device_reduction import EXACT, NUMBERS, Work, same_memory
 from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import Library, device_library
 
@@ -261,14 +263,16 @@ class _HostNorm(_Norm):
             )
         if self.array.dtype.kind == "c":
             return _functions.max(np.abs(self.array), axis=axis, keepdims=keepdims, device="cpu")
-        low, high = _functions.minmax(self.array, axis, keepdims=keepdims, **self.named())
+        given = placement(self.options)
+        low, high = _functions.minmax(self.array, axis, keepdims=keepdims, **given)
         return np.maximum(np.abs(np.asarray(low, result)), np.abs(np.asarray(high, result)))
 
     def smallest(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         return _functions.min(self.magnitudes(), axis=axis, keepdims=keepdims, device="cpu")
 
     def number(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        found = _functions.count_nonzero(self.array, axis, keepdims=keepdims, **self.named())
+        given = placement(self.options)
+        found = _functions.count_nonzero(self.array, axis, keepdims=keepdims, **given)
         return np.asarray(found).astype(native_dtype(self.result))
 
     def power(self, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -286,10 +290,6 @@ class _HostNorm(_Norm):
         made: Array = np.abs(array)
         return made
 
-    def named(self) -> dict[str, Any]:
-        names = ("device", "block_size", "grid_size", "stream")
-        return dict(zip(names, self.options[1:], strict=True))
-
     def extreme(self, sums: Any, axis: int, is_largest: bool) -> Any:
         if is_largest:
             return _functions.max(sums, axis=axis, keepdims=True, initial=0.0, device="cpu")
@@ -301,23 +301,32 @@ class _HostNorm(_Norm):
 
 class _DeviceNorm(_Norm):
     def __init__(self, library: Library, a: Any, options: Options) -> None:
-        self.library, self.a, self.options = library, a, options
+        self.a, self.options = a, options
+        self.begin = functools.partial(Work, library, a)
+        self.finish = functools.partial(library.finish, a)
         self.source = library.read(a)
         self.shape, self.dtype = self.source.shape, self.source.dtype
 
     def along(self, source: DeviceArray, axis: Any, keepdims: bool, **kind: Any) -> Any:
-        with Work(self.library, self.a, source, self.options) as work:
-            made = along_device(
+        def sum_up(work: Work) -> Any:
+            return along_device(
                 work, source, None, source.dtype, self.result, axis, keepdims, **kind
             )
-        return self.library.finish(self.a, made)
+
+        return self.queue(source, sum_up)
+
+    def queue(self, source: DeviceArray, steps: Callable[[Work], Any]) -> Any:
+        """The library's array that `steps` made."""
+        with self.begin(source, self.options) as work:
+            made = steps(work)
+        return self.finish(made)
 
     def two(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         source = self.source
         if self.dtype not in _PARTS:
             return self.along(source, axis, keepdims, products=SQUARES, root=True)
         part = _core.DTYPES[self.dtype][0] // 2
-        parts = device_view(source, (2, *source.shape), (part, *source.strides), _PARTS[self.dtype])
+        parts = same_memory(source, (2, *source.shape), (part, *source.strides), _PARTS[self.dtype])
         # The squares of both parts, along an axis more.
         kind: dict[str, Any] = {"products": SQUARES, "root": True}
         made = self.along(parts, (0, *(i + 1 for i in axis)), keepdims, **kind)
@@ -331,40 +340,30 @@ class _DeviceNorm(_Norm):
         self.refuse_complex(math.inf)
         if math.prod(self.shape[i] for i in axis) == 0:
             return self.one(axis, keepdims)
-        low, high = _functions.minmax(self.a, axis, keepdims=keepdims, **self.named())
-        sides = [
-            _DeviceNorm(self.library, side, self.options).one((), False) for side in (low, high)
-        ]
-        # Both are halves of memory of their own: the larger one by a pair of them.
-        return self.larger(*sides)
 
-    def larger(self, x: Any, y: Any) -> Any:
-        first, second = self.library.read(x), self.library.read(y)
-        with Work(self.library, self.a, first, self.options) as work:
-            made, pair = work.empty((2, *first.shape), first.dtype)
-            for half, side in enumerate((first, second)):
-                size = math.prod(first.shape) * _core.DTYPES[first.dtype][0]
-                room = _core.device_array(
-                    pair.pointer + half * size, first.shape, None, first.dtype, first.device,
-                    pair.stream, pair,
-                )  # fmt: skip
-                _core.reduce_on_device(
-                    _core.OPERATORS["max"], side, (), None, False, None, *work.options, False,
-                    0.0, lambda *_, room=room: (room, room),
-                )  # fmt: skip
-            result = _core.reduce_on_device(
-                _core.OPERATORS["max"], pair, 0, None, False, None, *work.options, False, 0.0,
+        def steps(work: Work) -> Any:
+            ends = _core.reduce_on_device(
+                NUMBERS["minmax"], self.source, axis, None, keepdims, None, *work.options, False,
+                0.0, work.scratch,
+            )  # fmt: skip
+            magnitudes = along_device(
+                work, ends, None, self.dtype, self.result, (), False, products=MAGNITUDES,
+                room=work.scratch,
+            )  # fmt: skip
+            return _core.reduce_on_device(
+                NUMBERS["max"], magnitudes, 0, None, False, None, *work.options, False, 0.0,
                 work.empty,
             )  # fmt: skip
-            work.lent += [made, x, y]
-        return self.library.finish(self.a, result)
+
+        return self.queue(self.source, steps)
 
     def smallest(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         raise self.refusal(-math.inf)
 
     def number(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        found = _functions.count_nonzero(self.a, axis, keepdims=keepdims, **self.named())
-        return _functions.sum(found, axis=(), dtype=self.result, **self.named())
+        given = placement(self.options)
+        found = _functions.count_nonzero(self.a, axis, keepdims=keepdims, **given)
+        return _functions.sum(found, axis=(), dtype=self.result, **given)
 
     def power(self, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         raise self.refusal(ord)
@@ -380,18 +379,15 @@ class _DeviceNorm(_Norm):
             "real elements, need none"
         )
 
-    def named(self) -> dict[str, Any]:
-        names = ("device", "block_size", "grid_size", "stream")
-        return dict(zip(names, self.options[1:], strict=True))
-
     def extreme(self, sums: Any, axis: int, is_largest: bool) -> Any:
+        given = placement(self.options)
         if is_largest:
-            return _functions.max(sums, axis=axis, keepdims=True, initial=0.0, **self.named())
-        return _functions.min(sums, axis=axis, keepdims=True, **self.named())
+            return _functions.max(sums, axis=axis, keepdims=True, initial=0.0, **given)
+        return _functions.min(sums, axis=axis, keepdims=True, **given)
 
     def without(self, norms: Any, axis: tuple[int, ...]) -> Any:
         # A sum along axes of length 1 changes nothing.
-        return _functions.max(norms, axis=axis, **self.named())
+        return _functions.max(norms, axis=axis, **placement(self.options))
 
 
 # ---------------------------------------------------------------- weighted means
@@ -476,7 +472,6 @@ def average(
     array([3., 4.])
     """
     options: Options = ("auto", device, block_size, grid_size, stream)
-    named = {"device": device, "block_size": block_size, "grid_size": grid_size, "stream": stream}
     library = device_library(a)
     other = None if weights is None else device_library(weights)
     if weights is not None and (library is None) != (other is None):
@@ -485,11 +480,11 @@ def average(
         )
     keeps = keepdims is not NoValue and bool(keepdims)
     if library is None:
-        return _average_host(a, axis, weights, returned, keeps, options, named)
+        return _average_host(a, axis, weights, returned, keeps, options)
     check_plain(a, "a")
     if weights is not None:
         check_plain(weights, "weights")
-    return _average_device(library, other, a, axis, weights, returned, keeps, options, named)
+    return _average_device(library, other, a, axis, weights, returned, keeps, options)
 
 
 def _check_weights(
@@ -532,12 +527,11 @@ def _average_host(
     returned: bool,
     keepdims: bool,
     options: Options,
-    named: dict[str, Any],
 ) -> Any:
     array = as_array(a, "a.filled(0)")
     axes = None if axis is None else normalize_axis_tuple(axis, array.ndim, argname="axis")
     if weights is None:
-        mean = _functions.mean(array, axes, keepdims=keepdims, **named)
+        mean = _functions.mean(array, axes, keepdims=keepdims, **placement(options))
         if not returned:
             return mean
         count = np.asarray(mean).dtype.type(array.size / np.size(mean))
@@ -578,12 +572,11 @@ def _average_device(
     returned: bool,
     keepdims: bool,
     options: Options,
-    named: dict[str, Any],
 ) -> Any:
     source = library.read(a)
     axes = None if axis is None else normalize_axis_tuple(axis, len(source.shape), argname="axis")
     if weights is None:
-        mean = _functions.mean(a, axes, keepdims=keepdims, **named)
+        mean = _functions.mean(a, axes, keepdims=keepdims, **placement(options))
         if not returned:
             return mean
         raise TypeError(
@@ -606,18 +599,15 @@ def _average_device(
     wide = "float32" if result in _NARROW else result
     factor = np.promote_types(native_dtype(source.dtype), native_dtype(w.dtype)).name
     reduced = tuple(range(len(source.shape))) if axes is None else axes
-    everywhere = device_view(w, source.shape, _spread(source.shape, w.shape, w.strides, axes))
+    everywhere = same_memory(w, source.shape, _spread(source.shape, w.shape, w.strides, axes))
     with Work(library, a, source, options) as work:
-        if w.stream is not None:
-            work.join(w.stream)
-        if library.lends:
-            work.lent.append(w)
+        work.use(w)
         made = along_device(work, source, everywhere, factor, wide, reduced, keepdims)
         # Weights that rows share are added once, unless each row's sum is asked for.
         alike = returned or w.shape == source.shape
         added, along = (everywhere, reduced) if alike else (w, tuple(range(len(w.shape))))
         total = _core.reduce_on_device(
-            _core.OPERATORS["sum"], added, along, wide, keepdims and alike, None, *work.options,
+            NUMBERS["sum"], added, along, wide, keepdims and alike, None, *work.options,
             False, 0.0, work.empty,
         )  # fmt: skip
     products, total = library.finish(a, made), library.finish(a, total)
@@ -629,5 +619,5 @@ def _average_device(
             "sum, and divide them where they are needed"
         ) from error
     if wide != result:
-        average = _functions.sum(average, (), result, **named)
+        average = _functions.sum(average, (), result, **placement(options))
     return (average, total) if returned else average

@@ -193,7 +193,10 @@ class Work:
         self.options: Options = (*options[:4], self.stream)
         self.others: set[int] = set()
         """Other streams that lend or take memory: the work waits for them, and they for it."""
+        self.lends: bool = library.lends
         self.lent: list[Any] = [source] if library.lends else []
+        self.held: list[Any] = []
+        """What lives as long as this object: stream order keeps it from being overwritten."""
 
     def __enter__(self) -> Work:
         self.join(self.home)
@@ -208,6 +211,16 @@ class Work:
             _core.order_streams(self.source.device, stream, self.stream)
             self.others.add(stream)
 
+    def use(self, memory: DeviceArray, owner: Library | None = None) -> None:
+        """Let the work wait for another array of the device, and keep it if it is lent.
+
+        `owner` is its library, if that is not the first array's.
+        """
+        if memory.stream is not None:
+            self.join(memory.stream)
+        if self.lends if owner is None else owner.lends:
+            self.lent.append(memory)
+
     def part(self) -> None:
         """Let every stream that lent memory go on only after the work."""
         for stream in self.others:
@@ -219,6 +232,32 @@ class Work:
         self, shape: tuple[int, ...], name: str, order: Order = None
     ) -> tuple[Any, DeviceArray]:
         return self.library.make(self.a, self.source, shape, name, order)
+
+    def scratch(
+        self, shape: tuple[int, ...], name: str, order: Order = None
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """Room for what only this work reads; the result is its memory too."""
+        made, memory = self.empty(shape, name, order)
+        # Freeing a buffer of the package's own before its turn would wait for the device.
+        (self.lent if isinstance(made, DeviceBuffer) else self.held).append(made)
+        return memory, memory
+
+
+def same_memory(
+    memory: DeviceArray,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dtype: str | None = None,
+    offset: int = 0,
+) -> DeviceArray:
+    """The same memory, from `offset` bytes on, as an array of another shape or dtype.
+
+    Strides None: it is C-contiguous.
+    """
+    return _core.device_array(
+        memory.pointer + offset, shape, strides, dtype or memory.dtype, memory.device,
+        memory.stream, memory,
+    )  # fmt: skip
 
 
 class Reduction(Work):
@@ -268,10 +307,8 @@ class Reduction(Work):
             self.lent.append(nothing)
             return nothing.memory
         memory = library.read(where)
-        if memory.device == self.source.device and memory.stream is not None:
-            self.join(memory.stream)
-        if library.lends:
-            self.lent.append(memory)
+        if memory.device == self.source.device:  # else the core refuses it
+            self.use(memory, library)
         return memory
 
     def take_mean(self, given: Any, kept: tuple[int, ...]) -> str | None:
@@ -292,9 +329,9 @@ class Reduction(Work):
         # A copy of our own.
         wide = np.array(values, np.complex128 if is_complex else np.float64, order="C")
         if wide.size > 1:
-            made, self.mean = self.empty(wide.shape, wide.dtype.name)
+            self.mean, _ = self.scratch(wide.shape, wide.dtype.name)
             _core.queue_upload(self.mean, wide, self.stream)
-            self.lent += [wide, made] if isinstance(made, DeviceBuffer) else [wide]
+            self.lent.append(wide)
         else:
             self.mean = wide.item() if wide.size == 1 else 0.0  # no result depends on it
         return str(values.dtype.name)
@@ -312,10 +349,7 @@ class Reduction(Work):
                 f'"cuda:{memory.device}": they must be on one'
             )
         check_mean(memory.shape, memory.dtype.startswith("complex"), kept, self.source.dtype)
-        if memory.stream is not None:
-            self.join(memory.stream)
-        if library.lends:
-            self.lent.append(memory)
+        self.use(memory, library)
         self.mean = memory
         return memory.dtype
 
@@ -395,21 +429,11 @@ class Reduction(Work):
         call = begin_through(call, out, element)
         inner = type_for_out(call, ufunc, out, element, is_of_nothing)
         if inner is not None and inner != element:
-            alone = self.same_memory(source, (*source.shape, 1), (*source.strides, 0), source.dtype)
-            made: list[DeviceArray] = []
-
-            def room(shape: tuple[int, ...], name: str, _: Order = None) -> tuple[Any, DeviceArray]:
-                buffer, memory = self.empty(shape, name)
-                made.append(memory)
-                return buffer, memory
-
-            product = _core.OPERATORS["prod"]
-            buffer = _core.reduce_on_device(
-                product, alone, -1, inner, False, None, *self.options, False, 0, room
-            )
-            if isinstance(buffer, DeviceBuffer):  # freeing it would wait for the device
-                self.lent.append(buffer)
-            (self.source,) = made
+            alone = same_memory(source, (*source.shape, 1), (*source.strides, 0))
+            self.source = _core.reduce_on_device(
+                NUMBERS["prod"], alone, -1, inner, False, None, *self.options, False, 0,
+                lambda shape, name, _order=None: self.scratch(shape, name),
+            )  # fmt: skip
         return call
 
     def start_of(self, call: Call, ufunc: np.ufunc, target: Out | None) -> Any:
@@ -436,9 +460,9 @@ class Reduction(Work):
             shape: tuple[int, ...], name: str, order: Order = None
         ) -> tuple[Any, DeviceArray]:
             inner = None if order is None else (0, *(axis + 1 for axis in order))
-            made, pair = self.empty((2, *shape), name, inner)
+            pair, _ = self.scratch((2, *shape), name, inner)
             pairs.append(pair)
-            return made, self.half(pair, 0)
+            return pair, self.half(pair, 0)
 
         name = self.source.dtype if dtype is None else name_of(dtype)
         # An exact sum of narrow floats is rounded after the start was added.
@@ -448,14 +472,10 @@ class Reduction(Work):
             and is_narrow_float(name)
             and is_narrow_float(self.source.dtype)
         )
-        made = self.reduce(
-            self.source, axis, np.float64 if widens else dtype, keepdims, mask, first
-        )
+        self.reduce(self.source, axis, np.float64 if widens else dtype, keepdims, mask, first)
         (pair,) = pairs
         start = np.asarray(initial).astype(native_dtype(name)) if widens else initial
         self.fill(self.half(pair, 1, in_order=False), start)
-        if isinstance(made, DeviceBuffer):  # freeing it would wait for the device
-            self.lent.append(made)
         if self.op not in ("min", "max"):
             self.skip_nan = False  # sums and products of what is left count like any other number
         compute = pair.dtype if self.op in ("sum", "prod") else None  # of min and max their own
@@ -468,28 +488,14 @@ class Reduction(Work):
         """Room for complex results, of which the real parts are still to be written."""
         made, memory = self.empty(shape, complex_name, order)
         size = math.prod(shape)
-        self.fill(self.same_memory(memory, (size,), None, complex_name), 0)
-        return made, self.same_memory(memory, shape, memory.strides, name)
-
-    def same_memory(
-        self,
-        memory: DeviceArray,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...] | None,
-        name: str,
-    ) -> DeviceArray:
-        """The same memory as an array of another shape or dtype."""
-        return _core.device_array(
-            memory.pointer, shape, strides, name, memory.device, memory.stream, memory
-        )
+        self.fill(same_memory(memory, (size,), None), 0)
+        return made, same_memory(memory, shape, memory.strides, name)
 
     def half(self, pair: DeviceArray, which: int, in_order: bool = True) -> DeviceArray:
         """One half, which is contiguous; not in its order but in C order if all are alike."""
         shape, strides = pair.shape[1:], pair.strides[1:] if in_order else None
-        pointer = pair.pointer + which * math.prod(shape) * item_bytes(pair.dtype)
-        return _core.device_array(
-            pointer, shape, strides, pair.dtype, pair.device, pair.stream, pair
-        )
+        offset = which * math.prod(shape) * item_bytes(pair.dtype)
+        return same_memory(pair, shape, strides, offset=offset)
 
     def fill(self, memory: DeviceArray, value: Any) -> None:
         if 0 in memory.shape:
@@ -563,10 +569,7 @@ class Out:
                 f'the array is on device "cuda:{call.source.device}" and out= on '
                 f'"cuda:{self.memory.device}"'
             )
-        if self.memory.stream is not None:
-            call.join(self.memory.stream)
-        if self.library.lends:
-            call.lent.append(self.memory)
+        call.use(self.memory)
 
     @property
     def dtype(self) -> str:
@@ -628,7 +631,7 @@ class Out:
                 f"read: {self.library.name} has no conversion on the device"
             )
         self.result, held = self.call.empty(shape, made)
-        return self.out, self.call.same_memory(held, shape, held.strides, name)
+        return self.out, same_memory(held, shape, held.strides, name)
 
     def is_read(self, memory: DeviceArray) -> bool:
         """Whether the work reads what it would write there."""
