@@ -14,7 +14,7 @@ from operator_cases import CASES, check, random_call, reference
 import gpureduce as gr
 from gpureduce import _core
 from gpureduce._interop.libraries import DeviceBuffer
-from gpureduce._yours import operator_device, operator_gpu
+from gpureduce._yours import operator_device, operator_device_program
 
 SCHEDULES = ("forward", "reverse", "random")
 
@@ -26,7 +26,7 @@ def use_overlay(task: dict[str, Any]) -> None:
         changed = {
             file.name: file.read_text() for file in Path(overlay).rglob("*") if file.is_file()
         }
-        operator_gpu.headers = lambda: {**_core.sources(), **changed}
+        operator_device_program.headers = lambda: {**_core.sources(), **changed}
 
 
 def schedules(rng: np.random.Generator) -> Iterator[str]:
@@ -125,3 +125,64 @@ def check_tiles(task: dict[str, Any]) -> None:
             a = values[shift:].reshape(rows, n)
             what = f"{dtype} {rows} {n} {shift} {block} GPR_TEST_SEED={task['seed']}"
             check(host, reference(case, a, 1), what)
+
+
+def takes(kernel: str, case: Any) -> bool:
+    """Whether a kernel of the course takes an operator."""
+    row = next(row for row in _core.kernels() if row["name"] == kernel)
+    if row["family"] in ("planner", "library") or row["name"] == "exact":
+        return False
+    if not row["deterministic"] and case.name not in ("total", "gcd"):  # atomics
+        return False
+    return case.commutative or not row["commutative_only"]
+
+
+def check_named(task: dict[str, Any]) -> None:
+    """``count`` calls of kernel ``kernel`` with ``op`` by each schedule: any n, grid and block of
+    those that ``blocks`` has, rows of hosts' arrays in any layout, masks, chunks, device arrays.
+    """
+    use_overlay(task)
+    case, kernel = CASES[task["op"]], task["kernel"]
+    assert takes(kernel, case), (kernel, case.name)
+    rng = np.random.default_rng(task["seed"])
+    operator = case.operator()
+    loops = next(row for row in _core.kernels() if row["name"] == kernel)["takes_grid_size"]
+    blocks: list[int | None] = task.get("blocks") or [None]
+    gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
+    for schedule in schedules(rng):
+        for number in range(task["count"]):
+            options: dict[str, Any] = {"block_size": blocks[int(rng.integers(len(blocks)))]}
+            if loops and rng.random() < 0.7:
+                options["grid_size"] = int(rng.integers(1, 6))
+            operator_device._MOST_CHUNK = int(rng.choice([4096, 1 << 20]))
+            what = f"{kernel} {case.name} {schedule} {number} {options}"
+            if number % 3 == 0:  # one row, whose ends are anywhere
+                dtype = np.dtype(rng.choice(["int8", "int64"]))
+                a = (6 * rng.integers(0, 3, int(rng.integers(1, task["most"])))).astype(dtype)
+                arguments: dict[str, Any] = {}
+            elif number % 3 == 1:
+                a, arguments = random_call(case, rng, task["most"])
+            else:
+                check_on_device(case, operator, rng, kernel, options, what, task)
+                continue
+            got = gr.reduce(a, operator, kernel=kernel, **arguments, **options, device="cuda")
+            what += f" {a.dtype} {a.shape} {arguments} GPR_TEST_SEED={task['seed']}"
+            check(got, reference(case, a, **arguments), what)
+
+
+def check_on_device(
+    case: Any, operator: Any, rng: Any, kernel: str, options: dict[str, Any], what: str, task: Any
+) -> None:
+    """Rows of a device array, which begin at multiples of an element."""
+    rows, shift = int(rng.integers(1, 4)), int(rng.integers(0, 4))
+    n = int(rng.integers(1, task["most"] // rows + 1))
+    values = (6 * rng.integers(0, 3, rows * n + shift)).astype("int32")
+    buffer = DeviceBuffer(values.shape, "int32", 0, _core.device_stream(0))
+    _core.upload(0, buffer.memory.pointer, values)
+    pointer = buffer.memory.pointer + shift * values.itemsize
+    part = _core.device_array(pointer, (rows, n), None, "int32", 0, None, buffer)
+    got = gr.reduce(Part(part), operator, axis=1, kernel=kernel, **options)
+    host = np.empty(got.shape, got.dtype)
+    _core.download(0, got.memory.pointer, host, got.stream)
+    want = reference(case, values[shift:].reshape(rows, n), 1)
+    check(host, want, f"{what} device {rows} {n} {shift} GPR_TEST_SEED={task['seed']}")

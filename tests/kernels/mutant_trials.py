@@ -34,6 +34,9 @@ OF_PRODUCTS = ("exact_moments", "exact_moments_strided", "exact_dot")
 ALONG_AXES = "exact_dot_rows"
 # Kernels of operators of users' own, of one file.
 CUSTOM = "custom_kernels"
+# Kernels of the course with such operators: what their traits are made of.
+CUSTOM_TRAITS = "custom_traits"
+TRAITS = {"identity", "lift", "combine", "atomic_combine", "add", "add_tile", "finalize"}
 # Exact sums by kernels of `fast`, whose programs start at this file.
 BY_PAIRS = "exact_fast"
 
@@ -57,6 +60,7 @@ ENTRIES = {
     **{name: entries_of(name) for name in KERNELS},
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS, ALONG_AXES)},
     CUSTOM: ["custom_rows", "custom_strided", "custom_merge", "custom_facts"],
+    CUSTOM_TRAITS: ["custom_clear"],
     BY_PAIRS: [
         "fast_stream",
         "fast_rows",
@@ -84,6 +88,8 @@ def reach(kernel: str) -> dict[int, int]:
     places = {id(each): place for place, each in enumerate(DEFINITIONS)}
     found: dict[int, int] = {}
     new, known, calls = set(ENTRIES[kernel]), set(), 0
+    if kernel == CUSTOM_TRAITS:
+        new |= TRAITS
     while new:
         known |= new
         reached = [each for name in new for each in BY_NAME[name] if each.file in files]
@@ -283,6 +289,8 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
     kernels = kernels_of(mutant)
     if kernels[0] == CUSTOM:
         yield from operators_to_try()
+    if kernels[0] == CUSTOM_TRAITS:
+        yield from named_kernels_to_try()
     if kernels[0] == ALONG_AXES:
         yield from sums_along_axes_to_try()
     cases, layouts = cases_to_try(mutant, kernels), exact_layouts_to_try(kernels)
@@ -315,7 +323,7 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM)
+    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM, CUSTOM_TRAITS)
     kernels = [kernel for kernel in kernels if kernel not in others]
     if not kernels:
         return
@@ -437,6 +445,19 @@ def operators_to_try() -> Iterator[Trial]:
             {"do": "operators.check_chunks"},
         ):
             yield "custom", "", 0, {**what, "op": op, "limit": 300.0}
+
+
+def named_kernels_to_try() -> Iterator[Trial]:
+    """Kernels of the course with operators of users' own: each way to load and to finish."""
+    for kernel, op in (
+        ("sequential", "largest"),
+        ("shfl_two_pass_vec", "largest"),
+        ("shared_atomic", "total"),
+        ("last_block_ordered", "affine"),
+        ("warp_registers", "run"),
+    ):
+        what = {"do": "operators.check_named", "op": op, "count": 9, "most": 900}
+        yield kernel, "", 0, {**what, "limit": 300.0}
 
 
 def exact_layouts_to_try(kernels: list[str]) -> Iterator[Trial]:

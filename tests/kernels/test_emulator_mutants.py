@@ -77,6 +77,9 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
+    ("custom_traits.cuh", "custom_clear", "bound", 1): (
+        "one more counter is set, in scratch of the call behind those that are read"
+    ),
     ("custom_kernels.cuh", "custom_merge_group", "block_barrier", 2): (
         "a block merges twice only where there is work for more than 2^31 - 1 blocks"
     ),

@@ -19,7 +19,8 @@ from test_own_kernel_calls import emulated
 
 import gpureduce as gr
 from gpureduce import _core
-from gpureduce._yours.operator_gpu import OPTIONS, Chunk, chunks, gpu_text
+from gpureduce._yours.operator_device_program import OPTIONS
+from gpureduce._yours.operator_gpu import Chunk, chunks, gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
 
 SEED = int(os.environ["GPR_TEST_SEED"])
@@ -140,7 +141,7 @@ assert gr.reduce(half, ADD, device="cuda") == np.float16(4950)
 print(json.dumps([
     refused(lambda: gr.reduce(device(a), ADD, device="cpu")),
     refused(lambda: gr.reduce(a, ADD, device="cuda", block_size=48)),
-    refused(lambda: gr.reduce(a, ADD, device="cuda", kernel="shfl_two_pass")),
+    refused(lambda: gr.reduce(a, ADD, device="cuda", kernel="exact")),
     refused(lambda: gr.reduce(a, ADD, device="cuda:9")),
     refused(lambda: gr.reduce(a, ADD, device="gpu")),
     refused(lambda: gr.reduce(a, ADD, device="auto:1")),
@@ -158,7 +159,7 @@ print(json.dumps([
         [
             "ValueError: the array is in the memory of device",
             "ValueError: operator 'add' takes blocks of 32, 64, 128 or 256 threads, not 48",
-            "KernelUnavailableError: kernel 'shfl_two_pass' takes no operators of your own",
+            "KernelUnavailableError: kernel 'exact' sums numbers: it takes no operators of you",
             "ValueError: there is no device cuda:9",
             "ValueError: unknown device 'gpu'",
             'ValueError: unknown device \'auto:1\': None, "cpu", "cuda", "cuda:N" or',

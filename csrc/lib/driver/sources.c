@@ -25,7 +25,8 @@
     F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
 
 /* Files of operators of users' own: programs of the package's kernels do not carry them. */
-#define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu) F(custom_kernels)
+#define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu) F(custom_kernels) \
+    F(custom_traits)
 
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes) F(folds)

@@ -13,13 +13,21 @@ from .. import _core
 from .._arguments import as_mask, check_is_numeric, check_is_writeable, check_shape
 from .._calls import NoValue, OwnCall
 from .._dtypes import name_of, native_dtype
-from .._exceptions import DeviceUnavailableError, KernelUnavailableError
+from .._exceptions import DeviceUnavailableError
 from .._interop.inputs import as_array, check_plain, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .operator_cpu import CpuProgram
 from .operator_device import OperatorReduction, block_of, reduce_chunks
-from .operator_gpu import gpu_program
+from .operator_gpu import GpuProgram, gpu_program
 from .operator_layout import ENDS, INITIAL_BYTES, STARTS, Layout
+from .operator_named import (
+    ONLY_RUNS,
+    PLANNED,
+    NamedProgram,
+    check_kernel,
+    check_state,
+    named_program,
+)
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 from .targets import find_device
 
@@ -27,12 +35,11 @@ __all__ = ["Programs", "reduce_by"]
 
 Programs = dict[tuple[str, int, OperatorTypes], Any]
 """Loaded programs by place and types; the number is a device's ordinal."""
-_KERNELS = ("auto", "fast")
-"""Kernels that take operators."""
 
 
 def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
     """Run a call with an operator."""
+    call = call._replace(kernel=check_kernel(operator, call))
     for name in ("where", "initial", "out"):
         value = getattr(call, name)
         if value is not True:
@@ -138,16 +145,9 @@ def initial_bytes(operator: OperatorText, call: OwnCall, element: np.dtype[Any])
     return start.tobytes()
 
 
-def _place(operator: OperatorText, call: OwnCall) -> int | None:
+def _place(call: OwnCall) -> int | None:
     """Ordinal of the device that a call of an array of the host runs on; None: the CPU."""
-    place, kernel = call.device, call.kernel
-    if not isinstance(kernel, str):
-        raise TypeError(f"kernels 'auto' and 'fast' take operators of your own, not {kernel!r}")
-    if kernel not in _KERNELS:
-        known = _core.find_kernel(kernel)
-        raise KernelUnavailableError(
-            f"kernel '{known}' takes no operators of your own: kernels 'auto' and 'fast' do"
-        )
+    place = call.device
     ordinal, why = _core.read_ordinal(place), _core.why_no_cuda()
     if ordinal is None or (place in (None, "auto") and why is not None):
         if call.stream is not None:
@@ -158,6 +158,16 @@ def _place(operator: OperatorText, call: OwnCall) -> int | None:
     if call.stream is not None:
         raise ValueError("a stream is for device arrays: arrays of the host are waited for")
     return ordinal
+
+
+def _program(
+    operator: OperatorText, call: OwnCall, types: OperatorTypes, ordinal: int
+) -> GpuProgram | NamedProgram:
+    """The program of a call's kernel on a device."""
+    device = find_device(ordinal)
+    if call.kernel in PLANNED:
+        return gpu_program(operator, types, device, block_of(operator, call))
+    return named_program(operator, types, device, call.kernel, int(call.block_size or 0))
 
 
 def _start(operator: OperatorText, call: OwnCall, element: np.dtype[Any]) -> tuple[int, bytes]:
@@ -179,7 +189,7 @@ def _reduce_on_host(
     compute = compute_dtype(operator, array.dtype, call.dtype)
     array = array.astype(native_dtype(array.dtype), copy=False)
     mask = as_mask(call.where, array.shape)
-    ordinal = _place(operator, call)
+    ordinal = _place(call)
     types = OperatorTypes(array.dtype, compute, mask is not None)
     program: Any
     if ordinal is None:
@@ -188,7 +198,8 @@ def _reduce_on_host(
             programs[key] = CpuProgram(operator, types)
         program = programs[key]
     else:
-        program = gpu_program(operator, types, find_device(ordinal), block_of(operator, call))
+        program = _program(operator, call, types, ordinal)
+    check_state(operator, call.kernel, program.facts)
     dtype = result_dtype(operator, program.facts, compute)
     n = math.prod(array.shape[i] for i in axes)
     check_has_value(operator, n, call, program.facts["has_identity"])
@@ -220,7 +231,7 @@ def _reduce_on_device(operator: OperatorText, library: Library, call: OwnCall) -
     options = ("auto", call.device, call.block_size, call.grid_size, call.stream)
     work = OperatorReduction(library, call.array, options)
     source = work.source
-    place = _place(operator, call._replace(stream=None))
+    place = _place(call._replace(stream=None))
     if place is None or (call.device not in (None, "auto", "cuda") and place != source.device):
         raise ValueError(
             f'the array is in the memory of device "cuda:{source.device}", and device is '
@@ -231,8 +242,10 @@ def _reduce_on_device(operator: OperatorText, library: Library, call: OwnCall) -
     given = None if call.dtype is None else name_of(library.dtype(call.dtype))
     compute = compute_dtype(operator, element, given)
     types = OperatorTypes(element, compute, call.where is not True)
-    block = block_of(operator, call)
-    program = gpu_program(operator, types, find_device(source.device), block)
+    if call.kernel not in PLANNED and call.where is not True:
+        raise ValueError(ONLY_RUNS.format(kernel=call.kernel))
+    program = _program(operator, call, types, source.device)
+    check_state(operator, call.kernel, program.facts)
     dtype = result_dtype(operator, program.facts, compute)
     n = math.prod(source.shape[i] for i in axes)
     check_has_value(operator, n, call, program.facts["has_identity"])

@@ -9,11 +9,13 @@ import numpy as np
 
 from .. import _core
 from .._calls import Options, OwnCall
-from .._dtypes import name_of
+from .._dtypes import item_bytes, name_of
 from .._interop.device_reduction import Out, Reduction
 from .._interop.libraries import DeviceBuffer, Library
-from .operator_gpu import MOST_BLOCK, GpuProgram, Launch, chunks
+from .operator_device_program import MOST_BLOCK, Launch
+from .operator_gpu import GpuProgram, chunks
 from .operator_layout import CONTINUES, ENDS, Layout
+from .operator_named import NamedProgram, check_rows
 from .operator_text import OperatorText
 
 __all__ = ["OperatorReduction", "block_of", "reduce_chunks"]
@@ -56,16 +58,11 @@ class _Slot:
         self.memory = self.room.memory
         self.mark: Any = None
 
-    def store(self, array: np.ndarray[Any, Any], at: int) -> None:
-        """Pack an array into the staged bytes from `at` on."""
-        view = self.staged[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
-        np.copyto(view, array)
-
 
 def reduce_chunks(
     operator: OperatorText,
     call: OwnCall,
-    program: GpuProgram,
+    program: GpuProgram | NamedProgram,
     ordinal: int,
     array: np.ndarray[Any, Any],
     mask: np.ndarray[Any, Any] | None,
@@ -79,19 +76,24 @@ def reduce_chunks(
     Chunks follow each other in C order, so each one's elements of a row come after those of the
     chunks before. Rows that several chunks have part of are states on the device meanwhile.
     """
-    itemsize = array.dtype.itemsize
+    if program.is_row_major:
+        order = [i for i in range(array.ndim) if i not in axes] + list(axes)
+        array = array.transpose(order)
+        mask = None if mask is None else mask.transpose(order)
+        axes = tuple(range(array.ndim - len(axes), array.ndim))
     limits = _core.limits()
     room = min(_MOST_CHUNK, limits["device_bytes"] // (2 * _SLOTS))
     room = max(
         4096, min(room, limits["pinned_bytes"] // _SLOTS) if limits["pinned_bytes"] else room
     )
-    per_element = itemsize + (1 if mask is not None else 0)
+    per_element, total = program.element_bytes, math.prod(array.shape[i] for i in axes)
     most = max(1, min(array.size, (room - 64) // per_element))
+    if program.takes_whole_rows:
+        most = max(most, total)
     plan = list(chunks(array.shape, axes, most))
     continues = any(not chunk.begins for chunk in plan)
     kept_after = [i for i in range(array.ndim) if i not in axes]
     stream = _core.device_stream(ordinal)
-    total = math.prod(array.shape[i] for i in axes)
     rows = math.prod(array.shape[i] for i in kept_after)
     slots = [_Slot(ordinal, stream, most * per_element + 64) for _ in range(min(_SLOTS, len(plan)))]
     partial, size = program.facts["partial_bytes"], result.dtype.itemsize
@@ -102,19 +104,15 @@ def reduce_chunks(
         if slot.mark is not None:
             _core.mark_wait(slot.mark)
         part = array[chunk.where]
-        slot.store(part, 0)
-        bytes_ = at = part.nbytes
-        if mask is not None:
-            at = -(-part.nbytes // 16) * 16
-            slot.store(mask[chunk.where], at)
-            bytes_ = at + part.size
+        kept = None if mask is None else mask[chunk.where]
+        bytes_, at = program.pack(slot.staged, part, kept)
         target = _core.device_array(
             slot.memory.pointer, (bytes_,), None, "uint8", ordinal, stream, slot.room
         )
         _core.queue_upload(target, slot.staged[:bytes_], stream)
         layout = Layout.of(
             part.shape,
-            _steps(part.shape, itemsize),
+            _steps(part.shape, part.itemsize),
             None if mask is None else _steps(part.shape, 1),
             axes,
             size,
@@ -124,7 +122,7 @@ def reduce_chunks(
         )
         launch = Launch(
             array=slot.memory.pointer,
-            mask=slot.memory.pointer + at if mask is not None else 0,
+            mask=slot.memory.pointer + at if at > 0 else 0,
             out=output.memory.pointer + chunk.row * size,
             states=states.memory.pointer + chunk.row * partial if continues else 0,
             stream=stream,
@@ -162,7 +160,7 @@ class OperatorReduction(Reduction):
         operator: OperatorText,
         call: OwnCall,
         axes: tuple[int, ...],
-        program: GpuProgram,
+        program: GpuProgram | NamedProgram,
         dtype: np.dtype[Any],
         flags: int,
         initial: bytes,
@@ -197,6 +195,8 @@ class OperatorReduction(Reduction):
                 reorder=operator.commutative,
                 keep_positions=bool(program.facts["takes_index"]),
             )
+            if isinstance(program, NamedProgram):
+                check_rows(call.kernel, layout, item_bytes(source.dtype), source.pointer)
             launch = Launch(
                 source.pointer, 0 if mask is None else mask.pointer, memory.pointer, 0,
                 self.stream, layout.n, 0, flags | ENDS, initial, call.grid_size,
