@@ -663,8 +663,9 @@ def assert_near(case: Case, result: Any, computed: np.dtype[Any]) -> None:
                 case.family == "mean" and len(parts) > 1
             ):  # a quotient with NaN in one part may have it in both
                 one = np.where(np.isnan(part(got)) & ~np.isfinite(exact), np.nan, one)
-            if fold is np.prod and len(parts) > 1:  # with infinities one that has NaN may have none
-                one = np.where(np.isnan(one) & ~np.isfinite(kept).all(), part(got), one)
+            if fold is np.prod and len(parts) > 1:
+                # With infinities one that has NaN may have none, or NaN in both parts.
+                one = np.where(np.isnan(exact) & ~np.isfinite(kept).all(), part(got), one)
             assert_within(part(got), one, bound, name_of(result.dtype), case, len(parts) > 1)
 
 

@@ -823,13 +823,17 @@ def test_outs_of_other_types_take_what_numpy_stores_in_them(tmp_path: Path) -> N
         ("ptp", small, "i8", {"axis": 1}),
         ("ptp", small, "f4", {"axis": 1}),
         ("ptp", small, ">i2", {"axis": 0}),
+        ("ptp", small > 0, "f4", {"axis": 1}),
+        ("ptp", small > 0, ">i4", {"axis": 0}),
+        ("ptp", small > 99, "c16", {}),
+        ("ptp", small > 0, "i1", {"axis": 1, "keepdims": True}),
         ("sum", small, ">i2", {"axis": 0}),
         ("argmax", small, ">i4", {"axis": 0}),
         ("mean", small, ">f4", {"axis": 0}),
         ("var", small, ">c16", {"axis": 0, "dtype": "c8"}),
     ]
     for name, values, dtype, given in calls:
-        shape = np.any(small, axis=given.get("axis")).shape
+        shape = np.any(small, axis=given.get("axis"), keepdims=given.get("keepdims", False)).shape
         pair = name == "minmax"
         room = lambda: tuple(np.zeros(shape, dtype) for _ in range(2)) if pair else np.zeros(
             shape, dtype)
@@ -859,6 +863,9 @@ def test_outs_of_other_types_take_what_numpy_stores_in_them(tmp_path: Path) -> N
         with contextlib.suppress(TypeError):
             gr.ptp(lend(small.astype("f4")), out=np.zeros((), np.int64))
             raise AssertionError("an out that NumPy refuses")
+        with contextlib.suppress(TypeError):
+            gr.ptp(lend(small > 0), out=np.zeros((), bool))
+            raise AssertionError("NumPy does not subtract truths into truths")
         with raises(ValueError, "identity", "where"):
             gr.minmax(lend(small), where=lend(small > 0))
         assert value(gr.min(lend(small[:0]), axis=1, initial=3)).shape == (0,)

@@ -98,6 +98,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         and type(out) is np.ndarray
         and out.flags.carray
         and not library.lends
+        and not (op == "ptp" and source.dtype == "bool")
     ):
         try:
             return _reduce_into(out, op, source, axis, keepdims, options, skip_nan, ddof)
@@ -376,13 +377,14 @@ class Reduction(Work):
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a "
                 "where mask one has to specify 'initial'"
             )
+        target = None if call.out is None else Out(self, ufunc.__name__, call.out)
+        self.read_truths_as_numbers(target)
         kept, most = self.result_axes(axis, True, call.where is not True)
         is_of_nothing = most == 0
         if call.initial is None and is_of_nothing and math.prod(kept) > 0:
             raise ValueError(
                 f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
-        target = None if call.out is None else Out(self, ufunc.__name__, call.out)
         if target is not None:
             target.check_dtype(ufunc, self.skip_nan, dtype)
         if target is not None and dtype is None and self.op in _ROUNDED:
@@ -416,6 +418,13 @@ class Reduction(Work):
         finally:
             self.part()
         return self.library.finish(self.a, result) if target is None else target.finish(result)
+
+    def read_truths_as_numbers(self, target: Out | None) -> None:
+        """Let ``ptp`` subtract truths where ``out`` is of numbers, as NumPy does."""
+        source = self.source
+        into_numbers = target is not None and target.dtype != "bool"
+        if self.op == "ptp" and source.dtype == "bool" and into_numbers:
+            self.source = self.same_memory(source, source.shape, source.strides, "uint8")
 
     def convert_for(self, call: Call, ufunc: np.ufunc, target: Out, is_of_nothing: bool) -> Call:
         """Read elements of the type that NumPy reduces in for this ``out``, if that matters.
