@@ -130,6 +130,20 @@ def test_limits_are_not_mistakes() -> None:
     assert any(each.text.startswith("an empty array is not taken") for each in report.limits)
 
 
+@pytest.mark.parametrize(("c_type", "bits"), [("int", 31), ("unsigned", 32)])
+def test_a_limit_of_lengths_leaves_room_for_the_stride(c_type: str, bits: int) -> None:
+    report = gr.check(
+        ATOMIC.replace(
+            "BODY",
+            f"for ({c_type} j = i; j < n; j += gridDim.x * blockDim.x) atomicAdd(out, in[j]);",
+        ),
+        block_sizes=[64, 96],
+    )
+    assert report.right
+    stride = 3 * 96  # of the largest launch that was checked
+    assert report.limits[0].text.startswith(f"arrays of up to {2**bits - stride:,} elements: j is")
+
+
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "float32", "float64"])
 def test_no_element_can_be_left_out_or_taken_twice_unnoticed(op: str, dtype: str) -> None:

@@ -156,9 +156,45 @@ def test_arguments_say_what_the_text_does_not() -> None:
 def test_the_longest_array_follows_from_types(
     head: str, body: str, most: int, line: int | None
 ) -> None:
-    found = form(body, head).most_elements
+    found = form(body, head).most_elements(1, 256)
     assert found[0] == most
     assert line is None or found[2] == line
+
+
+STRIDE = 3 * 64
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "most"),
+    [
+        ("unsigned long long n", "for (int i = blockIdx.x * blockDim.x + t; i < n;\n"
+         "i += gridDim.x * blockDim.x) *b = a[i];", 2**31 - STRIDE),
+        ("int n", "for (int i = blockIdx.x * 64 + t; i < n; i += gridDim.x * 64) *b = a[i];",
+         2**31 - STRIDE),
+        ("unsigned n", "unsigned i = blockIdx.x * blockDim.x + t, step = gridDim.x * blockDim.x;\n"
+         "while (i < n) { *b = a[i]; i += step; }", 2**32 - STRIDE),
+        ("unsigned n", "unsigned i = blockIdx.x * blockDim.x + t;\n"
+         "while (i < n) { *b = a[i]; i = i + blockDim.x * gridDim.x; }", 2**32 - STRIDE),
+        ("unsigned n", "for (size_t i = blockIdx.x * blockDim.x + t; i < n;\n"
+         "i += gridDim.x * blockDim.x) *b = a[i];", 2**32 - 1),
+        ("size_t n", "for (size_t i = blockIdx.x * blockDim.x + t; i < n;\n"
+         "i += gridDim.x * blockDim.x) *b = a[i];", 2**63 - 1),
+        ("unsigned n", "int i = blockIdx.x * blockDim.x + t;\n"
+         "for (int h = 1; h < 4; h += blockDim.x) *b = a[i];", 2**31 - 1),
+    ],
+)  # fmt: skip
+def test_the_stride_of_a_loop_is_added_once_more_than_n_allows(
+    head: str, body: str, most: int
+) -> None:
+    body = f"unsigned t = threadIdx.x; {body}"
+    assert form(body, f"const int *a, int *b, {head}").most_elements(3, 64)[0] == most
+
+
+def test_the_index_of_one_block_steps_by_its_threads() -> None:
+    body = "for (int i = threadIdx.x; i < n; i += blockDim.x) *b = a[i];"
+    most, why, line = form(body, "const int *a, int *b, int n").most_elements(1, 256)
+    assert (most, why) == (2**31 - 256, "i is an int to which the loop adds 256")
+    assert line == 3
 
 
 # ---------------------------------------------------------------- errors -------------------------

@@ -453,7 +453,7 @@ def _report(
         blocks, (case for case in failed + unfinished if case["n"] > 0)
     )
     findings: list[Finding] = []
-    limits: list[Limit] = list(_limits_of_text(kernel))
+    limits: list[Limit] = list(_limits_of_text(kernel, cases))
     bad_blocks = tuple(block for block in blocks if block not in good)
     for trouble, case, _ in troubles.values():
         finding = Finding.of(trouble, case)
@@ -498,11 +498,14 @@ def _list(numbers: Sequence[int]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _limits_of_text(kernel: Kernel) -> Iterator[Limit]:
+def _limits_of_text(kernel: Kernel, cases: Sequence[dict[str, Any]]) -> Iterator[Limit]:
     """Lengths at which indices overflow: no emulated array is as long."""
     if not kernel.form.takes_n:
         yield Limit("it has no n: arrays are whole blocks of elements")
         return
-    most, why, line = kernel.form.most_elements
+    grid, block = max(
+        ((case["grid"], case["block"]) for case in cases), key=lambda each: each[0] * each[1]
+    )
+    most, why, line = kernel.form.most_elements(grid, block)
     if most < 2**63 - 1:
         yield Limit(f"arrays of up to {most:,} elements: {why} (line {line})")

@@ -79,6 +79,25 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class IndexLimit:
+    """A number of the kernel that must not overflow: n itself, or an index."""
+
+    bits: int
+    why: str
+    """What it is; follows "since"."""
+    line: int
+    steps: bool = False
+    """Whether a loop adds the stride to it, also when it is the last index below n."""
+
+    def most(self, stride: int) -> int:
+        """The largest n."""
+        return (1 << self.bits) - (stride if self.steps else 1)
+
+
+_NO_LIMIT = IndexLimit(63, "", 0)
+
+
+@dataclass(frozen=True)
 class KernelForm:
     """A kernel's launch, as inferred from its text.
 
@@ -103,8 +122,8 @@ class KernelForm:
         ``None``: there is none.
     loops
         Whether one block takes any number of elements.
-    most_elements
-        The largest n whose indices do not overflow, why, and the line that says it.
+    index_limits
+        What limits n, as indices overflow.
     left_out
         Lines and names of headers that are not read, though device code may need them.
     scope, dtypes
@@ -128,7 +147,7 @@ class KernelForm:
     shared_type: str | None
     shared_name: str | None
     loops: bool
-    most_elements: tuple[int, str, int]
+    index_limits: tuple[IndexLimit, ...]
     left_out: tuple[tuple[int, str], ...] = ()
     scope: str = ""
     dtypes: tuple[str, str] | None = None
@@ -143,6 +162,13 @@ class KernelForm:
     def has_scratch(self) -> bool:
         """Whether its last block combines partials, by a counter in device memory."""
         return "scratch" in self.traits
+
+    def most_elements(self, grid: int, block: int) -> tuple[int, str, int]:
+        """The largest n whose indices do not overflow in a launch, why, and the line."""
+        stride = grid * block * self.elements_per_thread
+        least = min((_NO_LIMIT, *self.index_limits), key=lambda each: (each.most(stride), each.why))
+        stepped = f" to which the loop adds {stride:,}" if least.steps else ""
+        return least.most(stride), least.why + stepped, least.line
 
     def of(self, role: str) -> Parameter | None:
         """The parameter of a role; ``None``: the kernel has none."""
@@ -390,7 +416,7 @@ class _Body:
         self.block_dim = self._aliases(r"(?:blockDim\s*\.\s*x|\w+\.(?:size|num_threads)\(\))")
         self.block_dim |= blocks
         self.uses_blocks = bool(re.search(groups, self.inner))
-        grid = self.alternatives(self._aliases(r"gridDim\s*\.\s*x"))
+        self.grid = grid = self.alternatives(self._aliases(r"gridDim\s*\.\s*x"))
         # Its size is a stride where it is multiplied or added; a ticket is compared with it.
         self.uses_grid = bool(
             re.search(rf"\*\s*\(?\s*{grid}|{grid}\s*\)?\s*\*|\+=\s*{grid}", self.inner)
@@ -431,6 +457,20 @@ class _Body:
             index = re.search(rf"\b{out}\s*(?:\[(.*)\]|\+(.*))", match[1])
             found.append((match.start(), (index[1] or index[2]).strip() if index else "0"))
         return found
+
+    def stepping(self, n: str) -> set[str]:
+        """Variables below n to which a loop adds the size of the grid, or of the one block."""
+        sizes = [self.grid] if self.uses_blocks else [self.alternatives(self.block_dim)]
+        derived = "|".join(
+            rf"\b{name}\b" for name in re.findall(rf"\b(\w+)\s*=[^;=]*{sizes[0]}[^;]*;", self.inner)
+        )
+        size = "|".join([*sizes, *([derived] if derived else [])])
+        added = re.findall(rf"\b(\w+)\s*(?:\+=|=\s*\1\s*\+)[^;{{}}]*?(?:{size})", self.inner)
+        return {
+            name
+            for name in added
+            if re.search(rf"\b{name}\b[^;<>]*<=?\s*[^;<]*\b{n}\b", self.inner)
+        }
 
     def is_of_block(self, index: str) -> bool:
         return bool(
@@ -584,37 +624,41 @@ _WIDE = re.compile(
 )
 
 
-def _most_elements(body: _Body, parameters: tuple[Parameter, ...]) -> tuple[int, str, int]:
-    """The largest n whose indices do not overflow: of n's own type, and of each variable that is
-    computed from the block's index.
+_DECLARED = re.compile(
+    r"(?<=[;{}(])\s*((?:const\s+|auto\s+|unsigned\s+|long\s+|int\s+|size_t\s+|uint\s+"
+    r"|u?int\d+_t\s+)+)(\w+\s*=[^;]*);"
+)
+"""Types and initializers of integers, also of a loop's."""
+
+
+def _index_limits(body: _Body, parameters: tuple[Parameter, ...]) -> Iterator[IndexLimit]:
+    """What overflows in long arrays: n's own type, each variable that is computed from the block's
+    index, and each that a loop over the elements adds its stride to.
     """
     text = body.text
     start = body.start + len(body.code) - len(body.inner)
     n = next((each for each in parameters if each.role == "n"), None)
     bits = {"int32": 31, "uint32": 32, "int64": 63, "uint64": 63}
-    found = []
     if n is not None:
         line = line_of(text.code, text.code.find(n.name, body.start))
-        found.append((bits[C_TYPES[n.c_type]], f"{n.name} is {_article(n.c_type)}", line))
+        yield IndexLimit(bits[C_TYPES[n.c_type]], f"{n.name} is {_article(n.c_type)}", line)
     index = body.alternatives(body.block_index)
-    for declared in re.finditer(
-        r"(?<=[;{}])\s*((?:const\s+|auto\s+|unsigned\s+|long\s+|int\s+|size_t\s+|uint\s+"
-        r"|u?int\d+_t\s+)+)(\w+\s*=[^;]*);",
-        body.inner,
-    ):
+    stepping = set() if n is None else body.stepping(n.name)
+    for declared in _DECLARED.finditer(body.inner):
         plain = text.plain_type(declared[1])
         for one in split_at_commas(declared[2]):
-            name, _, value = one.partition("=")
-            if not re.search(rf"{index}.*\*|\*.*{index}", value, re.DOTALL):
+            name, _, value = (part.strip() for part in one.partition("="))
+            steps = name in stepping
+            if not steps and not re.search(rf"{index}.*\*|\*.*{index}", value, re.DOTALL):
                 continue
             line = line_of(text.code, start + declared.start(2) + declared[2].find(one.strip()))
             width = bits.get(C_TYPES.get(plain, ""), 32 if plain == "auto" else 63)
-            if width == 63 and not _WIDE.search(value):
-                found.append((32, f"{name.strip()} is computed in 32 bits", line))
+            if steps:  # it starts below the stride
+                yield IndexLimit(width, f"{name} is {_article(plain)}", line, width < 63)
+            elif width == 63 and not _WIDE.search(value):
+                yield IndexLimit(32, f"{name} is computed in 32 bits", line)
             else:
-                found.append((width, f"{name.strip()} is {_article(plain)}", line))
-    width, why, line = min(found, default=(63, "", 0))
-    return 2**width - 1, why, line
+                yield IndexLimit(width, f"{name} is {_article(plain)}", line)
 
 
 def _article(c_type: str) -> str:
@@ -731,7 +775,7 @@ def _template_form(
         shared_type=None,
         shared_name=None,
         loops=found.cover != "cover",
-        most_elements=(2**63 - 1, "", 0),
+        index_limits=(),
         dtypes=found.dtypes,
         traits=(
             "First",
@@ -803,7 +847,7 @@ def read_kernel(
         shared_type=dynamic[0] if dynamic else None,
         shared_name=dynamic[1] if dynamic else None,
         loops="n" not in roles or bool(re.search(rf"\b{roles['n']}\b", in_loops)),
-        most_elements=_most_elements(body, parameters),
+        index_limits=tuple(_index_limits(body, parameters)),
         left_out=tuple(left_out(source)),
     )
     if cover == "thread":

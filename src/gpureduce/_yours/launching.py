@@ -154,10 +154,10 @@ class LoadedKernel:
         self._form, self._ordinal, self.n = form, device.ordinal, n
         self.block = block_size or form.block_size or DEFAULT_BLOCK
         self._element, self.result = types_of(form, dtype)
-        _check_launch(form, n, self.block, grid_size)
         resident = max(1, RESIDENT_THREADS // self.block)
         self._most = grid_size or device.multiprocessors * resident
         self.grid = blocks_for(form, n, self.block, self._most)
+        _check_launch(form, n, self.block, self.grid, grid_size)
         if self.grid > MOST_BLOCKS:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
         start = time.perf_counter()
@@ -317,7 +317,7 @@ def types_of(form: KernelForm, dtype: str) -> tuple[str, str]:
     return dtypes_of(form, dtype)
 
 
-def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -> None:
+def _check_launch(form: KernelForm, n: int, block: int, grid: int, grid_size: int | None) -> None:
     name, tile = form.name, block * form.elements_per_thread
     if form.block_size is not None and block != form.block_size:
         raise ValueError(f"kernel '{name}' takes blocks of {form.block_size} threads, not {block}")
@@ -325,7 +325,7 @@ def _check_launch(form: KernelForm, n: int, block: int, grid_size: int | None) -
         raise ValueError(f"block sizes are from 1 to 1024, not {block}")
     if grid_size is not None and form.cover != "stride":
         raise ValueError(f"kernel '{name}' does not loop over blocks: it takes no grid_size")
-    most, why, line = form.most_elements
+    most, why, line = form.most_elements(grid, block)
     if n > most:
         raise ValueError(
             f"kernel '{name}' takes up to {most:,} elements, since {why} (line {line}), and the "
