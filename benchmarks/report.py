@@ -15,7 +15,7 @@ import pathlib
 import re
 import statistics
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import sweep
@@ -56,17 +56,27 @@ def milliseconds(row: dict[str, Any]) -> str:
     return f"{row['milliseconds']['median']:.3f}"
 
 
-def caption(result: dict[str, Any]) -> str:
+PEERS = {"CuPy": "cupy", "PyTorch": "torch"}
+"""Columns of tables, and how the names of the libraries' distributions begin."""
+
+
+def caption(result: dict[str, Any], head: Sequence[str] = ()) -> str:
+    """Where and when the figures of a table with these headings were measured, and of what."""
     env = result["environment"]
     # Results of the CPU belong to the CPU, not to the machine's GPU.
     device = None if "isa" in result else env["device"]
-    where = (
-        f"{device['name']}, driver for CUDA {show_cuda_version(env['cuda_driver'])}, "
-        f"NVRTC {show_cuda_version(env['nvrtc'])}"
-        if device
-        else f"{env['cpu']}, {env['cores']} cores, NumPy {env['versions']['numpy']}"
-    )
-    return f"*{where}, {env['date'][:10]}; medians.*"
+    if device:
+        where = [device["name"], f"driver for CUDA {show_cuda_version(env['cuda_driver'])}"]
+        if "% of peak" in head:
+            where[0] += f" (peak {gigabytes(device['peak_bytes_per_second'])} GB/s)"
+        where.append(f"NVRTC {show_cuda_version(env['nvrtc'])}")
+    else:
+        where = [env["cpu"], f"{env['cores']} cores", f"NumPy {env['versions']['numpy']}"]
+    for column in (column for column in PEERS if column in head):
+        for name, version in env["versions"].items():
+            if name.startswith(PEERS[column]):
+                where.append(f"{column} {version}")
+    return f"*{', '.join(where)}, gpureduce {env['gpureduce']}, {env['date'][:10]}; medians.*"
 
 
 def kernels_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
@@ -87,7 +97,7 @@ def kernels_table(result: dict[str, Any], only: Collection[str] | None = None) -
         if only is None or row["kernel"] in only
     ]
     head = ["kernel", "block size", "time, ms", "GB/s", "% of peak", "times the first"]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def staircase_table(result: dict[str, Any]) -> str:
@@ -107,7 +117,7 @@ def staircase_table(result: dict[str, Any]) -> str:
         for name in SHORT["kernels"]
     ]
     head = ["kernel", "removes", "GB/s", "% of peak", "times the first"]
-    return f"{table(head, rows, left=2)}\n\n{caption(result)}"
+    return f"{table(head, rows, left=2)}\n\n{caption(result, head)}"
 
 
 def rows_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
@@ -167,7 +177,7 @@ def auto_table(result: dict[str, Any], only: Collection[str] | None = None) -> s
             ]
         )
     head = ["1 GiB on the device, GB/s", *OURS, "CUB", "CuPy", "PyTorch", "`auto` over the best"]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def over_the_best(row: dict[str, Any]) -> str:
@@ -189,7 +199,7 @@ def functions_table(result: dict[str, Any]) -> str:
     ]
     size = f"{result['bytes'] >> 20} MiB on the device, GB/s"
     head = [size, *OURS, "CUB", "CuPy", "PyTorch", "`auto` over the best"]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def axes_table(result: dict[str, Any]) -> str:
@@ -222,7 +232,7 @@ def axes_table(result: dict[str, Any]) -> str:
         "PyTorch",
         "`auto` over the best",
     ]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def interop_table(result: dict[str, Any]) -> str:
@@ -231,7 +241,7 @@ def interop_table(result: dict[str, Any]) -> str:
         for row in result["rows"]
     ]
     head = [f"{result['n']} {result['dtype']} on the device", "array of", "call", "µs"]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def sizes_table(result: dict[str, Any]) -> str:
@@ -248,7 +258,7 @@ def sizes_table(result: dict[str, Any]) -> str:
             [label, *(f"{1e3 * row[name]['median']:.1f}" for name in ("auto", "fast")), *cells]
         )
     head = ["sum of float32, device time in µs", *OURS, "CUB", "CuPy", "PyTorch"]
-    return f"{table(head, rows)}\n\n{caption(result)}"
+    return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
 def size_of(count: int) -> str:
@@ -551,7 +561,7 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     return (
         f"{table(head, [sweep_row(result) for result in results])}\n\n"
         f"{table(list_head, slower)}\n\n"
-        + "\n".join(dict.fromkeys(caption(result) for result in results))
+        + "\n".join(dict.fromkeys(caption(result, list_head) for result in results))
     )
 
 

@@ -1,6 +1,6 @@
 // interleaved_modulo: a tree in shared memory, tid % (2s) picks the threads.
 //
-// Removed: the queue. Instead of BLOCK steps one after the other, pairs of neighbours are combined
+// Removed: contention. Instead of BLOCK steps one after the other, pairs of neighbours are combined
 // at the same time, then pairs of pairs: log2(BLOCK) steps. Step s leaves, in partial[t] for t a
 // multiple of 2s, the fold of partial[t .. t + 2s).
 //

@@ -8,8 +8,9 @@
 //   s = 2   thread 0: 0+2   1: 4+6
 //   s = 4   thread 0: 0+4
 //
-// Still paid: neighbouring threads touch words 2s apart. Shared memory has 32 banks, so at s = 16 a
-// whole warp queues for one of them.
+// Still paid: bank conflicts. Neighbouring threads touch words 2s apart, and shared memory has 32
+// banks: from s = 16 on, all active threads of a warp use one bank. In a block of 256, that is 8
+// threads at s = 16.
 //
 // Launch: ceil(n / BLOCK) blocks per row, BLOCK a power of two; thread 0 writes the block's partial
 // to out[virtual block], and the caller runs the kernel over the partials again until one is left.

@@ -3,9 +3,9 @@
 // Where the staircase starts. Every thread takes one element and folds it into the row's output
 // with an atomic operation. It is right, and it is short: no thread depends on another.
 //
-// Still paid: all elements queue for one word of memory. The memory system combines what a warp
-// sends where it has an instruction for the fold; where it has none, threads retry a
-// compare-and-swap until it succeeds.
+// Still paid: contention. All threads update one word of memory, one after the other. The memory
+// system combines a warp's updates where it has an instruction for the fold; where it has none,
+// threads retry a compare-and-swap until it succeeds.
 //
 // Launch: ceil(n / BLOCK) blocks per row; the output holds the identity before (fill_identity).
 // Operands are reordered, and float sums vary from run to run.

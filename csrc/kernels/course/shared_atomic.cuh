@@ -1,11 +1,11 @@
 // shared_atomic: atomics in shared memory, then one global atomic per block.
 //
-// Removed: the queue at one global word. The threads of a block queue at a word of their own, on
-// the multiprocessor, and only the block's total goes to global memory: one global atomic for BLOCK
-// elements.
+// Removed: contention for one global word. The threads of a block contend for a word of shared
+// memory, on the multiprocessor, and only the block's total goes to global memory: one global atomic
+// per BLOCK elements.
 //
-// Still paid: inside a block the threads still go one after the other, BLOCK steps where a tree
-// needs log2(BLOCK).
+// Still paid: the threads of a block still update their word one after the other: BLOCK steps where
+// a tree needs log2(BLOCK).
 //
 // Launch: ceil(n / BLOCK) blocks per row; the output holds the identity before (fill_identity).
 // Operands are reordered, and float sums vary from run to run.
