@@ -44,6 +44,15 @@ def arrays(a: NDArray[np.float32], out: NDArray[np.float64]) -> None:
     assert_type(gr.sum(a, axis=0), Any)
 
 
+def structured(a: NDArray[np.void]) -> None:
+    """Their fields are not in their types."""
+    assert_type(gr.sum(a), Any)
+    assert_type(gr.mean(a, axis=0), Any)
+    assert_type(gr.argmax(a), Any)
+    assert_type(gr.count_nonzero(a), Any)
+    assert_type(gr.max(a), np.void)
+
+
 def device_arrays(a: OnDevice, out: OnDevice) -> None:
     assert_type(gr.sum(a), OnDevice)
     assert_type(gr.var(a, axis=0, correction=1, stream=7), OnDevice)

@@ -111,6 +111,8 @@ def describe(
     options: Options = ("auto", device, block_size, grid_size, stream)
     on_device = device_library(a) is not None
     array = a if on_device else as_array(a, "a.filled(np.nan)")
+    if not on_device and array.dtype.names is not None:
+        raise TypeError("describe takes no structured arrays: describe each field, as a['x']")
 
     def by_one(tile: Any, op: str, **more: Any) -> Any:
         if op != "_count_nan":

@@ -11,7 +11,8 @@ from typing import NamedTuple
 _PARAMETERS = {
     "a": """a : array_like
     Numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32, float64,
-    complex64 or complex128, of any shape, in any layout and byte order. Never changed.""",
+    complex64 or complex128, of any shape, in any layout and byte order. Never changed. Of a
+    structured array each field is reduced by itself, to a result with the same fields.""",
     "op": """op : str, ufunc, function of ``operator`` or Operator
     The operator: a function's name, as ``"nanmax"``; a ufunc or its name, as ``numpy.maximum`` or
     ``"maximum"``; or ``operator.add``, ``mul``, ``and_``, ``or_``, ``xor``; or one of your own, a
@@ -59,8 +60,8 @@ _PARAMETERS = {
 }
 
 _RAISES = """TypeError
-    A dtype that the function does not support (object, strings, structures, extended precision,
-    ...); a masked array; or an array or argument of a type that overrides NumPy's functions, as
+    A dtype that the function does not support (object, strings, extended precision, ...), also of a
+    field; a masked array; or an array or argument of a type that overrides NumPy's functions, as
     those of pandas and astropy do, and has no ``__gpureduce_wrap__``.
 ValueError
     An unknown kernel or device, a block or grid size that the kernel does not support, shapes that

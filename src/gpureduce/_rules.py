@@ -42,6 +42,7 @@ from ._arguments import (
     wrap,
 )
 from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
+from ._fields import reduce_fields
 from ._interop.device_reduction import reduce_on_device
 from ._interop.inputs import as_array, check_plain, wrapper_of
 from ._interop.libraries import device_library, from_host
@@ -147,6 +148,8 @@ def _rewrap(call: Call, wrapper: Callable[[Any, str], Any], result: Any, name: s
 
 def _reduce_on_host(call: Call, given: Any) -> Any:
     array = as_array(given, "a.data with where=~numpy.ma.getmaskarray(a)")
+    if array.dtype.names is not None:
+        return reduce_fields(call, array, _reduce_on_host)
     is_exact = type(given) in _PLAIN_ARRAYS
     is_matrix = isinstance(array, np.matrix)
     if is_matrix and call.axis is not None:

@@ -1,8 +1,8 @@
 """Signatures of the reductions for type checkers, one for each list of arguments.
 
 Host arrays: a scalar where all axes are reduced and none is kept; an array where all are kept; what
-``out`` is. With an axis it depends on the number of dimensions, which types do not tell. Device
-arrays: an array of their own kind.
+``out`` is. With an axis it depends on the number of dimensions, which types do not tell, as they do
+not tell fields of structured arrays. Device arrays: an array of their own kind.
 """
 
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
@@ -64,6 +64,15 @@ class Accumulation(Protocol):
         where: ArrayLike = True,
         **options: Unpack[Options],
     ) -> _Device: ...
+    @overload
+    def __call__(
+        self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     @overload
     def __call__(
         self,
@@ -202,6 +211,15 @@ class Truth(Protocol):
     @overload
     def __call__(
         self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
+    @overload
+    def __call__(
+        self,
         a: ArrayLike,
         axis: Axis = None,
         *,
@@ -249,6 +267,15 @@ class Mean(Protocol):
         keepdims: bool = False,
         **rest: Unpack[Masked],
     ) -> _Device: ...
+    @overload
+    def __call__(
+        self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     @overload
     def __call__(
         self,
@@ -314,6 +341,15 @@ class Variance(Protocol):
         keepdims: bool = False,
         **rest: Unpack[Varied],
     ) -> _Device: ...
+    @overload
+    def __call__(
+        self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     @overload
     def __call__(
         self,
@@ -385,6 +421,15 @@ class Position(Protocol):
     @overload
     def __call__(
         self,
+        a: NDArray[np.void],
+        axis: int | None = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
+    @overload
+    def __call__(
+        self,
         a: ArrayLike,
         axis: None = None,
         out: None = None,
@@ -423,6 +468,15 @@ class Span(Protocol):
         keepdims: bool = False,
         **options: Unpack[Options],
     ) -> _Device: ...
+    @overload
+    def __call__(
+        self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     @overload
     def __call__(
         self,
@@ -476,6 +530,15 @@ class Count(Protocol):
     def __call__(
         self, a: _Device, axis: Axis = None, *, keepdims: bool = False, **options: Unpack[Options]
     ) -> _Device: ...
+    @overload
+    def __call__(
+        self,
+        a: NDArray[np.void],
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     @overload
     def __call__(
         self,

@@ -151,7 +151,7 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
     "ragged lists": lambda m: m.sum([[1], [1, 2]]),
     "dates": lambda m: m.sum(np.zeros(3, "M8[s]")),
     "strings": lambda m: m.sum(np.array(["a"])),
-    "records": lambda m: m.sum(np.zeros(2, [("a", "f4")])),
+    "records of strings": lambda m: m.sum(np.zeros(2, [("a", "S4")])),
     "an unknown argument": lambda m: m.sum(A, bogus=1),
     "min has no dtype": lambda m: m.min(A, dtype=np.float32),
     "any has no initial": lambda m: m.any(A, initial=True),

@@ -327,6 +327,7 @@ SHOWN: dict[str, Callable[[], tuple[Any, Any]]] = {
     "integer-variance": lambda: both("var", A, dtype=int),
     "real-variance": lambda: both("var", A + 1j, dtype=np.float64),
     "several-mistakes": lambda: both("mean", np.array(5), axis=True),
+    "structures": lambda: both("sum", np.ones(2, [("a", "f4")])),
     "first-into-out": truth_of_a_half,
     "mean-shape": lambda: both("var", A, mean=A),
     "ddof": lambda: both("nanvar", A, ddof=1j),
