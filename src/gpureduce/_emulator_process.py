@@ -105,6 +105,8 @@ def as_exception(error: dict[str, Any]) -> Exception:
         "the emulator "
     ):  # no message of a compiler: there is no compiler, or no room for its files
         return _exceptions.DeviceUnavailableError(log)
+    if name == "CompileError":
+        return _exceptions.CompileError(message, log, error.get("line"))
     if name == "CudaError":
         return _exceptions.CudaError(message, *error["details"])
     if name in _EXCEPTIONS:

@@ -91,7 +91,7 @@ struct CustomTraits {
         }
         return custom_acc(value);
     }
-    static GPR_DEVICE Acc combine(const Acc &a, const Acc &b)
+    static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
         return custom_acc(custom_combine(bit_copy<CustomPartial>(a), bit_copy<CustomPartial>(b)));
     }

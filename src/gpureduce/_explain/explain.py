@@ -7,7 +7,9 @@ process runs the reduction: :mod:`gpureduce._explain.emulator_worker`.
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,6 +22,7 @@ from .._kernel_names import KernelName
 from .._temporary import temporary_folder
 from .._yours.kernel import Kernel
 from .._yours.one_launch import launch_emulated
+from .._yours.own_operator import Operator
 from .._yours.program_text import shown_name
 from .explanation import Explanation, Explanations
 from .report import read_report
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 _DEFAULT_OP, _DEFAULT_DTYPE = "sum", "float32"
+_OPERATORS = "custom_kernels.cuh"
+"""File of the kernels that ``"auto"`` and ``"fast"`` are with an operator of the user's own."""
 
 
 @overload
@@ -39,7 +44,7 @@ def explain(
     *,
     block_size: int | None = None,
     dtype: DTypeLike = _DEFAULT_DTYPE,
-    op: str = _DEFAULT_OP,
+    op: str | Operator = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanation: ...
@@ -50,7 +55,7 @@ def explain(
     *,
     block_size: int | None = None,
     dtype: DTypeLike = _DEFAULT_DTYPE,
-    op: str = _DEFAULT_OP,
+    op: str | Operator = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanations: ...
@@ -60,7 +65,7 @@ def explain(
     *,
     block_size: int | None = None,
     dtype: DTypeLike = _DEFAULT_DTYPE,
-    op: str = _DEFAULT_OP,
+    op: str | Operator = _DEFAULT_OP,
     grid_size: int | None = None,
     rows: int = 1,
 ) -> Explanation | Explanations:
@@ -80,8 +85,9 @@ def explain(
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
         Dtype of the elements; for a kernel of your own, the one in its text.
-    op : {"sum", "prod", "min", "max", "mean", "any", "all"}, optional
-        The operator; for a kernel of your own, the one in its text.
+    op : {"sum", "prod", "min", "max", "mean", "any", "all"} or Operator, optional
+        The operator, or an :class:`Operator` of your own; for a kernel of your own, the one in its
+        text.
     grid_size : int, optional
         Blocks per row, for kernels that loop; by default the planner's choice.
     rows : int, optional
@@ -106,13 +112,15 @@ def explain(
     CudaError
         The emulator found an error in the kernel (a race, a barrier that not all threads reach),
         which the message describes.
+    CompileError
+        An operator of your own does not compile.
     ImportError
         The dtype is bfloat16 and ``ml_dtypes`` is not installed.
 
     Notes
     -----
-    Elements are random, with the same seed in every run. The result is compared with NumPy's; a
-    wrong result raises ``RuntimeError``.
+    Elements are random, with the same seed in every run. The result is compared with NumPy's, or
+    with the CPU backend's for an operator of your own; a wrong result raises ``RuntimeError``.
 
     Each instruction of a warp counts once, as in hardware counters. Times are not emulated.
 
@@ -143,10 +151,12 @@ def _explain_one(
     n: int | None,
     block_size: int | None,
     dtype: DTypeLike,
-    op: str,
+    op: str | Operator,
     grid_size: int | None,
     rows: int,
 ) -> Explanation:
+    if isinstance(op, Operator):
+        return _explain_operator(kernel, n, block_size, dtype, op, grid_size, rows)
     descr = native_dtype(dtype)
     if isinstance(kernel, Kernel):
         return _explain_yours(kernel, n, block_size, descr.name, op, grid_size, rows)
@@ -190,6 +200,49 @@ def _explain_yours(
         block_size=case["block"],
         launches=read_report(report),
         own_source=(shown_name(kernel.file), kernel.source),
+    )
+
+
+def _explain_operator(
+    kernel: str | Kernel,
+    n: int | None,
+    block_size: int | None,
+    dtype: DTypeLike,
+    op: Operator,
+    grid_size: int | None,
+    rows: int,
+) -> Explanation:
+    """Of a kernel with an operator of the user's own."""
+    if isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel '{kernel.name}' computes {kernel.op}: operators of your own take kernels by "
+            "name"
+        )
+    _check_counts(n, rows)
+    name = op.kernel_for(kernel, block_size, grid_size)
+    descr = native_dtype(dtype)
+    if op.dtypes is not None and descr not in op.dtypes and descr == _DEFAULT_DTYPE:
+        descr = op.dtypes[0]
+    request = {
+        "kernel": name,
+        "n": None if n is None else int(n),
+        "rows": int(rows),
+        "block_size": None if block_size is None else int(block_size),
+        "grid_size": None if grid_size is None else int(grid_size),
+        "operator": base64.b64encode(pickle.dumps((op, descr))).decode(),
+    }
+    answer, report = _run(request)
+    launches = read_report(report)
+    planned = name in ("auto", "fast")
+    return Explanation(
+        kernel="fast" if planned else name,
+        op=op.name,
+        dtype=str(descr),
+        n=answer["n"],
+        rows=int(rows),
+        block_size=next(each.block for each in launches if each.stage == "first"),
+        launches=launches,
+        own_source=(_OPERATORS, _core.sources()[_OPERATORS]) if planned else None,
     )
 
 

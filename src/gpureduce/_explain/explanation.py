@@ -39,7 +39,8 @@ class Explanation(KernelRun, Exported):
     launches
         The :class:`Launch` records, in order.
     own_source
-        Of a :class:`Kernel` of your own: the name of its file, and the text; else ``None``.
+        Of a :class:`Kernel` of your own, and of the kernels that ``"auto"`` is with an
+        :class:`Operator`: the name of the file, and the text; else ``None``.
     """
 
     def _summary(self) -> str:

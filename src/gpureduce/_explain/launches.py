@@ -282,8 +282,8 @@ class Launch:
         The template that ran, as ``"gpr::sequential<First, 256u>"``.
     stage
         ``"first"`` over the array, ``"next"`` over the partials of the launch before, ``"fill"`` to
-        store the identity in the outputs of atomics, ``"finish"`` to turn accumulators into
-        results.
+        store the identity in the outputs of atomics or zero in tickets, ``"finish"`` to turn
+        accumulators, or partials of an operator of your own, into results.
     grid, block
         Blocks, and threads of each.
     shared_bytes

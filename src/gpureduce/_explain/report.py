@@ -42,15 +42,17 @@ def read_report(text: str) -> tuple[Launch, ...]:
                 f"{REPORT_FORMAT}: they were built from different versions; install the package "
                 "again"
             )
+        if "::custom_facts<" in report["entry"]:  # tells the host of an operator
+            continue
         seen_first = any(launch.stage == "first" for launch in launches)
         launches.append(_read_launch(report, _stage(report["entry"], seen_first)))
     return tuple(launches)
 
 
 def _stage(entry: str, seen_first: bool) -> str:
-    if "::fill_identity<" in entry or entry == "gpr_set_value":
+    if "::fill_identity<" in entry or "::custom_clear<" in entry or entry == "gpr_set_value":
         return "fill"
-    if "::finalize_rows<" in entry:
+    if "::finalize_rows<" in entry or "::custom_merge<" in entry:
         return "finish"
     # Where partials have the elements' type, the passes over both run one template.
     return "next" if "<Next," in entry or seen_first else "first"

@@ -39,7 +39,8 @@ Programs = dict[tuple[str, int, OperatorTypes], Any]
 
 def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
     """Run a call with an operator."""
-    call = call._replace(kernel=check_kernel(operator, call))
+    kernel = check_kernel(operator, call.kernel, call.block_size, call.grid_size)
+    call = call._replace(kernel=kernel)
     for name in ("where", "initial", "out"):
         value = getattr(call, name)
         if value is not True:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._calls import OwnCall
 from .._exceptions import CompileError, KernelUnavailableError
 from .._kernel_names import KernelName
 from .._records import DeviceInfo
@@ -67,8 +66,10 @@ _ALIGNMENT = 256
 # ---------------------------------------------------------------- what kernels take --------------
 
 
-def check_kernel(operator: OperatorText, call: OwnCall) -> KernelName:
-    """The name of the kernel of a call, if it takes the operator, with the block and the grid size.
+def check_kernel(
+    operator: OperatorText, kernel: object, block_size: int | None, grid_size: int | None
+) -> KernelName:
+    """The name of a kernel, if it takes the operator, the block size and the grid size.
 
     Raises
     ------
@@ -80,11 +81,9 @@ def check_kernel(operator: OperatorText, call: OwnCall) -> KernelName:
     KernelUnavailableError
         It takes no operators of users' own.
     """
-    if not isinstance(call.kernel, str):
-        raise TypeError(
-            f"operators of your own take kernels by name, as 'auto' is, not {call.kernel!r}"
-        )
-    name = _core.find_kernel(call.kernel)
+    if not isinstance(kernel, str):
+        raise TypeError(f"operators of your own take kernels by name, as 'auto' is, not {kernel!r}")
+    name = _core.find_kernel(kernel)
     if name in _WITHOUT:
         raise KernelUnavailableError(
             f"kernel '{name}' {_WITHOUT[name]}: it takes no operators of your own; 'auto' does, "
@@ -95,8 +94,9 @@ def check_kernel(operator: OperatorText, call: OwnCall) -> KernelName:
             f"kernel '{name}' reorders operands, and operator '{operator.name}' is not commutative:"
             f" {_listed(_ordered())} keep the order"
         )
-    block_size = None if name in PLANNED else call.block_size  # theirs are others with operators
-    options = (name, "cpu", block_size, call.grid_size, None)
+    if name in PLANNED:
+        block_size = None  # operators' own kernels have other sizes
+    options = (name, "cpu", block_size, grid_size, None)
     one = np.zeros(1, np.uint8)  # errors of sizes are those of every reduction
     _core.reduce(_core.OPERATORS["sum"], one, None, None, False, None, *options, False, 0.0)
     return name

@@ -12,7 +12,9 @@ import numpy as np
 
 from .._calls import OwnCall
 from .._display.exported import make_public
+from .._kernel_names import KernelName
 from .operator_call import Programs, reduce_by
+from .operator_named import check_kernel
 from .operator_text import OperatorText
 
 if TYPE_CHECKING:
@@ -159,6 +161,15 @@ class Operator:
     def __repr__(self) -> str:
         order = "" if self.commutative else ", not commutative"
         return f"<Operator: {self.name}{order}>"
+
+    def kernel_for(
+        self, kernel: object, block_size: int | None = None, grid_size: int | None = None
+    ) -> KernelName:
+        """The name of a kernel that takes the operator, or the error of a call of it.
+
+        :meta private:
+        """
+        return check_kernel(self._text, kernel, block_size, grid_size)
 
     def reduce_array(self, call: OwnCall) -> Any:
         """Run a call of :func:`gpureduce.reduce` with this operator.

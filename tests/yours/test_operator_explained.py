@@ -1,0 +1,90 @@
+"""Kernels with operators of users' own, explained and checked on the emulator."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from operator_cases import CASES
+
+import gpureduce as gr
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+ADD = gr.Operator(
+    "add",
+    "struct add {"
+    " static T identity() { return 0; } static T combine(T a, T b) { return a + b; } };",
+    commutative=True,
+)
+HASH = CASES["hash"].operator()
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["sequential", "shfl_two_pass"])
+def test_an_operator_that_adds_does_what_the_sum_does(kernel: str) -> None:
+    own = gr.explain(kernel, op=ADD, dtype="int64", block_size=64)
+    built_in = gr.explain(kernel, op="sum", dtype="int64", block_size=64)
+    for one, other in zip(own.launches, built_in.launches, strict=False):
+        assert one.stage == other.stage
+        if one.stage != "finish":
+            assert one.entry == other.entry
+            assert asdict(one.figures) == asdict(other.figures)
+    assert own.main.lines
+    assert (own.op, own.dtype, own.block_size) == ("add", "int64", 64)
+    assert own.launches[-1].stage == "finish"
+    assert "Traits::combine" in own.annotated_source() or kernel == "shfl_two_pass"
+
+
+@needs_compiler
+def test_kernels_of_operators_are_explained_by_their_own_file() -> None:
+    found = gr.explain("auto", op=HASH, dtype="int32", rows=2, n=5000)
+    assert (found.kernel, found.file, found.block_size) == ("fast", "custom_kernels.cuh", 256)
+    assert found.main.entry == "gpr::custom_rows<256u>"
+    assert found.figures.shuffles > 0
+    assert str(found).startswith("fast: hash of 2 rows of 5,000 int32, blocks of 256 threads")
+    assert found.line_counts()
+
+
+@needs_compiler
+def test_structures_are_explained() -> None:
+    point = np.dtype([("x", "f8"), ("n", "i4")], align=True)
+    heaviest = gr.Operator(
+        "heaviest",
+        "struct heaviest { static T combine(T a, T b) { return b.x > a.x ? b : a; } };",
+        dtypes=[point],
+    )
+    found = gr.explain("single_warp_ordered", op=heaviest)
+    assert found.dtype == str(point)
+    assert found.n == 128
+
+
+@needs_compiler
+def test_what_cannot_be_explained_says_why() -> None:
+    with pytest.raises(ValueError, match="kernel 'sequential' reorders operands, and operator 'h"):
+        gr.explain("sequential", op=HASH)
+    with pytest.raises(gr.KernelUnavailableError, match="it takes no operators of your own"):
+        gr.explain("cub", op=ADD)
+    with pytest.raises(ValueError, match="operator 'add' takes blocks of 32, 64, 128 or 256"):
+        gr.explain("auto", op=ADD, block_size=48)
+    wrong = gr.Operator(
+        "wrong", "struct wrong {\n static T combine(T a, T b) { return a + c; }\n};"
+    )
+    with pytest.raises(gr.CompileError, match=r"wrong\.cu, line 2") as found:
+        gr.explain("auto", op=wrong)
+    assert found.value.line == 2
+    assert "not declared" in found.value.log or "undeclared" in found.value.log
+    first = gr.Operator(
+        "first",
+        "struct first { static T combine(T a, T b) { return a - b; } };",
+        commutative=True,
+    )
+    with pytest.raises(RuntimeError, match="operator 'first': is its combine associative"):
+        gr.explain("sequential", op=first, dtype="int64")
+    mine = gr.Kernel(
+        "__global__ void mine(const int *in, int *out, unsigned n)"
+        "{ unsigned i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) atomicAdd(out, in[i]); }"
+    )
+    with pytest.raises(TypeError, match="kernel 'mine' computes sum: operators of your own take"):
+        gr.explain(mine, op=ADD)
