@@ -25,7 +25,7 @@ typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows
                                  int fresh, void *accumulators);
 
 /* A conversion that costs little before a loop: of 16-bit floats, which lack loops, to float32, and
- * of 64-bit integers to float64. NULL for other dtypes. */
+ * of integers and bool to float64. NULL for other dtypes. */
 typedef struct gpr_widening {
     void (*loop)(const void *source, void *destination, uint64_t count);
     gpr_dtype to;
@@ -86,6 +86,11 @@ typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, doubl
 typedef struct gpr_product_sum {
     double upper, lower, size;
 } gpr_product_sum;
+/* Multiplies mantissas by those of `count` numbers, which are in [1, 2), and adds the numbers'
+ * exponents to exponents; zeros, infinities and NaN are mantissas of exponent 0. */
+typedef void (*gpr_mantissas_loop)(const double *x, uint64_t count, double *mantissas,
+                                   int64_t *exponents);
+
 typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
 /* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
@@ -206,6 +211,7 @@ typedef struct gpr_loops {
     gpr_exact_loops exact[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_products_loop products[GPR_DTYPE_COUNT];
+    gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     /* of the same */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];

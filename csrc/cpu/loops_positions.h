@@ -112,22 +112,26 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
     }
 
 /* Rows that are not short: the best of each segment, and its place in the segment with the best of
- * all, which is small enough for little to be read twice. NaN that count end a row. */
-enum { FOUND_BYTES = 2048 };
+ * all, which is small enough for little to be read twice; in a long row the beginning and the end
+ * of each segment would be more. NaN that count end a row. */
+enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
 #define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND)                           \
     INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                 \
     {                                                                                            \
-        enum { SEGMENT = FOUND_BYTES / sizeof(T) };                                              \
+        const int ends_early = !(SKIP) && (T)0.5 != 0;                                           \
+        const uint64_t bytes =                                                                   \
+            n >= LONG_ROW_BYTES / sizeof(T) && !ends_early ? LONG_FOUND_BYTES : FOUND_BYTES;     \
+        const uint64_t segment = bytes / sizeof(T);                                              \
         T best = p[0];                                                                           \
         uint64_t at = 0;                                                                         \
-        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += SEGMENT) {                  \
-            const T part = fold##_##name(p + i, n - i < SEGMENT ? n - i : SEGMENT);              \
+        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += segment) {                  \
+            const T part = fold##_##name(p + i, n - i < segment ? n - i : segment);              \
             if (!(BETTER(part, best))) continue;                                                 \
             best = part;                                                                         \
             at = i;                                                                              \
         }                                                                                        \
         if ((SKIP) && best != best) return -1;                                                   \
-        return (int64_t)(at + FIND##_##name(p + at, n - at < SEGMENT ? n - at : SEGMENT, best)); \
+        return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
     }
 
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as

@@ -481,7 +481,8 @@ INLINE double sum_of_few(vec_f64 acc[FEW_VECTORS])
 #define DEFINE_INT_EXTREME_RUN(fold, name, T)                                       \
     INLINE T fold##_##name(const T *p, uint64_t n)                                  \
     {                                                                               \
-        const uint64_t quarter = n / 256 * 64;                                      \
+        const uint64_t lanes = VECTOR_BYTES / sizeof(T);                            \
+        const uint64_t quarter = n < 16 * lanes ? 0 : n / (4 * lanes) * lanes;      \
         const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
         T a = p[0], b = a, c = a, d = a;                                            \
         for (uint64_t i = 0; i < quarter; i++) {                                    \
@@ -1294,6 +1295,22 @@ INLINE double widen_int(uint64_t bits, uint64_t high_bias, double bias)
     return high - bias + low;
 }
 
+/* Integers that a double holds. */
+#define DEFINE_WIDEN(name, T, LIFT)                                                 \
+    static void widen_##name(const void *source, void *destination, uint64_t count) \
+    {                                                                               \
+        const T *from = source;                                                     \
+        double *to = destination;                                                   \
+        for (uint64_t i = 0; i < count; i++) to[i] = (double)LIFT(from[i]);         \
+    }
+DEFINE_WIDEN(bool, uint8_t, SAW_NOT_ZERO)
+DEFINE_WIDEN(int8, int8_t, LIFT_SAME)
+DEFINE_WIDEN(int16, int16_t, LIFT_SAME)
+DEFINE_WIDEN(int32, int32_t, LIFT_SAME)
+DEFINE_WIDEN(uint8, uint8_t, LIFT_SAME)
+DEFINE_WIDEN(uint16, uint16_t, LIFT_SAME)
+DEFINE_WIDEN(uint32, uint32_t, LIFT_SAME)
+
 static void widen_int64(const void *source, void *destination, uint64_t count)
 {
     const uint64_t *from = source;
@@ -1751,6 +1768,43 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
 
 #include "cpu/loops_product_sums.h"
 
+/* ---------------------------------------------------------------- scaled products ------------ */
+
+static void multiply_mantissas(const double *x, uint64_t count, double *mantissas,
+                               int64_t *exponents)
+{
+    const vec_u64 infinite = (vec_u64){0} + (UINT64_C(0x7ff) << 52),
+                  one = (vec_u64){0} + (UINT64_C(1023) << 52);
+
+    for (uint64_t j = 0; j < count; j += VECTOR_LANES) {
+        const uint64_t left = count - j;
+        const size_t bytes =
+            left < VECTOR_LANES ? left * sizeof(double) : VECTOR_LANES * sizeof(double);
+        vec_f64 number = (vec_f64)one, mantissa = number;
+        vec_i64 sum = {0};
+
+        if (left < VECTOR_LANES) {
+            memcpy(&number, x + j, bytes);
+            memcpy(&mantissa, mantissas + j, bytes);
+            memcpy(&sum, exponents + j, bytes);
+        } else {
+            memcpy(&number, x + j, sizeof number);
+            memcpy(&mantissa, mantissas + j, sizeof mantissa);
+            memcpy(&sum, exponents + j, sizeof sum);
+        }
+        const vec_f64 up = number * 0x1p64; /* makes normal numbers of subnormal ones */
+        const vec_u64 given = (vec_u64)number, field = given & infinite,
+                      is_low = (vec_u64)(field == 0),
+                      is_kept = (vec_u64)((field == infinite) | (given << 1 == 0)),
+                      bits = (given & ~is_low) | ((vec_u64)up & is_low);
+
+        sum += (vec_i64)((((bits & infinite) >> 52) - 1023 - (is_low & 64)) & ~is_kept);
+        mantissa *= (vec_f64)((given & is_kept) | (((bits & ~infinite) | one) & ~is_kept));
+        memcpy(mantissas + j, &mantissa, bytes);
+        memcpy(exponents + j, &sum, bytes);
+    }
+}
+
 /* ---------------------------------------------------------------- the table ------------------ */
 
 #define LOOP_OF(fold, ID, name)                                                   \
@@ -1926,6 +1980,13 @@ const gpr_loops LOOPS_TABLE = {
         {
             [GPR_FLOAT16] = {widen_float16, GPR_FLOAT32},
             [GPR_BFLOAT16] = {widen_bfloat16, GPR_FLOAT32},
+            [GPR_BOOL] = {widen_bool, GPR_FLOAT64},
+            [GPR_INT8] = {widen_int8, GPR_FLOAT64},
+            [GPR_INT16] = {widen_int16, GPR_FLOAT64},
+            [GPR_INT32] = {widen_int32, GPR_FLOAT64},
+            [GPR_UINT8] = {widen_uint8, GPR_FLOAT64},
+            [GPR_UINT16] = {widen_uint16, GPR_FLOAT64},
+            [GPR_UINT32] = {widen_uint32, GPR_FLOAT64},
             [GPR_INT64] = {widen_int64, GPR_FLOAT64},
             [GPR_UINT64] = {widen_uint64, GPR_FLOAT64},
         },
@@ -1951,6 +2012,7 @@ const gpr_loops LOOPS_TABLE = {
                              extent_64},
         },
     .products = {[GPR_FLOAT32] = products_float32, [GPR_FLOAT64] = products_float64},
+    .multiply_mantissas = multiply_mantissas,
     .product_sums =
         {
             [GPR_PRODUCTS] = {[GPR_FLOAT32] = sum_of_products_float32,

@@ -177,31 +177,6 @@ static uint64_t fewer(uint64_t than)
     return than > many ? than / 4 : than / 2;
 }
 
-/* Multiplies mantissas by those of x, and adds the exponents. */
-static void multiply_reals(const double *x, uint64_t width, products *to)
-{
-    uint64_t j = 0;
-
-    for (; j + 2 <= width; j += 2) {
-        pair_bits exponents, sums;
-        pair numbers, mantissas;
-
-        memcpy(&numbers, x + j, sizeof numbers);
-        memcpy(&mantissas, to->re + j, sizeof mantissas);
-        memcpy(&sums, to->exponent + j, sizeof sums);
-        mantissas *= split_pair(numbers, &exponents);
-        sums += exponents;
-        memcpy(to->re + j, &mantissas, sizeof mantissas);
-        memcpy(to->exponent + j, &sums, sizeof sums);
-    }
-    if (j < width) {
-        int64_t exponent;
-
-        to->re[j] *= split(x[j], &exponent);
-        to->exponent[j] += exponent;
-    }
-}
-
 static void normalize_reals(products *to, uint64_t width)
 {
     for (uint64_t j = 0; j < width; j += 2) { /* there is room for one more */
@@ -261,7 +236,7 @@ static void multiply_row(const double *x, uint64_t width, int is_complex, produc
     if (is_complex)
         multiply_pairs(x, width, to);
     else
-        multiply_reals(x, width, to);
+        gpr_cpu_loops()->multiply_mantissas(x, width, to->re, to->exponent);
     if (++to->since == MOST_STEPS) normalize_all(to, width, is_complex);
 }
 

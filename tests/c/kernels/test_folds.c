@@ -762,6 +762,103 @@ static void check_squares(const gpr_loops *loops, gpr_dtype dtype)
           gpr_dtype_name(dtype));
 }
 
+/* Memory of elements, and of none behind them: what a loop reads there, AddressSanitizer sees. */
+static void *draw_array(gpr_dtype dtype, uint64_t n)
+{
+    const size_t bytes = gpr_bytes_of(dtype);
+    uint8_t *array = malloc(n * bytes);
+
+    for (uint64_t i = 0; array != NULL && i < n; i++)
+        draw_tame_element(GPR_FOLD_sum, dtype, array + i * bytes);
+    return array;
+}
+
+/* Sums of products that are exact, and their magnitudes' sums, beside those of single elements. */
+static void check_product_sums(const gpr_loops *loops, gpr_dtype dtype)
+{
+    const uint64_t n = (uint64_t)check_between(1, MOST_ELEMENTS);
+    const size_t bytes = gpr_bytes_of(dtype);
+
+    for (int kind = GPR_PRODUCTS; kind <= GPR_MAGNITUDES; kind++) {
+        const gpr_product_sum_loop loop = loops->product_sums[kind][dtype];
+        uint8_t *a, *b;
+        double expected = 0, size = 0;
+        gpr_product_sum made;
+
+        if (loop == NULL) return;
+        a = draw_array(dtype, n);
+        b = draw_array(dtype, n);
+        for (uint64_t i = 0; i < n; i++) {
+            const double x = creal(as_complex(dtype, a + i * bytes)),
+                         y = creal(as_complex(dtype, b + i * bytes));
+            const double product = kind == GPR_PRODUCTS  ? x * y
+                                   : kind == GPR_SQUARES ? x * x
+                                                         : fabs(x);
+            expected += product;
+            size += fabs(product);
+        }
+        made = loop(a, b, n);
+        CHECK(made.upper + made.lower == expected && made.size == size,
+              "%s: products %d of %llu %s", gpr_cpu_isa(), kind, (unsigned long long)n,
+              gpr_dtype_name(dtype));
+        free(a);
+        free(b);
+    }
+}
+
+/* Conversions before a loop, beside those of the library. */
+static void check_widening(const gpr_loops *loops, gpr_dtype dtype)
+{
+    const gpr_widening how = loops->widen[dtype];
+    const uint64_t n = (uint64_t)check_between(1, MOST_ELEMENTS);
+    void *elements, *made, *expected;
+
+    if (how.loop == NULL) return;
+    elements = draw_array(dtype, n);
+    made = malloc(n * gpr_bytes_of(how.to));
+    expected = malloc(n * gpr_bytes_of(how.to));
+    how.loop(elements, made, n);
+    gpr_convert(dtype, elements, how.to, expected, n);
+    CHECK(memcmp(made, expected, n * gpr_bytes_of(how.to)) == 0, "%s: %s as %s", gpr_cpu_isa(),
+          gpr_dtype_name(dtype), gpr_dtype_name(how.to));
+    free(elements);
+    free(made);
+    free(expected);
+}
+
+/* Mantissas and exponents beside frexp's, which are of [1/2, 1). */
+static void check_mantissas(const gpr_loops *loops)
+{
+    static const double special[] = {0, -0.0, INFINITY, -INFINITY, 0x1p-1074, -0x1p-1023, 0x1p1023};
+    enum { SPECIALS = sizeof special / sizeof special[0] };
+    const uint64_t n = (uint64_t)check_between(1, MOST_ELEMENTS);
+    double *x = malloc(n * sizeof *x), *mantissas = malloc(n * sizeof *mantissas);
+    int64_t *exponents = malloc(n * sizeof *exponents);
+
+    for (uint64_t i = 0; i < n; i++) {
+        const int drawn = (int)check_between(0, 2 * SPECIALS);
+
+        x[i] = drawn < SPECIALS
+                   ? special[drawn]
+                   : ldexp((double)check_between(-999, 999), (int)check_between(-1080, 1000));
+        mantissas[i] = 3;
+        exponents[i] = 5;
+    }
+    loops->multiply_mantissas(x, n, mantissas, exponents);
+    for (uint64_t i = 0; i < n; i++) {
+        const int keeps = x[i] == 0 || isinf(x[i]);
+        int exponent = 0;
+        const double mantissa = keeps ? x[i] : 2 * frexp(x[i], &exponent);
+
+        CHECK(mantissas[i] == 3 * mantissa && signbit(mantissas[i]) == signbit(x[i]) &&
+                  exponents[i] == 5 + (keeps ? 0 : exponent - 1),
+              "%s: mantissa of %a", gpr_cpu_isa(), x[i]);
+    }
+    free(x);
+    free(mantissas);
+    free(exponents);
+}
+
 static void test_loops_and_host_fold_alike(void)
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
@@ -783,6 +880,9 @@ static void test_loops_and_host_fold_alike(void)
                     check_column_positions(loops, (gpr_dtype)d, draw % 2, skips);
                 check_moments_loops(loops, (gpr_dtype)d);
                 check_squares(loops, (gpr_dtype)d);
+                check_product_sums(loops, (gpr_dtype)d);
+                check_widening(loops, (gpr_dtype)d);
+                check_mantissas(loops);
             }
         }
     }
