@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import PLAIN_STARTS, are_finite, as_mask
-from ._calls import Call, NoValue, OwnCall
+from ._calls import Call, NoValue, OwnCall, warn
 from ._docstrings import compose
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
@@ -302,6 +302,10 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                     return result
                 if type(a) is np.ndarray:
                     leaves_out = skip_nan and a.dtype.kind in "fcV"
+                    if not leaves_out:
+                        if _leaves_rows_empty(where, axis):
+                            warn("Mean of empty slice")
+                        return result
                     call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=leaves_out)
                     warn_if_nothing_is_left(call, as_mask(where, a.shape), result)
                     return result
@@ -310,6 +314,22 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         )
 
     return mean
+
+
+def _reduce_mask(op: str, mask: Any, axis: Any) -> Any:
+    """A reduction of a bool array on the CPU."""
+    code = _core.OPERATORS[op]
+    more = "fast", "cpu", None, None, None, False, 0.0, None
+    return _reduce_plain(code, mask, axis, None, False, True, *more)
+
+
+def _count_true(mask: Any, axis: Any) -> Any:
+    return _reduce_mask("count_nonzero", mask, axis)
+
+
+def _leaves_rows_empty(mask: Any, axis: Any) -> bool:
+    """Whether a mask, an exact ndarray of bool, is false of all of a row."""
+    return not np.all(_reduce_mask("any", mask, axis))
 
 
 def _make_variance(op: str, skip_nan: bool = False) -> Variance:
@@ -355,7 +375,14 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 out,
             )
             # Of too few elements a masked variance is infinite or NaN, of which NumPy warns.
-            if result is not NotImplemented and (where is True or are_finite(result)):
+            if result is NotImplemented:
+                pass
+            elif where is not True and not are_finite(result):
+                if type(a) is np.ndarray and not (skip_nan and a.dtype.kind not in "biu"):
+                    if np.less_equal(_count_true(where, axis), ddof).any():
+                        warn("Degrees of freedom <= 0 for slice")
+                    return result
+            else:
                 if (
                     where is True
                     and skip_nan

@@ -19,6 +19,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _moments
 from ._arguments import (
+    PLAIN_STARTS,
     are_finite,
     as_mask,
     check_identity,
@@ -400,7 +401,7 @@ def finish_plain_extreme(call: Call, found: Any) -> Any:
 
     NumPy's rules change finite numbers by ``initial`` alone.
     """
-    if call.skip_nan and not are_finite(found):
+    if call.skip_nan and not _starts_from_number(call) and not are_finite(found):
         return finish_extreme(call, None if call.where is True else call.where, found)
     if not has_initial(call):
         return found
@@ -412,6 +413,18 @@ def finish_plain_extreme(call: Call, found: Any) -> Any:
     if found.dtype.kind == "c" or found != found or start != start:
         return fold_in(call, ufunc, found)
     return found if (found >= start if call.op == "max" else found <= start) else start
+
+
+def _starts_from_number(call: Call) -> bool:
+    """Whether no result can be NaN: of rows of NaN alone the core returns the identity, an
+    infinity, which gives way to a start.
+    """
+    return (
+        type(call.initial) in PLAIN_STARTS
+        and call.initial == call.initial
+        and call.array.dtype.kind in "fc"
+        and call.array.size > 0
+    )
 
 
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:

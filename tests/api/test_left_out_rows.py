@@ -1,0 +1,75 @@
+"""Rows of which a mask or NaN leave nothing, beside NumPy: values, dtypes and warnings."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+DTYPES = (
+    "float16", "float32", "float64", "complex64", "complex128", "int8", "uint16", "int32", "uint64",
+    "bool",
+)  # fmt: skip
+STARTS = (3, -2.5, 0.0, -0.0, np.inf, -np.inf, np.nan)
+MOMENTS = ("mean", "nanmean", "var", "std", "nanvar", "nanstd")
+
+
+def draw(rng: np.random.Generator, name: str) -> tuple[Any, Any]:
+    shape = tuple(rng.integers(1, 5, rng.integers(1, 4)))
+    x: Any = rng.normal(size=shape) * 9
+    if name.startswith("complex"):
+        x = x + 1j * rng.normal(size=shape) * 9
+    x = (np.abs(x) if name.startswith("u") else x).astype(name)
+    if x.dtype.kind in "fc":
+        x[rng.random(shape) < rng.choice([0, 0.3, 0.9])] = np.nan
+    return x, rng.random(shape) < rng.choice([0.1, 0.5, 0.9])
+
+
+def outcome(call: Any) -> tuple[Any, list[str]]:
+    with np.errstate(all="ignore"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    return result, sorted(str(one.message).rstrip(".") for one in caught)
+
+
+def assert_numpys(name: str, x: Any, options: dict[str, Any]) -> None:
+    context = f"{name} {x.dtype} {x.shape} {options}"
+    got, warned = outcome(lambda: getattr(gr, name)(x, device="cpu", **options))
+    wanted, warned_there = outcome(lambda: getattr(np, name)(x, **options))
+    assert type(got) is type(wanted), context
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype), context
+    close = 2e-2 if x.dtype == "float16" else 2e-4
+    assert np.allclose(got, wanted, rtol=close, atol=1e-2, equal_nan=True), (context, got, wanted)
+    assert warned == warned_there, (context, warned, warned_there)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_moments_of_nothing_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        for function in MOMENTS:
+            x, mask = draw(rng, name)
+            options: dict[str, Any] = {
+                "axis": None if rng.random() < 0.3 else int(rng.integers(x.ndim)),
+                "keepdims": bool(rng.random() < 0.3),
+                "where": mask,
+            }
+            if not function.endswith("mean"):
+                options["ddof"] = float(rng.choice([0, 1, 2.5]))
+            assert_numpys(function, x, options)
+
+
+@pytest.mark.parametrize("name", [name for name in DTYPES if name != "bool"])
+def test_extremes_of_nothing_are_their_start(name: str, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        for function in ("nanmin", "nanmax"):
+            x, mask = draw(rng, name)
+            start = STARTS[rng.integers(len(STARTS))] if x.dtype.kind in "fc" else 3
+            options: dict[str, Any] = {"axis": int(rng.integers(x.ndim)), "initial": start}
+            if rng.random() < 0.7:
+                options["where"] = mask
+            assert_numpys(function, x, options)
