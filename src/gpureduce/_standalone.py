@@ -439,7 +439,8 @@ def _top(
             subsequent_indent="//           ",
         ),
         "//           Its In is the type of elements, Acc that of accumulators; identity(), lift()",
-        "//           and combine() are the operator. To reduce something else, change those.",
+        "//           and combine() are the operator. To reduce something else, change those;",
+        "//           gpureduce check compares with the operator of --computes, or else of First.",
         f"//   BLOCK   threads per block, here block_size = {block}; takes {info['block_rule']}.",
         "//",
         _comment(

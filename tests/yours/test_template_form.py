@@ -94,7 +94,7 @@ def test_what_is_no_kernel_of_this_form_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             gr.Kernel(source)
-    for given in ({"op": "max"}, {"block_size": 64}, {"finish": "atomic"}):
+    for given in ({"block_size": 64}, {"finish": "atomic"}):
         with pytest.raises(ValueError, match="in template form, whose"):
             gr.Kernel(text, **given)  # type: ignore[arg-type]
 
@@ -159,6 +159,40 @@ def test_a_changed_export_is_checked_and_explained_by_its_own_lines(tmp_path: Pa
     told, course = gr.explain([gr.Kernel(file), "sequential"], 256, block_size=64)
     assert told.main.figures == course.main.figures
     assert "Traits::combine" in told.annotated_source()
+
+
+def as_product(text: str, identity: bool = True) -> str:
+    """An exported sum whose fold multiplies, as its header says how to."""
+    assert text.count("return GPR_COMBINE_sum(a, b)") == 1
+    assert text.count("return element_of<Acc>(0);") == 1
+    text = text.replace("return GPR_COMBINE_sum(a, b)", "return a * b")
+    return text.replace("element_of<Acc>(0)", "element_of<Acc>(1)") if identity else text
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_another_operator_in_an_export_is_named_and_can_be_said(dtype: str) -> None:
+    text = as_product(export("sequential", "sum", dtype))
+    assert "check compares with the operator of --computes" in text
+    report = gr.check(gr.Kernel(text), block_sizes=[256])
+    assert report.kinds == ("operator",)
+    assert "results are those of prod, not of sum" in report.findings[0].what
+    said = gr.check(gr.Kernel(text, op="prod"), block_sizes=[256])
+    assert said.op == "prod"
+    assert said.right, said
+    assert "left out" not in str(said)
+
+
+@needs_compiler
+def test_no_element_is_named_where_no_partial_sum_is_the_result() -> None:
+    text = as_product(
+        export("sequential", "sum", "int32"), identity=False
+    )  # 0 remains its identity
+    report = gr.check(gr.Kernel(text), block_sizes=[256])
+    assert report.kinds == ("result",)
+    assert "the kernel computes 0" in report.findings[0].what
+    for words in ("left out", "taken", "bring"):
+        assert words not in report.findings[0].what
 
 
 @needs_compiler

@@ -357,43 +357,13 @@ def _trouble(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Tr
     return Trouble(
         "result",
         f"the kernel computes {answer['got']:g}, and {answer['want']:g} is right"
-        + _missing(case, answer.get("probes")),
+        + answer.get("missing", ""),
         here,
     )
 
 
 def _not_stored(outputs: int) -> str:
     return "the output is not stored" if outputs == 1 else f"not all {outputs} outputs are stored"
-
-
-def _missing(case: dict[str, Any], probes: dict[str, float] | None) -> str:
-    """Which elements are left out, as far as the sums of ones and of indices tell."""
-    if probes is None:
-        return ""
-    n, count, index = case["n"], probes["ones"], probes["index"]
-    left = n - count
-    idle = case["slots"] - n
-    if idle > 0 and left != 0 and -left == index - n * (n - 1) / 2:
-        return f": threads without an element bring {-left / idle:g} each"
-    if not float(left).is_integer() or left == 0 or count < 0:
-        return ""
-    if left < 0:
-        return (
-            f": {-left:.0f} elements are taken more than once"
-            if left != -1
-            else (": an element is taken twice")
-        )
-    lost = n * (n - 1) / 2 - index
-    first = n - left
-    if lost == (first + n - 1) * left / 2:
-        return (
-            f": the last {left:.0f}, from element {first:.0f} on, are left out"
-            if left > 1
-            else (f": the last one, element {n - 1}, is left out")
-        )
-    if left == 1:
-        return f": element {lost:.0f} is left out"
-    return f": {left:.0f} elements are left out"
 
 
 def _passing_blocks(

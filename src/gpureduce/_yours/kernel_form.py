@@ -738,7 +738,6 @@ def _template_form(
     body = signature.declaration.text
     found = read_template_form(text.file, code, signature.name, body)
     for what, given, known in (
-        ("op", op, found.op),
         ("block_size", block_size, found.block_size),
         ("finish", finish, found.finish),
     ):
@@ -767,7 +766,7 @@ def _template_form(
             Parameter(role, role, name) for role, name in zip(roles, names, strict=True)
         ),
         template=(),
-        op=found.op,
+        op=op or found.op,
         finish=found.finish,
         cover=found.cover,
         elements_per_thread=found.elements_per_thread,
