@@ -203,26 +203,38 @@ done:
     return status;
 }
 
-gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
-                           uint32_t block_size, int cc, uint64_t *machine_code_bytes)
+/* Compiles the kernel of a rule and a layout: for results, and, with `for_partials`, for partials
+ * too. */
+static gpr_status compile(const gpr_rule *rule, const gpr_layout *layout, int for_partials,
+                          uint32_t block_size, int cc, uint64_t *machine_code_bytes)
 {
     const gpr_device_facts facts = {
         .cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
-    uint64_t unasked = 0;
+    uint64_t bytes = 0;
+    gpr_plan plan;
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, rule, layout, 1, block_size, 0, &facts, &plan));
+    for (int finishes = for_partials ? 0 : 1; finishes <= 1; finishes++) {
+        const gpr_kernel_traits traits = gpr_plan_traits(&plan, rule, finishes);
+        GPR_TRY(gpr_add_machine_code(&traits, cc, &bytes));
+    }
+done:
+    if (machine_code_bytes != NULL) *machine_code_bytes = bytes;
+    return status;
+}
+
+gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
+                           uint32_t block_size, int cc, uint64_t *machine_code_bytes)
+{
     gpr_rule rule;
     gpr_layout layout;
-    gpr_plan plan;
     gpr_status status = GPR_OK;
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
     GPR_TRY(gpr_make_product_rule(a, b, factor, compute, &rule));
     gpr_contiguous_layout(1, 1, &layout);
-    GPR_TRY(gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 1, block_size, 0, &facts, &plan));
-    for (int finishes = 0; finishes <= 1; finishes++) {
-        const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, finishes);
-        GPR_TRY(gpr_add_machine_code(&traits, cc,
-                                     machine_code_bytes != NULL ? machine_code_bytes : &unasked));
-    }
+    GPR_TRY(compile(&rule, &layout, 1, block_size, cc, machine_code_bytes));
 done:
     return status;
 }
@@ -231,13 +243,9 @@ gpr_status gpr_compile_dot_along(const gpr_dot_request *request, int cc,
                                  uint64_t *machine_code_bytes)
 {
     enum { ROWS = 2, ELEMENTS = 1000 };
-    const gpr_device_facts facts = {
-        .cc = cc, .multiprocessors = 1, .threads_per_multiprocessor = 1024};
     const gpr_dtype b = request->products == GPR_PRODUCTS ? request->b.dtype : request->a.dtype;
-    uint64_t unasked = 0;
     gpr_rule rule;
     gpr_layout layout;
-    gpr_plan plan;
     gpr_status status = GPR_OK;
 
     if (machine_code_bytes != NULL) *machine_code_bytes = 0;
@@ -245,11 +253,7 @@ gpr_status gpr_compile_dot_along(const gpr_dot_request *request, int cc,
     GPR_TRY(gpr_choose_products(request->products, request->conjugate, request->root, &rule));
     gpr_contiguous_layout(ROWS, ELEMENTS, &layout);
     if (request->products == GPR_PRODUCTS) gpr_mask_layout(&layout);
-    GPR_TRY(
-        gpr_make_plan(GPR_KERNEL_exact, &rule, &layout, 1, request->block_size, 0, &facts, &plan));
-    const gpr_kernel_traits traits = gpr_plan_traits(&plan, &rule, 1);
-    GPR_TRY(gpr_add_machine_code(&traits, cc,
-                                 machine_code_bytes != NULL ? machine_code_bytes : &unasked));
+    GPR_TRY(compile(&rule, &layout, 0, request->block_size, cc, machine_code_bytes));
 done:
     return status;
 }

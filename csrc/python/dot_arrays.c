@@ -17,14 +17,44 @@ static int read_options(const glue_state *state, PyObject *const *options, glue_
 
 /* ---------------------------------------------------------------- on the host ---------------- */
 
-static int read_host_factor(PyArrayObject *array, gpr_factor *factor)
+/* Where a type is in an error. */
+typedef struct type_words {
+    const char *array, *factor, *result;
+} type_words;
+
+static const type_words words_of_dot = {"dot of an array of dtype", "dot of dtype", "dot as dtype"};
+static const type_words words_of_products = {"products of an array of dtype", "products of dtype",
+                                             "products as dtype"};
+
+/* All but the steps. */
+static int read_host_factor(PyArrayObject *array, const type_words *words, gpr_factor *factor)
 {
-    if (glue_find_dtype(PyArray_DESCR(array), "dot of an array of dtype", &factor->dtype) < 0)
-        return -1;
+    if (glue_find_dtype(PyArray_DESCR(array), words->array, &factor->dtype) < 0) return -1;
     factor->data = PyArray_DATA(array);
-    factor->stride = PyArray_STRIDE(array, 0);
     factor->byteswapped = PyArray_ISBYTESWAPPED(array);
     return 0;
+}
+
+/* Reads the common dtype of the factors, and that of the result, which may be None: the common
+ * one. The dtype of the result; new reference. */
+static PyArray_Descr *read_host_types(PyObject *const *types, const type_words *words,
+                                      gpr_dot_request *request)
+{
+    PyArray_Descr *factor = NULL, *dtype = NULL, *of_result = NULL;
+
+    if (glue_read_descr(types[0], &factor) < 0 || glue_read_descr(types[1], &dtype) < 0) goto done;
+    if (factor == NULL) {
+        PyErr_SetString(PyExc_TypeError, "the common dtype of factors must be a dtype");
+        goto done;
+    }
+    if (glue_find_dtype(factor, words->factor, &request->factor) < 0) goto done;
+    if (dtype != NULL && glue_find_dtype(dtype, words->result, &request->compute) < 0) goto done;
+    of_result = dtype != NULL ? dtype : factor;
+    Py_INCREF(of_result);
+done:
+    Py_XDECREF(factor);
+    Py_XDECREF(dtype);
+    return of_result;
 }
 
 static int is_vector(PyObject *object)
@@ -36,11 +66,11 @@ static int is_vector(PyObject *object)
  * and equal lengths, factor is their common dtype. */
 static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum { A, B, FACTOR, DTYPE, OPTIONS, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
+    enum { A, B, FACTOR, OPTIONS = FACTOR + 2, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
     glue_state *state = glue_state_of(module);
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
     glue_call call = {.names_kernel = 0};
-    PyArray_Descr *factor = NULL, *dtype = NULL;
+    PyArray_Descr *dtype = NULL;
     PyObject *result = NULL;
     npy_complex128 scalar = 0; /* room for an element of any type */
 
@@ -53,27 +83,22 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
     }
     request.result = &scalar;
     request.n = (uint64_t)PyArray_DIM((PyArrayObject *)from[A], 0);
-    if (read_host_factor((PyArrayObject *)from[A], &request.a) < 0) return NULL;
-    if (read_host_factor((PyArrayObject *)from[B], &request.b) < 0) return NULL;
+    if (read_host_factor((PyArrayObject *)from[A], &words_of_dot, &request.a) < 0) return NULL;
+    if (read_host_factor((PyArrayObject *)from[B], &words_of_dot, &request.b) < 0) return NULL;
+    request.a.stride = PyArray_STRIDE((PyArrayObject *)from[A], 0);
+    request.b.stride = PyArray_STRIDE((PyArrayObject *)from[B], 0);
     if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
-    if (glue_read_descr(from[FACTOR], &factor) < 0 || glue_read_descr(from[DTYPE], &dtype) < 0)
-        goto done;
-    if (factor == NULL) {
-        PyErr_SetString(PyExc_TypeError, "the common dtype of dot's arrays must be a dtype");
-        goto done;
-    }
-    if (glue_find_dtype(factor, "dot of dtype", &request.factor) < 0) goto done;
-    if (dtype != NULL && glue_find_dtype(dtype, "dot as dtype", &request.compute) < 0) goto done;
+    dtype = read_host_types(from + FACTOR, &words_of_dot, &request);
+    if (dtype == NULL) return NULL;
     if (request.device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (glue_dot_unlocked(&request) != GPR_OK) {
         glue_raise(state);
     } else if (glue_warn_if_none(state, &call) == 0) {
         /* of kernels that have no dot it would be wrong */
-        result = PyArray_Scalar(&scalar, dtype != NULL ? dtype : factor, NULL);
+        result = PyArray_Scalar(&scalar, dtype, NULL);
     }
 done:
-    Py_XDECREF(factor);
-    Py_XDECREF(dtype);
+    Py_DECREF(dtype);
     return result;
 }
 
@@ -106,17 +131,52 @@ static int check_pair(glue_device_array *a, glue_device_array *b)
     return 0;
 }
 
+/* Reads the names of the factors' common dtype and of the result's, which may be None. */
+static int read_device_types(PyObject *const *types, gpr_dot_request *request)
+{
+    return glue_read_compute(types[0], &request->factor) < 0 ||
+                   glue_read_compute(types[1], &request->compute) < 0
+               ? -1
+               : 0;
+}
+
+/* Sums into memory that `make` makes room in; what it returned with that. */
+static PyObject *run_into_room(glue_state *state, PyObject *make, glue_call *call,
+                               gpr_dot_request *request)
+{
+    const gpr_dtype dtype =
+        request->compute == GPR_DTYPE_DEFAULT ? request->factor : request->compute;
+    int64_t steps[GPR_MAX_NDIM + 1];
+    PyObject *pair = NULL, *result = NULL;
+
+    if (glue_locate(state, 0) < 0) return NULL;
+    pair = glue_ask_for_room(make, call, dtype);
+    if (pair == NULL) return NULL;
+    glue_device_array *const target = (glue_device_array *)PyTuple_GET_ITEM(pair, 1);
+    if (!glue_is_device_array(state, (PyObject *)target)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "the memory for the result of a dot on a device is a DeviceArray");
+    } else if (glue_use_device_target(call, target, dtype) == 0) {
+        glue_set_result_strides(call, glue_strides_of(target), steps);
+        request->result = call->request.result;
+        request->result_strides = call->request.result_strides;
+        request->result_on_device = 1;
+        result = glue_dot_unlocked(request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0))
+                                                      : glue_raise(state);
+    }
+    Py_DECREF(pair);
+    return result;
+}
+
 /* dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, make):
  * DeviceArrays of one axis and equal lengths, the name of their common dtype, and what makes
  * room for the result */
 static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum { A, B, FACTOR, DTYPE, OPTIONS, MAKE = OPTIONS + GLUE_OPTION_COUNT, COUNT };
+    enum { A, B, FACTOR, OPTIONS = FACTOR + 2, MAKE = OPTIONS + GLUE_OPTION_COUNT, COUNT };
     glue_state *state = glue_state_of(module);
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .on_device = 1};
     glue_call call = {.result_ndim = 0};
-    gpr_dtype result_dtype = GPR_DTYPE_DEFAULT;
-    PyObject *pair = NULL, *result = NULL;
 
     if (count != COUNT || !glue_is_device_array(state, from[A]) ||
         !glue_is_device_array(state, from[B])) {
@@ -132,32 +192,15 @@ static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize
     if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
     if (glue_check_device(&call.request, a) < 0) return NULL;
     call.request.device = request.device = a->device;
-    if (glue_read_compute(from[FACTOR], &request.factor) < 0 ||
-        glue_read_compute(from[DTYPE], &request.compute) < 0)
-        return NULL;
-    result_dtype = request.compute == GPR_DTYPE_DEFAULT ? request.factor : request.compute;
-    if (glue_locate(state, 0) < 0) return NULL;
-    pair = glue_ask_for_room(from[MAKE], &call, result_dtype);
-    if (pair == NULL) return NULL;
-    if (!glue_is_device_array(state, PyTuple_GET_ITEM(pair, 1))) {
-        PyErr_SetString(PyExc_TypeError,
-                        "the memory for the result of a dot on a device is a DeviceArray");
-    } else if (glue_use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1),
-                                      result_dtype) == 0) {
-        request.result = call.request.result;
-        request.result_on_device = 1;
-        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0))
-                                                       : glue_raise(state);
-    }
-    Py_DECREF(pair);
-    return result;
+    if (read_device_types(from + FACTOR, &request) < 0) return NULL;
+    return run_into_room(state, from[MAKE], &call, &request);
 }
 
 /* ---------------------------------------------------------------- along axes ---------------- */
 
 /* The arguments of sums along axes behind the two arrays, of which the second is None for squares
  * and magnitudes. */
-enum { FACTOR = 2, COMPUTE, AXIS, KEEPDIMS, PRODUCTS, CONJUGATE, ROOT, ALONG_OPTIONS };
+enum { FACTOR = 2, AXIS = FACTOR + 2, KEEPDIMS, PRODUCTS, CONJUGATE, ROOT, ALONG_OPTIONS };
 
 /* Reads what host arrays and device arrays have in common. The call's axes stand for a sum's. */
 static int read_along(const glue_state *state, PyObject *const *from, int ndim, glue_call *call,
@@ -193,15 +236,6 @@ static void set_along(glue_call *call, int ndim, const int64_t *shape, const int
     request->b.strides = call->mask_strides;
 }
 
-static int read_host_array(PyArrayObject *array, gpr_factor *factor)
-{
-    if (glue_find_dtype(PyArray_DESCR(array), "products of an array of dtype", &factor->dtype) < 0)
-        return -1;
-    factor->data = PyArray_DATA(array);
-    factor->byteswapped = PyArray_ISBYTESWAPPED(array);
-    return 0;
-}
-
 /* dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, device,
  * block_size, grid_size, stream): two arrays of one shape, or one and None. */
 static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t count)
@@ -210,8 +244,8 @@ static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t c
     const int has_second = count > 1 && from[1] != Py_None;
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
     glue_call call = {.names_kernel = 0};
-    PyArray_Descr *factor = NULL, *dtype = NULL;
-    PyObject *array = NULL, *result = NULL;
+    PyArray_Descr *dtype = NULL;
+    PyObject *array = NULL;
 
     if (count != ALONG_OPTIONS + GLUE_OPTION_COUNT || !PyArray_Check(from[0]) ||
         (has_second && (!PyArray_Check(from[1]) ||
@@ -221,37 +255,25 @@ static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t c
         return NULL;
     }
     PyArrayObject *const a = (PyArrayObject *)from[0], *const b = (PyArrayObject *)from[1];
-    if (read_host_array(a, &request.a) < 0) return NULL;
-    if (has_second && read_host_array(b, &request.b) < 0) return NULL;
+    if (read_host_factor(a, &words_of_products, &request.a) < 0) return NULL;
+    if (has_second && read_host_factor(b, &words_of_products, &request.b) < 0) return NULL;
     if (read_along(state, from, PyArray_NDIM(a), &call, &request) < 0) return NULL;
     set_along(&call, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a),
               has_second ? PyArray_STRIDES(b) : NULL, &request);
-    if (glue_read_descr(from[FACTOR], &factor) < 0 || glue_read_descr(from[COMPUTE], &dtype) < 0)
-        goto done;
-    if (factor == NULL) {
-        PyErr_SetString(PyExc_TypeError, "the type of factors must be a dtype");
-        goto done;
-    }
-    if (glue_find_dtype(factor, "products of dtype", &request.factor) < 0) goto done;
-    if (dtype != NULL && glue_find_dtype(dtype, "products as dtype", &request.compute) < 0)
-        goto done;
-    PyArray_Descr *const of_result = dtype != NULL ? dtype : factor;
-    Py_INCREF(of_result);
-    array = PyArray_SimpleNewFromDescr(call.result_ndim, call.result_shape, of_result);
-    if (array == NULL) goto done;
+    dtype = read_host_types(from + FACTOR, &words_of_products, &request);
+    if (dtype == NULL) return NULL;
+    array = PyArray_SimpleNewFromDescr(call.result_ndim, call.result_shape, dtype);
+    if (array == NULL) return NULL; /* dtype is gone: the array takes it, also where it fails */
     request.result = PyArray_DATA((PyArrayObject *)array);
     if (glue_dot_unlocked(&request) != GPR_OK)
         glue_raise(state);
     else if (glue_warn_if_none(state, &call) == 0)
-        result = PyArray_Return((PyArrayObject *)Py_NewRef(array));
-done:
-    Py_XDECREF(array);
-    Py_XDECREF(factor);
-    Py_XDECREF(dtype);
-    return result;
+        return PyArray_Return((PyArrayObject *)array);
+    Py_DECREF(array);
+    return NULL;
 }
 
-/* The other array's steps; 0 if the two do not belong together. */
+/* Whether two arrays are of one shape on one device. */
 static int is_alike(glue_device_array *a, glue_device_array *b)
 {
     int same = a->ndim == b->ndim && a->device == b->device;
@@ -267,9 +289,7 @@ static PyObject *dot_along_on_device(PyObject *module, PyObject *const *from, Py
     glue_state *state = glue_state_of(module);
     const int has_second = count > 1 && from[1] != Py_None;
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .on_device = 1};
-    int64_t steps[GPR_MAX_NDIM + 1];
     glue_call call = {.names_kernel = 0};
-    PyObject *pair = NULL, *result = NULL;
 
     if (count != COUNT || !glue_is_device_array(state, from[0]) ||
         (has_second && (!glue_is_device_array(state, from[1]) ||
@@ -288,28 +308,8 @@ static PyObject *dot_along_on_device(PyObject *module, PyObject *const *from, Py
     call.request.device = request.device = a->device;
     set_along(&call, a->ndim, glue_shape_of(a), glue_strides_of(a),
               has_second ? glue_strides_of(b) : NULL, &request);
-    if (glue_read_compute(from[FACTOR], &request.factor) < 0 ||
-        glue_read_compute(from[COMPUTE], &request.compute) < 0)
-        return NULL;
-    const gpr_dtype made = request.compute == GPR_DTYPE_DEFAULT ? request.factor : request.compute;
-    if (glue_locate(state, 0) < 0) return NULL;
-    pair = glue_ask_for_room(from[MAKE], &call, made);
-    if (pair == NULL) return NULL;
-    if (!glue_is_device_array(state, PyTuple_GET_ITEM(pair, 1))) {
-        PyErr_SetString(PyExc_TypeError,
-                        "the memory for the result of a dot on a device is a DeviceArray");
-    } else if (glue_use_device_target(&call, (glue_device_array *)PyTuple_GET_ITEM(pair, 1),
-                                      made) == 0) {
-        glue_set_result_strides(
-            &call, glue_strides_of((glue_device_array *)PyTuple_GET_ITEM(pair, 1)), steps);
-        request.result_strides = call.request.result_strides;
-        request.result = call.request.result;
-        request.result_on_device = 1;
-        result = glue_dot_unlocked(&request) == GPR_OK ? Py_NewRef(PyTuple_GET_ITEM(pair, 0))
-                                                       : glue_raise(state);
-    }
-    Py_DECREF(pair);
-    return result;
+    if (read_device_types(from + FACTOR, &request) < 0) return NULL;
+    return run_into_room(state, from[MAKE], &call, &request);
 }
 
 PyMethodDef glue_dot_methods[] = {
