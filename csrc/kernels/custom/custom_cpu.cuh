@@ -132,6 +132,42 @@ static int custom_end_task(void *context, unsigned long group, void *)
     return 1;
 }
 
+// Evaluates combinations in postfix order, for checks of what the operator promises: a step i >= 0
+// pushes element i of a row, COMBINE combines the two values on top, EMPTY pushes the value of no
+// elements. Returns 0 if the steps leave more or less than one value, or a value of no elements of
+// an operator without an identity.
+static int custom_evaluate_steps(const unsigned char *in, const long long *steps, uint64 count,
+                                 unsigned char *out)
+{
+    constexpr long long COMBINE = -1, EMPTY = -2;
+    constexpr unsigned most = 8;
+    CustomPartial stack[most];
+    unsigned depth = 0;
+    uint64 n = 0;
+
+    for (uint64 i = 0; i < count; i++) {
+        if (steps[i] == COMBINE) {
+            if (depth < 2) return 0;
+            depth--;
+            stack[depth - 1] = custom_combine(stack[depth - 1], stack[depth]);
+        } else {
+            if (depth == most) return 0;
+            stack[depth] = custom_empty();
+            if (steps[i] != EMPTY) {
+                const uint64 index = static_cast<uint64>(steps[i]);
+                const CustomNumber x = custom_load(in + index * sizeof(CustomElement));
+                stack[depth].state = custom_lift(x, index); // not combined with the identity
+                custom_set_count(stack[depth], 1);
+                n++;
+            }
+            depth++;
+        }
+    }
+    if (depth != 1 || (!custom_has_identity && custom_count(stack[0]) == 0)) return 0;
+    custom_put<CustomStored>(reinterpret_cast<CustomStored *>(out), custom_result(stack[0], n));
+    return 1;
+}
+
 } // namespace gpr
 
 // What the library finds in the program.
@@ -144,6 +180,13 @@ __attribute__((visibility("default"))) int custom_fold_task(void *context, unsig
                                                             void *memory)
 {
     return gpr::custom_task(context, unit, memory);
+}
+__attribute__((visibility("default"))) int custom_evaluate(const unsigned char *in,
+                                                           const long long *steps,
+                                                           unsigned long long count,
+                                                           unsigned char *out)
+{
+    return gpr::custom_evaluate_steps(in, steps, count, out);
 }
 __attribute__((visibility("default"))) int custom_end_task(void *context, unsigned long group,
                                                            void *memory)

@@ -20,6 +20,7 @@ import numpy as np
 from .. import _core
 from .._calls import NoValue, OwnCall
 from .._dtypes import native_dtype
+from .._yours.operator_laws import agree, some_elements
 
 SEED = 1
 BLOCKS = 4
@@ -106,43 +107,19 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"n": n, "block_size": run["block_size"]}
 
 
-def _members(
-    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> np.ndarray[Any, Any]:
-    """Small random whole numbers, also of structures."""
-    if dtype.names is None:
-        return elements(rng, "sum", dtype, shape)
-    made = np.zeros(shape, dtype)
-    for name in dtype.names:
-        made[name] = _members(rng, made.dtype[name], shape)
-    return made
-
-
-def _agree(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    """Whether results are equal; of floats, but for rounding in another order."""
-    if a.dtype.names is not None:
-        return all(_agree(a[name], b[name]) for name in a.dtype.names)
-    if a.dtype.kind not in "fcV":
-        return bool(np.array_equal(a, b))
-    tolerance = 2.0 ** (-7 if a.dtype.itemsize == 2 else -12 if a.dtype.itemsize == 4 else -40)
-    wide = [each.astype(np.complex128) for each in (a, b)]
-    finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
-    return bool(np.allclose(wide[0][finite], wide[1][finite], rtol=tolerance, atol=tolerance))
-
-
 def answer_operator(request: dict[str, Any]) -> dict[str, Any]:
     """Run the requested reduction by an operator of the user's own, and check its result."""
     operator, dtype = pickle.loads(base64.b64decode(request["operator"]))
     kernel, block_size, rows = request["kernel"], request["block_size"], request["rows"]
     n = request["n"] or default_length(kernel, block_size, dtype)
-    array = _members(np.random.default_rng(SEED), dtype, (rows, n))
+    array = some_elements(np.random.default_rng(SEED), dtype, (rows, n))
 
     def reduce_on(device: str, *options: Any) -> np.ndarray[Any, Any]:
         call = OwnCall(array, 1, None, None, False, NoValue, True, *options)
         return np.asarray(operator.reduce_array(call._replace(device=device)))
 
     result = reduce_on("cuda", kernel, None, block_size, request["grid_size"], None)
-    if not _agree(result, reduce_on("cpu", "auto", None, None, None, None)):
+    if not agree(result, reduce_on("cpu", "auto", None, None, None, None)):
         raise RuntimeError(
             f"kernel '{kernel}' and the CPU backend compute different results of operator "
             f"'{operator.name}': is its combine associative, and commutative if it says so?"

@@ -19,6 +19,8 @@ from .check_report import CheckReport, Finding, Limit
 from .findings import Place, Trouble, read_finding
 from .kernel import Kernel
 from .kernel_form import C_TYPES, KernelForm
+from .operator_check import check_operator
+from .own_operator import Operator
 from .program_text import (
     TEMPLATE_DTYPES,
     Program,
@@ -64,13 +66,14 @@ _ENOUGH = 64
 def check(
     kernel: Kernel | str | os.PathLike[str],
     *,
+    op: Operator | None = None,
     block_sizes: Iterable[int] | None = None,
     sizes: Iterable[int] | None = None,
     dtypes: Iterable[str] | None = None,
     time_limit: float = _TIME_LIMIT,
     sanitizer: bool = False,
 ) -> CheckReport:
-    """Run a kernel of your own on an emulated GPU, and find its mistakes.
+    """Run a kernel or an operator of your own on an emulated GPU, and find its mistakes.
 
     The kernel runs over arrays of edge-case sizes, with several block sizes and with three orders
     of its threads. Each access to memory, each barrier and each operation of a warp is checked. It
@@ -80,7 +83,12 @@ def check(
     Parameters
     ----------
     kernel : Kernel, str or path
-        The kernel, or its text or file, as for :class:`Kernel`.
+        The kernel, or its text or file, as for :class:`Kernel`. With `op` the name of a kernel of
+        the catalogue, or ``"auto"``.
+    op : Operator, optional
+        An operator of your own to check: whether it is associative, its identity changes nothing,
+        it is commutative if it says so, and the kernel computes the result of a fold from left to
+        right.
     block_sizes : iterable of int, optional
         Threads per block; by default the size in the kernel's text, or several.
     sizes : iterable of int, optional
@@ -104,6 +112,8 @@ def check(
     ------
     ValueError
         The form of the kernel is not known, or a size is not possible.
+    CompileError
+        The operator does not compile.
     CudaError
         The kernel does not compile; ``log`` has the compiler's messages, with lines of your file.
     DeviceUnavailableError
@@ -129,6 +139,10 @@ def check(
     >>> report.right, report.findings[0].title, report.findings[0].line
     (False, 'access out of bounds', 5)
     """
+    if op is not None:
+        return _check_operator(
+            kernel, op, block_sizes, sizes, dtypes, time_limit, sanitizer=sanitizer
+        )
     mine = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     if time_limit <= 0:
         raise ValueError("time_limit must be above 0")
@@ -148,6 +162,30 @@ def check(
     ]
     findings = (*report.findings, *more)
     return replace(report, right=not findings, findings=findings)
+
+
+def _check_operator(
+    kernel: object,
+    op: Operator,
+    block_sizes: Iterable[int] | None,
+    sizes: Iterable[int] | None,
+    dtypes: Iterable[str] | None,
+    time_limit: float,
+    *,
+    sanitizer: bool,
+) -> CheckReport:
+    if not isinstance(op, Operator):
+        raise TypeError(f"op is an Operator of your own, not {type(op).__name__}")
+    if isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel '{kernel.name}' computes {kernel.op}: operators of your own take kernels by "
+            "name"
+        )
+    if sanitizer:
+        raise ValueError("sanitizer=True is for kernels of your own, not for operators")
+    if time_limit <= 0:
+        raise ValueError("time_limit must be above 0")
+    return check_operator(kernel, op, block_sizes, sizes, dtypes, time_limit)
 
 
 # ---------------------------------------------------------------- cases --------------------------

@@ -35,7 +35,8 @@ class Finding:
         What is missing between the two; may be "".
     n, block_size, grid_size, schedule, dtype
         The case: elements, threads per block, blocks, the order of threads (``"forward"``,
-        ``"reverse"`` or ``"random"``), and the elements' dtype.
+        ``"reverse"`` or ``"random"``), and the elements' dtype. Of an operator that breaks a
+        promise without a launch: 0 threads, 0 blocks and ``""``.
     rule, remedy
         The rule that is broken, and what usually mends it.
     read
@@ -90,6 +91,8 @@ class Finding:
         blocks = "1 block" if self.grid_size == 1 else f"{self.grid_size} blocks"
         threads = "1 thread" if self.block_size == 1 else f"{self.block_size} threads"
         elements = "1 element" if self.n == 1 else f"{self.n} elements"
+        if not self.schedule:  # no launch
+            return f"{elements} of {self.dtype}"
         case = f"{elements} of {self.dtype}, {blocks} of {threads}"
         on_gpu = self.schedule.startswith("compute-sanitizer")
         return f"{case}, {f'by {self.schedule}' if on_gpu else f'{self.schedule} schedule'}"

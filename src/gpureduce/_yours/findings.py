@@ -35,6 +35,27 @@ class Advice:
 
 
 ADVICE = {
+    "not associative": Advice(
+        "combine is not associative",
+        "Kernels combine neighbours first, so combine(combine(x, y), z) has to be what "
+        "combine(x, combine(y, z)) is. Floats may differ by rounding.",
+        "Change combine, or let the state hold what it needs to know of the elements before.",
+        "single_block_ordered",
+    ),
+    "no identity": Advice(
+        "identity() changes a value",
+        "Threads without elements hold identity(): combined with it, on either side, a state has "
+        "to stay what it is.",
+        "Return the state of no elements, or leave identity() out.",
+        "first_add",
+    ),
+    "not commutative": Advice(
+        "combine is not commutative",
+        "Kernels that reorder combine operands in any order. What says commutative=True has to "
+        "give the same result for combine(x, y) and combine(y, x).",
+        "Leave commutative=True out: the order of the array is kept then.",
+        "single_block_ordered",
+    ),
     "block race": Advice(
         "missing block barrier (race)",
         "Threads of different warps run in any order. What one stores, another may read only after "

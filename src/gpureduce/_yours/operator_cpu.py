@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from .._exceptions import KernelUnavailableError
 from .operator_layout import ACROSS, FACTS, Layout, facts_of, parameters
 from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
 
-__all__ = ["CpuProgram"]
+__all__ = ["COMBINE", "EMPTY", "CpuProgram"]
+
+COMBINE, EMPTY = -1, -2
+"""Steps of :meth:`CpuProgram.evaluate` (csrc/kernels/custom/custom_cpu.cuh)."""
 
 _PIECE = 1 << 17
 """Elements of a row that a task folds, where rows are few."""
@@ -196,3 +200,23 @@ class CpuProgram:
             ends = -(-layout.rows // _ROWS_PER_END)
             _core.run_custom_tasks(_address(library.custom_end_task), context, ends)
         del partials
+
+    def evaluate(self, array: np.ndarray[Any, Any], steps: Sequence[int], out: Any) -> bool:
+        """Combine elements as postfix steps say: the number of one, COMBINE, or EMPTY.
+
+        Parameters
+        ----------
+        array : ndarray
+            Of one axis, contiguous.
+        steps : sequence of int
+        out : ndarray
+            The result, of no axes and the results' dtype.
+
+        Returns
+        -------
+        bool
+            False: they have no value.
+        """
+        program = np.array(steps, np.int64)
+        pointers = (array.ctypes.data, program.ctypes.data, program.size, out.ctypes.data)
+        return bool(self._library.custom_evaluate(*map(ctypes.c_void_p, pointers)))

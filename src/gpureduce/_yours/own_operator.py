@@ -162,6 +162,14 @@ class Operator:
         order = "" if self.commutative else ", not commutative"
         return f"<Operator: {self.name}{order}>"
 
+    @property
+    def text(self) -> OperatorText:
+        """What programs are made of.
+
+        :meta private:
+        """
+        return self._text
+
     def kernel_for(
         self, kernel: object, block_size: int | None = None, grid_size: int | None = None
     ) -> KernelName:
