@@ -136,7 +136,7 @@ def test_atomics_refuse_states_that_they_do_not_swap() -> None:
         ({"kernel": "exact"}, "KernelUnavailableError: kernel 'exact' sums numbers: it takes no"),
         ({"kernel": "cub"}, "KernelUnavailableError: kernel 'cub' is NVIDIA's library, compiled"),
         ({"kernel": "no such"}, "ValueError: unknown kernel 'no such'"),
-        ({"kernel": 3}, "TypeError: operators of your own take kernels by name, as 'auto' is, no"),
+        ({"kernel": 3}, "TypeError: kernels by name take operators of your own, not 3"),
         ({"kernel": "sequential", "block_size": 96}, "ValueError: kernel 'sequential' takes a b"),
         ({"kernel": "sequential", "grid_size": 2}, "ValueError: kernel 'sequential' takes no gri"),
         ({"kernel": "shfl_xor", "grid_size": 0}, "ValueError: grid_size must be from 1 to"),
