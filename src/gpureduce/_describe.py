@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _functions
+from ._arguments import count_reduced
 from ._calls import Options, placement
 from ._interop.inputs import as_array
 from ._interop.libraries import device_library
@@ -113,6 +114,9 @@ def describe(
     array = a if on_device else as_array(a, "a.filled(np.nan)")
     if not on_device and array.dtype.names is not None:
         raise TypeError("describe takes no structured arrays: describe each field, as a['x']")
+
+    if 0 in array.shape and (axis is None or count_reduced(array.shape, axis) == 0):
+        raise ValueError(f"an array of shape {tuple(array.shape)} has no elements to describe")
 
     def by_one(tile: Any, op: str, **more: Any) -> Any:
         if op != "_count_nan":

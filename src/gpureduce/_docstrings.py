@@ -21,7 +21,8 @@ _PARAMETERS = {
     "axis": """axis : None or int or tuple of ints, optional
     Axes to reduce; all of them by default, none for ``()``.""",
     "dtype": """dtype : dtype, optional
-    Dtype of the accumulator and the result; elements are converted to it first.""",
+    Dtype of the accumulator and the result; elements are converted to it first. Sums of floats
+    add the elements as they are, and only round to it.""",
     "out": """out : ndarray, optional
     Of the result's shape. Receives the result, converted to its dtype, and is returned. It may
     overlap `a`.""",

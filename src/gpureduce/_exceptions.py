@@ -7,6 +7,22 @@ device. The C glue maps every status of the library to one of these classes, in 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
+
+def unknown_operator(op: object, known: Sequence[str]) -> ValueError:
+    """The error of an operator that no name of `known` is; it names the nearest ones, or all."""
+    name = op if isinstance(op, str) else getattr(op, "__name__", "")
+    near = difflib.get_close_matches(name, known, n=2, cutoff=0.75)
+    if isinstance(op, list):
+        hint = "; pass several operators as a tuple"
+    elif near:
+        hint = f"; did you mean {' or '.join(map(repr, near))}?"
+    else:
+        hint = f": the operators are {', '.join(known)}"
+    return ValueError(f"unknown operator {op!r}{hint}")
+
 
 class CudaError(RuntimeError):
     """A call of the CUDA driver failed, or NVRTC did not compile a program.

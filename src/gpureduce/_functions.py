@@ -19,6 +19,7 @@ from . import _core
 from ._arguments import PLAIN_STARTS, are_finite, as_mask
 from ._calls import Call, NoValue, OwnCall, warn
 from ._docstrings import compose
+from ._exceptions import unknown_operator
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
 from ._rules import (
@@ -629,7 +630,7 @@ def _find(op: Any) -> Callable[..., Any]:
         found = _functions.get(_OTHER_NAMES.get(key, key))
         if found is not None:
             return found
-    raise ValueError(f"unknown operator {key!r}: the operators are {', '.join(_functions)}")
+    raise unknown_operator(key, list(_functions))
 
 
 _PLAIN: dict[str, Any] = {

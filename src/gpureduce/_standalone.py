@@ -497,7 +497,7 @@ def standalone_source(name: str, descr: np.dtype[Any], op: str, block_size: int 
             + ", ".join(each["name"] for each in _core.kernels() if each["name"] not in _WHY_NOT)
         )
     if op not in _core.OPERATORS:
-        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
+        raise _exceptions.unknown_operator(op, _core.OPERATORS)
     one = np.ones(1, descr)  # a reduction's own errors
     options = (name, "cpu", block_size, None, None)
     _core.reduce(_core.OPERATORS[op], one, None, None, False, None, *options, False, 0.0)

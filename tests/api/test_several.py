@@ -131,6 +131,11 @@ def test_fields_are_the_names_that_were_given() -> None:
     [
         (ValueError, "named twice", lambda: gr.reduce([1], ("sum", "sum"))),
         (ValueError, "unknown operator", lambda: gr.reduce([1], ("sum", "total"))),
+        (ValueError, "pass several operators as a tuple", lambda: gr.reduce([1], ["sum", "min"])),
+        (ValueError, "did you mean 'sum'", lambda: gr.reduce([1], "summ")),
+        (ValueError, "the operators are sum", lambda: gr.reduce([1], "wurzel")),
+        (ValueError, "no elements to describe", lambda: gr.describe([])),
+        (ValueError, "no elements to describe", lambda: gr.describe(np.zeros((3, 0)), 1)),
         (TypeError, "take no out", lambda: gr.reduce([1], ("sum", "min"), out=np.zeros(()))),
         (TypeError, "take no dtype", lambda: gr.reduce([1], ("sum", "min"), dtype="f4")),
         (TypeError, "takes a ddof", lambda: gr.reduce([1], ("sum", "min"), ddof=1)),
@@ -140,6 +145,15 @@ def test_fields_are_the_names_that_were_given() -> None:
 def test_mistakes_are_named(kind: type[Exception], words: str, call: Any) -> None:
     with pytest.raises(kind, match=words):
         call()
+
+
+def test_no_rows_have_no_descriptions() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = gr.describe(np.zeros((0, 3)), 1, device="cpu")
+        with pytest.raises(ValueError, match="no elements"):
+            gr.describe(np.zeros((0, 3)), 0, device="cpu")
+    assert [one.shape for one in found] == [(0,)] * 6
 
 
 def test_descriptions_are_what_the_nan_functions_return(rng: np.random.Generator) -> None:

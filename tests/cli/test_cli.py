@@ -108,6 +108,18 @@ def test_a_result_is_written_to_a_file(
     assert np.array_equal(np.load(out), values.sum(axis=1))
 
 
+def test_a_dash_writes_the_result_to_standard_output(
+    saved: tuple[str, np.ndarray[Any, Any]],
+) -> None:
+    path, values = saved
+    command = [sys.executable, "-m", "gpureduce", "sum", path, "--device", "cpu", "--output", "-"]
+    done = subprocess.run([*command, "--axis", "0"], capture_output=True, check=True)
+    assert np.array_equal(np.load(io.BytesIO(done.stdout)), values.sum(axis=0))
+    done = subprocess.run([*command, "--json"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"only one of --output, --json" in done.stderr
+
+
 def test_standard_input_is_read(
     monkeypatch: pytest.MonkeyPatch, saved: tuple[str, np.ndarray[Any, Any]]
 ) -> None:

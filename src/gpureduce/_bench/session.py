@@ -19,7 +19,12 @@ import numpy as np
 
 from .. import _core, _functions
 from .._display.tables import show_bytes
-from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from .._exceptions import (
+    CudaError,
+    DeviceUnavailableError,
+    KernelUnavailableError,
+    unknown_operator,
+)
 from .._records import DeviceInfo, devices
 from .._yours.kernel import Kernel
 from .baselines import DeviceView
@@ -55,7 +60,7 @@ def operators() -> list[str]:
 def check_operator(op: str) -> str:
     """Return an operator that can be measured; raise ``ValueError`` for others."""
     if op not in operators():
-        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(operators())}")
+        raise unknown_operator(op, operators())
     return op
 
 

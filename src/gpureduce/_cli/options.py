@@ -78,7 +78,9 @@ class Parser(argparse.ArgumentParser):
         if not choices or value in choices:
             return
         near = difflib.get_close_matches(str(value), map(str, choices))
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see --help"
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?" if near else f"see {self.prog} --help"
+        )
         what = (action.metavar or action.dest or "choice") if not action.option_strings else "value"
         raise argparse.ArgumentError(
             action if action.option_strings else None,
@@ -86,7 +88,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        see = "" if "--help" in message else f" (see {self.prog} --help)"
+        self.exit(WRONG_USAGE, f"{self.prog}: {message}{see}\n")
 
 
 def print_json(thing: Any) -> None:

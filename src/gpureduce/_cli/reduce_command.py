@@ -15,7 +15,7 @@ from .. import _core, _functions
 from .._yours.kernel_form import OPERATORS
 from .check_command import add_kernel_options, kernel_or_name
 from .npy_files import load, named_dtype
-from .options import add_bar, add_json, add_where, axes, print_json
+from .options import STANDARD_OUTPUT, add_bar, add_json, add_where, axes, print_json
 
 __all__ = ["add_reduction", "as_json", "reductions", "run_reduction"]
 
@@ -67,7 +67,10 @@ def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
     add_where(parser)
     parser.add_argument(
-        "--output", type=Path, metavar="FILE.npy", help="write the result to a file"
+        "--output",
+        type=Path,
+        metavar="FILE.npy",
+        help="write the result to a file; - for standard output",
     )
     add_bar(parser)
     add_json(parser)
@@ -112,6 +115,8 @@ def run_reduction(options: argparse.Namespace) -> int:
     from .._bench.sampling import progress_bar
     from .._records import last_run
 
+    if options.output == STANDARD_OUTPUT and options.json:
+        raise ValueError("only one of --output, --json can be printed")
     function = getattr(_functions, options.subcommand)
     array, path = load(options.file)
     kernel = options.kernel
@@ -141,7 +146,9 @@ def run_reduction(options: argparse.Namespace) -> int:
             open_.enter_context(showing_progress(bar))
         result = function(array, **asked)
     run = last_run()
-    if options.output is not None:
+    if options.output == STANDARD_OUTPUT:
+        np.save(sys.stdout.buffer, np.asarray(result))
+    elif options.output is not None:
         with options.output.open("wb") as file:
             np.save(file, np.asarray(result))
     if options.json:

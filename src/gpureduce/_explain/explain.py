@@ -270,7 +270,7 @@ def _checked(
     The reduction's own errors otherwise.
     """
     if op not in _core.OPERATORS:
-        raise ValueError(f"unknown operator {op!r}: the operators are {', '.join(_core.OPERATORS)}")
+        raise _exceptions.unknown_operator(op, _core.OPERATORS)
     _check_counts(n, rows)
     one = np.ones(1, dtype)
     options = (kernel, "cpu", block_size, grid_size, None)
