@@ -82,7 +82,7 @@ def check_kernel(
         It takes no operators of users' own.
     """
     if not isinstance(kernel, str):
-        raise TypeError(f"operators of your own take kernels by name, as 'auto' is, not {kernel!r}")
+        raise TypeError(f"kernels by name take operators of your own, not {kernel!r}")
     name = _core.find_kernel(kernel)
     if name in _WITHOUT:
         raise KernelUnavailableError(
