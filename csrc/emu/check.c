@@ -192,19 +192,22 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
     const int other_block = earlier->block != thread->block->index;
 
     if (other_block) {
-        (void)snprintf(finding->other, sizeof finding->other, ", which %s of block %u %s",
+        (void)snprintf(finding->other, sizeof finding->other, ", and %s of block %u %s before",
                        thread_name(earlier->thread, room), earlier->block, did);
         (void)snprintf(
             finding->end, sizeof finding->end,
             ": no device fence and atomic of the one, atomic and fence of the other, lie between");
     } else {
-        (void)snprintf(finding->other, sizeof finding->other, ", which %s %s",
+        (void)snprintf(finding->other, sizeof finding->other, ", and %s %s before",
                        thread_name(earlier->thread, room), did);
         (void)snprintf(finding->end, sizeof finding->end, ": no %sbarrier lies between",
                        earlier->thread / WARP_LANES == thread->warp ? "warp or block " : "block ");
     }
     finding->other_pc = earlier->pc;
-    report_finding(launch, pc, "race on %s: it %s what is there", what, verb(access));
+    report_finding(launch, pc, "race on %s: it %s", what,
+                   access == GPR_EMU_LOAD    ? "reads it"
+                   : access == GPR_EMU_STORE ? "writes it"
+                                             : "updates it atomically");
 }
 
 /* Looks for a race on one word and notes the access for later ones. */
@@ -217,15 +220,15 @@ static void check_word(engine_launch *launch, emu_thread *thread, word_history *
         address + size < word + WORD_BYTES ? (unsigned)(address + size - word) : WORD_BYTES;
     const unsigned bytes = (1u << end) - (1u << first);
     const record *other = find_unordered(records, history->writes, thread, bytes);
-    const char *did = "wrote";
+    const char *did = "wrote it";
 
     if (other == NULL && access != GPR_EMU_LOAD) {
         other = find_unordered(records, history->reads, thread, bytes);
-        did = "read";
+        did = "read it";
     }
     if (other == NULL && access != GPR_EMU_ATOMIC) {
         other = find_unordered_atomic(records, history->atomics, thread, bytes);
-        did = "updated atomically";
+        did = "updated it atomically";
     }
     if (other != NULL) report_race(launch, thread, other, did, name(named), access, pc);
 

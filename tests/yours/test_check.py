@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 import gpureduce as gr
 from gpureduce._cli import command
-from gpureduce._yours import check_worker, findings
+from gpureduce._yours import check_worker, device_text, findings
 from gpureduce._yours.check import SCHEDULES
 
 SEED = int(os.environ["GPR_TEST_SEED"])
@@ -159,6 +160,105 @@ def test_no_element_can_be_left_out_or_taken_twice_unnoticed(op: str, dtype: str
             twice = check_worker.expected(op, np.append(values, values[lost]), dtype)
             assert twice != right, f"seed {SEED}"
         assert check_worker.expected(op, np.delete(values, lost), dtype) != right, f"seed {SEED}"
+
+
+# ---------------------------------------------------------------- how it is said -----------------
+
+LOOP_BARRIER = "        __syncthreads();\n    }"
+
+
+def test_the_smallest_case_is_described_whichever_sizes_are_tried() -> None:
+    """Elements first, then threads; sizes that are no power of two last."""
+    broken = TREE.replace(LOOP_BARRIER, "    }")
+    rng = random.Random(SEED)
+    for blocks in ([32, 64, 96, 256, 512], [96, 64, 128], [1024, 96]):
+        tried = rng.sample(blocks, len(blocks))
+        (finding,) = gr.check(broken, block_sizes=tried).findings
+        powers = [block for block in blocks if block & (block - 1) == 0]
+        assert (finding.n, finding.block_size) == (1, min(powers)), f"seed {SEED}: {tried}"
+    (finding,) = gr.check(broken).findings
+    assert (finding.n, finding.block_size, finding.schedule) == (1, 32, "forward")
+    assert finding.kind == "block race"
+
+
+def test_both_threads_of_a_race_are_sentences_of_their_own() -> None:
+    (finding,) = gr.check(TREE.replace(LOOP_BARRIER, "    }"), block_sizes=[32]).findings
+    assert finding.what == "thread 1 (warp 0, lane 1) of block 0 writes shared s[1]"
+    assert finding.other == "thread 0 (warp 0, lane 0) read shared s[1] before"
+    assert finding.missing == "no warp or block barrier lies between"
+    assert finding.line == finding.other_line == 9
+
+
+def test_a_barrier_that_a_loop_lacks_goes_to_its_end() -> None:
+    report = gr.check(TREE.replace(LOOP_BARRIER, "    }"))
+    assert "at the end of the loop's body, outside the if" in report.findings[0].remedy
+    report = gr.check(TREE.replace("    __syncthreads();\n    for", "    for"), block_sizes=[64])
+    assert "between the two lines" in report.findings[0].remedy
+    once = TREE.replace("s[t] = i < n ? in[i] : 0;", "s[t] = i < n ? in[i] : 0;\n__syncthreads();\n"
+                        "if (t + 32 < blockDim.x) s[t] = s[t + 32] * 0 + s[t];")  # fmt: skip
+    report = gr.check(once, block_sizes=[128])
+    assert "Read into a variable of the thread" in report.findings[0].remedy
+
+
+def test_remedies_fit_their_case() -> None:
+    def first(source: str, **options: object) -> gr.CheckReport:
+        return gr.check(source, **options).findings[0]  # type: ignore[arg-type, return-value]
+
+    bounds = first(TREE.replace("i < n", "i <= n"), block_sizes=[64])
+    assert "i < n" in bounds.remedy
+    assert "shared" not in bounds.remedy
+    shared = first(TREE.replace("s[t + h]", "s[t + 2 * h]"), block_sizes=[64])
+    assert shared.kind == "bounds"
+    assert "i < n" not in shared.remedy
+    maximum = TREE.replace("s[t] += s[t + h]", "s[t] = fmaxf(s[t], s[t + h])")
+    wrong = first(maximum, block_sizes=[64])
+    assert wrong.kind == "result"
+    assert "0 is larger than every negative element" in wrong.remedy
+    assert "added" not in wrong.remedy
+    shuffle = ATOMIC.replace(
+        "BODY", "int x = i < n ? in[i] : 0; x += __shfl_down_sync(MASK, x, 1); "
+        "if (i % 2 == 0) atomicAdd(out, x);")  # fmt: skip
+    narrow = first(shuffle.replace("MASK", "0xffff"), block_sizes=[64])
+    assert narrow.kind == "warp mask"
+    assert "branch" not in narrow.remedy
+    assert "0xffffffff" in narrow.remedy
+    branch = ATOMIC.replace(
+        "BODY", "int x = i < n ? in[i] : 0; if (threadIdx.x % 32 < 16) "
+        "x += __shfl_down_sync(~0u, x, 1); if (i < n) atomicAdd(out, x);")  # fmt: skip
+    skipped = first(branch, block_sizes=[64])
+    assert "which has skipped the call, or has returned" in skipped.what
+    assert "outside the branch" in skipped.remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "loops"),
+    [
+        ("for (;;)\n HERE;", True),
+        ("for (int i = 0; i < 3; i++) {\n if (i) {}\n HERE;\n }", True),
+        ("for (int i = 0; i < 3; i++) { x; }\n HERE;", False),
+        ("for (int i = 0; i < 3; i++)\n if (i)\n HERE;", True),
+        ("for (int i = 0; i < 3; i++)\n x;\n HERE;", False),
+        ("do {\n HERE;\n } while (x);", True),
+        ("do { x; } while (y);\n HERE;", False),
+        ("if (x) {\n while (y)\n for (;;)\n HERE; }", True),
+        ("if (x) { while (y) z; }\n { HERE; }", False),
+    ],
+)
+def test_lines_of_loops_are_told_from_others(code: str, loops: bool) -> None:
+    line = 1 + code[: code.index("HERE")].count("\n")
+    assert device_text.is_in_loop(f"{{ {code} }}", line) is loops
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "your-kernel.md"
+
+
+def test_the_page_shows_the_report_of_its_own_kernel() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    source = re.search(r'^source = """(.*?)^"""', text, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^```text\n(mine\.cu: .*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert source is not None
+    assert shown is not None
+    assert str(gr.check(gr.Kernel(source[1]))).startswith(shown[1])
 
 
 # ---------------------------------------------------------------- what is refused ----------------

@@ -413,6 +413,47 @@ def test_a_broken_kernel_is_not_explained() -> None:
 
 
 @needs_compiler
+def test_a_broken_rule_of_an_explanation_is_told_as_check_does() -> None:
+    racy = """__global__ void mine(const float *in, float *out, unsigned n)
+{
+    extern __shared__ float cells[];
+    cells[threadIdx.x] = in[threadIdx.x];
+    if (threadIdx.x == 1) out[0] = cells[0];
+}"""
+    with pytest.raises(gr.CudaError) as caught:
+        gr.explain(gr.Kernel(racy), 64, block_size=64)
+    text = str(caught.value)
+    assert "reads shared cells[0] (line 5)" in text
+    assert "wrote shared cells[0] before (line 4)" in text
+    assert text.endswith("run `gpureduce check mine.cu`")
+    for word in ("cuEventSynchronize", "dynamic shared memory", "ILLEGAL_ADDRESS", "schedule"):
+        assert word not in text
+    assert caught.value.name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+@needs_compiler
+def test_an_explained_kernel_reduces_its_partials_as_on_a_gpu() -> None:
+    told, course = gr.explain(
+        [gr.Kernel(GALLERY / "tree_with_host_code.cu"), "sequential"], 4 * 256, block_size=256
+    )
+    stages = [launch.stage for launch in course.launches if launch.stage != "finish"]
+    assert [launch.stage for launch in told.launches] == stages == ["first", "next"]
+    assert [launch.grid for launch in told.launches] == [4, 1]
+    to_long = gr.Kernel("""__global__ void mine(const int *in, long long *out, unsigned n)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    __shared__ long long sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    if (i < n) atomicAdd((unsigned long long *)&sum, (unsigned long long)in[i]);
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}""")
+    # It cannot read its partials: the library adds them.
+    assert len(gr.explain(to_long, 256, block_size=64).launches) == 1
+
+
+@needs_compiler
 def test_the_command_explains_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(GALLERY / "cooperative_tiles.cu")
     assert command.main(["explain", path, "--source"]) == 0

@@ -34,7 +34,7 @@ from .program_text import (
 )
 from .sanitizer import sanitize
 
-__all__ = ["check", "launch_case", "worker_exception"]
+__all__ = ["check", "launch_case", "trouble_of", "worker_exception"]
 
 SCHEDULES = ("forward", "reverse", "random")
 BLOCKS = (64, 256, 32, 96, 512)
@@ -49,13 +49,14 @@ _TIME_LIMIT = 20.0
 _SANITIZER_SECONDS = 300.0
 """For a launch under compute-sanitizer, which is slow to start."""
 _HIDDEN_BY = {
-    "warp race": ("block race",),
     "shared unwritten": ("block race", "warp race"),
     "output unwritten": ("grid race",),
 }
 """Kinds that another one on the same line explains."""
 _UNWRITTEN = "copy to the host of memory that nobody has written"
 """The emulated driver's text of an output that is not stored (csrc/emu/driver_copies.c)."""
+_SHOWN_BY = {"warp race": "block race"}
+"""Kinds whose cases show another one on the same line, too: a block barrier orders a warp."""
 _EXPLAIN_RESULTS = {"block race", "warp race", "grid race", "shared unwritten", "output unwritten"}
 """Kinds that make results wrong: those say nothing beyond them."""
 _WARP = 32
@@ -235,6 +236,14 @@ def _sizes(form: KernelForm, block: int, given: Sequence[int] | None) -> list[in
     return sorted(set(found))
 
 
+def _size(case: dict[str, Any]) -> tuple[Any, ...]:
+    """Elements, then threads of a block, where powers of two come first. Without elements is last:
+    most kernels are not meant for that.
+    """
+    block = case["block"]
+    return case["n"] == 0, case["n"], block & (block - 1) != 0, block
+
+
 def _cases(
     form: KernelForm,
     blocks: Sequence[int],
@@ -265,8 +274,7 @@ def _cases(
                             "probes": _can_count(element, result, n),
                         }
                     )
-    # Without elements last: most kernels are not meant for that.
-    cases.sort(key=lambda case: (case["n"] == 0, case["n"], blocks.index(case["block"])))
+    cases.sort(key=_size)
     largest = max(case["n"] for case in cases)
     if np.dtype(cases[0]["out"]).kind == "f" and form.op in ("sum", "prod"):
         cases += [
@@ -292,6 +300,7 @@ def launch_case(
         "scratch": form.has_scratch,
         "n": n,
         "grid": grid,
+        "further": [],
         "slots": grid * block * form.elements_per_thread,
         "outputs": 1 if form.finish == "atomic" or form.has_scratch else grid,
         "block": block,
@@ -357,7 +366,7 @@ def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
 # ---------------------------------------------------------------- what was found -----------------
 
 
-def _trouble(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Trouble | None:
+def trouble_of(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Trouble | None:
     """The mistake in one case; ``None``: the case is right."""
     form = kernel.form
     here = Place(form.line, kernel.source.splitlines()[form.line - 1])
@@ -397,7 +406,19 @@ def _trouble(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Tr
         f"the kernel computes {answer['got']:g}, and {answer['want']:g} is right"
         + answer.get("missing", ""),
         here,
+        remedy=_RESULT_REMEDIES.get(form.op, ""),
     )
+
+
+_RESULT_REMEDIES = {
+    "max": "Look at where maxima begin, and at threads without an element: 0 is larger than every "
+    "negative element. Begin with the first element or with minus infinity (-INFINITY, INT_MIN).",
+    "min": "Look at where minima begin, and at threads without an element: 0 is smaller than every "
+    "positive element. Begin with the first element or with infinity (INFINITY, INT_MAX).",
+    "prod": "Follow the smallest case by hand: which thread loads each element, and do products "
+    "begin with 1, also of threads without an element?",
+}
+"""Of wrong results, by operator, where the general remedy says too little."""
 
 
 def _not_stored(outputs: int) -> str:
@@ -416,6 +437,36 @@ def _passing_blocks(
 _Troubles = dict[tuple[str, int, bool], tuple[Trouble, dict[str, Any], set[int]]]
 """By kind, line and whether there are elements: what the smallest case shows, the case, and all
 block sizes that show it."""
+
+
+def _rank(trouble: Trouble, case: dict[str, Any]) -> tuple[Any, ...]:
+    """By which cases of one mistake are compared: the smallest is the one to describe."""
+    return *_size(case), trouble.kind in _SHOWN_BY, SCHEDULES.index(case["schedule"])
+
+
+def _add(troubles: _Troubles, trouble: Trouble, case: dict[str, Any]) -> None:
+    key = (trouble.kind, trouble.where.line, case["n"] > 0)
+    if key in troubles:
+        so_far = troubles[key]
+        smaller = min(so_far[:2], (trouble, case), key=lambda each: _rank(*each))
+        troubles[key] = (*smaller, so_far[2] | {case["block"]})
+    else:
+        troubles[key] = (trouble, case, {case["block"]})
+
+
+def _merge(troubles: _Troubles) -> None:
+    """Make one of two kinds that are one mistake, with the smaller case."""
+    for (kind, line, some), (trouble, case, _) in [*troubles.items()]:
+        shown = _SHOWN_BY.get(kind, "")
+        if (shown, line, some) in troubles:
+            remedy = troubles[shown, line, some][0].remedy
+            _, _, blocks = troubles.pop((kind, line, some))
+            least = min(
+                troubles[shown, line, some][:2], (trouble, case), key=lambda each: _rank(*each)
+            )
+            known = blocks | troubles[shown, line, some][2]
+            as_shown = replace(least[0], kind=shown, remedy=remedy)
+            troubles[shown, line, some] = (as_shown, least[1], known)
 
 
 def _drop_consequences(troubles: _Troubles) -> None:
@@ -449,12 +500,12 @@ def _report(
     failed = []
     for number, answer in answers.items():
         case = cases[number]
-        trouble = _trouble(kernel, case, answer)
+        trouble = trouble_of(kernel, case, answer)
         if trouble is None:
             continue
         failed.append(case)
-        key = (trouble.kind, trouble.where.line, case["n"] > 0)
-        troubles.setdefault(key, (trouble, case, set()))[2].add(case["block"])
+        _add(troubles, trouble, case)
+    _merge(troubles)
     _drop_consequences(troubles)
     unfinished = [case for number, case in enumerate(cases) if number not in answers]
     good, is_right = _passing_blocks(
@@ -463,7 +514,7 @@ def _report(
     findings: list[Finding] = []
     limits: list[Limit] = list(_limits_of_text(kernel, cases))
     bad_blocks = tuple(block for block in blocks if block not in good)
-    for trouble, case, _ in troubles.values():
+    for trouble, case, _ in sorted(troubles.values(), key=lambda each: _rank(*each[:2])):
         finding = Finding.of(trouble, case)
         if case["n"] > 0 and not is_right:
             findings.append(finding)

@@ -81,7 +81,7 @@ class Finding:
             schedule=case["schedule"],
             dtype=case["in"],
             rule=advice.rule,
-            remedy=advice.remedy,
+            remedy=trouble.remedy or advice.remedy,
             read=advice.read,
         )
 

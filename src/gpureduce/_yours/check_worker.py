@@ -90,10 +90,13 @@ class Emulated:
         self.loaded = _core.load_image(0, *self._image)
 
     def run(self, case: dict[str, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What the launch stores: an output per block, or one."""
-        out = np.zeros(case["outputs"], case["out"])
+        """What the last launch stores: an output per block, or one."""
+        further = case["further"]
+        out = np.zeros(further[-1][1] if further else case["outputs"], case["out"])
         source = _core.alloc_device(0, values.nbytes)
-        target = _core.alloc_device(0, out.nbytes)
+        rooms = [_core.alloc_device(0, case["outputs"] * out.itemsize)]
+        rooms += [_core.alloc_device(0, grid * out.itemsize) for _, grid in further]
+        target = rooms[0]
         partials, ticket = (
             (
                 _core.alloc_device(0, case["grid"] * out.itemsize),
@@ -114,10 +117,14 @@ class Emulated:
                 launches = (set_value(target, identity(case["op"], case["out"])), *launches)
             elif case["scratch"]:
                 launches = (set_value(ticket, np.uint32(0)), *launches)
+            symbol = int(len(self._image[1]) > 1)  # Next, where it is another kernel
+            for (n, grid), here, there in zip(further, rooms, rooms[1:], strict=False):
+                given = arguments(case["parameters"], Places(here, there), n, grid)
+                launches += ((symbol, grid, case["block"], case["shared_bytes"], given),)
             _core.run_launches(self.loaded, launches)
-            _core.download(0, target, out)
+            _core.download(0, rooms[-1], out)
         finally:
-            for pointer in filter(None, (source, target, partials, ticket)):
+            for pointer in filter(None, (source, *rooms, partials, ticket)):
                 _core.free_device(0, pointer)
         return out
 

@@ -18,6 +18,7 @@ __all__ = [
     "blank",
     "declarations",
     "device_text",
+    "is_in_loop",
     "left_out",
     "line_of",
     "without_comments",
@@ -56,6 +57,31 @@ def without_comments(text: str) -> str:
 def line_of(text: str, position: int) -> int:
     """Number of the line of a position, from 1."""
     return text.count("\n", 0, position) + 1
+
+
+def _closing(code: str, position: int, ends: str) -> int:
+    """Where the first of `ends` is that no bracket encloses, or the text's end."""
+    depth = 0
+    for i in range(position, len(code)):
+        if depth == 0 and code[i] in ends:
+            return i
+        depth += (code[i] in "([{") - (code[i] in ")]}")
+        if depth == 0 and code[i] in ")]}" and code[i] in ends:
+            return i
+    return len(code)
+
+
+def is_in_loop(code: str, line: int) -> bool:
+    """Whether a line is in the body of a loop; `code` has no comments."""
+    for loop in re.finditer(r"\b(?:for|while)\s*\(|\bdo\b(?=\s*\{)", code):
+        start = loop.end()
+        if code[start - 1] == "(":
+            start = _closing(code, start, ")") + 1
+        body = start + len(code[start:]) - len(code[start:].lstrip())
+        end = _closing(code, body, "}" if code[body : body + 1] == "{" else ";}")
+        if line_of(code, loop.start()) <= line <= line_of(code, end):
+            return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ADVICE", "Advice", "Place", "Trouble", "read_finding"]
+from .device_text import is_in_loop, without_comments
+
+__all__ = ["ADVICE", "Advice", "Place", "Trouble", "is_finding", "read_finding"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ ADVICE = {
     ),
     "block race": Advice(
         "missing block barrier (race)",
-        "Threads of different warps run in any order. What one stores, another may read only after "
-        "a __syncthreads() between the two lines.",
+        "Threads run in any order, within a warp, too. What one stores, another may read or "
+        "overwrite only after a __syncthreads(), and what one reads, another may overwrite only "
+        "after one.",
         "Put __syncthreads() between the two lines, where all threads of the block reach it.",
         "interleaved_modulo",
     ),
@@ -90,16 +93,15 @@ ADVICE = {
         "wrong mask of a warp operation",
         "The mask of a shuffle, vote or __syncwarp names the lanes that execute it: all of them, "
         "and no others.",
-        "Call it where all 32 lanes come with the mask 0xffffffff, before the branch; lanes "
-        "without an element bring the identity.",
+        "Call it where all 32 lanes come, outside the branch and before any return, with the mask "
+        "0xffffffff; lanes without an element bring the identity.",
         "shfl_last_warp",
     ),
     "bounds": Advice(
         "access out of bounds",
         "Memory beyond an array's end belongs to somebody else: it is read as garbage, or "
         "overwritten.",
-        "Compare the index with n (i < n) before the access, for each element that a thread "
-        "loads; a shared array has an element per thread that uses it.",
+        "Compare the index with n (i < n) before the access, for each element that a thread loads.",
         "first_add",
     ),
     "shared unwritten": Advice(
@@ -159,8 +161,7 @@ ADVICE = {
         "wrong result",
         "The result differs from NumPy's, and no rule of memory is broken: elements are left out, "
         "taken twice, or combined with a wrong identity.",
-        "Follow the smallest case by hand: which thread loads the element, and into which slot is "
-        "it added?",
+        "Follow the smallest case by hand: which thread loads each element, and where does it go?",
         "sequential",
     ),
 }
@@ -190,6 +191,8 @@ class Trouble:
         What another thread had done, and its line; "" if there is none.
     end
         What is missing between the two; may be "".
+    remedy
+        What mends this one, where the kind's remedy does not fit; else "".
     """
 
     kind: str
@@ -198,6 +201,17 @@ class Trouble:
     other: str = ""
     other_where: Place = Place(0)
     end: str = ""
+    remedy: str = ""
+
+    @property
+    def summary(self) -> str:
+        """All of it in one sentence."""
+        other = f"; {self.other}{_in_line(self.other_where)}" if self.other else ""
+        return f"{self.what}{_in_line(self.where)}{other}{f'; {self.end}' if self.end else ''}"
+
+
+def _in_line(place: Place) -> str:
+    return f" (line {place.line})" if place.line > 0 else ""
 
 
 _FINDING = re.compile(
@@ -224,6 +238,11 @@ def _kind(rest: str) -> str:
         if rest.startswith(start):
             return kind
     return "warp mask"
+
+
+def is_finding(text: str) -> bool:
+    """Whether a message of an exception is the emulator's of a broken rule."""
+    return _FINDING.search(text) is not None
 
 
 def read_finding(
@@ -271,14 +290,73 @@ def read_finding(
     if len(places) == 1:
         other, end = end, ""
     thread = f"{found['thread']} of block {found['block']}"
+    kind = _kind(rest)
+    what, other = named(what), named(other)
+    if race := _RACE.fullmatch(what):
+        said = f"{thread} {race['verb']} {race['word']}{race['how']}"
+        other = _RACED.sub(rf"\1 \2 {race['word']}\3 before", other.removeprefix("and "))
+    elif kind in _ABSENT:
+        said = f"{thread}: {_ABSENT[kind][0].sub(_ABSENT[kind][1], what)}"
+    else:
+        said = f"{thread}: {what}"
+    here = place(places[0]) if places else Place(0)
+    there = place(places[1]) if len(places) > 1 else Place(0)
+    code = without_comments("\n".join(lines))
     return Trouble(
-        _kind(rest),
-        f"{thread}: {named(what)}",
-        place(places[0]) if places else Place(0),
-        named(other),
-        place(places[1]) if len(places) > 1 else Place(0),
-        named(end),
+        kind, said, here, other, there, named(end), _remedy(kind, rest, here, there, code)
     )
+
+
+_RACE = re.compile(
+    r"race on (?P<word>.*): it (?P<verb>reads|writes|updates) it(?P<how>(?: atomically)?)"
+)
+_RACED = re.compile(r"(.*) (wrote|read|updated) it((?: atomically)?) before")
+_ABSENT = {
+    "warp mask": (re.compile(r"which has returned"), "which has skipped the call, or has returned"),
+    "divergent barrier": (
+        re.compile(r"(thread \d+ \([^)]*\)) has returned, and it waits"),
+        r"\1 has skipped it, or has returned, and it waits",
+    ),
+}
+"""The emulator sees that a thread has ended, and not whether it came past the place."""
+
+
+def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
+    """What mends a case, where the remedy of its kind does not fit; else ""."""
+    if kind == "block race" and here.line > 0 and here.line == there.line:
+        if is_in_loop(code, here.line):
+            return (
+                "Put __syncthreads() at the end of the loop's body, outside the if, where all "
+                "threads of the block reach it."
+            )
+        return (
+            "Read into a variable of the thread, put __syncthreads() where all threads of the "
+            "block reach it, then write."
+        )
+    if kind == "bounds" and " to shared memory" in rest:
+        return (
+            "Compare the index with the array's size, or make the array as long as the threads "
+            "that use it."
+        )
+    if kind == "warp mask":
+        if "does not name the lane that calls it" in rest:
+            return (
+                "Name every lane that makes the call: by 0xffffffff where all 32 lanes come. "
+                "Lanes that are not named must not make it."
+            )
+        if "which is not there" in rest:
+            return (
+                "Launch blocks of a multiple of 32 threads, or name only the lanes that the last "
+                "warp has."
+            )
+        if "which its mask" in rest:
+            return (
+                "Name the lanes that are read, too, which must make the call: by 0xffffffff where "
+                "all 32 lanes come."
+            )
+        if "of width" in rest:
+            return "Use a width of 1, 2, 4, 8, 16 or 32."
+    return ""
 
 
 def _name_arrays(text: str, sizes: dict[str, tuple[int, int]]) -> str:

@@ -33,6 +33,7 @@ from .program_text import (
     does_not_compile,
     dtypes_of,
     fixed_dtypes,
+    further_launches,
     identity,
     roles,
     set_value,
@@ -209,16 +210,11 @@ class LoadedKernel:
         """Elements and blocks of each launch: a kernel whose output has the elements' type reduces
         its partials again.
         """
-        steps = [(self.n, self.grid)]
-        if self._form.finish != "partials" or not self._form.takes_n:
-            return steps
-        while self._element == self.result or "Next" in self._form.traits:
-            n = steps[-1][1]
-            grid = blocks_for(self._form, n, self.block, self._most)
-            if n == 1 or grid >= n:
-                break
-            steps.append((n, grid))
-        return steps
+        again = self._element == self.result
+        return [
+            (self.n, self.grid),
+            *further_launches(self._form, again, self.grid, self.block, self._most),
+        ]
 
     @property
     def left(self) -> int:

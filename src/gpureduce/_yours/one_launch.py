@@ -1,4 +1,4 @@
-"""One launch of a kernel of the user's own on the emulator, for its report."""
+"""One reduction by a kernel of the user's own on the emulator, for its report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from .._emulator_process import emulator_environment, run_worker
+from .._exceptions import CudaError
 from .._temporary import temporary_folder
-from .check import launch_case, worker_exception
+from .check import launch_case, trouble_of, worker_exception
+from .findings import ADVICE, is_finding
 from .kernel import Kernel
 from .launching import DEFAULT_BLOCK
-from .program_text import blocks_for, dtypes_of, write
+from .program_text import blocks_for, dtypes_of, further_launches, write
 
-__all__ = ["LaunchReport", "launch_emulated"]
+__all__ = ["LaunchReport", "broken_rule", "launch_emulated"]
 
 _BLOCKS = 4
 """Full blocks that make the default length."""
@@ -26,7 +28,9 @@ LaunchReport = tuple[dict[str, Any], str]
 def launch_emulated(
     kernel: Kernel, n: int | None, block_size: int | None, grid_size: int | None, dtype: str
 ) -> LaunchReport:
-    """Launch a kernel once, check its result, and return the emulator's report.
+    """Reduce an array by a kernel, check its result, and return the emulator's report.
+
+    The kernel reduces its partials again, as on a GPU.
 
     Parameters
     ----------
@@ -66,6 +70,7 @@ def launch_emulated(
     element, result = dtypes_of(form, dtype)
     grid = grid_size or blocks_for(form, count, block, _MOST_LOOPING_BLOCKS)
     case = launch_case(form, element, result, block, count, grid)
+    case["further"] = further_launches(form, element == result, grid, block, grid)
     request = {
         "programs": [asdict(write(form, dtype, block, emulated=True))],
         "cases": [case],
@@ -76,10 +81,24 @@ def launch_emulated(
         environment = emulator_environment(directory, f"report={report}")
         answer = json.loads(run_worker("gpureduce._yours.check_worker", request, environment))
         if "error" in answer:
-            raise worker_exception(form, answer["error"])
+            raise broken_rule(kernel, case, answer["error"])
         if "got" in answer:
             raise RuntimeError(
                 f"kernel '{form.name}' computed {answer['got']:g} where NumPy has "
                 f"{answer['want']:g}: gpureduce.check says more"
             )
         return case, report.read_text(encoding="utf-8")
+
+
+def broken_rule(kernel: Kernel, case: dict[str, Any], error: dict[str, Any]) -> Exception:
+    """The worker's exception; of a broken rule, in the words of :func:`gpureduce.check`."""
+    if error["name"] != "CudaError" or not is_finding(error["message"]):
+        return worker_exception(kernel.form, error)
+    trouble = trouble_of(kernel, case, {"finding": error["message"]})
+    assert trouble is not None
+    file = kernel.file
+    return CudaError(
+        f"kernel '{kernel.name}': {ADVICE[trouble.kind].title}: {trouble.summary}; "
+        f"run `gpureduce check {file}`",
+        *error["details"],
+    )

@@ -25,6 +25,7 @@ __all__ = [
     "does_not_compile",
     "dtypes_of",
     "fixed_dtypes",
+    "further_launches",
     "identity",
     "roles",
     "set_value",
@@ -193,6 +194,25 @@ def blocks_for(form: KernelForm, n: int, block: int, most: int) -> int:
         return 1
     needed = max(1, -(-n // (block * form.elements_per_thread)))
     return min(needed, most) if form.cover == "stride" else needed
+
+
+def further_launches(
+    form: KernelForm, same_type: bool, grid: int, block: int, most: int
+) -> list[tuple[int, int]]:
+    """Elements and blocks of the launches after the first, whose `grid` blocks left partials.
+
+    A kernel whose output has the elements' type (`same_type`) reduces its partials again, until one
+    is left.
+    """
+    found: list[tuple[int, int]] = []
+    if form.finish != "partials" or not form.takes_n:
+        return found
+    while same_type or "Next" in form.traits:
+        n, grid = grid, blocks_for(form, grid, block, most)
+        if n == 1 or grid >= n:
+            break
+        found.append((n, grid))
+    return found
 
 
 def shared_bytes(form: KernelForm, element: str, block: int) -> int:
