@@ -215,7 +215,7 @@ static int compile(const char *folder, int arch)
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
         /* -O1: accesses stay where the text has them, and their lines are known. No jump is
          * threaded: a copy of the code for one thread would be another instruction than its
-         * neighbours'. Nothing is linked in. */
+         * neighbours'. Nothing is linked in but the mathematical library. */
         const char *arguments[] = {compilers[i],
                                    "-std=c++17",
                                    "-O1",
@@ -238,6 +238,7 @@ static int compile(const char *folder, int arch)
                                    source,
                                    "-o",
                                    object,
+                                   "-lm",
                                    NULL};
         status = run_program((char *const *)arguments, folder, "log");
     }

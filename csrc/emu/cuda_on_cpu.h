@@ -242,6 +242,54 @@ inline double sqrt(double value)
     return __builtin_sqrt(value);
 }
 
+// Functions of the mathematical library, which programs are linked with.
+#define GPR_EMU_FUNCTION(name)             \
+    __forceinline__ double name(double x)  \
+    {                                      \
+        return __builtin_##name(x);        \
+    }                                      \
+    __forceinline__ float name(float x)    \
+    {                                      \
+        return __builtin_##name##f(x);     \
+    }                                      \
+    __forceinline__ float name##f(float x) \
+    {                                      \
+        return __builtin_##name##f(x);     \
+    }
+GPR_EMU_FUNCTION(exp)
+GPR_EMU_FUNCTION(exp2)
+GPR_EMU_FUNCTION(expm1)
+GPR_EMU_FUNCTION(log)
+GPR_EMU_FUNCTION(log2)
+GPR_EMU_FUNCTION(log10)
+GPR_EMU_FUNCTION(log1p)
+GPR_EMU_FUNCTION(sin)
+GPR_EMU_FUNCTION(cos)
+GPR_EMU_FUNCTION(tan)
+GPR_EMU_FUNCTION(tanh)
+GPR_EMU_FUNCTION(cbrt)
+GPR_EMU_FUNCTION(floor)
+GPR_EMU_FUNCTION(ceil)
+GPR_EMU_FUNCTION(trunc)
+GPR_EMU_FUNCTION(rint)
+GPR_EMU_FUNCTION(round)
+#undef GPR_EMU_FUNCTION
+
+__forceinline__ double ldexp(double x, int exponent)
+{
+    return __builtin_ldexp(x, exponent);
+}
+
+__forceinline__ double pow(double x, double y)
+{
+    return __builtin_pow(x, y);
+}
+
+__forceinline__ float powf(float x, float y)
+{
+    return __builtin_powf(x, y);
+}
+
 __forceinline__ double __dmul_rn(double a, double b)
 {
     return a * b; // nothing is contracted here

@@ -96,7 +96,8 @@ def test_chunks_cover_an_array_once_and_in_order() -> None:
                 assert chunk.first == len(before)
                 before += row.tolist()
         assert [seen[i] for i in range(len(order))] == order.tolist()
-    assert len(list(chunks((5, 3, 0), (0, 2), 7))) == 1
+    for empty in ((5, 3, 0), (0, 3, 2), (0,)):
+        assert len(list(chunks(empty, (0,), 7))) == 1
 
 
 # ---------------------------------------------------------------- arguments ----------------------
@@ -136,6 +137,9 @@ assert gr.reduce(device(a), ADD, 1, out=room) is room
 np.testing.assert_array_equal(host(room), a.sum(1))
 assert host(gr.reduce(device(np.zeros((3, 0), "f4")), ADD, 1)).tolist() == [0, 0, 0]
 assert gr.reduce(np.zeros((0, 3)), ADD, 1, device="cuda").shape == (0,)
+for axis in (None, 0):
+    assert not np.any(gr.reduce(np.zeros((0, 3)), ADD, axis, device="cuda"))
+assert gr.reduce([], ADD, device="cuda") == 0
 half = np.arange(100, dtype="float16")
 assert gr.reduce(half, ADD, device="cuda") == np.float16(4950)
 print(json.dumps([
@@ -235,6 +239,25 @@ print(json.dumps([after.writes - before.writes, after.hits - before.hits]))
         assert emulated(BEGIN + code, tmp_path) == [0, 1]
     finally:
         os.environ["GPUREDUCE_CACHE_DIR"] = before
+
+
+@needs_compiler
+def test_functions_of_the_mathematical_library(tmp_path: Path) -> None:
+    """Operators call them as CUDA's, of double and of float; the emulator has those of C."""
+    code = """
+CALLS = "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh cbrt floor ceil trunc rint round"
+for kind, suffix in (("double", ""), ("float", ""), ("float", "f")):
+    calls = " + ".join(f"{name}{suffix}(x)" for name in CALLS.split())
+    power = f"pow{suffix}(x, x)" if kind == "double" or suffix else "x"
+    operator = gr.Operator("add", "struct add { static T identity() { return 0; }"
+        " static T combine(T a, T b) { return a + b; } using State = T;"
+        f" static T lift(T x) {{ return {calls} + {power} + T(ldexp(double(x), 3)); }} }};",
+        commutative=True)
+    x = rng.random(50).astype(kind if kind == "double" else "float32") + 1
+    got = gr.reduce(x, operator, device="cuda")
+    np.testing.assert_allclose(got, gr.reduce(x, operator, device="cpu"), rtol=1e-5)
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
 
 
 # ---------------------------------------------------------------- NVRTC --------------------------

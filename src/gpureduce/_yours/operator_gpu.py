@@ -167,6 +167,9 @@ class Chunk(NamedTuple):
 
 def chunks(shape: tuple[int, ...], reduced: tuple[int, ...], most: int) -> Iterator[Chunk]:
     """Cut an array into chunks of up to `most` elements, in C order."""
+    if 0 in shape:  # whose rows have results all the same
+        yield Chunk((), 0, 0, True)
+        return
     cut = 0  # the axis that is cut into ranges
     while cut < len(shape) and math.prod(shape[cut + 1 :]) > most:
         cut += 1
