@@ -101,6 +101,26 @@ typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, ui
 typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                double *sums, double *rests, double *lost);
 
+enum {
+    GPR_EXP_BLOCK = 512,   /* most elements of one call of a gpr_exp_loop */
+    GPR_EXP_REACH = 800,   /* exp(-GPR_EXP_REACH) is 0 */
+    GPR_EXP_MOST = 1 << 20 /* most magnitude of an element that exp is taken of */
+};
+
+/* The sum high + low of exponentials, and how many elements are the largest, which it leaves out. */
+typedef struct gpr_exp_sum {
+    double high, low;
+    uint64_t largest;
+} gpr_exp_sum;
+
+/* Sums exp(x - shift) / 2^unit of n elements but those equal to `largest`, which none exceeds: a
+ * finite number. Either shift is 0 and |largest| <= GPR_EXP_MOST, or shift is `largest`; unit is
+ * the integer nearest to (largest - shift) / log(2). Each exponential has an error of 2 units of
+ * 2^-53 of its value, of float32 of 2^-37; the sum adds none. Terms below 2^(unit - 1022) are 0.
+ * Needs rounding to nearest. */
+typedef void (*gpr_exp_loop)(const void *data, uint64_t n, double largest, double shift,
+                             double unit, gpr_exp_sum *sum);
+
 /* Bits of a double below the last one of a number of a narrower type, half of that one, and the
  * least exponent field, of a double, from which numbers of the type have all their bits. */
 typedef struct gpr_narrow_format {
@@ -215,6 +235,8 @@ typedef struct gpr_loops {
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     /* of the same */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
+    /* of the same */
+    gpr_exp_loop exp_sums[GPR_DTYPE_COUNT];
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

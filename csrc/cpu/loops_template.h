@@ -1330,6 +1330,10 @@ static void widen_uint64(const void *source, void *destination, uint64_t count)
         to[i] = widen_int(from[i], UINT64_C(0x4530000000000000), 0x1p84 + 0x1p52);
 }
 
+/* ---------------------------------------------------------------- exponentials --------------- */
+
+#include "cpu/loops_exp_sums.h"
+
 /* ---------------------------------------------------------------- exact sums ----------------- */
 
 #include "cpu/loops_exact.h"
@@ -2023,4 +2027,5 @@ const gpr_loops LOOPS_TABLE = {
                                 [GPR_FLOAT64] = sum_of_magnitudes_float64},
         },
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
+    .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
 };

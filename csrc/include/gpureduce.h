@@ -339,6 +339,17 @@ typedef struct gpr_dot_request {
  * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. gpr_last_run has its record. */
 GPR_API gpr_status gpr_dot(const gpr_dot_request *request);
 
+/* ---------------------------------------------------------------- exponentials --------------- */
+
+/* The logarithm of the sum of the exponentials of each row's elements, on all cores: of a request's
+ * host array of real numbers, and of its mask. Does not read op, skip_nan, ddof, kernel, block and
+ * grid size; `compute` is the float type of results, by default the elements', float64 of integers
+ * and bool. No elements, and none but -infinity, have -infinity. The error is below one unit in the
+ * last place of the result, plus that of log(n), plus 2^-50. GPR_ERROR_TYPE: complex elements.
+ * GPR_ERROR_VALUE: arrays or results in device memory, results with steps. GPR_ERROR_MEMORY,
+ * GPR_ERROR_INTERRUPTED. gpr_last_run has its record. */
+GPR_API gpr_status gpr_logsumexp(const gpr_request *request);
+
 /* ---------------------------------------------------------------- limits -------------------- */
 
 typedef struct gpr_limits {

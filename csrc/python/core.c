@@ -115,6 +115,7 @@ static int core_exec(PyObject *module)
         glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
         glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
         glue_cost_methods,         glue_dtype_methods,         glue_text_methods,
+        glue_exp_sums_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;

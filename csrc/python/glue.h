@@ -315,6 +315,7 @@ extern PyMethodDef glue_cost_methods[];
 extern PyMethodDef glue_dtype_methods[];
 extern PyMethodDef glue_text_methods[];
 extern PyMethodDef glue_exact_methods[];
+extern PyMethodDef glue_exp_sums_methods[];
 
 static inline glue_state *glue_state_of(PyObject *module)
 {

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ._warm import Warmed, warm
     from ._yours.check import check
     from ._yours.check_report import CheckReport
+    from ._yours.exponentials import logsumexp
     from ._yours.kernel import Kernel
     from ._yours.own_operator import Operator
 
@@ -99,6 +100,7 @@ __all__ = [
     "kernels",
     "last_run",
     "limits",
+    "logsumexp",
     "norm",
     "pinned_copy",
     "set_limits",
@@ -113,6 +115,7 @@ _LATE = {
     "check": "_yours.check",
     "CheckReport": "_yours.check_report",
     "Kernel": "_yours.kernel",
+    "logsumexp": "_yours.exponentials",
     "Operator": "_yours.own_operator",
     "compare": "_bench.compare",
     "Changes": "_bench.changes",

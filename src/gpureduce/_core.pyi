@@ -108,6 +108,14 @@ def dot_along(
     stream: Any,
     /,
 ) -> Any: ...
+def logsumexp(
+    a: np.ndarray[Any, Any],
+    dtype: np.dtype[Any],
+    axis: Any,
+    keepdims: bool,
+    mask: np.ndarray[Any, Any] | None,
+    /,
+) -> Any: ...
 def dot_along_on_device(
     a: DeviceArray,
     b: DeviceArray | None,

@@ -1,0 +1,367 @@
+/* Logarithms of sums of exponentials.
+ *
+ * A row is read in blocks that stay in the first cache. A block's largest element is found, then
+ * the exponentials of the others are summed in units of 2^k, the power of two next to the largest
+ * one's. States of blocks merge in the order of the row. Their units are powers of two, so merging
+ * rounds no exponential again, whatever the order of the elements; sums of blocks are pairs of
+ * doubles. So the error does not grow with the length of a row.
+ *
+ * The largest element itself is in no sum: log(sum) = largest + log1p(others / exp(largest)), and
+ * results near 0 keep their digits.
+ *
+ * Elements beyond GPR_EXP_MOST are farther apart than exponentials are accurate. Sums of blocks
+ * with such a largest element are relative to it, and merging multiplies by exponentials: what that
+ * rounds is far below the last place of the result.
+ *
+ * Rows are cut by shapes alone, so results do not depend on the number of threads. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "cpu/cpu.h"
+#include "cpu/float_environment.h"
+#include "cpu/job.h"
+#include "lib/base/convert.h"
+#include "lib/base/status.h"
+
+enum {
+    PIECE_ELEMENTS = 1 << 16, /* of a row, in a task: a multiple of a block */
+    TASK_ELEMENTS = 1 << 14,  /* of short rows in a task */
+    SIDE_BY_SIDE = 32,        /* most rows that lie crosswise in a task */
+    PACKED_ELEMENTS = 16 * GPR_EXP_BLOCK,
+    MOST_BYTES = 8 /* of an element */
+};
+_Static_assert(PIECE_ELEMENTS % GPR_EXP_BLOCK == 0, "pieces are whole blocks");
+
+/* Of some elements of a row. */
+typedef struct exp_state {
+    double largest;   /* -inf: of no elements, or of nothing else; NaN if one of them is */
+    double sum, rest; /* sum + rest of the other elements' exponentials, in units ... */
+    double unit;      /* ... of 2^unit; of exp(largest) if that is shifted */
+} exp_state;
+
+static const double NO_UNIT = -0x1p22; /* of no other elements: less than those of all elements */
+
+typedef struct exp_job {
+    const gpr_view *view;
+    const gpr_view *plain; /* the view without its mask */
+    const gpr_view *marks; /* the mask; NULL if there is none */
+    gpr_dtype dtype;       /* of the loops: float32 or float64 */
+    int in_place;          /* loops read rows where they are */
+    int crosswise;         /* rows of a unit are read side by side */
+    gpr_dtype result_dtype;
+    char *result;
+    gpr_cpu_units units;
+    uint64_t length, pieces; /* elements of a piece, and pieces of a row */
+    exp_state *partials;     /* of pieces; NULL where rows are whole */
+    gpr_cpu_stop stop;
+} exp_job;
+
+typedef struct exp_memory {
+    _Alignas(64) char packed[PACKED_ELEMENTS * MOST_BYTES];
+    _Alignas(64) char converted[PACKED_ELEMENTS * MOST_BYTES];
+    uint8_t marks[PACKED_ELEMENTS];
+    exp_state states[SIDE_BY_SIDE];
+} exp_memory;
+_Static_assert(sizeof(exp_memory) <= GPR_TASK_MEMORY, "workers have room for it");
+
+/* ---------------------------------------------------------------- states --------------------- */
+
+static const double LOG2_HIGH = 0x1.62e42feep-1, LOG2_LOW = 0x1.a39ef35793c76p-33;
+static const double LOG2_E = 0x1.71547652b82fep+0;
+
+static exp_state empty_state(void)
+{
+    return (exp_state){.largest = -INFINITY, .unit = NO_UNIT};
+}
+
+static int is_shifted(double largest)
+{
+    return fabs(largest) > GPR_EXP_MOST;
+}
+
+/* The integer k nearest to x / log(2), and exp(x) / 2^k. */
+static double exponent_of(double x)
+{
+    return rint(x * LOG2_E);
+}
+
+static double power_of(double x, double k)
+{
+    return exp((x - k * LOG2_HIGH) - k * LOG2_LOW);
+}
+
+static double times_power(double x, double exponent)
+{
+    return exponent < -2 * GPR_EXP_REACH ? 0 : ldexp(x, (int)exponent);
+}
+
+static void add_to(exp_state *state, double x)
+{
+    const double sum = state->sum + x, part = sum - state->sum;
+
+    state->rest += (state->sum - (sum - part)) + (x - part);
+    state->sum = sum;
+}
+
+/* The other elements' exponentials over the largest one's. */
+static double ratio_of(const exp_state *state)
+{
+    const double all = state->sum + state->rest;
+
+    if (all == 0 || is_shifted(state->largest)) return all;
+    const double k = exponent_of(state->largest);
+    return times_power(all / power_of(state->largest, k), state->unit - k);
+}
+
+/* Merges states of which one has a largest element that is shifted. */
+static void merge_shifted(exp_state *state, const exp_state *smaller)
+{
+    const double others = ratio_of(smaller) + 1;
+
+    if (is_shifted(state->largest)) {
+        add_to(state, others * exp(smaller->largest - state->largest));
+    } else if (state->largest - smaller->largest < GPR_EXP_REACH) {
+        const double k = exponent_of(smaller->largest);
+
+        add_to(state, times_power(others * power_of(smaller->largest, k), k - state->unit));
+    }
+}
+
+/* Merges the state of elements that come later. */
+static void merge(exp_state *state, exp_state other)
+{
+    if (isnan(state->largest) || other.largest == -INFINITY) return;
+    if (!(state->largest >= other.largest)) { /* or the other one is NaN */
+        const exp_state before = *state;
+
+        *state = other;
+        other = before;
+    }
+    if (!isfinite(state->largest) || other.largest == -INFINITY) return;
+    if (is_shifted(state->largest) || is_shifted(other.largest)) {
+        merge_shifted(state, &other);
+        return;
+    }
+    const double k = exponent_of(other.largest), unit = fmax(state->unit, k);
+
+    state->sum = times_power(state->sum, state->unit - unit);
+    state->rest = times_power(state->rest, state->unit - unit);
+    state->unit = unit;
+    add_to(state, times_power(other.sum, other.unit - unit));
+    add_to(state, times_power(other.rest, other.unit - unit));
+    add_to(state, times_power(power_of(other.largest, k), k - unit));
+}
+
+static double largest_of(gpr_dtype dtype, const void *elements, uint64_t count)
+{
+    gpr_value value;
+
+    gpr_cpu_loops()->loop[GPR_FOLD_max][dtype].rows(elements, 0, 1, count, &value);
+    return dtype == GPR_FLOAT32 ? (double)value.f32 : value.f64;
+}
+
+/* The state of up to GPR_EXP_BLOCK aligned numbers of the loops' type. */
+static exp_state state_of(gpr_dtype dtype, const void *elements, uint64_t count)
+{
+    exp_state state = {.largest = largest_of(dtype, elements, count), .unit = NO_UNIT};
+    gpr_exp_sum sum;
+
+    if (count == 1 || !isfinite(state.largest)) return state;
+    const double shift = is_shifted(state.largest) ? state.largest : 0;
+    state.unit = exponent_of(state.largest - shift);
+    gpr_cpu_loops()->exp_sums[dtype](elements, count, state.largest, shift, state.unit, &sum);
+    state.sum = sum.high;
+    state.rest = sum.low;
+    if (sum.largest > 1)
+        add_to(&state, (double)(sum.largest - 1) * power_of(state.largest - shift, state.unit));
+    return state;
+}
+
+static void finish_row(const exp_job *work, uint64_t row, const exp_state *state)
+{
+    double value = state->largest;
+
+    if (isfinite(value)) value += log1p(ratio_of(state));
+    gpr_convert(GPR_FLOAT64, &value, work->result_dtype,
+                work->result + row * gpr_dtype_bytes(work->result_dtype), 1);
+}
+
+/* ---------------------------------------------------------------- elements ------------------- */
+
+/* Elements first, ... of the view, in rows one after the other, as the loops read them. */
+static const char *read_elements(const exp_job *work, uint64_t first, uint64_t count,
+                                 exp_memory *memory)
+{
+    const gpr_dtype dtype = work->view->dtype;
+    const gpr_widening widen = gpr_cpu_loops()->widen[dtype];
+    char *numbers = memory->packed;
+
+    gpr_pack(work->plain, first, count, NULL, memory->packed);
+    if (dtype != work->dtype) {
+        numbers = memory->converted;
+        if (widen.loop != NULL)
+            widen.loop(memory->packed, numbers, count);
+        else
+            gpr_convert(dtype, memory->packed, work->dtype, numbers, count);
+    }
+    if (work->marks == NULL) return numbers;
+    gpr_pack(work->marks, first, count, NULL, memory->marks);
+    for (uint64_t i = 0; i < count; i++) {
+        if (memory->marks[i]) continue;
+        if (work->dtype == GPR_FLOAT32)
+            ((float *)(void *)numbers)[i] = -INFINITY;
+        else
+            ((double *)(void *)numbers)[i] = -INFINITY;
+    }
+    return numbers;
+}
+
+/* Merges elements [first, end) of `rows` rows, which are packed together where rows are short. */
+static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
+                     exp_memory *memory, exp_state *states)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->dtype);
+
+    for (uint64_t at = first; at < end; at += GPR_EXP_BLOCK) {
+        const uint64_t count = least(GPR_EXP_BLOCK, end - at);
+        const uint64_t together = count == view->n ? PACKED_ELEMENTS / count : 1;
+
+        for (uint64_t r = 0; r < rows; r++) {
+            const char *elements = NULL;
+
+            if (work->in_place)
+                elements = gpr_view_row(view, row + r) + at * bytes;
+            else if (r % together > 0)
+                elements = (view->dtype == work->dtype ? memory->packed : memory->converted) +
+                           r % together * count * bytes;
+            else
+                elements = read_elements(work, (row + r) * view->n + at,
+                                         least(together, rows - r) * count, memory);
+            merge(&states[r], state_of(work->dtype, elements, count));
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- tasks ---------------------- */
+
+static int exp_task(void *context, uint64_t index, void *memory)
+{
+    exp_job *work = context;
+    const gpr_float_environment before = enter_ieee();
+    const uint64_t unit = index / work->pieces, first = index % work->pieces * work->length;
+    exp_memory *mine = memory;
+    uint64_t rows;
+    const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows),
+                   end = least(work->view->n, first + work->length);
+
+    for (uint64_t r = 0; r < rows && !gpr_cpu_must_stop(&work->stop); r += SIDE_BY_SIDE) {
+        const uint64_t few = least(SIDE_BY_SIDE, rows - r);
+        exp_state *states = mine->states;
+
+        if (work->partials != NULL) states = work->partials + index * work->units.rows + r;
+        for (uint64_t k = 0; k < few; k++) states[k] = empty_state();
+        add_rows(work, row + r, few, first, end, mine, states);
+        for (uint64_t k = 0; k < few && work->partials == NULL; k++)
+            finish_row(work, row + r + k, &states[k]);
+    }
+    leave_ieee(before);
+    return !work->stop.stopped;
+}
+
+/* Merges the pieces of each row. */
+static void finish_pieces(exp_job *work)
+{
+    const gpr_float_environment before = enter_ieee();
+
+    for (uint64_t unit = 0; unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
+        exp_state *states = work->partials + unit * work->pieces * work->units.rows;
+        uint64_t rows;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
+
+        for (uint64_t r = 0; r < rows; r++) {
+            for (uint64_t piece = 1; piece < work->pieces; piece++)
+                merge(&states[r], states[piece * work->units.rows + r]);
+            finish_row(work, row + r, &states[r]);
+        }
+    }
+    leave_ieee(before);
+}
+
+static void cut(exp_job *work)
+{
+    const gpr_view *view = work->view;
+
+    work->crosswise = gpr_cpu_lies_crosswise(view);
+    work->pieces = 1;
+    work->length = view->n;
+    if (view->n > PIECE_ELEMENTS) {
+        work->length = PIECE_ELEMENTS;
+        work->pieces = divide_up(view->n, PIECE_ELEMENTS);
+    }
+    work->units =
+        gpr_cpu_cut_units(view, work->crosswise ? SIDE_BY_SIDE : divide_up(TASK_ELEMENTS, view->n));
+}
+
+static double nanoseconds(const gpr_view *view)
+{
+    const double per_element = 1, per_row = 50;
+
+    return gpr_cpu_nanoseconds_to_read(view, view->rows_contiguous ? 0 : 1) +
+           (double)view->rows * ((double)view->n * per_element + per_row);
+}
+
+static gpr_status run(exp_job *work, gpr_run *record)
+{
+    const uint64_t tasks = work->units.count * work->pieces;
+    gpr_status status = GPR_OK;
+
+    if (work->pieces > 1) {
+        work->partials = calloc(tasks * work->units.rows, sizeof *work->partials);
+        if (work->partials == NULL)
+            return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                            (unsigned long long)tasks);
+    }
+    status = gpr_cpu_run_tasks(nanoseconds(work->view), tasks, exp_task, work, sizeof(exp_memory),
+                               &record->block_size);
+    record->grid_size = tasks;
+    if (status == GPR_OK && work->partials != NULL) finish_pieces(work);
+    free(work->partials);
+    if (status == GPR_OK && work->stop.stopped)
+        status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+    return status;
+}
+
+gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record)
+{
+    const gpr_view *view = &call->view;
+    const exp_state nothing = empty_state();
+    gpr_view plain, marks;
+    exp_job work = {.view = view,
+                    .plain = view,
+                    .dtype = GPR_FLOAT64,
+                    .result_dtype = result,
+                    .result = call->result};
+
+    record->variant = gpr_cpu_isa();
+    record->block_size = 1;
+    record->grid_size = 1;
+    if (view->rows == 0) return GPR_OK;
+    if (view->n == 0) {
+        for (uint64_t row = 0; row < view->rows; row++) finish_row(&work, row, &nothing);
+        return GPR_OK;
+    }
+    if (view->dtype == GPR_FLOAT32 || gpr_cpu_loops()->widen[view->dtype].to == GPR_FLOAT32)
+        work.dtype = GPR_FLOAT32;
+    work.in_place = view->rows_contiguous && view->dtype == work.dtype;
+    if (view->mask != NULL) {
+        gpr_copy_view(&plain, view);
+        plain.mask = NULL;
+        work.plain = &plain;
+        gpr_mask_view(view, &marks);
+        work.marks = &marks;
+    }
+    cut(&work);
+    gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
+    return run(&work, record);
+}

@@ -1,0 +1,107 @@
+/* Part of loops_template.h: sums of exponentials.
+ *
+ * exp(x) is 2^k * exp(r) with k the integer nearest to x / log(2), so that |r| <= log(2) / 2. The
+ * first factor is the exponent of a double, relative to a unit 2^unit that the whole block has. The
+ * second is a polynomial, 1 + r + r^2 q(r), where q interpolates at Chebyshev's points: of degree 9
+ * its error is 2^-55.8, of degree 6 2^-37.7, relative to exp(r).
+ *
+ * log(2) is the sum of a number of 32 bits, whose product with |k| < 2^21 is exact, and of one of
+ * 53: r has the accuracy of a double for |x| < 2^20 * 1.38, with a fused product or without. */
+
+#ifdef LESS_PRODUCT
+#define EXP_LESS_PRODUCT(number, x, y) (vec_f64) LESS_PRODUCT(number, x, y)
+#else
+#define EXP_LESS_PRODUCT(number, x, y) ((number) - (x) * (y))
+#endif
+
+static const double exp_quotients_9[] = {
+    0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d63p-5,  0x1.11111111109b3p-7,
+    0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13, 0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19,
+    0x1.289185613a3d6p-22, 0x1.af38a9b0ec855p-26,
+};
+static const double exp_quotients_6[] = {
+    0x1.0000000000000p-1,  0x1.55555567532adp-3,  0x1.5555555c87148p-5,  0x1.1110c632a3088p-7,
+    0x1.6c16858b7acb9p-10, 0x1.a15179d80ae96p-13, 0x1.a1132015ba37ep-16,
+};
+
+/* Adding it rounds doubles to integers, which are in the last bits of the sum then. */
+static const double exp_rounder = 0x1.8p52;
+static const double exp_log2e = 0x1.71547652b82fep+0, exp_log2_high = 0x1.62e42feep-1,
+                    exp_log2_low = 0x1.a39ef35793c76p-33;
+enum { EXP_EXPONENT_BIAS = 1023, EXP_FRACTION_BITS = 52, EXP_VECTORS = 2 };
+
+/* exp(t) / 2^unit for t <= (unit + 1/2) log(2); 0 where that is below the normal numbers. */
+INLINE vec_f64 exp_in_units(vec_f64 t, double unit, const double *quotients, int degree)
+{
+    const vec_f64 k =
+        (EXP_LESS_PRODUCT((vec_f64){0} + exp_rounder, -t, (vec_f64){0} + exp_log2e)) - exp_rounder;
+    const vec_f64 r = EXP_LESS_PRODUCT(EXP_LESS_PRODUCT(t, k, (vec_f64){0} + exp_log2_high), k,
+                                       (vec_f64){0} + exp_log2_low);
+    const vec_f64 minus = -r, minus_square = -(r * r);
+    /* q of even and of odd powers side by side, so that no product waits for all before it. */
+    vec_f64 even = (vec_f64){0} + quotients[degree - degree % 2];
+    vec_f64 odd = (vec_f64){0} + quotients[degree - 1 + degree % 2];
+    UNROLLED
+    for (int i = degree - 2 - degree % 2; i >= 0; i -= 2)
+        even = EXP_LESS_PRODUCT((vec_f64){0} + quotients[i], minus_square, even);
+    UNROLLED
+    for (int i = degree - 3 + degree % 2; i >= 1; i -= 2)
+        odd = EXP_LESS_PRODUCT((vec_f64){0} + quotients[i], minus_square, odd);
+    const vec_f64 q = EXP_LESS_PRODUCT(even, minus, odd);
+    const vec_f64 power = 1.0 + EXP_LESS_PRODUCT(r, minus_square, q);
+    const vec_f64 least = (vec_f64){0} - EXP_EXPONENT_BIAS, exponent = k - unit;
+    const vec_f64 biased = EXTREME_max_f64(exponent, least) + (exp_rounder + EXP_EXPONENT_BIAS);
+    return power * (vec_f64)((vec_u64)biased << EXP_FRACTION_BITS);
+}
+
+/* A sum of up to GPR_EXP_BLOCK terms below 2 has multiples of the last place of this number exactly;
+ * what is below it is summed by itself, and rounding that sum counts for nothing. */
+static const double exp_splitter = 0x1.8p10;
+_Static_assert(GPR_EXP_BLOCK * 2 <= 1 << 10, "the last place of the splitter is 2^-42");
+
+#define DEFINE_EXP_SUMS(name, T, LOAD, DEGREE)                                                   \
+    static void exp_sums_##name(const void *data, uint64_t n, double largest, double shift,      \
+                                double unit, gpr_exp_sum *sum)                                   \
+    {                                                                                            \
+        const T *p = data;                                                                       \
+        const double least = (largest - shift) - GPR_EXP_REACH;                                  \
+        const vec_f64 floor = (vec_f64){0} + least;                                              \
+        vec_f64 high[EXP_VECTORS] = {{0}}, low[EXP_VECTORS] = {{0}};                             \
+        vec_i64 count = {0};                                                                     \
+        T rest[EXP_VECTORS * VECTOR_LANES];                                                      \
+        uint64_t i = 0;                                                                          \
+        while (i < n) {                                                                          \
+            const T *from = p + i;                                                               \
+            if (n - i < EXP_VECTORS * VECTOR_LANES) {                                            \
+                for (uint64_t j = 0; j < EXP_VECTORS * VECTOR_LANES; j++)                        \
+                    rest[j] = i + j < n ? p[i + j] : (T) - INFINITY;                             \
+                from = rest;                                                                     \
+            }                                                                                    \
+            UNROLLED                                                                             \
+            for (int v = 0; v < EXP_VECTORS; v++) {                                              \
+                const vec_f64 x = (vec_f64)LOAD(from + v * VECTOR_LANES), t = x - shift;         \
+                const vec_f64 bounded = EXTREME_max_f64(t, floor);                               \
+                const vec_i64 is_largest = (vec_i64)(x == largest);                              \
+                const vec_f64 all = exp_in_units(bounded, unit, exp_quotients_##DEGREE, DEGREE); \
+                const vec_f64 term = (vec_f64)((vec_i64)all & ~is_largest);                      \
+                const vec_f64 head = (term + exp_splitter) - exp_splitter;                       \
+                high[v] += head;                                                                 \
+                low[v] += term - head;                                                           \
+                count -= is_largest;                                                             \
+            }                                                                                    \
+            i += EXP_VECTORS * VECTOR_LANES;                                                     \
+        }                                                                                        \
+        *sum = (gpr_exp_sum){0};                                                                 \
+        for (int v = 1; v < EXP_VECTORS; v++) {                                                  \
+            high[0] += high[v];                                                                  \
+            low[0] += low[v];                                                                    \
+        }                                                                                        \
+        for (int k = 0; k < VECTOR_LANES; k++) {                                                 \
+            sum->high += high[0][k];                                                             \
+            sum->low += low[0][k];                                                               \
+            sum->largest += (uint64_t)count[k];                                                  \
+        }                                                                                        \
+    }
+
+DEFINE_EXP_SUMS(float32, float, WIDEN_F32, 6)
+DEFINE_EXP_SUMS(float64, double, load_f64, 9)

@@ -1,0 +1,282 @@
+"""Logarithms of sums of exponentials: by the core on the CPU, by an operator on a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core, _functions
+from .._arguments import as_mask, check_shape
+from .._calls import NoValue, OwnCall
+from .._dtypes import name_of, native_dtype
+from .._interop.inputs import as_array, check_plain, wrapper_of
+from .._interop.libraries import Library, device_library, from_host
+from .own_operator import Operator
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+__all__ = ["logsumexp"]
+
+_SOURCE = """
+struct logsumexp {
+    // Of some elements: the largest, and the sum of the exponentials of the others, sum + rest in
+    // units of 2^unit; of exp(largest) where that is shifted. Units are powers of two, so that a
+    // change of unit rounds nothing, and the error does not grow with the number of elements.
+    struct State { double largest, sum, rest, unit; };
+
+    static constexpr double most = 1048576;     // of a magnitude that exp is taken of
+    static constexpr double reach = 800;        // exp(-reach) is 0
+    static constexpr double no_unit = -4194304; // of no other elements
+
+    static bool is_shifted(double x) { return !(x >= -most && x <= most); }
+    static double exponent_of(double x) { return rint(x * 1.44269504088896340736); }
+    static double power_of(double x, double k)  // exp(x) / 2^k
+    {
+        return exp((x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33);
+    }
+    static double times_power(double x, double k)
+    {
+        return k < -2 * reach ? 0 : ldexp(x, static_cast<int>(k));
+    }
+    static void add(State &s, double x)
+    {
+        const double sum = s.sum + x, part = sum - s.sum;
+        s.rest += (s.sum - (sum - part)) + (x - part);
+        s.sum = sum;
+    }
+    // The other elements' exponentials over that of the largest.
+    static double ratio_of(State s)
+    {
+        const double all = s.sum + s.rest;
+        if (all == 0 || is_shifted(s.largest)) return all;
+        const double k = exponent_of(s.largest);
+        return times_power(all / power_of(s.largest, k), s.unit - k);
+    }
+
+    static State identity() { return {-INFINITY, 0, 0, no_unit}; }
+    static State lift(T x) { return {static_cast<double>(x), 0, 0, no_unit}; }
+    static State combine(State a, State b)
+    {
+        if (a.largest != a.largest || b.largest == -INFINITY) return a;
+        if (!(a.largest >= b.largest)) { // or b's is NaN
+            const State before = a;
+            a = b;
+            b = before;
+        }
+        // Infinity and NaN, and nothing besides.
+        if (a.largest - a.largest != 0 || b.largest == -INFINITY) return a;
+        if (is_shifted(a.largest)) {
+            add(a, (ratio_of(b) + 1) * exp(b.largest - a.largest));
+            return a;
+        }
+        if (is_shifted(b.largest)) {
+            if (a.largest - b.largest >= reach) return a;
+            const double k = exponent_of(b.largest), power = power_of(b.largest, k);
+            if (k > a.unit) {
+                a.sum = times_power(a.sum, a.unit - k);
+                a.rest = times_power(a.rest, a.unit - k);
+                a.unit = k;
+            }
+            add(a, times_power((ratio_of(b) + 1) * power, k - a.unit));
+            return a;
+        }
+        const double k = exponent_of(b.largest);
+        if (k > a.unit) {
+            a.sum = times_power(a.sum, a.unit - k);
+            a.rest = times_power(a.rest, a.unit - k);
+            a.unit = k;
+        }
+        if (b.sum != 0) {
+            add(a, times_power(b.sum, b.unit - a.unit));
+            add(a, times_power(b.rest, b.unit - a.unit));
+        }
+        add(a, times_power(power_of(b.largest, k), k - a.unit));
+        return a;
+    }
+
+    template <class A> static double float_of(A);
+    static float float_of(float);
+    static auto finish(State s)
+    {
+        const bool is_finite = s.largest - s.largest == 0;
+        const double result = is_finite ? s.largest + log1p(ratio_of(s)) : s.largest;
+        return static_cast<decltype(float_of(T()))>(result);
+    }
+};
+"""
+LOGSUMEXP = Operator("logsumexp", _SOURCE, commutative=True)
+"""On a GPU."""
+
+
+def logsumexp(
+    a: ArrayLike,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    keepdims: bool = False,
+    out: Any = None,
+    where: ArrayLike = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    block_size: int | None = None,
+    grid_size: int | None = None,
+    stream: Any = None,
+) -> Any:
+    """Logarithm of the sum of exponentials, ``log(sum(exp(a)))``, as ``scipy.special.logsumexp``.
+
+    Parameters
+    ----------
+    a : array_like
+        Real numbers of dtype bool, any integer, float16, bfloat16 (of ``ml_dtypes``), float32 or
+        float64, of any shape, in any layout and byte order. Never changed. It may be in GPU memory,
+        of any library (see :func:`sum`).
+    axis : None or int or tuple of ints, optional
+        Axes to reduce; all of them by default, none for ``()``.
+    keepdims : bool, optional
+        Whether reduced axes are kept, with length one.
+    out : ndarray, optional
+        Of the result's shape. Receives the result, converted to its dtype, and is returned.
+    where : array_like of bool, optional
+        Elements to include; broadcast against `a`.
+    dtype : dtype, optional
+        Float dtype of the result; by default float64 for bool and integers, else that of `a`.
+    device : str, optional
+        Where host arrays are reduced, see :func:`sum`.
+    block_size, grid_size : int, optional
+        Of kernels on a GPU: threads per block, of 32, 64, 128 or 256; blocks per row.
+    stream : int or object, optional
+        CUDA stream to work on, see :func:`sum`.
+
+    Returns
+    -------
+    scalar or array
+        Of `dtype`. For arrays in GPU memory an array there, of the same library. No elements, and
+        none but -infinity, have -infinity; infinity has infinity, and NaN has NaN.
+
+    Raises
+    ------
+    TypeError
+        Complex elements, or another dtype that is not real; a `dtype` that is no float.
+    ValueError
+        `out` or `where` of another shape.
+    numpy.exceptions.AxisError
+        `axis` is out of bounds.
+    DeviceUnavailableError
+        A GPU was asked for and there is none.
+
+    See Also
+    --------
+    sum : Sums, rounded once.
+
+    Notes
+    -----
+    One pass over memory. The exponentials are computed in float64, of float32 elements too, and
+    summed in two doubles, without the largest element, as ``largest + log1p(others)``. So neither
+    many elements nor their order make the error larger, and a result near 0 keeps its digits. In
+    units of 2**-53 the error of a float64 result r of n elements is below
+    ``8 + 2 * log(n) + 2 * abs(r)``; a float32 result is rounded to nearest, but for sums that are
+    within 2**-36 of the middle of two floats.
+
+    SciPy's `b` and `return_sign` are not taken: of positive weights,
+    ``logsumexp(a + numpy.log(b))``. Complex elements are refused.
+
+    Determinism: the same bits for any number of threads, and in each call on one GPU with the same
+    arguments. The CPU's instruction sets and GPUs may differ in the last bits, within the error
+    above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpureduce as gr
+    >>> gr.logsumexp([1000.0, 1000.0], device="cpu")
+    np.float64(1000.6931471805599)
+    >>> gr.logsumexp(np.array([[0.0, -500.0], [1.0, 1.0]]), axis=1, device="cpu")
+    array([7.12457641e-218, 1.69314718e+000])
+    """
+    for name, value in (("where", where), ("out", out)):
+        if value is not True:
+            check_plain(value, name)
+    options = ("auto", device, block_size, grid_size, stream)
+    library, wrapper = device_library(a), wrapper_of(a)
+    if library is not None:
+        if wrapper is None:
+            check_plain(a, "a")
+        return _on_device(library, a, axis, keepdims, out, where, dtype, options)
+    array = as_array(from_host(a) if wrapper is not None else a, "a.data")
+    result = _on_host(array, axis, bool(keepdims), out, where, dtype, options)
+    if wrapper is None or out is not None:
+        return result
+    made = wrapper(result, "logsumexp")
+    if made is NotImplemented:
+        raise TypeError(
+            f"a is a {type(a).__name__}, which takes no result of logsumexp: pass numpy.asarray(a)"
+        )
+    return made
+
+
+def _result_dtype(element: str, dtype: Any) -> str:
+    """Name of the dtype of results."""
+    if element not in _core.DTYPES or element.startswith("complex"):
+        raise TypeError(f"logsumexp is not defined for dtype {element}: it takes real numbers")
+    if dtype is None:
+        return element if _is_float(element) else "float64"
+    name = name_of(dtype)
+    if name not in _core.DTYPES or not _is_float(name):
+        raise TypeError(f"logsumexp is computed in floats: dtype={dtype!r} is none")
+    return name
+
+
+def _is_float(name: str) -> bool:
+    return _core.DTYPES[name][2] > 0 and not name.startswith("complex")
+
+
+def _on_host(
+    array: Any, axis: Any, keepdims: bool, out: Any, where: Any, dtype: Any, options: Any
+) -> Any:
+    element = str(array.dtype) if array.dtype.names is not None else array.dtype.name
+    result = _result_dtype(element, dtype)
+    array = np.asarray(array)
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"out= of an array of the host is an array, not {type(out).__name__}")
+        if not out.flags.writeable:
+            raise ValueError("output array is read-only")
+    device = options[1]
+    is_open = device in (None, "auto") and _core.why_no_cuda() is not None
+    if _core.read_ordinal(device) is None or is_open:
+        if options[4] is not None:
+            raise ValueError("a stream is a GPU's, and the array is reduced on the CPU")
+        mask = as_mask(where, array.shape)
+        made = _core.logsumexp(array, native_dtype(result), axis, keepdims, mask)
+    else:
+        call = OwnCall(array, axis, None, None, keepdims, NoValue, where, *options)
+        made = np.asarray(LOGSUMEXP.reduce_array(_widened(call, element, result)))
+        made = made.astype(native_dtype(result), copy=False)[()]
+    if out is None:
+        return made
+    check_shape(out.shape, np.shape(made), "logsumexp")
+    np.copyto(out, made, casting="same_kind")
+    return out
+
+
+def _widened(call: OwnCall, element: str, result: str) -> OwnCall:
+    """The call with elements converted first, if that keeps their values."""
+    widens = _is_float(element) and _core.DTYPES[result][0] > _core.DTYPES[element][0]
+    return call._replace(dtype=result) if widens else call
+
+
+def _on_device(
+    library: Library, a: Any, axis: Any, keepdims: bool, out: Any, where: Any, dtype: Any,
+    options: Any,
+) -> Any:  # fmt: skip
+    element = library.read(a).dtype
+    given = None if dtype is None else library.dtype(dtype)
+    result = _result_dtype(element, given)
+    call = OwnCall(a, axis, None, out, keepdims, NoValue, where, *options)
+    call = _widened(call, element, result)
+    if call.dtype is not None or result == (element if _is_float(element) else "float64"):
+        return LOGSUMEXP.reduce_array(call)
+    made = LOGSUMEXP.reduce_array(call._replace(out=None))
+    named = dict(zip(("device", "block_size", "grid_size", "stream"), options[1:], strict=True))
+    return _functions.sum(made, (), dtype, out, **named)
