@@ -1,16 +1,19 @@
-"""Kernels with operators of users' own, explained and checked on the emulator."""
+"""Kernels with operators of users' own: explained, checked and compared."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 from operator_cases import CASES
+from test_operator_on_gpu import BEGIN, emulated
 
 import gpureduce as gr
+from gpureduce._bench.correctness import Verdict, check_own, own_reference
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 ADD = gr.Operator(
@@ -162,3 +165,55 @@ def test_arguments_of_checks_of_operators() -> None:
     ):
         with pytest.raises(error, match=words):
             gr.check(**arguments)
+
+
+# ---------------------------------------------------------------- compare ------------------------
+
+QUICK = {"device": "cpu", "seconds": 0.005, "ceiling": False, "progress": False}
+
+
+@needs_compiler
+def test_a_comparison_is_checked_beside_the_cpu() -> None:
+    a = np.arange(5000) % 7
+    found = gr.compare(a, ["auto", "sequential"], HASH, **QUICK)
+    assert (found.op, found.break_even) == ("hash", None)
+    assert found["auto"].right
+    assert found["auto"].ran_on == "cpu"
+    assert found["auto"].host is not None
+    assert "it runs on GPUs only" in found["sequential"].absent
+    assert [row.name for row in found] == ["auto", "sequential"]
+    point = np.zeros(9, np.dtype([("x", "f8"), ("n", "i4")], align=True))
+    point["x"] = np.arange(9)
+    heaviest = gr.Operator(
+        "heaviest", "struct heaviest { static T combine(T a, T b) { return b.x > a.x ? b : a; } };"
+    )
+    assert own_reference(heaviest, point, None)[0]["x"] == 8
+    assert check_own(point[8], own_reference(heaviest, point, None)).right
+    assert not check_own(point[7], own_reference(heaviest, point, None)).right
+    right = own_reference(HASH, a, None)
+    assert check_own(right[0], right) == Verdict(True, 0.0)
+    assert not check_own(right[0] + np.uint64(1), right).right
+
+
+def test_what_is_not_compared_with_operators_of_ones_own() -> None:
+    a = np.arange(5)
+    with pytest.raises(ValueError, match="baselines have no operators of your own: numpy cannot"):
+        gr.compare(a, op=HASH, baselines=["numpy"], **QUICK)
+    with pytest.raises(ValueError, match="profile is for the package's operators"):
+        gr.compare(a, op=HASH, profile=True, **QUICK)
+
+
+@needs_compiler
+def test_named_kernels_are_compared_on_the_emulator(tmp_path: Path) -> None:
+    code = """
+found = gr.compare(np.arange(700) % 5, ["last_block_ordered", "sequential", "exact"],
+                   CASES["hash"].operator(), device="cuda", block_size=64, seconds=0.005,
+                   ceiling=False, progress=False)
+print(json.dumps([[row.name, row.right, row.block_size, row.ran_on, row.host is not None,
+                   row.absent] for row in found]))
+"""
+    first, *refused = emulated(BEGIN + code, tmp_path)
+    assert first == ["last_block_ordered", True, 64, "cuda:0", True, ""]
+    for row, words in zip(refused, ("reorders operands", "takes no operators"), strict=True):
+        assert words in row[-1]
+        assert not row[4]

@@ -16,12 +16,13 @@ from .._kernel_names import KernelName
 from .._records import kernels as catalogue
 from .._records import last_run, limits
 from .._yours.kernel import Kernel
+from .._yours.own_operator import Operator
 from .baselines import BASELINES, NumPy, available, numpy_function
 from .benchmark_array import BenchmarkArray, as_benchmark_array, on_host
 from .clocks import moved
 from .comparison import Comparison
 from .contenders import BreakEven, Contender, find_break_even
-from .correctness import Verdict, check, loosened, reference
+from .correctness import Verdict, check, check_own, loosened, own_reference, reference
 from .environment import environment
 from .profile import check_possible, profile_kernel
 from .roofline import SECONDS as CEILING_SECONDS
@@ -67,7 +68,7 @@ class _Entry:
 def compare(
     arr: ArrayLike,
     kernels: Iterable[KernelName | Kernel] | KernelName | Kernel | None = None,
-    op: str = "sum",
+    op: str | Operator = "sum",
     *,
     axis: int | tuple[int, ...] | None = None,
     block_size: int | Iterable[int | None] | None = None,
@@ -93,8 +94,9 @@ def compare(
     kernels : str, Kernel, or iterable of them, optional
         Names or aliases, and kernels of your own; by default all of the catalogue, or ``"auto"``
         alone on the CPU, which has no such kernels.
-    op : str, optional
-        The operator.
+    op : str or Operator, optional
+        The operator. With an :class:`Operator` of your own the array is in host memory, results are
+        compared with the CPU backend's, and there are no baselines, device times or profiles.
     axis : optional
         As in the reductions. Device times need the last axes.
     block_size : int or iterable of int, optional
@@ -162,13 +164,19 @@ def compare(
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
-    check_operator(op)
-    if not hasattr(np, op):
+    name = op.name if isinstance(op, Operator) else check_operator(op)
+    if isinstance(op, Operator):
+        if profile:
+            raise ValueError("profile is for the package's operators, and op is your own")
+        baselines, break_even = _without_baselines(baselines), False
+    elif not hasattr(np, op):
         raise ValueError(f"NumPy has no {op} to check results with")
     makers = list(_makers(arr, dtypes))
     if not makers:
         raise ValueError("dtypes must name one dtype at least")
     whole, others = makers[0](), makers[1:]
+    if isinstance(op, Operator) and whole.pointer is not None:
+        raise ValueError("operators of your own are compared on arrays in host memory")
     break_even = break_even and axis is None and not others
     blocks = (
         [block_size]
@@ -179,7 +187,7 @@ def compare(
     present, missing = available(wanted)
     lengths = _lengths(whole, sizes, axis)
     count = (1 + len(others)) * len(lengths)
-    with progress_bar(f"compare {op}", progress) as bar:
+    with progress_bar(f"compare {name}", progress) as bar:
         where = BenchmarkSession(whole, axis, device, cache)
         listed, own = _listed(kernels)
         names, only_on_gpus = _kernel_names(listed, own, where)
@@ -223,6 +231,7 @@ def compare(
                 info = session.info
         even = None
         if break_even:
+            assert isinstance(op, str)
             with phases.phase("break-even") as moving:
                 known = rows if cache == "hot" else []
                 even = _look_for_break_even(rows, known, whole, op, own, device, present, moving)
@@ -236,7 +245,7 @@ def compare(
             rate = None if rate is None else max(rate, *reached)
     setting = environment(info.ordinal if info is not None else 0)
     return Comparison(
-        op=op,
+        op=name,
         dtype=", ".join(dict.fromkeys(row.dtype for row in rows)),
         shape=whole.shape,
         axis=axis,
@@ -249,6 +258,16 @@ def compare(
         warnings=tuple(dict.fromkeys([*warnings, *filter(None, [trouble])])),
         environment=setting,
     )
+
+
+def _without_baselines(baselines: Iterable[str]) -> tuple[str, ...]:
+    """No baselines; ``ValueError`` if others than the default ones are asked for."""
+    wanted = tuple(baselines)
+    if wanted and wanted != DEFAULT_BASELINES:
+        raise ValueError(
+            f"baselines have no operators of your own: {', '.join(wanted)} cannot be compared with"
+        )
+    return ()
 
 
 def _makers(arr: Any, dtypes: Iterable[DTypeLike] | None) -> Iterator[Callable[[], BenchmarkArray]]:
@@ -348,7 +367,7 @@ def _kernel_names(
 
 
 def _enter(
-    op: str,
+    op: str | Operator,
     it: BenchmarkArray,
     session: BenchmarkSession,
     names: Sequence[str],
@@ -360,8 +379,12 @@ def _enter(
     profile: bool,
 ) -> list[_Entry]:
     """Check every contender's result, and warm up those whose result is right."""
-    right = reference(op, on_host(it), session.axis)
-    like = np.asarray(numpy_function(op)(np.ones(1, it.dtype))).dtype
+    if isinstance(op, Operator):
+        right = own_reference(op, on_host(it), session.axis)
+        like = right[0].dtype
+    else:
+        right = reference(op, on_host(it), session.axis)
+        like = np.asarray(numpy_function(op)(np.ones(1, it.dtype))).dtype
     results_bytes = right[0].size * like.itemsize
     entries = []
     for name in names:
@@ -370,6 +393,7 @@ def _enter(
             kernel = own.get(name, name)
             entries.append(_enter_kernel(op, it, session, row, kernel, block, right, like, profile))
     for name in baselines:
+        assert isinstance(op, str)
         row = _row(it, name, False, results_bytes)
         if name in present:
             entries.append(_enter_baseline(op, it, session, row, present[name], right, like))
@@ -379,7 +403,7 @@ def _enter(
 
 
 def _enter_kernel(
-    op: str,
+    op: str | Operator,
     it: BenchmarkArray,
     session: BenchmarkSession,
     row: Contender,
@@ -401,6 +425,8 @@ def _enter_kernel(
         result = call(it.array)
     except REFUSED as error:
         return _Entry(replace(row, absent=str(error)))
+    if isinstance(op, Operator):
+        return _enter_operator(session, row, call, check_own(result, right), block)
     run = last_run()
     assert run is not None
     verdict = check(result, right, like)
@@ -425,6 +451,26 @@ def _enter_kernel(
     if profile and entry.device is not None and session.reduced is not None:
         entry.row = replace(entry.row, counters=profile_kernel(op, options, it, session.reduced))
     return entry
+
+
+def _enter_operator(
+    session: BenchmarkSession,
+    row: Contender,
+    call: Callable[[Any], Any],
+    verdict: Verdict,
+    block: int | None,
+) -> _Entry:
+    """A kernel with an operator of the user's own, whose result is checked."""
+    place = ("cpu" if session.info is None else "cuda:0") if session.place == "auto" else None
+    row = replace(
+        row,
+        right=verdict.right,
+        ulps=verdict.ulps,
+        ran_on=place or session.place,
+        block_size=int(block or 0),
+        why_no_device="device times are of the package's operators",
+    )
+    return _Entry(row, host=session.host_turn(call) if verdict.right else None)
 
 
 def _enter_baseline(

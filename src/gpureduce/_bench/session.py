@@ -27,6 +27,7 @@ from .._exceptions import (
 )
 from .._records import DeviceInfo, devices
 from .._yours.kernel import Kernel
+from .._yours.own_operator import Operator
 from .baselines import DeviceView
 from .benchmark_array import BenchmarkArray, on_device
 from .clocks import Clocks, read_clocks
@@ -198,12 +199,15 @@ class BenchmarkSession:
 
     # ------------------------------------------------------------ calls
 
-    def reduction(self, op: str, options: dict[str, Any]) -> Callable[[Any], Any]:
+    def reduction(self, op: str | Operator, options: dict[str, Any]) -> Callable[[Any], Any]:
         """The call ``function(array)`` that is timed, with these options of the reductions."""
+        given = {name: value for name, value in options.items() if value is not None}
+        if isinstance(op, Operator):
+            where = {"axis": self.axis, "device": self.place}
+            return functools.partial(_functions.reduce, op=op, **where, **given)
         if self.measured.pointer is not None:
             return lambda _: self.reduce_there(op, options)
         function = getattr(_functions, op)
-        given = {name: value for name, value in options.items() if value is not None}
         return functools.partial(function, axis=self.axis, device=self.place, **given)
 
     def _request(self, op: str, options: dict[str, Any], pointer: int) -> _Request:

@@ -15,8 +15,10 @@ import numpy as np
 from .operator_cpu import COMBINE, EMPTY, CpuProgram
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 
-__all__ = ["Laws", "agree", "some_elements"]
+__all__ = ["TOLERANCE", "Laws", "agree", "some_elements"]
 
+TOLERANCE = {2: 2.0**-7, 4: 2.0**-12, 8: 2.0**-40}
+"""What results of floats may differ by, relatively, by their bytes: combined in another order."""
 _TRIES = 200
 _KINDS = {"associative": "not associative", "identity": "no identity", "swap": "not commutative"}
 """Kinds of mistakes (findings.ADVICE)."""
@@ -28,7 +30,7 @@ def agree(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
         return all(agree(a[name], b[name]) for name in a.dtype.names)
     if a.dtype.kind not in "fcV":
         return bool(np.array_equal(a, b))
-    tolerance = 2.0 ** (-7 if a.dtype.itemsize == 2 else -12 if a.dtype.itemsize == 4 else -40)
+    tolerance = TOLERANCE[a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1)]
     wide = [each.astype(np.complex128) for each in (a, b)]
     finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
     return bool(np.allclose(wide[0][finite], wide[1][finite], rtol=tolerance, atol=tolerance))
