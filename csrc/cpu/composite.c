@@ -84,6 +84,8 @@ typedef struct column_memory {
 typedef struct found_memory {
     _Alignas(64) char numbers[MOMENT_COLUMNS * sizeof(double)];
     int64_t positions[MOMENT_COLUMNS];
+    _Alignas(64) char wide_numbers[MOMENT_COLUMNS * sizeof(double)]; /* of rows side by side */
+    int64_t wide_positions[MOMENT_COLUMNS];
 } found_memory;
 
 /* A task's memory. Where memory is what the loops read, it ends with the columns'; where many rows
@@ -426,25 +428,95 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     }
 }
 
+/* Merges `rows` rows of `width` numbers, of which row r has position first + r + steps[k] *
+ * stride, with each column's extreme and position so far, -1 if there is none yet. Numbers whose
+ * step is below 0 are left out, as are NaN with `skips`. */
+#define DEFINE_MERGE(name, T)                                                                    \
+    static void merge_##name(const void *numbers, const int64_t *steps, uint64_t rows,           \
+                             uint64_t width, uint64_t first, uint64_t stride, int is_largest,    \
+                             int skips, void *extremes, int64_t *positions)                      \
+    {                                                                                            \
+        const T *x = numbers;                                                                    \
+        T *best = extremes;                                                                      \
+        for (uint64_t k = 0; k < rows * width; k++) {                                            \
+            const uint64_t j = k % width;                                                        \
+            const int64_t step = steps != NULL ? steps[k] : 0, at = positions[j],                \
+                          position = (int64_t)(first + k / width) + step * (int64_t)stride;      \
+            const int is_nan = x[k] != x[k], was_nan = at >= 0 && best[j] != best[j];            \
+            int is_better = at < 0 || (is_nan && !was_nan);                                      \
+            if (step < 0 || (skips && is_nan)) continue;                                         \
+            if (at >= 0 && !is_nan && !was_nan)                                                  \
+                is_better = is_largest ? x[k] > best[j] : x[k] < best[j];                        \
+            if (!is_better && position < at) is_better = x[k] == best[j] || (is_nan && was_nan); \
+            if (!is_better) continue;                                                            \
+            best[j] = x[k];                                                                      \
+            positions[j] = position;                                                             \
+        }                                                                                        \
+    }
+#define MERGE_GPR_KIND_BOOL_1 DEFINE_MERGE
+#define MERGE_GPR_KIND_SIGNED_1 DEFINE_MERGE
+#define MERGE_GPR_KIND_SIGNED_2 DEFINE_MERGE
+#define MERGE_GPR_KIND_SIGNED_4 DEFINE_MERGE
+#define MERGE_GPR_KIND_SIGNED_8 DEFINE_MERGE
+#define MERGE_GPR_KIND_UNSIGNED_1 DEFINE_MERGE
+#define MERGE_GPR_KIND_UNSIGNED_2 DEFINE_MERGE
+#define MERGE_GPR_KIND_UNSIGNED_4 DEFINE_MERGE
+#define MERGE_GPR_KIND_UNSIGNED_8 DEFINE_MERGE
+#define MERGE_GPR_KIND_FLOAT_2(name, T)
+#define MERGE_GPR_KIND_FLOAT_4 DEFINE_MERGE
+#define MERGE_GPR_KIND_FLOAT_8 DEFINE_MERGE
+#define MERGE_GPR_KIND_COMPLEX_8(name, T)
+#define MERGE_GPR_KIND_COMPLEX_16(name, T)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) MERGE_##kind##_##bytes(name, c_type)
+#include "dtypes.def"
+#undef GPR_DTYPE
+
+typedef void (*merge_found)(const void *numbers, const int64_t *steps, uint64_t rows,
+                            uint64_t width, uint64_t first, uint64_t stride, int is_largest,
+                            int skips, void *extremes, int64_t *positions);
+
+/* Of dtypes whose positions are found in columns. */
+static merge_found merge_of(gpr_dtype dtype)
+{
+    static const merge_found merges[GPR_DTYPE_COUNT] = {
+        [GPR_BOOL] = merge_bool,       [GPR_INT8] = merge_int8,       [GPR_INT16] = merge_int16,
+        [GPR_INT32] = merge_int32,     [GPR_INT64] = merge_int64,     [GPR_UINT8] = merge_uint8,
+        [GPR_UINT16] = merge_uint16,   [GPR_UINT32] = merge_uint32,   [GPR_UINT64] = merge_uint64,
+        [GPR_FLOAT32] = merge_float32, [GPR_FLOAT64] = merge_float64,
+    };
+
+    return merges[dtype];
+}
+
+/* As gpr_squares_about_mean, with the inverse of the count: a column of few elements would wait for
+ * divisions more than for memory. */
+static inline double squares_about_mean(double squares, double distance, double inverse)
+{
+    const double less = squares - distance * inverse * distance;
+
+    if (squares > DBL_MAX) return squares;
+    return less < 0 ? 0 : less;
+}
+
 /* Merges the moments of `rows` rows more, given as the sums of a first pass over them and the sums
  * of distances from centers of a second pass. */
 static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
                           const double *restrict centers, const double *restrict distances,
                           const double *restrict squares)
 {
-    const double count = (double)all->count + (double)rows;
+    const double count = (double)all->count + (double)rows, inverse = 1 / (double)rows;
     const double share = (double)rows / count, weight = (double)all->count / count * (double)rows;
 
     if (all->count == 0) {
         for (uint64_t j = 0; j < width; j++) {
             all->mean[j] = centers[j];
-            all->rest[j] = distances[j] / (double)rows;
-            all->squares[j] = gpr_squares_about_mean(squares[j], distances[j], rows);
+            all->rest[j] = distances[j] * inverse;
+            all->squares[j] = squares_about_mean(squares[j], distances[j], inverse);
         }
     } else {
         for (uint64_t j = 0; j < width; j++) {
-            const double rest = distances[j] / (double)rows,
-                         about = gpr_squares_about_mean(squares[j], distances[j], rows);
+            const double rest = distances[j] * inverse,
+                         about = squares_about_mean(squares[j], distances[j], inverse);
             const double apart = (centers[j] - all->mean[j]) + (rest - all->rest[j]);
 
             all->rest[j] += apart * share;
@@ -520,15 +592,63 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
         int64_t stride;
         const char *elements = read_columns(work, row, first, rows, &tile, &memory->in, &stride);
 
+        const double inverse = 1 / (double)rows; /* centers are near the means, no more */
+
         memset(in->distances, 0, numbers * sizeof *in->distances);
         memset(in->squares, 0, numbers * sizeof *in->squares);
         how->loop.columns(elements, stride, rows, width, 1, in->centers);
-        for (uint64_t j = 0; j < numbers; j++) in->centers[j] /= (double)rows;
+        for (uint64_t j = 0; j < numbers; j++) in->centers[j] *= inverse;
         gpr_cpu_loops()->distances[gpr_real_dtype(how->loop_dtype)](
             elements, stride, rows, numbers, in->centers, in->distances, in->squares);
         merge_columns(&in->all, rows, numbers, in->centers, in->distances, in->squares);
         first += rows;
     }
+}
+
+/* Rows of memory of `width` elements that are searched side by side where they follow each other
+ * without gaps: narrow columns leave most of a vector empty. */
+static uint64_t rows_side_by_side(const recipe *how, uint64_t width)
+{
+    enum { WIDE_BYTES = 1024 };
+
+    return least(MOMENT_COLUMNS / width, WIDE_BYTES / (width * how->loop_bytes));
+}
+
+/* Finds positions in `rows` rows without gaps, the first of which has position `at`, and merges
+ * them with those found before. */
+static void find_side_by_side(const recipe *how, const char *elements, uint64_t rows,
+                              uint64_t width, uint64_t at, found_memory *found)
+{
+    const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
+    const merge_found merge = merge_of(how->loop_dtype);
+    const uint64_t row_bytes = width * how->loop_bytes, copies = rows_side_by_side(how, width),
+                   whole = rows / copies, fewest = divide_up(GPR_COLUMN_BYTES, row_bytes);
+    const int is_largest = how->fold == GPR_FOLD_max || how->fold == GPR_FOLD_fmax,
+              skips = how->fold == GPR_FOLD_fmin || how->fold == GPR_FOLD_fmax;
+    uint64_t left = rows % copies;
+
+    if (whole > 0) {
+        find(elements, (int64_t)(copies * row_bytes), whole, copies * width, 0, 1,
+             found->wide_numbers, found->wide_positions);
+        merge(found->wide_numbers, found->wide_positions, copies, width, at, copies, is_largest,
+              skips, found->numbers, found->positions);
+    }
+    if (left == 0) return;
+    /* Rows that are merged again change nothing. */
+    if (left < fewest) left = least(fewest, rows);
+    elements += (rows - left) * row_bytes;
+    at += rows - left;
+    if (left < fewest) { /* fewer than a loop takes */
+        memset(found->wide_numbers, 0, GPR_COLUMN_BYTES);
+        for (uint64_t k = 0; k < left * width; k++) found->wide_positions[k] = 0;
+        memcpy(found->wide_numbers, elements, left * row_bytes);
+        for (uint64_t k = 0; k < left * width && how->loop_dtype == GPR_BOOL; k++)
+            found->wide_numbers[k] = found->wide_numbers[k] != 0;
+    } else {
+        find(elements, 0, 1, left * width, 0, 1, found->wide_numbers, found->wide_positions);
+    }
+    merge(found->wide_numbers, found->wide_positions, left, width, at, left, is_largest, skips,
+          found->numbers, found->positions);
 }
 
 /* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
@@ -541,8 +661,10 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
     const composite *c = work->composite;
     const gpr_view *view = c->plain;
     const uint64_t extent = view->axes[view->outer + view->inner - 1].extent,
+                   across = view->axes[view->outer - 1].extent,
                    fewest = GPR_COLUMN_BYTES / how->loop_bytes,
-                   before = width < fewest ? fewest - width : 0, all = width + before;
+                   before = width < fewest && across >= fewest ? fewest - width : 0,
+                   all = width + before;
     const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     found_memory *found = &memory->found;
@@ -555,7 +677,12 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
         const char *elements =
             read_columns(work, row - before, at, rows, &tile, &memory->in, &stride);
 
-        find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
+        if (rows_side_by_side(how, all) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
+            for (uint64_t j = 0; at == first && j < all; j++) found->positions[j] = -1;
+            find_side_by_side(how, elements, rows, all, at, found);
+        } else {
+            find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
+        }
         at += rows;
     }
     if (before == 0) return;
@@ -940,6 +1067,16 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
+/* Whether rows of memory of all columns follow each other without gaps, in memory or packed. */
+static int is_dense(const gpr_view *view, const recipe *how)
+{
+    const gpr_axis *across = &view->axes[view->outer - 1],
+                   *along = &view->axes[view->outer + view->inner - 1];
+
+    return !how->direct || !gpr_cpu_columns_in_place(view) ||
+           along->in == (int64_t)(across->extent * view->bytes);
+}
+
 static void describe(const job *work, composite *c)
 {
     const gpr_view *view = work->view;
@@ -963,8 +1100,8 @@ static void describe(const job *work, composite *c)
     if (finds)
         c->columns = crosswise && view->mask == NULL &&
                      position_loops(how)->columns[how->loop_dtype] != NULL &&
-                     extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
-                     (!runs || extent >= LEAST_FOUND_COLUMNS);
+                     (extent * how->loop_bytes >= GPR_COLUMN_BYTES || runs) &&
+                     (!runs || extent >= LEAST_FOUND_COLUMNS || is_dense(view, how));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);

@@ -46,35 +46,44 @@ typedef struct block {
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
                "workers have room for them");
 
-/* Divides `count` sums by as many counts, or by the number of elements of a row, if a loop does it:
- * sums that are doubles, or integers, which become doubles, and results that are float32 or
- * float64. */
-static int finish_means(const job *work, const char *sums, const char *counts, uint64_t count,
-                        char *results)
+/* Stores `count` sums and products that are doubles, or pairs of them, or means of those and of
+ * integers, divided by as many counts or by the number of elements of a row, if a loop does it:
+ * results that are float32 or float64, or complex numbers of them. */
+static int finish_floats(const job *work, const char *accumulators, const char *counts,
+                         uint64_t count, char *results)
 {
     const recipe *how = &work->how[0];
     const gpr_rule *rule = how->rule;
     const gpr_loops *loops = gpr_cpu_loops();
     const gpr_widening widen = loops->widen[how->acc];
-    const int is_single = rule->result == GPR_FLOAT32,
-              is_wide = widen.loop != NULL && widen.to == GPR_FLOAT64;
+    const uint64_t parts = (uint64_t)gpr_exact_parts(how->acc);
+    const size_t bytes = work->result_bytes / parts;
+    const int is_single = gpr_real_dtype(rule->result) == GPR_FLOAT32,
+              is_wide = widen.loop != NULL && widen.to == GPR_FLOAT64,
+              is_double = gpr_real_dtype(how->acc) == GPR_FLOAT64;
+    const double divisor = rule->divide ? (double)work->view->n : 1;
     double values[GPR_WIDE_ELEMENTS], divisors[GPR_WIDE_ELEMENTS];
     const gpr_narrow_format any = {0};
 
-    if (!rule->divide || !(how->acc == GPR_FLOAT64 || is_wide)) return 0;
-    if (!is_single && rule->result != GPR_FLOAT64) return 0;
-    for (uint64_t done = 0; done < count; done += GPR_WIDE_ELEMENTS) {
-        const uint64_t some = least(count - done, GPR_WIDE_ELEMENTS);
-        const char *from = sums + done * how->acc_bytes;
+    if (rule->acc_kind != GPR_ACC_NUMBER && rule->acc_kind != GPR_ACC_SUM_COUNT) return 0;
+    if (!is_double && !(is_wide && rule->divide)) return 0;
+    if (!is_single && gpr_real_dtype(rule->result) != GPR_FLOAT64) return 0;
+    if (gpr_exact_parts(rule->result) != gpr_exact_parts(how->acc)) return 0;
+    if (!rule->divide && !(how->fold == GPR_FOLD_sum && is_single)) return 0;
+    if (counts != NULL && parts > 1) return 0;
+    for (uint64_t done = 0; done < count * parts; done += GPR_WIDE_ELEMENTS) {
+        const uint64_t some = least(count * parts - done, GPR_WIDE_ELEMENTS);
+        const char *from = accumulators + done * (how->acc_bytes / parts);
 
         if (is_wide)
             widen.loop(from, values, some);
         else
-            memcpy(values, from, some * sizeof *values);
+            for (uint64_t i = 0; i < some; i++)
+                values[i] = ((const double *)(const void *)from)[i] + 0.0; /* a sum starts at +0 */
         if (counts != NULL)
             loops->widen[GPR_UINT64].loop(counts + done * sizeof(uint64_t), divisors, some);
-        (void)loops->round_sums(values, counts != NULL ? divisors : NULL, (double)work->view->n,
-                                some, &any, is_single, results + done * work->result_bytes);
+        (void)loops->round_sums(values, counts != NULL ? divisors : NULL, divisor, some, &any,
+                                is_single, results + done * bytes);
     }
     return 1;
 }
@@ -96,7 +105,7 @@ static void finish(job *work, const char *accumulators, const char *high, uint64
         lower_flags();
         return;
     }
-    if (finish_means(work, accumulators, work->recipes > 1 ? high : NULL, count, results)) return;
+    if (finish_floats(work, accumulators, work->recipes > 1 ? high : NULL, count, results)) return;
     if (work->recipes == 1)
         gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
                            work->output_stride);

@@ -134,6 +134,8 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
         return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
     }
 
+enum { SHORT_FLOAT_ROW = 40 };
+
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as
  * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
  * vectors for all of them. Elements of 8 bytes, of which a vector has few, are gathered instead. */
@@ -147,7 +149,8 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
         _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : 2 * LANES][LANES];                         \
         const T *row[LANES];                                                                     \
-        if (n > GPR_SHORT_ROW) {                                                                 \
+        /* comparisons with NaN wait for each other, each for seven cycles */                    \
+        if (n > ((T)0.5 != 0 ? SHORT_FLOAT_ROW : GPR_SHORT_ROW)) {                               \
             for (uint64_t r = 0; r < rows; r++)                                                  \
                 positions[r] = long_##which##_##name(                                            \
                     (const T *)(const void *)(data + (int64_t)r * stride), n);                   \

@@ -1,0 +1,65 @@
+"""Positions, sums and variances of narrow columns, whose rows are reduced side by side, beside
+NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
+    "float64",
+)  # fmt: skip
+WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 40, 200)
+LENGTHS = (1, 2, 15, 63, 64, 65, 129, 1000, 5003)
+
+
+def draw(rng: np.random.Generator, name: str) -> Any:
+    """Few different elements, so that many are equal; some floats are NaN, or nearly all."""
+    shape = (int(rng.integers(1, 4)), int(rng.choice(LENGTHS)), int(rng.choice(WIDTHS)))
+    x = rng.integers(0, rng.choice([2, 3, 50, 120]), shape).astype(name)
+    if x.dtype.kind == "f" and rng.random() < 0.5:
+        x[rng.random(shape) < rng.choice([1e-3, 0.9])] = np.nan
+    match rng.integers(5):
+        case 0:
+            return x[:, ::-1]
+        case 1:
+            return np.repeat(x, 2, axis=2)[:, :, ::2]
+        case 2:
+            return x.astype(x.dtype.newbyteorder())
+        case 3:
+            return np.repeat(x, 2, axis=1)[:, ::2]
+    return x
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_positions_in_narrow_columns_are_the_first(name: str, rng: np.random.Generator) -> None:
+    for _ in range(150):
+        x = draw(rng, name)
+        for function in ("argmax", "argmin", "nanargmax", "nanargmin"):
+            if function.startswith("nan") and np.isnan(x.astype(np.float64)).all(axis=1).any():
+                continue
+            got = getattr(gr, function)(x, axis=1, device="cpu")
+            assert np.array_equal(got, getattr(np, function)(x, axis=1)), (function, x.shape)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
+def test_sums_and_variances_of_few_rows_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        x = rng.normal(size=(int(rng.integers(2, 9)), int(rng.integers(1, 3000)))).astype(name)
+        x[0, ::97] = -0.0
+        x[1:, ::97] = -0.0
+        wide = x.astype(np.complex128 if name.startswith("c") else np.float64)
+        total = gr.sum(x, axis=0, kernel="fast", device="cpu")
+        assert np.allclose(total, wide.sum(axis=0), rtol=1e-5, atol=1e-5)
+        assert not np.signbit(total.real[::97]).any()  # a sum starts at +0
+        mean = gr.mean(x, axis=0, kernel="fast", device="cpu")
+        assert np.allclose(mean, wide.mean(axis=0), rtol=1e-5, atol=1e-5)
+        variance = gr.var(x, axis=0, device="cpu")
+        assert np.allclose(variance, wide.var(axis=0), rtol=1e-5, atol=1e-6)
+        assert (gr.var(np.broadcast_to(x[:1], x.shape), axis=0, device="cpu") == 0).all()
