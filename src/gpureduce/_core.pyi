@@ -170,7 +170,7 @@ def compile_text(
 def load_image(device: int, image: bytes, symbols: tuple[str, ...], /) -> Any: ...
 def run_launches(
     loaded: Any,
-    launches: tuple[tuple[int, int, int, int, tuple[bytes, ...]], ...],
+    launches: tuple[tuple[int, int, int, int, tuple[bytes | bytearray, ...]], ...],
     stream: Any = None,
     flush_bytes: int = 0,
     /,

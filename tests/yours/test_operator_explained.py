@@ -210,10 +210,10 @@ found = gr.compare(np.arange(700) % 5, ["last_block_ordered", "sequential", "exa
                    CASES["hash"].operator(), device="cuda", block_size=64, seconds=0.005,
                    ceiling=False, progress=False)
 print(json.dumps([[row.name, row.right, row.block_size, row.ran_on, row.host is not None,
-                   row.absent] for row in found]))
+                   row.on_device is not None, row.absent] for row in found]))
 """
     first, *refused = emulated(BEGIN + code, tmp_path)
-    assert first == ["last_block_ordered", True, 64, "cuda:0", True, ""]
+    assert first == ["last_block_ordered", True, 64, "cuda:0", True, True, ""]
     for row, words in zip(refused, ("reorders operands", "takes no operators"), strict=True):
         assert words in row[-1]
         assert not row[4]

@@ -96,7 +96,7 @@ def compare(
         alone on the CPU, which has no such kernels.
     op : str or Operator, optional
         The operator. With an :class:`Operator` of your own the array is in host memory, results are
-        compared with the CPU backend's, and there are no baselines, device times or profiles.
+        compared with the CPU backend's, and there are no baselines and profiles.
     axis : optional
         As in the reductions. Device times need the last axes.
     block_size : int or iterable of int, optional
@@ -426,7 +426,7 @@ def _enter_kernel(
     except REFUSED as error:
         return _Entry(replace(row, absent=str(error)))
     if isinstance(op, Operator):
-        return _enter_operator(session, row, call, check_own(result, right), block)
+        return _enter_operator(op, options, session, row, call, check_own(result, right))
     run = last_run()
     assert run is not None
     verdict = check(result, right, like)
@@ -454,11 +454,12 @@ def _enter_kernel(
 
 
 def _enter_operator(
+    op: Operator,
+    options: dict[str, Any],
     session: BenchmarkSession,
     row: Contender,
     call: Callable[[Any], Any],
     verdict: Verdict,
-    block: int | None,
 ) -> _Entry:
     """A kernel with an operator of the user's own, whose result is checked."""
     place = ("cpu" if session.info is None else "cuda:0") if session.place == "auto" else None
@@ -467,10 +468,18 @@ def _enter_operator(
         right=verdict.right,
         ulps=verdict.ulps,
         ran_on=place or session.place,
-        block_size=int(block or 0),
-        why_no_device="device times are of the package's operators",
+        block_size=int(options["block_size"] or 0),
     )
-    return _Entry(row, host=session.host_turn(call) if verdict.right else None)
+    entry = _Entry(row)
+    if not verdict.right:
+        return entry
+    if row.ran_on != "cpu":
+        entry.device = session.device_turn(op, options)
+    if entry.device is None:
+        why = session.why_no_device or f"the call ran on the {row.ran_on.upper()}"
+        entry.row = replace(row, why_no_device=why)
+    entry.host = session.host_turn(call)
+    return entry
 
 
 def _enter_baseline(

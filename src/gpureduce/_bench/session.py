@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core, _functions
+from .._calls import NoValue, OwnCall
 from .._display.tables import show_bytes
 from .._exceptions import (
     CudaError,
@@ -27,6 +28,7 @@ from .._exceptions import (
 )
 from .._records import DeviceInfo, devices
 from .._yours.kernel import Kernel
+from .._yours.operator_call import DeviceRows
 from .._yours.own_operator import Operator
 from .baselines import DeviceView
 from .benchmark_array import BenchmarkArray, on_device
@@ -233,6 +235,21 @@ class BenchmarkSession:
         sizes = options["block_size"], options["grid_size"]
         return kernel.load(self.info.ordinal, it.dtype.name, it.elements, *sizes)
 
+    def _measure(
+        self, op: Operator, options: dict[str, Any], pointer: int, count: int
+    ) -> list[float]:
+        """Device times of a kernel with an operator of the user's own."""
+        assert self.info is not None
+        assert self.reduced is not None
+        it, stream = self.measured, _core.stream_handle(options["stream"])
+        sizes = options["block_size"], options["grid_size"]
+        call = OwnCall(
+            None, None, None, None, False, NoValue, True, options["kernel"], None, *sizes, None
+        )
+        where = (it.dtype.newbyteorder("="), self.reduced, self.info.ordinal, stream)
+        given = DeviceRows(pointer, it.shape, *where)
+        return op.measure(call, given, count, self.flush_bytes)
+
     def reduce_there(self, op: str, options: dict[str, Any]) -> Any:
         """Reduce the array in device memory to a result on the host."""
         stream = _core.stream_handle(options["stream"])
@@ -281,7 +298,7 @@ class BenchmarkSession:
 
         return Turn(host_samples(once, number), calls_per_sample=number)
 
-    def device_turn(self, op: str, options: dict[str, Any]) -> Turn | None:
+    def device_turn(self, op: str | Operator, options: dict[str, Any]) -> Turn | None:
         """Turn of device times of a kernel over the copies in device memory.
 
         ``None`` if there are none.
@@ -290,9 +307,14 @@ class BenchmarkSession:
             return None
         info, stream = self.info, _core.stream_handle(options["stream"])
         kernel = options["kernel"]
-        own = self._load(op, kernel, options) if isinstance(kernel, Kernel) else None
+        own = None
+        if isinstance(kernel, Kernel):
+            assert isinstance(op, str)
+            own = self._load(op, kernel, options)
 
         def run(pointer: int, warmup: int, count: int) -> list[float]:
+            if isinstance(op, Operator):
+                return self._measure(op, options, pointer, warmup + count)[warmup:]
             if own is not None:
                 found: list[float] = own.measure(pointer, warmup, count, self.flush_bytes, stream)
                 return found

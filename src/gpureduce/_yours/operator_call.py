@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -17,7 +17,8 @@ from .._exceptions import DeviceUnavailableError
 from .._interop.inputs import as_array, check_plain, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .operator_cpu import CpuProgram
-from .operator_device import OperatorReduction, block_of, reduce_chunks
+from .operator_device import OperatorReduction, block_of, reduce_chunks, steps_of
+from .operator_device_program import Launch
 from .operator_gpu import GpuProgram, gpu_program
 from .operator_layout import ENDS, INITIAL_BYTES, STARTS, Layout
 from .operator_named import (
@@ -31,7 +32,19 @@ from .operator_named import (
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 from .targets import find_device
 
-__all__ = ["Programs", "reduce_by"]
+__all__ = ["DeviceRows", "Programs", "measure_by", "reduce_by"]
+
+
+class DeviceRows(NamedTuple):
+    """A C-contiguous array in device memory, whose last axes are reduced."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    reduced: int
+    ordinal: int
+    stream: Any
+
 
 Programs = dict[tuple[str, int, OperatorTypes], Any]
 """Loaded programs by place and types; the number is a device's ordinal."""
@@ -254,6 +267,37 @@ def _reduce_on_device(operator: OperatorText, library: Library, call: OwnCall) -
     if dtype.name not in _core.DTYPES:
         raise TypeError(f"device arrays have no dtype {dtype}: pass an array of the host")
     return work.reduce_by(operator, call, axes, program, dtype, flags, initial)
+
+
+def measure_by(
+    operator: OperatorText, call: OwnCall, given: DeviceRows, count: int, flush_bytes: int
+) -> list[float]:
+    """Device times, in seconds, of a call's kernel over rows in device memory; see
+    :meth:`OperatorProgram.measure`. `call` has the kernel and its sizes.
+    """
+    kernel = check_kernel(operator, call.kernel, call.block_size, call.grid_size)
+    element = element_dtype(operator, given.dtype)
+    types = OperatorTypes(element, element, False)
+    program = _program(operator, call._replace(kernel=kernel), types, given.ordinal)
+    check_state(operator, kernel, program.facts)
+    size = result_dtype(operator, program.facts, element).itemsize
+    layout = Layout.of(
+        given.shape,
+        steps_of(given.shape, element.itemsize),
+        None,
+        range(len(given.shape) - given.reduced, len(given.shape)),
+        size,
+        reorder=operator.commutative,
+        keep_positions=bool(program.facts["takes_index"]),
+    )
+    out = _core.alloc_device(given.ordinal, max(1, layout.rows * size))
+    try:
+        launch = Launch(
+            given.pointer, 0, out, 0, given.stream, layout.n, 0, ENDS, b"", call.grid_size
+        )
+        return program.measure(layout, launch, count, flush_bytes)
+    finally:
+        _core.free_device(given.ordinal, out)
 
 
 def finished(operator: OperatorText, call: OwnCall, result: np.ndarray[Any, Any]) -> Any:

@@ -18,7 +18,7 @@ from .operator_layout import CONTINUES, ENDS, Layout
 from .operator_named import NamedProgram, check_rows
 from .operator_text import OperatorText
 
-__all__ = ["OperatorReduction", "block_of", "reduce_chunks"]
+__all__ = ["OperatorReduction", "block_of", "reduce_chunks", "steps_of"]
 
 _SLOTS = 2
 """Chunks under way: one is packed while the other one is reduced."""
@@ -38,7 +38,8 @@ def block_of(operator: OperatorText, call: OwnCall) -> int:
     return int(block)
 
 
-def _steps(shape: tuple[int, ...], itemsize: int) -> list[int]:
+def steps_of(shape: tuple[int, ...], itemsize: int) -> list[int]:
+    """Steps in bytes of a C-contiguous array."""
     steps = [itemsize] * len(shape)
     for i in reversed(range(len(shape) - 1)):
         steps[i] = steps[i + 1] * shape[i + 1]
@@ -112,8 +113,8 @@ def reduce_chunks(
         _core.queue_upload(target, slot.staged[:bytes_], stream)
         layout = Layout.of(
             part.shape,
-            _steps(part.shape, part.itemsize),
-            None if mask is None else _steps(part.shape, 1),
+            steps_of(part.shape, part.itemsize),
+            None if mask is None else steps_of(part.shape, 1),
             axes,
             size,
             reorder=operator.commutative,
@@ -184,7 +185,7 @@ class OperatorReduction(Reduction):
                 buffer = DeviceBuffer(kept, name_of(dtype), source.device, self.stream)
                 self.lent.append(buffer)
                 memory = buffer.memory
-            elif memory.strides != tuple(_steps(kept, dtype.itemsize)) and math.prod(kept) > 1:
+            elif memory.strides != tuple(steps_of(kept, dtype.itemsize)) and math.prod(kept) > 1:
                 raise ValueError(f"out= of operator '{operator.name}' must be C-contiguous")
             layout = Layout.of(
                 source.shape,

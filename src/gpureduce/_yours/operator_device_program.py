@@ -18,7 +18,7 @@ from .operator_layout import CONTINUES, ENDS, FACTS, Axis, Layout, facts_of, par
 from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
 from .targets import MOST_BLOCKS
 
-__all__ = ["MOST_BLOCK", "OPTIONS", "Launch", "OperatorProgram", "device_text", "store"]
+__all__ = ["MOST_BLOCK", "OPTIONS", "Launch", "Launches", "OperatorProgram", "device_text", "store"]
 
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 MOST_BLOCK = 256
@@ -81,6 +81,16 @@ class Launch(NamedTuple):
     flags: int
     initial: bytes
     grid: int | None
+
+
+class Launches(NamedTuple):
+    """Launches of a call, bytes of scratch that they share, and the places of their arguments that
+    receive addresses in it (``_core.queue_launches``).
+    """
+
+    launches: tuple[tuple[Any, ...], ...]
+    scratch: int
+    pointers: tuple[tuple[bytearray, int, int], ...]
 
 
 class OperatorProgram:
@@ -158,6 +168,36 @@ class OperatorProgram:
         return facts_of(told)
 
     # ---- launches
+
+    def launches(self, layout: Layout, launch: Launch) -> Launches:
+        """What reduces an array of one row or more."""
+        raise NotImplementedError
+
+    def queue(self, layout: Layout, launch: Launch) -> None:
+        """Queue the reduction of an array on ``launch.stream``."""
+        if layout.rows > 0:
+            made = self.launches(layout, launch)
+            _core.queue_launches(
+                self._loaded, made.launches, launch.stream, made.scratch, made.pointers
+            )
+
+    def measure(self, layout: Layout, launch: Launch, count: int, flush_bytes: int) -> list[float]:
+        """Device times of reductions of an array, in seconds.
+
+        Before each one `flush_bytes` of other memory are written.
+        """
+        made = self.launches(layout, launch)
+        ordinal = self._device.ordinal
+        scratch = _core.alloc_device(ordinal, max(made.scratch, 1))
+        try:
+            for argument, place, offset in made.pointers:
+                argument[place : place + 8] = (scratch + offset).to_bytes(8, "little")
+            return [
+                1e-3 * _core.run_launches(self._loaded, made.launches, launch.stream, flush_bytes)
+                for _ in range(count)
+            ]
+        finally:
+            _core.free_device(ordinal, scratch)
 
     def end(self, rows: int, itemsize: int, launch: Launch) -> None:
         """Queue what makes results of states that several calls of ``queue`` left."""

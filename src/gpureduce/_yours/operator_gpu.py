@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _core
 from .._records import DeviceInfo
-from .operator_device_program import Launch, OperatorProgram, device_text, store
+from .operator_device_program import Launch, Launches, OperatorProgram, device_text, store
 from .operator_layout import Layout
 from .operator_text import OperatorText, OperatorTypes
 from .targets import RESIDENT_THREADS, is_emulated
@@ -90,10 +89,8 @@ class GpuProgram(OperatorProgram):
         store(staged, mask, at)
         return at + part.size, at
 
-    def queue(self, layout: Layout, launch: Launch) -> None:
-        """Queue the reduction of an array on ``launch.stream``."""
-        if layout.rows == 0:
-            return
+    def launches(self, layout: Layout, launch: Launch) -> Launches:
+        """What reduces an array."""
         kernel, lanes, wanted = self._plan(layout, launch)
         parts, share = layout.cut(wanted)
         given = self._given(layout, launch, parts=parts, share=share)
@@ -103,7 +100,7 @@ class GpuProgram(OperatorProgram):
             scratch = layout.rows * parts * self.facts["partial_bytes"]
             launches.append(self._merge(given, layout.rows, parts))
         partials = tuple((arguments[1], 0, 0) for *_, arguments in launches) if scratch else ()
-        _core.queue_launches(self._loaded, tuple(launches), launch.stream, scratch, partials)
+        return Launches(tuple(launches), scratch, partials)
 
     def _plan(self, layout: Layout, launch: Launch) -> tuple[int, int, int]:
         """Kernel, threads per part of a row, and parts per row at most."""

@@ -18,7 +18,14 @@ from .. import _core
 from .._exceptions import CompileError, KernelUnavailableError
 from .._kernel_names import KernelName
 from .._records import DeviceInfo
-from .operator_device_program import MOST_BLOCK, Launch, OperatorProgram, device_text, store
+from .operator_device_program import (
+    MOST_BLOCK,
+    Launch,
+    Launches,
+    OperatorProgram,
+    device_text,
+    store,
+)
 from .operator_layout import Axis, Layout
 from .operator_text import OperatorText, OperatorTypes
 from .targets import MOST_BLOCKS, is_emulated
@@ -274,17 +281,14 @@ class NamedProgram(OperatorProgram):
         packed["element"], packed["counts"] = part, mask
         return bytes_, 0
 
-    def queue(self, layout: Layout, launch: Launch) -> None:
-        """Queue the reduction of rows that follow each other on ``launch.stream``."""
+    def launches(self, layout: Layout, launch: Launch) -> Launches:
+        """What reduces rows that follow each other."""
         rows, n = layout.rows, layout.n
-        if rows == 0:
-            return
         results = Layout(layout.kept, (Axis(1, 0, 0, 0),), rows, n)
         given = self._given(results, launch, parts=int(n > 0))
         last = self._merge(given, rows, 1)
         if n == 0:
-            _core.queue_launches(self._loaded, (last,), launch.stream)
-            return
+            return Launches((last,), 0, ())
         plan = _core.plan_kernel(
             self._kernel, self._device.ordinal, rows, n, self._named_block, launch.grid or 0
         )
@@ -313,9 +317,7 @@ class NamedProgram(OperatorProgram):
                     (symbol, min(grid - first, MOST_BLOCKS), self._named_block, 0, arguments)
                 )
         work.point(last[-1][1], 0, accumulators)
-        _core.queue_launches(
-            self._loaded, (*launches, last), launch.stream, work.bytes, tuple(work.places)
-        )
+        return Launches((*launches, last), work.bytes, tuple(work.places))
 
 
 def _over(address: bytearray, count: int) -> tuple[int, int, int, int, tuple[Any, ...]]:

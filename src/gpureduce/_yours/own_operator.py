@@ -13,7 +13,7 @@ import numpy as np
 from .._calls import OwnCall
 from .._display.exported import make_public
 from .._kernel_names import KernelName
-from .operator_call import Programs, reduce_by
+from .operator_call import DeviceRows, Programs, measure_by, reduce_by
 from .operator_named import check_kernel
 from .operator_text import OperatorText
 
@@ -178,6 +178,13 @@ class Operator:
         :meta private:
         """
         return check_kernel(self._text, kernel, block_size, grid_size)
+
+    def measure(self, call: OwnCall, given: DeviceRows, count: int, flush: int) -> list[float]:
+        """Device times of a call's kernel.
+
+        :meta private:
+        """
+        return measure_by(self._text, call, given, count, flush)
 
     def reduce_array(self, call: OwnCall) -> Any:
         """Run a call of :func:`gpureduce.reduce` with this operator.
