@@ -424,7 +424,7 @@ class Reduction(Work):
         source = self.source
         into_numbers = target is not None and target.dtype != "bool"
         if self.op == "ptp" and source.dtype == "bool" and into_numbers:
-            self.source = self.same_memory(source, source.shape, source.strides, "uint8")
+            self.source = same_memory(source, source.shape, source.strides, "uint8")
 
     def convert_for(self, call: Call, ufunc: np.ufunc, target: Out, is_of_nothing: bool) -> Call:
         """Read elements of the type that NumPy reduces in for this ``out``, if that matters.
