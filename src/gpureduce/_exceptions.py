@@ -8,13 +8,13 @@ device. The C glue maps every status of the library to one of these classes, in 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection
 
 
-def unknown_operator(op: object, known: Sequence[str]) -> ValueError:
+def unknown_operator(op: object, known: Collection[str]) -> ValueError:
     """The error of an operator that no name of `known` is; it names the nearest ones, or all."""
     name = op if isinstance(op, str) else getattr(op, "__name__", "")
-    near = difflib.get_close_matches(name, known, n=2, cutoff=0.75)
+    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.75)
     if isinstance(op, list):
         hint = "; pass several operators as a tuple"
     elif near:
