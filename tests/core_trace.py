@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 
-def core_calls(call: Callable[[], Any]) -> list[str]:
-    """Names of the core's functions that a call calls, in order, after a first call like it."""
+def _called(call: Callable[[], Any], name_of: Callable[[Any, str, Any], str | None]) -> list[str]:
+    """What `name_of` names of the events of a call, in order, after a first call like it."""
     names: list[str] = []
 
-    def note(_frame: Any, event: str, function: Any) -> None:
-        if event == "c_call" and getattr(function, "__module__", "") == "gpureduce._core":
-            names.append(function.__name__)
+    def note(frame: Any, event: str, function: Any) -> None:
+        name = name_of(frame, event, function)
+        if name is not None:
+            names.append(name)
 
     call()
     sys.setprofile(note)
@@ -22,20 +23,23 @@ def core_calls(call: Callable[[], Any]) -> list[str]:
     finally:
         sys.setprofile(None)
     return names
+
+
+def core_calls(call: Callable[[], Any]) -> list[str]:
+    """Names of the core's functions that a call calls, in order, after a first call like it."""
+
+    def name_of(_frame: Any, event: str, function: Any) -> str | None:
+        is_core = getattr(function, "__module__", "") == "gpureduce._core"
+        return function.__name__ if event == "c_call" and is_core else None
+
+    return _called(call, name_of)
 
 
 def package_frames(call: Callable[[], Any]) -> list[str]:
     """Names of the package's Python functions that a call calls, in order, after a first call."""
-    names: list[str] = []
 
-    def note(frame: Any, event: str, _argument: Any) -> None:
-        if event == "call" and frame.f_globals.get("__name__", "").startswith("gpureduce"):
-            names.append(frame.f_code.co_name)
+    def name_of(frame: Any, event: str, _argument: Any) -> str | None:
+        is_ours = frame.f_globals.get("__name__", "").startswith("gpureduce")
+        return frame.f_code.co_name if event == "call" and is_ours else None
 
-    call()
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return names
+    return _called(call, name_of)

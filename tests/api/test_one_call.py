@@ -152,7 +152,7 @@ def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
         _core.result_axes("none", memory, None, False, False, False)
     """,
         tmp_path,
-        PYTHONPATH=str(Path(__file__).parents[1]),
+        PYTHONPATH=fakes.module_path(),
     )
 
 

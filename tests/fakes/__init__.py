@@ -153,6 +153,13 @@ def finish(process: subprocess.Popen[str], timeout: float = 60) -> str:
     return out
 
 
+def module_path(*folders: str) -> str:
+    """``PYTHONPATH`` of a process that imports the tests' modules, also of folders of theirs."""
+    tests = HERE.parent
+    paths = [os.environ.get("PYTHONPATH"), str(tests), *(str(tests / each) for each in folders)]
+    return os.pathsep.join(filter(None, paths))
+
+
 def run(
     script: str,
     tmp_path: Path,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -73,12 +72,10 @@ def test_contiguous_arrays_have_at_most_so_many_bytes() -> None:
 
 @pytest.mark.parametrize("protocol", ["interface", "dlpack", "exchange"])
 def test_interfaces_that_lie_are_errors(protocol: str, tmp_path: Path) -> None:
-    tests = Path(__file__).parents[1]
-    paths = [os.environ.get("PYTHONPATH"), str(tests), str(tests / "interop")]
     fakes.run(
         f"import test_extents as t; t.lie({protocol!r})",
         tmp_path,
-        PYTHONPATH=os.pathsep.join(filter(None, paths)),
+        PYTHONPATH=fakes.module_path("interop"),
         GPR_TEST_SEED=str(SEED),
         timeout=60 + EXAMPLES,
     )

@@ -6,7 +6,6 @@ Over the fakes, whose device memory the host can read; the libraries are miniatu
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import fakes
@@ -27,10 +26,7 @@ SETUP = """
 
 
 def run(script: str, tmp_path: Path, cuda: str = "", setup: str = "") -> None:
-    path = os.pathsep.join(
-        [*filter(None, [os.environ.get("PYTHONPATH")]), str(Path(__file__).parents[1])]
-    )
-    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=path)
+    fakes.run(SETUP + setup + script, tmp_path, cuda, PYTHONPATH=fakes.module_path())
 
 
 # ---------------------------------------------------------------- DLPack

@@ -7,7 +7,6 @@ every library in miniature. ``differential.py`` has the cases and what must be t
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,10 @@ RULES = ("__array_ufunc__", "__array_function__")
 
 @pytest.mark.parametrize("name", d.NAMES)
 def test_random_calls_with_device_arrays_agree_with_numpy(name: str, tmp_path: Path) -> None:
-    tests = Path(__file__).parents[1]
-    paths = [os.environ.get("PYTHONPATH"), *map(str, (tests, tests / "api", tests / "interop"))]
     fakes.run(
         f"import test_random_device_calls as t; t.compare_calls({name!r})",
         tmp_path,
-        PYTHONPATH=os.pathsep.join(filter(None, paths)),
+        PYTHONPATH=fakes.module_path("api", "interop"),
         GPR_TEST_SEED=str(SEED),
         timeout=60 + EXAMPLES,
     )
