@@ -3,6 +3,7 @@
  * for the GPU, between cuda_on_cpu.h and a list of the requested entries; its headers are written
  * out beside it. */
 #define _GNU_SOURCE /* secure_getenv */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,51 +199,109 @@ static int write_files(nvrtcProgram program, const char *folder)
 
 /* ---------------------------------------------------------------- compiling ------------------ */
 
-/* Compiles `folder`/program.cc to program.so; 0 on success, -1 if no compiler could be run. */
-static int compile(const char *folder, int arch)
+/* What one kind of compilers takes and the other refuses, before it compiles anything. */
+typedef enum dialect { GCC, CLANG, DIALECTS } dialect;
+static const char *const options_of[DIALECTS][7] = {
+    /* No jump is threaded: a copy of the code for one thread would be another instruction than its
+     * neighbours'. */
+    [GCC] = {"-fno-thread-jumps", NULL},
+    /* A read of a word that is written right after it is an access, too. Copies of whole structures
+     * would be calls of functions. No operation of several threads is made two. */
+    [CLANG] = {"-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm",
+               "-tsan-instrument-memintrinsics=0", "-Xclang", "-fconvergent-functions", NULL},
+};
+
+enum { MOST_OPTIONS = 40 };
+
+/* Compiles `folder`/program.cc to program.so by a compiler; its exit status, or -1. */
+static int compile_by(const char *compiler, dialect dialect, const char *folder, int arch)
 {
     char source[PATH_ROOM], object[PATH_ROOM], include[PATH_ROOM], define[32];
-    const char *const compilers[] = {emu_settings_now.compiler, secure_getenv("CXX"), "g++", "c++",
-                                     "clang++"};
-    int status = -1;
 
     (void)snprintf(source, sizeof source, "%s/program.cc", folder);
     (void)snprintf(object, sizeof object, "%s/program.so", folder);
     (void)snprintf(include, sizeof include, "-I%s", folder);
     (void)snprintf(define, sizeof define, "-DGPR_ARCH=%d", 10 * arch);
-    for (size_t i = 0;
-         i < sizeof compilers / sizeof compilers[0] && (status == -1 || status == 127); i++) {
+    /* -O1: accesses stay where the text has them, and their lines are known. Nothing is linked
+     * in but the mathematical library. */
+    const char *const common[] = {compiler,
+                                  "-std=c++17",
+                                  "-O1",
+                                  "-g1",
+                                  "-fsanitize=thread",
+                                  "-fvisibility=hidden",
+                                  "-fno-exceptions",
+                                  "-fno-rtti",
+                                  "-fno-strict-aliasing",
+                                  "-fwrapv",
+                                  "-ffp-contract=off",
+                                  "-fno-math-errno",
+                                  "-fPIC",
+                                  "-shared",
+                                  "-nostdlib",
+                                  "-w",
+                                  define,
+                                  include,
+                                  source,
+                                  "-o",
+                                  object,
+                                  "-lm"};
+    const char *arguments[MOST_OPTIONS] = {NULL};
+    size_t count = sizeof common / sizeof common[0];
+    memcpy((void *)arguments, common, sizeof common);
+    for (const char *const *option = options_of[dialect]; *option != NULL; option++)
+        arguments[count++] = *option;
+    return run_program((char *const *)arguments, folder, "log");
+}
+
+/* Whether the compiler has refused an option of `dialect`. */
+static int refuses(const char *folder, dialect dialect)
+{
+    char path[PATH_ROOM];
+
+    (void)snprintf(path, sizeof path, "%s/log", folder);
+    char *log = read_file(path, NULL);
+    const int refused = log != NULL && strstr(log, options_of[dialect][0]) != NULL;
+    free(log);
+    return refused;
+}
+
+/* Compiles by the first compiler that there is, whose name becomes `used`; 0 on success, -1 if no
+ * compiler could be run. */
+static int compile(const char *folder, int arch, const char **used)
+{
+    const char *const compilers[] = {emu_settings_now.compiler, secure_getenv("CXX"), "g++", "c++",
+                                     "clang++"};
+    enum { COMPILERS = sizeof compilers / sizeof compilers[0] };
+    static atomic_int known[COMPILERS]; /* the dialect that the last program was compiled in */
+    int status = -1;
+
+    for (size_t i = 0; i < COMPILERS && (status == -1 || status == 127); i++) {
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
-        /* -O1: accesses stay where the text has them, and their lines are known. No jump is
-         * threaded: a copy of the code for one thread would be another instruction than its
-         * neighbours'. Nothing is linked in but the mathematical library. */
-        const char *arguments[] = {compilers[i],
-                                   "-std=c++17",
-                                   "-O1",
-                                   "-g1",
-                                   "-fno-thread-jumps",
-                                   "-fsanitize=thread",
-                                   "-fvisibility=hidden",
-                                   "-fno-exceptions",
-                                   "-fno-rtti",
-                                   "-fno-strict-aliasing",
-                                   "-fwrapv",
-                                   "-ffp-contract=off",
-                                   "-fno-math-errno",
-                                   "-fPIC",
-                                   "-shared",
-                                   "-nostdlib",
-                                   "-w",
-                                   define,
-                                   include,
-                                   source,
-                                   "-o",
-                                   object,
-                                   "-lm",
-                                   NULL};
-        status = run_program((char *const *)arguments, folder, "log");
+        const dialect first = (dialect)atomic_load(&known[i]);
+        *used = compilers[i];
+        status = compile_by(compilers[i], first, folder, arch);
+        if (status > 0 && status != 127 && refuses(folder, first)) {
+            const dialect other = first == GCC ? CLANG : GCC;
+            status = compile_by(compilers[i], other, folder, arch);
+            if (status == 0) atomic_store(&known[i], (int)other);
+        }
     }
     return status == 127 ? -1 : status;
+}
+
+/* A compiler's messages; where it failed, a last line names it. */
+static char *read_log(const char *path, const char *compiler)
+{
+    char *log = read_file(path, NULL), *longer = NULL;
+
+    if (log == NULL || compiler == NULL) return log;
+    const size_t bytes = strlen(log) + strlen(compiler) + 64;
+    longer = malloc(bytes);
+    if (longer == NULL) return log;
+    (void)snprintf(longer, bytes, "%s\nthe emulator's C++ compiler is %s\n", log, compiler);
+    free(log);
+    return longer;
 }
 
 static int arch_of(int count, const char *const *options)
@@ -268,12 +327,13 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         return INTERNAL_ERROR;
     }
     if (write_files(program, folder)) {
-        const int status = compile(folder, arch);
+        const char *used = "";
+        const int status = compile(folder, arch, &used);
         (void)snprintf(path, sizeof path, "%s/log", folder);
         program->log = status == -1 ? strdup("the emulator needs a C++ compiler, and there is no "
                                              "g++ or clang++: install g++ "
                                              "(Debian and Ubuntu: apt install g++), or set CXX")
-                                    : read_file(path, NULL);
+                                    : read_log(path, status == 0 ? NULL : used);
         (void)snprintf(path, sizeof path, "%s/program.so", folder);
         if (status == 0) program->image = read_file(path, &program->image_bytes);
         result = status == 0 && program->image != NULL ? SUCCESS : COMPILATION;

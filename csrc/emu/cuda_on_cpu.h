@@ -23,6 +23,12 @@
 
 #define GPR_EMU_UNWATCHED __attribute__((noinline, no_sanitize("thread")))
 #define GPR_EMU_HERE __builtin_return_address(0)
+// An operation of several threads: one in another branch is another one, although it looks the same.
+#if defined(__clang__)
+#define GPR_EMU_COLLECTIVE GPR_EMU_UNWATCHED __attribute__((nomerge))
+#else
+#define GPR_EMU_COLLECTIVE GPR_EMU_UNWATCHED
+#endif
 
 static const gpr_emu_hooks *gpr_emu;
 
@@ -98,22 +104,22 @@ GPR_EMU_UNWATCHED void __tsan_func_exit()
 
 // The function is there to be called: its return address is the kernel's position. The compiler
 // keeps nothing of memory in registers across it.
-GPR_EMU_UNWATCHED inline unsigned gpr_emu_block(int op, unsigned predicate)
+GPR_EMU_COLLECTIVE inline unsigned gpr_emu_block(int op, unsigned predicate)
 {
     const unsigned result = gpr_emu->block_op(op, predicate, GPR_EMU_HERE);
     __asm__ volatile("" ::: "memory");
     return result;
 }
 
-GPR_EMU_UNWATCHED inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned value,
-                                               unsigned argument, unsigned width)
+GPR_EMU_COLLECTIVE inline unsigned gpr_emu_warp(int op, unsigned mask, unsigned value,
+                                                unsigned argument, unsigned width)
 {
     const unsigned result = gpr_emu->warp_op(op, mask, value, argument, width, GPR_EMU_HERE);
     __asm__ volatile("" ::: "memory");
     return result;
 }
 
-GPR_EMU_UNWATCHED inline unsigned gpr_emu_active()
+GPR_EMU_COLLECTIVE inline unsigned gpr_emu_active()
 {
     const unsigned result = gpr_emu->active_lanes(GPR_EMU_HERE);
     __asm__ volatile("" ::: "memory");

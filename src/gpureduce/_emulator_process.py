@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from ._locate import emulator
 __all__ = ["as_exception", "emulator_environment", "module_path", "run_worker"]
 
 _HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
+_COMPILER = re.compile(r"the emulator's C\+\+ compiler is (.*)")
+"""How the last line of the log names it (csrc/emu/compiler.c)."""
+_MOST_LOG_LINES = 4
 _EXCEPTIONS = ("CudaError", "DeviceUnavailableError", "KernelUnavailableError")
 _BUILTIN_EXCEPTIONS: dict[str, type[Exception]] = {
     each.__name__: each for each in (ValueError, TypeError, MemoryError, RuntimeError, ImportError)
@@ -97,6 +101,21 @@ def run_worker(
     return reply
 
 
+def _of_compiler(message: str, log: str) -> str:
+    """The message of a program that the emulator's compiler refuses: which compiler, and its own
+    first messages in place of NVRTC's name.
+    """
+    lines = [line for line in log.splitlines() if line.strip()]
+    named = lines.pop() if lines and _COMPILER.fullmatch(lines[-1]) else ""
+    compiler = _COMPILER.sub(r"\1", named) or "unknown"
+    what = message.removeprefix("NVRTC cannot compile ").split(": ")[0]
+    first = "\n".join(f"  {line}" for line in lines[:_MOST_LOG_LINES])
+    return (
+        f"the emulator's C++ compiler, {compiler}, cannot compile {what}; its first messages:\n"
+        f"{first}"
+    )
+
+
 def as_exception(error: dict[str, Any]) -> Exception:
     """A child's exception, as an exception of this process."""
     name, message = error["name"], error["message"]
@@ -107,6 +126,8 @@ def as_exception(error: dict[str, Any]) -> Exception:
         return _exceptions.DeviceUnavailableError(log)
     if name == "CompileError":
         return _exceptions.CompileError(message, log, error.get("line"))
+    if name == "CudaError" and log:
+        return _exceptions.CudaError(_of_compiler(message, log), *error["details"])
     if name == "CudaError":
         return _exceptions.CudaError(message, *error["details"])
     if name in _EXCEPTIONS:

@@ -34,5 +34,7 @@ def test_the_gallery_has_right_kernels_and_every_kind_of_mistake() -> None:
     }
     elsewhere = {"crash", "misaligned", "no store", "operator"}
     """Tested in test_check.py: no tutorial has them."""
+    elsewhere |= {"not associative", "no identity", "not commutative"}
+    """Of operators, not of kernels."""
     assert kinds | elsewhere == set(ADVICE)
     assert sum(each.verdict.startswith("right") for each in EXHIBITS) >= 10

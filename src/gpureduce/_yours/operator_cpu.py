@@ -39,7 +39,6 @@ _ROWS_PER_END = 16
 _OPTIONS = (
     "-std=c++17", "-O3", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno",
     "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fPIC", "-shared", "-w",
-    "-fno-diagnostics-show-caret",
 )  # fmt: skip
 _ISA = {"avx2": ("-march=x86-64-v3",), "avx512": ("-march=x86-64-v4",)}
 _BEFORE = """

@@ -42,7 +42,9 @@ _ERROR = re.compile(
     r"(?:fatal |catastrophic )?error:\s*(?P<text>.*)$",
     re.MULTILINE,
 )
-_STATIC = re.compile(r"static assertion failed(?: with)?:?\s*\"?(.*?)\"?$")
+_STATIC = re.compile(
+    r"static(?: assertion|_assert) failed(?: with| due to requirement '.*?')?:?\s*\"?(.*?)\"?$"
+)
 _KINDS = "biufc"
 """NumPy's letters of the kinds that a program names by number (csrc/shared/dtype_kinds.h)."""
 _ELEMENT, _STRUCT = 100, 101  # GPR_CUSTOM_RESULT_... of csrc/shared/custom_params.h
