@@ -329,7 +329,8 @@ def cuda_versions() -> tuple[int, int]:
 
 
 def last_run() -> LastRun | None:
-    """What the calling thread's last reduction did; ``None`` if it made none.
+    """What the calling thread's last reduction did; ``None`` if it made none, or if that one was by
+    an :class:`Operator`, of which nothing is recorded.
 
     Returns
     -------
@@ -355,6 +356,12 @@ def note_run(run: LastRun) -> None:
     """Make a run that is not the core's what :func:`last_run` returns to the calling thread."""
     _core.forget_run()
     _noted.run = run
+
+
+def forget_run() -> None:
+    """After a reduction of which nothing is recorded, :func:`last_run` returns none."""
+    _core.forget_run()
+    _noted.run = None
 
 
 def limits() -> Limits:

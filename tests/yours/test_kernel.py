@@ -200,6 +200,20 @@ def test_the_index_of_one_block_steps_by_its_threads() -> None:
 # ---------------------------------------------------------------- errors -------------------------
 
 
+def test_a_header_that_is_not_read_is_named_before_the_store_that_it_has() -> None:
+    text = (
+        '#include <cstdio>\n#include "store.cuh"\n'
+        "__global__ void k(const float *a, float *b, int n) { finish(a, b, n); }"
+    )
+    start = (
+        r"mine.cu:3: line 2 includes store.cuh, which is not read: put .* into this file; no sto"
+    )
+    with pytest.raises(ValueError, match=start) as caught:
+        gr.Kernel(text)
+    assert "cstdio" not in str(caught.value)
+    assert gr.Kernel(text, finish="single", op="sum").form.left_out == ((2, "store.cuh"),)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -433,3 +433,33 @@ def test_operators_are_pickled_and_copied_without_their_programs(add: gr.Operato
         assert other.source == add.source
     assert repr(add) == "<Operator: add>"
     assert "not commutative" in repr(gr.Operator("gcd", GCD))
+
+
+def test_a_call_by_an_operator_leaves_no_record_of_the_call_before(add: gr.Operator) -> None:
+    a = np.arange(5)
+    gr.sum(a, device="cpu")
+    assert gr.last_run() is not None
+    gr.reduce(a, add, device="cpu")
+    assert gr.last_run() is None
+    gr.max(a, device="cpu")
+    assert gr.last_run() is not None
+
+
+def test_a_field_that_is_an_array_is_refused_with_what_to_do() -> None:
+    rng = np.random.default_rng(SEED)
+    trace = gr.Operator(
+        "trace",
+        """struct trace {
+        static int64 lift(T x) { return x.a + x.d; }
+        using State = int64;
+        static State identity() { return 0; }
+        static State combine(State l, State r) { return l + r; }
+    };""".replace("int64", "long long"),
+    )
+    a = np.zeros(10, [("m", "i8", (2, 2))])
+    a["m"] = rng.integers(-9, 9, (10, 2, 2))
+    with pytest.raises(TypeError, match=r"field 'm' is of dtype .*; give it a field per number.*"):
+        gr.reduce(a, trace, device="cpu")
+    dt = np.dtype([(name, "i8") for name in "abcd"])
+    expected = np.trace(a["m"].sum(axis=0))
+    assert gr.reduce(a.view(dt), trace, device="cpu") == expected, f"seed {SEED}"

@@ -185,6 +185,7 @@ class _Text:
     def __init__(self, source: str, file: str) -> None:
         self.file = file
         self.device = device_text(source)
+        self.left_out = tuple(left_out(source))
         self.code = without_comments(self.device)
         self.declarations = tuple(declarations(self.code))
         self.types = dict(self._types())
@@ -502,9 +503,14 @@ def _finish(body: _Body, out: str, cover: str) -> str:
     if at_zero:
         return "single"
     if not stores and not atomics:
+        headers = "".join(
+            f"line {line} includes {name}, which is not read: put what the kernel needs of it into "
+            "this file; "
+            for line, name in body.text.left_out
+        )
         raise body.text.error(
             body.start + body.code.find("__global__"),
-            f"no store to '{out}' is seen: say where blocks leave their results, by "
+            f"{headers}no store to '{out}' is seen: say where blocks leave their results, by "
             "finish='partials' (out[blockIdx.x]), 'atomic' (out[0], by atomics) or 'single' "
             "(out[0], by one block)",
         )
@@ -847,7 +853,7 @@ def read_kernel(
         shared_name=dynamic[1] if dynamic else None,
         loops="n" not in roles or bool(re.search(rf"\b{roles['n']}\b", in_loops)),
         index_limits=tuple(_index_limits(body, parameters)),
-        left_out=tuple(left_out(source)),
+        left_out=text.left_out,
     )
     if cover == "thread":
         form = replace(form, block_size=1)

@@ -16,6 +16,7 @@ from .._dtypes import name_of, native_dtype
 from .._exceptions import DeviceUnavailableError
 from .._interop.inputs import as_array, check_plain, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
+from .._records import forget_run
 from .operator_cpu import CpuProgram
 from .operator_device import OperatorReduction, block_of, reduce_chunks, steps_of
 from .operator_device_program import Launch
@@ -60,6 +61,7 @@ def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
             check_plain(value, name)
     library = device_library(call.array)
     wrapper = wrapper_of(call.array)
+    forget_run()
     if library is not None:
         if wrapper is None:
             check_plain(call.array, "a")
@@ -67,6 +69,7 @@ def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
     else:
         given = call.array if wrapper is None else from_host(call.array)
         result = _reduce_on_host(operator, programs, call, as_array(given, "a.data"))
+    forget_run()
     if wrapper is None or call.out is not None:
         return result
     made = wrapper(result, operator.name)
@@ -106,9 +109,14 @@ def _check_fields(operator: OperatorText, dtype: np.dtype[Any]) -> None:
                 f"not {name!r}"
             )
         if field.name not in _core.DTYPES:
+            hint = (
+                "; give it a field per number, in a dtype dt of as many bytes, and pass a.view(dt)"
+                if field.subdtype is not None
+                else ""
+            )
             raise TypeError(
                 f"operator '{operator.name}' takes structures of numbers and bools, and field "
-                f"{name!r} is of dtype {field}"
+                f"{name!r} is of dtype {field}{hint}"
             )
 
 
