@@ -205,6 +205,46 @@ int gpr_is_result(const gpr_rule *rule, gpr_dtype acc)
     return is_integer(acc) && is_integer(result) && gpr_bytes_of(acc) == gpr_bytes_of(result);
 }
 
+/* Distances in the numbers' own type. Differences of integers wrap; those of float32 are rounded
+ * once, as through doubles. */
+#define DEFINE_SUBTRACT(name, T)                                                                  \
+    static void subtract_##name(const void *low, const void *high, uint64_t count, void *results) \
+    {                                                                                             \
+        const T *a = low, *b = high;                                                              \
+        for (uint64_t i = 0; i < count; i++) {                                                    \
+            const T distance = (T)(b[i] - a[i]);                                                  \
+            memcpy((char *)results + i * sizeof distance, &distance, sizeof distance);            \
+        }                                                                                         \
+    }
+DEFINE_SUBTRACT(1, uint8_t)
+DEFINE_SUBTRACT(2, uint16_t)
+DEFINE_SUBTRACT(4, uint32_t)
+DEFINE_SUBTRACT(8, uint64_t)
+DEFINE_SUBTRACT(float32, float)
+DEFINE_SUBTRACT(float64, double)
+
+/* 0, and nothing stored, where results are of another type than the numbers, or complex. */
+static int subtract_alike(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
+                          uint64_t count, void *results)
+{
+    if (rule->op != GPR_OP_PTP || rule->outputs != 1 || rule->result != acc) return 0;
+    if (acc == GPR_FLOAT32)
+        subtract_float32(low, high, count, results);
+    else if (acc == GPR_FLOAT64)
+        subtract_float64(low, high, count, results);
+    else if (!is_integer(acc))
+        return 0;
+    else if (gpr_bytes_of(acc) == sizeof(uint8_t))
+        subtract_1(low, high, count, results);
+    else if (gpr_bytes_of(acc) == sizeof(uint16_t))
+        subtract_2(low, high, count, results);
+    else if (gpr_bytes_of(acc) == sizeof(uint32_t))
+        subtract_4(low, high, count, results);
+    else
+        subtract_8(low, high, count, results);
+    return 1;
+}
+
 void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
                        uint64_t count, void *results, uint64_t output_stride)
 {
@@ -212,6 +252,7 @@ void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, con
     const gpr_wide wide = gpr_wide_of(acc);
     results_block block;
 
+    if (subtract_alike(rule, acc, low, high, count, results)) return;
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
