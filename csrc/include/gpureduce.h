@@ -290,7 +290,7 @@ typedef struct gpr_factor {
     gpr_dtype dtype;
     const void *data;       /* first element */
     int64_t stride;         /* in bytes, from element to element; may be zero or negative */
-    const int64_t *strides; /* the same of each axis, where the request has a shape */
+    const int64_t *strides; /* in bytes, per axis, where the request has a shape */
     int byteswapped;        /* elements are in the other byte order; not in device memory */
 } gpr_factor;
 
@@ -307,7 +307,7 @@ typedef struct gpr_dot_request {
     gpr_dtype factor;  /* both arrays' elements are converted to it before they are multiplied */
     gpr_dtype compute; /* type of the result; GPR_DTYPE_DEFAULT (not 0!): `factor` */
     uint64_t n;        /* elements of each array */
-    int kernel; /* from gpr_find_kernel: "exact"; a negative number: "auto", the same kernel */
+    int kernel; /* from gpr_find_kernel: "exact"; a negative number: "auto", which is "exact" */
     int device; /* this and the members below: as in gpr_request */
     uint32_t block_size, grid_size;
     void *stream;
@@ -316,36 +316,38 @@ typedef struct gpr_dot_request {
     void *result;         /* one element per kept index, in C order */
     int (*interrupted)(void *);
     void *interrupted_arg;
-    /* Arrays of several axes, of which the last `reduced` are summed along. `shape` NULL: of one
-     * axis of n elements. Host arrays with a shape, and sums of anything but products, are summed
-     * on the CPU. */
+    /* Arrays of several axes: sums run along the last `reduced` ones. `shape` NULL: one axis of n
+     * elements. The CPU sums host arrays that have a shape, and squares and magnitudes of host
+     * arrays. */
     int ndim, reduced;
     const int64_t *shape;
     gpr_products products;
     int conjugate; /* complex a[i] are conjugated */
     int root;      /* with GPR_SQUARES: the root of the sum, rounded once to a float type */
-    /* of results on a device: a step in bytes per kept axis; NULL: C order */
+    /* of a result on a device: a stride in bytes per kept axis; NULL: C order */
     const int64_t *result_strides;
 } gpr_dot_request;
 
-/* Adds up a[i] * b[i], on all cores or on a CUDA device, with the same bits. The sum of floats is
- * the real number, rounded once to the result's type: nothing overflows or underflows on the way.
- * Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum of nothing but
- * products that are -0 is -0; every other zero, that of no elements too, is +0. Integers wrap at
- * the end; bool is whether a product is true. Parts of complex results are such sums each; nothing
- * is conjugated. GPR_ERROR_VALUE: another kernel; a block size it does not take; too many elements;
- * memory that is not the device's. GPR_ERROR_TYPE: a result type that does not hold what `factor`
- * does: a real one of complex products, one of integers of floats, bool of others.
+/* Sums a[i] * b[i], on all cores or on a CUDA device; both give equal bits. A sum of floats is
+ * exact and is rounded once, to the result's type: no product and no partial sum overflows or
+ * underflows. Infinity times 0 is NaN, and so is the sum of infinities of both signs. A sum whose
+ * products are all -0 is -0; every other zero, also the sum of no elements, is +0. Integers wrap at
+ * the end; a bool tells whether any product is true. Real and imaginary parts of a complex result
+ * are sums of their own. GPR_ERROR_VALUE: another kernel; a block size that the kernel does not
+ * take; too many elements; memory that is not the device's. GPR_ERROR_TYPE: a result type that
+ * cannot hold values of `factor`: a real one for complex products, an integer for floats, bool for
+ * numbers.
  * GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. gpr_last_run has its record. */
 GPR_API gpr_status gpr_dot(const gpr_dot_request *request);
 
 /* ---------------------------------------------------------------- exponentials --------------- */
 
-/* The logarithm of the sum of the exponentials of each row's elements, on all cores: of a request's
- * host array of real numbers, and of its mask. Does not read op, skip_nan, ddof, kernel, block and
- * grid size; `compute` is the float type of results, by default the elements', float64 of integers
- * and bool. No elements, and none but -infinity, have -infinity. The error is below one unit in the
- * last place of the result, plus that of log(n), plus 2^-50. GPR_ERROR_TYPE: complex elements.
+/* log(sum(exp(a))) of each row of a host array of real numbers, under the request's mask if it has
+ * one, on all cores. The call ignores op, skip_nan, ddof, kernel, block_size and grid_size.
+ * `compute` is the float type of the results: by default the elements', or float64 for integers and
+ * bool. A row without elements, or with elements of -infinity only, gives -infinity. The error is
+ * below one unit in the last place of the result, plus that of log(n), plus 2^-50.
+ * GPR_ERROR_TYPE: complex elements.
  * GPR_ERROR_VALUE: arrays or results in device memory, results with steps. GPR_ERROR_MEMORY,
  * GPR_ERROR_INTERRUPTED. gpr_last_run has its record. */
 GPR_API gpr_status gpr_logsumexp(const gpr_request *request);
@@ -353,10 +355,10 @@ GPR_API gpr_status gpr_logsumexp(const gpr_request *request);
 /* ---------------------------------------------------------------- limits -------------------- */
 
 typedef struct gpr_limits {
-    /* device memory for streaming host arrays, per device: default 256 MiB. What kernels
-     * leave each other while they reduce device arrays comes on top: a few MiB a stream */
+    /* device memory for streaming host arrays, per device: default 256 MiB. Scratch for
+     * reductions of device arrays comes on top: a few MiB per stream */
     uint64_t device_bytes;
-    /* pinned host memory for the same: default 128 MiB */
+    /* pinned host memory for streaming host arrays: default 128 MiB */
     uint64_t pinned_bytes;
     /* threads of the CPU backend and the staging copy: default all cores */
     uint32_t cpu_threads;
@@ -370,11 +372,11 @@ GPR_API gpr_status gpr_set_limits(const gpr_limits *limits);
 
 /* ---------------------------------------------------------------- exact sums ---------------- */
 
-/* The sum of all elements added so far, as a real number: nothing is rounded before a result is
- * asked for, and then once, to nearest, ties to even. Any grouping and order of updates and merges
- * gives the same state, bit for bit, with room for 2^64 - 1 elements of any size. Infinities and
- * NaN count as in IEEE additions. A sum of nothing but -0 is -0; every other zero, the empty sum
- * too, is +0.
+/* The exact sum of all elements added so far. Only gpr_exact_result and gpr_exact_mean round, once,
+ * to nearest, ties to even. The bits of a state depend on its elements alone, not on the grouping
+ * or order of updates and merges; it holds up to 2^64 - 1 elements of any magnitude. Infinities and
+ * NaN propagate as in IEEE additions. A sum of elements that are all -0 is -0; every other zero,
+ * also the empty sum, is +0.
  *
  * Any thread may use any state at any time: updates and merges are atomic, and a failed one changes
  * nothing. */
@@ -387,18 +389,19 @@ GPR_API void gpr_exact_destroy(gpr_exact *sum); /* NULL: nothing */
 GPR_API gpr_dtype gpr_exact_dtype(const gpr_exact *sum);
 GPR_API uint64_t gpr_exact_count(const gpr_exact *sum); /* elements added */
 
-/* Adds every element of an array: in host memory on all cores, or in place if on_device, by kernel
- * `exact`. Of the request are read: dtype, ndim, shape, strides, data, byteswapped and interrupted;
- * of device arrays also device, stream, block_size and grid_size, and the call waits for the
- * stream. mask must be NULL. Elements of another type than the sum's are added as the numbers they
- * are, if the sum's type is at least as fine and as wide (int64 and float32 in float64, int8 in
- * float16). GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: bad shape, or more than 2^64 - 1 elements,
- * or as gpr_reduce of device arrays, also where the stream is being captured into a graph;
- * GPR_ERROR_MEMORY; GPR_ERROR_INTERRUPTED; of device arrays the driver's and the compiler's too. */
+/* Adds every element of an array: on all cores in host memory, by kernel `exact` if on_device. The
+ * call reads dtype, ndim, shape, strides, data, byteswapped and interrupted of the request; for
+ * device arrays also device, stream, block_size and grid_size, and it waits for the stream. mask
+ * must be NULL. Elements of another type than the sum's are converted without rounding: the sum's
+ * type must be at least as fine and as wide (float64 takes int64 and float32, float16 takes int8).
+ * GPR_ERROR_TYPE: it is not; GPR_ERROR_VALUE: a bad shape, more than 2^64 - 1 elements, a stream
+ * that is being captured into a graph, or an error of gpr_reduce for device arrays;
+ * GPR_ERROR_MEMORY; GPR_ERROR_INTERRUPTED; for device arrays also errors of the driver and of
+ * NVRTC. */
 GPR_API gpr_status gpr_exact_update(gpr_exact *sum, const gpr_request *array);
-/* The same for `n` contiguous elements of the sum's type. */
+/* Adds `n` contiguous elements of the sum's type. */
 GPR_API gpr_status gpr_exact_update_array(gpr_exact *sum, const void *data, uint64_t n);
-/* Adds another sum, which may be the same one. GPR_ERROR_TYPE: its dtype is another;
+/* Adds `other`, which may be `sum` itself. GPR_ERROR_TYPE: its dtype differs;
  * GPR_ERROR_VALUE: more than 2^64 - 1 elements. */
 GPR_API gpr_status gpr_exact_merge(gpr_exact *sum, const gpr_exact *other);
 
@@ -411,9 +414,9 @@ GPR_API gpr_status gpr_exact_result(const gpr_exact *sum, gpr_dtype result, void
  * gpr_result_dtype of GPR_OP_MEAN). Of no elements: NaN. GPR_ERROR_TYPE: not a float type. */
 GPR_API gpr_status gpr_exact_mean(const gpr_exact *sum, gpr_dtype result, void *value);
 
-/* A state as bytes, the same on every machine and for every way of reaching the state;
- * docs/exact-format.md describes them. Size in bytes for a dtype, 0 if there is none; storing; and
- * a new sum from bytes: GPR_ERROR_VALUE, with the reason in its message, if they are damaged. */
+/* A state as bytes (docs/exact-format.md): equal states have equal bytes on every machine.
+ * gpr_exact_bytes returns their number for a dtype, 0 for an unknown one. gpr_exact_load makes a
+ * new sum; GPR_ERROR_VALUE: the bytes are damaged, and the message says where. */
 GPR_API size_t gpr_exact_bytes(gpr_dtype dtype);
 GPR_API void gpr_exact_store(const gpr_exact *sum, void *bytes);
 GPR_API gpr_status gpr_exact_load(const void *bytes, size_t size, gpr_exact **sum);
@@ -445,8 +448,8 @@ GPR_API gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info);
 /* Index of the kernel with this name or alias. GPR_ERROR_VALUE: none; the message has near
  * matches. */
 GPR_API gpr_status gpr_find_kernel(const char *name, int *index);
-/* The kernel that answers a request for `kernel`: of "auto", or a negative number, "exact" for sums
- * and means of floats as floats and "fast" for all else; any other is itself. `compute` as in
+/* The kernel that runs for `kernel`. For "auto", or a negative number: "exact" for sums and means
+ * of floats whose result is a float, "fast" for all else. Any other kernel: itself. `compute` as in
  * gpr_request. */
 GPR_API int gpr_choose_kernel(int kernel, gpr_operator op, gpr_dtype dtype, gpr_dtype compute);
 /* Whether the kernel could run on `device` now; if not, the error's message has the remedy. */
@@ -498,19 +501,20 @@ GPR_API gpr_status gpr_free_pinned(void *data);
 GPR_API gpr_status gpr_alloc_device(int device, uint64_t bytes, void **data);
 GPR_API gpr_status gpr_upload(int device, void *destination, const void *source, uint64_t bytes);
 GPR_API gpr_status gpr_free_device(int device, void *data);
-/* Copies device memory to host memory once all that was queued on `stream` (as in gpr_request)
- * is done, and waits for it. */
+/* Copies device memory to host memory behind all work on `stream` (as in gpr_request), and waits
+ * for the copy. */
 GPR_API gpr_status gpr_download(int device, void *stream, void *destination, const void *source,
                                 uint64_t bytes);
 
-/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE:
- * none's. */
+/* The CUDA device whose memory `data` points to, managed memory included. GPR_ERROR_VALUE: it
+ * points to no device's memory. */
 GPR_API gpr_status gpr_find_memory(const void *data, int *device);
 
-/* Queues on `stream` a copy from host memory, which stays as it is until the stream has passed it.
- * The host waits at most until the driver has taken the bytes over: not at all for 64 KiB, or for
- * pinned memory. GPR_ERROR_VALUE: the stream is being captured into a graph, which would read host
- * memory again whenever it is replayed. */
+/* Queues on `stream` a copy from host memory. The caller must not change or free the host memory
+ * before the stream has passed the copy. The host waits at most until the driver has copied the
+ * bytes to a buffer of its own; it does not wait for up to 64 KiB, or for pinned memory.
+ * GPR_ERROR_VALUE: the stream is being captured into a graph, which would read host memory again
+ * whenever it is replayed. */
 GPR_API gpr_status gpr_queue_upload(int device, void *destination, const void *source,
                                     uint64_t bytes, void *stream);
 
@@ -541,8 +545,8 @@ GPR_API void gpr_mark_destroy(gpr_mark *mark); /* NULL: nothing */
 /* ---------------------------------------------------------------- plans --------------------- */
 
 /* Costs of kernels on a GPU, for the model by which a plan of `fast` chooses among the ways to read
- * an array. Other costs are other plans: bits of exact sums do not depend on them, those of float
- * sums by kernel `fast` do. */
+ * an array. With other costs it may choose another way, which changes the bits of float sums by
+ * kernel `fast`, never those of exact sums. */
 typedef struct gpr_plan_costs {
     double bytes_per_ns;        /* of memory, as far as kernels reach it */
     double sm_bytes_per_ns;     /* that a multiprocessor takes in */
@@ -608,8 +612,8 @@ GPR_API gpr_status gpr_price_ways(const gpr_request *request, const gpr_device_f
  * nothing of the array. */
 GPR_API gpr_status gpr_measure(const gpr_request *request, int warmup, int repeats,
                                uint64_t flush_bytes, float *milliseconds);
-/* The same for one of the ways of kernel `fast`, counted from 1 as gpr_price_ways lists them.
- * GPR_ERROR_VALUE: there is no such way. */
+/* As gpr_measure, by one of the ways of kernel `fast`, counted from 1 in the order of
+ * gpr_price_ways. GPR_ERROR_VALUE: an unknown way. */
 GPR_API gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
                                    int repeats, uint64_t flush_bytes, float *milliseconds);
 
@@ -664,11 +668,11 @@ typedef struct gpr_scratch_pointer {
     uint64_t offset;
 } gpr_scratch_pointer;
 
-/* The same without the wait, the flush and the time: the image stays loaded, and the arrays stay
- * allocated, until the stream has passed the launches. If scratch_bytes is not 0, the launches
- * share that much device memory, whose address the places of `pointers` receive. It is theirs until
- * they have ended, and a graph's as long as the graph is there, if the stream is being captured.
- * GPR_ERROR_VALUE, too: a pointer behind scratch. */
+/* As gpr_run_launches, without the wait, the flush and the time. The caller keeps the image loaded
+ * and the arrays allocated until the stream has passed the launches. If scratch_bytes is not 0, the
+ * launches share that much device memory, whose address the places of `pointers` receive. The
+ * library frees it after the launches; if the stream is being captured, with the graph.
+ * GPR_ERROR_VALUE, too: a pointer beyond the end of scratch. */
 GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
                                       int count, void *stream, uint64_t scratch_bytes,
                                       const gpr_scratch_pointer *pointers, int pointer_count);
@@ -732,31 +736,31 @@ GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dt
                                        gpr_dtype compute, uint32_t block_size, int variant, int cc,
                                        uint64_t *machine_code_bytes);
 
-/* Writes the text of such a program to `size` bytes at `text`: what NVRTC receives beside the files
- * of kernels, and then, as a comment per line, the instances of templates that it has and the
- * kernel's cover and finish, by their names in kernels.def. No results are finalized: the kernel
- * stores accumulators. GPR_ERROR_VALUE for the planner and `exact`, which
- * have several programs, and if there are too few bytes. */
+/* Writes the text of the program of gpr_compile_program to `size` bytes at `text`: the text that
+ * NVRTC receives beside the kernel files, then one comment line per instance of a template, and one
+ * each for the kernel's cover and finish, by their names in kernels.def. The kernel stores
+ * accumulators, not results. GPR_ERROR_VALUE: the planner or `exact`, which have several programs;
+ * `size` is too small. */
 GPR_API gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype,
                                      uint32_t block_size, char *text, uint64_t size);
 
-/* The same of gpr_dot's kernel, which no operator names: of arrays of types `a` and `b`, whose
- * common type is `factor`, with a result of type `compute` (GPR_DTYPE_DEFAULT: `factor`). Both
- * programs are compiled: that of device arrays, and that of a host array's chunks. block_size 0:
- * the kernel's own. GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
+/* As gpr_compile_program, of the kernel of gpr_dot: for arrays of types `a` and `b`, whose common
+ * type is `factor`, and a result of type `compute` (GPR_DTYPE_DEFAULT: `factor`). Compiles both
+ * programs, for device arrays and for chunks of host arrays. block_size 0: the kernel's default.
+ * GPR_ERROR_VALUE, GPR_ERROR_TYPE: as gpr_dot. */
 GPR_API gpr_status gpr_compile_dot(gpr_dtype a, gpr_dtype b, gpr_dtype factor, gpr_dtype compute,
                                    uint32_t block_size, int cc, uint64_t *machine_code_bytes);
 
-/* The same of the kernel for rows of device arrays. Of the request are read both arrays' dtypes,
- * factor, compute, products, conjugate, root and block_size. */
+/* As gpr_compile_dot, of the kernel for rows of device arrays. Reads both arrays' dtypes, factor,
+ * compute, products, conjugate, root and block_size of the request. */
 GPR_API gpr_status gpr_compile_dot_along(const gpr_dot_request *request, int cc,
                                          uint64_t *machine_code_bytes);
 
 /* Compiles into the disk cache the programs that gpr_reduce will need for a request, on a GPU of
- * these facts; no GPU is needed, and nothing is read from the array or the mask. The address of a
- * device array counts as aligned if it is NULL; a host array's programs are those of ordinary and
- * of pinned memory, under the limits of now. *compiled: how many were not there already; an array
- * without results needs none. Several threads may do so at once. GPR_ERROR_VALUE, GPR_ERROR_TYPE:
+ * these facts; needs no GPU, and reads neither the array nor the mask. A device array whose
+ * address is NULL counts as aligned. For a host array it compiles the programs for ordinary and for
+ * pinned memory, under the present limits. *compiled: the number of programs that were not cached;
+ * 0 for an array without results. Thread-safe. GPR_ERROR_VALUE, GPR_ERROR_TYPE:
  * as gpr_reduce; GPR_ERROR_KERNEL, GPR_ERROR_DEVICE: the GPU is too old for the kernel, or for
  * NVRTC, or there is no NVRTC; GPR_ERROR_COMPILE. */
 GPR_API gpr_status gpr_warm(const gpr_request *request, const gpr_device_facts *facts,
