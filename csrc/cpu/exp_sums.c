@@ -27,6 +27,7 @@ enum {
     PIECE_ELEMENTS = 1 << 16, /* of a row, in a task: a multiple of a block */
     TASK_ELEMENTS = 1 << 14,  /* of short rows in a task */
     SIDE_BY_SIDE = 32,        /* most rows that lie crosswise in a task */
+    SHORT_ROW = 64,           /* rows of so many elements at most are columns of vectors */
     PACKED_ELEMENTS = 16 * GPR_EXP_BLOCK,
     MOST_BYTES = 8 /* of an element */
 };
@@ -48,6 +49,7 @@ typedef struct exp_job {
     gpr_dtype dtype;       /* of the loops: float32 or float64 */
     int in_place;          /* loops read rows where they are */
     int crosswise;         /* rows of a unit are read side by side */
+    int columns_in_place;  /* ... where they are, as columns of vectors */
     gpr_dtype result_dtype;
     char *result;
     gpr_cpu_units units;
@@ -59,6 +61,7 @@ typedef struct exp_job {
 typedef struct exp_memory {
     _Alignas(64) char packed[PACKED_ELEMENTS * MOST_BYTES];
     _Alignas(64) char converted[PACKED_ELEMENTS * MOST_BYTES];
+    _Alignas(64) char columns[SIDE_BY_SIDE * SHORT_ROW * MOST_BYTES];
     uint8_t marks[PACKED_ELEMENTS];
     exp_state states[SIDE_BY_SIDE];
 } exp_memory;
@@ -245,6 +248,54 @@ static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t 
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
+static int view_is_short(const gpr_view *view)
+{
+    return view->n <= SHORT_ROW && view->rows > 1;
+}
+
+/* Copies rows to columns. */
+#define DEFINE_TRANSPOSE(name, type)                                                         \
+    static void transpose_##name(const type *from, uint64_t rows, uint64_t n, type *columns) \
+    {                                                                                        \
+        for (uint64_t i = 0; i < n; i++)                                                     \
+            for (uint64_t r = 0; r < rows; r++) columns[i * rows + r] = from[r * n + i];     \
+    }
+DEFINE_TRANSPOSE(4, float)
+DEFINE_TRANSPOSE(8, double)
+
+/* Finishes `rows` <= SIDE_BY_SIDE short rows as columns of memory: where they are, if they lie
+ * crosswise and the loops read them in place, or copied. */
+static void finish_short_rows(const exp_job *work, uint64_t row, uint64_t rows, exp_memory *memory)
+{
+    const gpr_view *view = work->view;
+    const size_t bytes = gpr_dtype_bytes(work->dtype);
+    const char *columns = memory->columns;
+    int64_t stride = (int64_t)(rows * bytes);
+    double largest[SIDE_BY_SIDE], others[SIDE_BY_SIDE];
+
+    if (work->columns_in_place) {
+        columns = gpr_view_row(view, row);
+        stride = view->axes[view->outer].in;
+    } else {
+        const char *elements = work->in_place && view->contiguous
+                                   ? view->data + row * view->n * bytes
+                                   : read_elements(work, row * view->n, rows * view->n, memory);
+
+        if (bytes == sizeof(float))
+            transpose_4((const float *)(const void *)elements, rows, view->n,
+                        (float *)(void *)memory->columns);
+        else
+            transpose_8((const double *)(const void *)elements, rows, view->n,
+                        (double *)(void *)memory->columns);
+    }
+    gpr_cpu_loops()->exp_columns[work->dtype](columns, stride, view->n, rows, largest, others);
+    for (uint64_t r = 0; r < rows; r++) {
+        if (isfinite(largest[r])) largest[r] += log1p(others[r]);
+    }
+    gpr_convert(GPR_FLOAT64, largest, work->result_dtype,
+                work->result + row * gpr_dtype_bytes(work->result_dtype), rows);
+}
+
 static int exp_task(void *context, uint64_t index, void *memory)
 {
     exp_job *work = context;
@@ -259,6 +310,10 @@ static int exp_task(void *context, uint64_t index, void *memory)
         const uint64_t few = least(SIDE_BY_SIDE, rows - r);
         exp_state *states = mine->states;
 
+        if (view_is_short(work->view)) {
+            finish_short_rows(work, row + r, few, mine);
+            continue;
+        }
         if (work->partials != NULL) states = work->partials + index * work->units.rows + r;
         for (uint64_t k = 0; k < few; k++) states[k] = empty_state();
         add_rows(work, row + r, few, first, end, mine, states);
@@ -293,6 +348,8 @@ static void cut(exp_job *work)
     const gpr_view *view = work->view;
 
     work->crosswise = gpr_cpu_lies_crosswise(view);
+    work->columns_in_place = work->crosswise && view->inner == 1 && view->dtype == work->dtype &&
+                             gpr_cpu_columns_in_place(view);
     work->pieces = 1;
     work->length = view->n;
     if (view->n > PIECE_ELEMENTS) {

@@ -121,6 +121,12 @@ typedef struct gpr_exp_sum {
 typedef void (*gpr_exp_loop)(const void *data, uint64_t n, double largest, double shift,
                              double unit, gpr_exp_sum *sum);
 
+/* Of each of `width` columns of n <= GPR_EXP_BLOCK numbers, `stride` bytes apart: its largest
+ * number, NaN if one of them is, and the exponentials of the others over that one's, summed with
+ * the same errors; 0 if that is infinite, of no meaning if NaN. Needs rounding to nearest. */
+typedef void (*gpr_exp_columns_loop)(const char *data, int64_t stride, uint64_t n, uint64_t width,
+                                     double *largest, double *others);
+
 /* Bits of a double below the last one of a number of a narrower type, half of that one, and the
  * least exponent field, of a double, from which numbers of the type have all their bits. */
 typedef struct gpr_narrow_format {
@@ -237,6 +243,7 @@ typedef struct gpr_loops {
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
     /* of the same */
     gpr_exp_loop exp_sums[GPR_DTYPE_COUNT];
+    gpr_exp_columns_loop exp_columns[GPR_DTYPE_COUNT];
 } gpr_loops;
 
 extern const gpr_loops gpr_loops_baseline;

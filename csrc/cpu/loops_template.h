@@ -2028,4 +2028,5 @@ const gpr_loops LOOPS_TABLE = {
         },
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
+    .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},
 };

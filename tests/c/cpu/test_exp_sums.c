@@ -60,6 +60,43 @@ static void check_block(uint64_t n)
     HOLDS(fabs(sum.high + sum.low - wanted) <= wanted * 0x1p-48);
 }
 
+/* Columns of any width, of which the loop reads and writes no more. */
+static void check_columns(uint64_t n, uint64_t width)
+{
+    enum { MOST = 40 };
+    double x[MOST * MOST + MOST], largest[MOST + 1], others[MOST + 1];
+    const double scale = ldexp(1, (int)check_between(-3, 24));
+
+    for (uint64_t i = 0; i < n * width; i++) {
+        x[i] = (uniform(2) - 1) * scale;
+        if (check_random() % 9 == 0) x[i] = x[0];
+        if (check_random() % 30 == 0) x[i] = -INFINITY;
+    }
+    largest[width] = others[width] = 7;
+    gpr_cpu_loops()->exp_columns[GPR_FLOAT64]((const char *)x, (int64_t)(width * sizeof *x), n,
+                                              width, largest, others);
+    for (uint64_t c = 0; c < width; c++) {
+        long double wanted = -1;
+        double most = -INFINITY;
+
+        for (uint64_t i = 0; i < n; i++) most = fmax(most, x[i * width + c]);
+        HOLDS(largest[c] == most);
+        if (most == -INFINITY) {
+            HOLDS(others[c] == 0);
+            continue;
+        }
+        for (uint64_t i = 0; i < n; i++) wanted += expl((long double)x[i * width + c] - most);
+        HOLDS(fabsl(others[c] - wanted) <= wanted * 0x1p-50L + 0x1p-60L);
+    }
+    HOLDS(largest[width] == 7 && others[width] == 7);
+    x[(n - 1) * width] = NAN;
+    if (width > 1) x[(n - 1) * width + 1] = INFINITY;
+    gpr_cpu_loops()->exp_columns[GPR_FLOAT64]((const char *)x, (int64_t)(width * sizeof *x), n,
+                                              width, largest, others);
+    HOLDS(isnan(largest[0]));
+    HOLDS(width == 1 || (largest[1] == INFINITY && others[1] == 0));
+}
+
 static void test_loops(void)
 {
     for (int k = 0; k < ISAS; k++) {
@@ -67,6 +104,7 @@ static void test_loops(void)
         for (int i = 0; i < 20000; i++) check_one(uniform(2) - 1, uniform(600));
         for (int i = 0; i < 2000; i++) check_one(uniform(1000) - 500, uniform(30));
         for (uint64_t n = 1; n <= GPR_EXP_BLOCK; n++) check_block(n);
+        for (uint64_t n = 1; n <= 40; n++) check_columns(n, 1 + check_random() % 40);
     }
     HOLDS(gpr_set_cpu_isa(NULL) == GPR_OK);
 }
