@@ -154,7 +154,7 @@ ADVICE = {
     "operator": Advice(
         "another operator",
         "The results are those of another operator.",
-        "Say which it is: gr.Kernel(..., op=...).",
+        "Mend it, or say which it is: --computes OP, gr.Kernel(..., op=...).",
         "sequential",
     ),
     "result": Advice(
