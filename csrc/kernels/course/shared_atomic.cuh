@@ -1,8 +1,8 @@
 // shared_atomic: atomics in shared memory, then one global atomic per block.
 //
 // Removed: contention for one global word. The threads of a block contend for a word of shared
-// memory, on the multiprocessor, and only the block's total goes to global memory: one global atomic
-// per BLOCK elements.
+// memory, on the multiprocessor, and only the block's total goes to global memory: one global
+// atomic per BLOCK elements.
 //
 // Still paid: the threads of a block still update their word one after the other: BLOCK steps where
 // a tree needs log2(BLOCK).
