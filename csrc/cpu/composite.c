@@ -431,27 +431,30 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
 /* Merges `rows` rows of `width` numbers, of which row r has position first + r + steps[k] *
  * stride, with each column's extreme and position so far, -1 if there is none yet. Numbers whose
  * step is below 0 are left out, as are NaN with `skips`. */
-#define DEFINE_MERGE(name, T)                                                                    \
-    static void merge_##name(const void *numbers, const int64_t *steps, uint64_t rows,           \
-                             uint64_t width, uint64_t first, uint64_t stride, int is_largest,    \
-                             int skips, void *extremes, int64_t *positions)                      \
-    {                                                                                            \
-        const T *x = numbers;                                                                    \
-        T *best = extremes;                                                                      \
-        for (uint64_t k = 0; k < rows * width; k++) {                                            \
-            const uint64_t j = k % width;                                                        \
-            const int64_t step = steps != NULL ? steps[k] : 0, at = positions[j],                \
-                          position = (int64_t)(first + k / width) + step * (int64_t)stride;      \
-            const int is_nan = x[k] != x[k], was_nan = at >= 0 && best[j] != best[j];            \
-            int is_better = at < 0 || (is_nan && !was_nan);                                      \
-            if (step < 0 || (skips && is_nan)) continue;                                         \
-            if (at >= 0 && !is_nan && !was_nan)                                                  \
-                is_better = is_largest ? x[k] > best[j] : x[k] < best[j];                        \
-            if (!is_better && position < at) is_better = x[k] == best[j] || (is_nan && was_nan); \
-            if (!is_better) continue;                                                            \
-            best[j] = x[k];                                                                      \
-            positions[j] = position;                                                             \
-        }                                                                                        \
+#define DEFINE_MERGE(name, T)                                                                 \
+    static void merge_##name(const void *numbers, const int64_t *steps, uint64_t rows,        \
+                             uint64_t width, uint64_t first, uint64_t stride, int is_largest, \
+                             int skips, void *extremes, int64_t *positions)                   \
+    {                                                                                         \
+        const T *row = numbers;                                                               \
+        T *best = extremes;                                                                   \
+        for (uint64_t r = 0; r < rows; r++, row += width, steps += width) {                   \
+            for (uint64_t j = 0; j < width; j++) {                                            \
+                const T x = row[j], y = best[j];                                              \
+                const int64_t at = positions[j],                                              \
+                              position = (int64_t)(first + r) + steps[j] * (int64_t)stride;   \
+                const int is_nan = x != x, was_nan = y != y;                                  \
+                int is_better = is_nan && !was_nan, is_same = is_nan && was_nan;              \
+                if (steps[j] < 0 || (skips && is_nan)) continue;                              \
+                if (!is_nan && !was_nan) {                                                    \
+                    is_better = is_largest ? x > y : x < y;                                   \
+                    is_same = x == y;                                                         \
+                }                                                                             \
+                if (at >= 0 && !is_better && !(is_same && position < at)) continue;           \
+                best[j] = x;                                                                  \
+                positions[j] = position;                                                      \
+            }                                                                                 \
+        }                                                                                     \
     }
 #define MERGE_GPR_KIND_BOOL_1 DEFINE_MERGE
 #define MERGE_GPR_KIND_SIGNED_1 DEFINE_MERGE
@@ -605,13 +608,17 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     }
 }
 
-/* Rows of memory of `width` elements that are searched side by side where they follow each other
- * without gaps: narrow columns leave most of a vector empty. */
-static uint64_t rows_side_by_side(const recipe *how, uint64_t width)
+/* How many of `rows` rows of memory of `width` elements, which follow each other without gaps, are
+ * searched side by side: narrow columns leave most of a vector empty. Few enough that merging what
+ * was found is little beside it. */
+static uint64_t rows_side_by_side(const recipe *how, uint64_t rows, uint64_t width)
 {
-    enum { WIDE_BYTES = 1024 };
+    enum { WIDE_BYTES = 1024, LEAST_DEPTH = 16 };
+    const uint64_t row_bytes = width * how->loop_bytes,
+                   fewest = divide_up(GPR_COLUMN_BYTES, row_bytes),
+                   wanted = rows / LEAST_DEPTH > fewest ? rows / LEAST_DEPTH : fewest;
 
-    return least(MOMENT_COLUMNS / width, WIDE_BYTES / (width * how->loop_bytes));
+    return least(least(MOMENT_COLUMNS / width, WIDE_BYTES / row_bytes), wanted);
 }
 
 /* Finds positions in `rows` rows without gaps, the first of which has position `at`, and merges
@@ -621,8 +628,9 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
 {
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     const merge_found merge = merge_of(how->loop_dtype);
-    const uint64_t row_bytes = width * how->loop_bytes, copies = rows_side_by_side(how, width),
-                   whole = rows / copies, fewest = divide_up(GPR_COLUMN_BYTES, row_bytes);
+    const uint64_t row_bytes = width * how->loop_bytes,
+                   copies = rows_side_by_side(how, rows, width), whole = rows / copies,
+                   fewest = divide_up(GPR_COLUMN_BYTES, row_bytes);
     const int is_largest = how->fold == GPR_FOLD_max || how->fold == GPR_FOLD_fmax,
               skips = how->fold == GPR_FOLD_fmin || how->fold == GPR_FOLD_fmax;
     uint64_t left = rows % copies;
@@ -677,8 +685,11 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
         const char *elements =
             read_columns(work, row - before, at, rows, &tile, &memory->in, &stride);
 
-        if (rows_side_by_side(how, all) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
-            for (uint64_t j = 0; at == first && j < all; j++) found->positions[j] = -1;
+        if (at == first) { /* nothing is found, and NaN where floats are left out */
+            memset(found->numbers, 0xff, all * how->loop_bytes);
+            for (uint64_t j = 0; j < all; j++) found->positions[j] = -1;
+        }
+        if (rows_side_by_side(how, rows, all) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
             find_side_by_side(how, elements, rows, all, at, found);
         } else {
             find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
@@ -1067,14 +1078,13 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
-/* Whether rows of memory of all columns follow each other without gaps, in memory or packed. */
-static int is_dense(const gpr_view *view, const recipe *how)
+/* Whether rows of memory of all columns follow each other without gaps. */
+static int is_dense(const gpr_view *view)
 {
     const gpr_axis *across = &view->axes[view->outer - 1],
                    *along = &view->axes[view->outer + view->inner - 1];
 
-    return !how->direct || !gpr_cpu_columns_in_place(view) ||
-           along->in == (int64_t)(across->extent * view->bytes);
+    return gpr_cpu_columns_in_place(view) && along->in == (int64_t)(across->extent * view->bytes);
 }
 
 static void describe(const job *work, composite *c)
@@ -1100,8 +1110,9 @@ static void describe(const job *work, composite *c)
     if (finds)
         c->columns = crosswise && view->mask == NULL &&
                      position_loops(how)->columns[how->loop_dtype] != NULL &&
-                     (extent * how->loop_bytes >= GPR_COLUMN_BYTES || runs) &&
-                     (!runs || extent >= LEAST_FOUND_COLUMNS || is_dense(view, how));
+                     ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
+                       (!runs || extent >= LEAST_FOUND_COLUMNS)) ||
+                      (runs && is_dense(view)));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
