@@ -1,7 +1,7 @@
 """The array that is measured, in host or device memory, and its copies on a device.
 
-An array is uploaded once and freed at the end of a block; device times are then of the memory it
-lies in.
+An array is uploaded once and freed at the end of a ``with`` block; all device times in the block
+read that memory.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Changes(Exported):
 
     @property
     def title(self) -> str:
-        """One line that says which runs are compared."""
+        """Name and date of the earlier run, in one line."""
         name = f" {self.name!r}" if self.name else ""
         return f"this run against the earlier run{name}" + (f" of {self.date}" * bool(self.date))
 
@@ -141,9 +141,9 @@ class Changes(Exported):
         return [f"the runs differ in {each}" for each in self.differences]
 
     def __str__(self) -> str:
-        said = [*self._notes(), *(f"warning: {each}" for each in self._warnings())]
+        lines = [*self._notes(), *(f"warning: {each}" for each in self._warnings())]
         body = lay_out(*self._table(), left=1, width=terminal_width())
-        return "\n\n".join([self.title, body, "\n".join(said)]) + "\n"
+        return "\n\n".join([self.title, body, "\n".join(lines)]) + "\n"
 
     def to_markdown(self) -> str:
         """The table and notes as Markdown.
@@ -152,9 +152,9 @@ class Changes(Exported):
         -------
         str
         """
-        said = [*self._notes(), *(f"Warning: {each}" for each in self._warnings())]
+        lines = [*self._notes(), *(f"Warning: {each}" for each in self._warnings())]
         parts = [f"**{self.title}**", markdown(*self._table())]
-        return "\n\n".join([*parts, "\n".join(f"- {each}" for each in said)]) + "\n"
+        return "\n\n".join([*parts, "\n".join(f"- {each}" for each in lines)]) + "\n"
 
     def _repr_html_(self) -> str:
         return element(self.title, [table(*self._table(), left=1)], self._notes(), self._warnings())
@@ -247,9 +247,9 @@ _Key = tuple[str, str, int, int]
 def _by_key(
     earlier: ComparisonRecord, later: ComparisonRecord
 ) -> tuple[dict[_Key, Contender], dict[_Key, Contender]]:
-    """The timed rows of both runs, each under a key that says what it is.
+    """The timed rows of both runs, by contender, dtype, size and block size.
 
-    The block size is in the key where one of the runs has several: a kernel's own choice may differ
+    The block size is 0 unless one of the runs has several: a kernel's own choice may differ
     from version to version.
     """
 

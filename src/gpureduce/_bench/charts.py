@@ -1,8 +1,8 @@
 """Charts of measurements, by matplotlib: bandwidth per contender, over size, a roofline; the stages
 of one call.
 
-Colours are those of Okabe and Ito, which the colour-blind tell apart; what a colour says is said by
-a place, a marker or a word as well.
+Colours are those of Okabe and Ito, which the colour-blind tell apart; a place, a marker or a
+word tells what a colour tells.
 """
 
 from __future__ import annotations

@@ -178,31 +178,31 @@ class Comparison(ComparisonRecord, Exported):
         -------
         list of str
         """
-        said = []
+        lines = []
         if self.peak is not None:
-            said.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
+            lines.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
         if self.ceiling is not None:
-            said.append(
+            lines.append(
                 f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the highest bandwidth measured here"
             )
-        said += self._losses()
+        lines += self._losses()
         if self.break_even is not None:
-            said.append(str(self.break_even))
+            lines.append(str(self.break_even))
         size = self.sizes[-1] if self.rows else 0
         for row in self.rows:
             if row.elements != size:
                 continue
             if row.absent:
-                said.append(f"{self.label(row)}: {row.absent}")
+                lines.append(f"{self.label(row)}: {row.absent}")
             elif row.right is False:
-                said.append(
+                lines.append(
                     f"{self.label(row)}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was "
                     "not timed"
                 )
         untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
         reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
-        said += [f"no device times: {why}" for why in reasons if why]
-        return list(dict.fromkeys(said))
+        lines += [f"no device times: {why}" for why in reasons if why]
+        return list(dict.fromkeys(lines))
 
     def _losses(self) -> list[str]:
         """For each dtype, whether the GPU is slower than NumPy beyond the spread of both."""
@@ -228,16 +228,16 @@ class Comparison(ComparisonRecord, Exported):
         if interval is None or outcome(interval) != "slower":
             return []
         ratio = show_speedup(best / numpy.host.median, (1 / interval[1], 1 / interval[0]))
-        said = (
+        sentence = (
             f"the GPU is slower than numpy at this size: from host memory the fastest kernel, "
             f"{self.label(row)}, takes {show_time(best)}, numpy {show_time(numpy.host.median)} "
             f"(numpy is {ratio} times faster)"
         )
         if row.on_device is not None:
-            said += f"; its kernels alone take {show_time(row.on_device.median)}"
+            sentence += f"; its kernels alone take {show_time(row.on_device.median)}"
             if row.on_device.median < numpy.host.median:
-                said += ": the copy over PCIe takes the rest"
-        return [said]
+                sentence += ": the copy over PCIe takes the rest"
+        return [sentence]
 
     def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
         tables = []
@@ -262,8 +262,8 @@ class Comparison(ComparisonRecord, Exported):
         counters = self._counter_table()
         if counters is not None:
             parts.append(lay_out(*counters, left=1, width=terminal_width()))
-        said = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
-        return "\n\n".join([*parts, *(["\n".join(said)] if said else [])]) + "\n"
+        lines = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
+        return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])]) + "\n"
 
     def to_markdown(self) -> str:
         """Tables and notes as Markdown.
@@ -279,9 +279,9 @@ class Comparison(ComparisonRecord, Exported):
         counters = self._counter_table()
         if counters is not None:
             parts.append(markdown(*counters))
-        said = [*self.notes(), *(f"Warning: {each}" for each in self.warnings)]
+        lines = [*self.notes(), *(f"Warning: {each}" for each in self.warnings)]
         return (
-            "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in said)] if said else [])])
+            "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in lines)] if lines else [])])
             + "\n"
         )
 

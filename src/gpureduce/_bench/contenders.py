@@ -139,7 +139,7 @@ class BreakEven:
         if self.elements is None or self.bytes is None or self.between is None:
             return f"{what} is {self._runs()}: there is no break-even"
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
-        said = (
+        text = (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
             f"({show_bytes(self.bytes)}; between {_round(self.between[0]):,} and "
             f"{_round(self.between[1]):,}), {order[1]} above"
@@ -147,8 +147,8 @@ class BreakEven:
         outcomes = self.outcomes
         last = max(i for i, each in enumerate(outcomes) if each != "level")
         if last + 1 < len(outcomes):
-            said += f" up to {self.sizes[last]:,}, and level with it {self._span(last + 1, -1)}"
-        return said
+            text += f" up to {self.sizes[last]:,}, and level with it {self._span(last + 1, -1)}"
+        return text
 
     def _span(self, first: int, last: int) -> str:
         low, high = self.sizes[first], self.sizes[last]
@@ -290,7 +290,7 @@ class ComparisonRecord:
 
     @property
     def title(self) -> str:
-        """One line that says what was compared."""
+        """Operator, dtype, shape and axis in one line."""
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
         axis = "" if self.axis is None else f" over axis {self.axis}"
         return f"{self.op} of {shape} {self.dtype}{axis}, {self.cache} cache, {self.device_name}"

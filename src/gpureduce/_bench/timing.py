@@ -148,7 +148,7 @@ class Timing(Exported):
 
     @property
     def title(self) -> str:
-        """One line that says what was timed."""
+        """Function, dtype, shape, device and kernel in one line."""
         what = "CPU backend" if self.device == "cpu" else self.kernel or self.function
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
         of = f"{self.op} of {shape} {self.dtype}" if self.op else f"{shape} {self.dtype}"
@@ -239,7 +239,7 @@ class Timing(Exported):
         return "\n\n".join(parts) + "\n"
 
     def to_markdown(self) -> str:
-        """The table and what is said of it, as Markdown.
+        """The table and its notes, as Markdown.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""``gpureduce check``: says what is wrong with a kernel of the user's own."""
+"""``gpureduce check``: finds mistakes in a kernel of the user's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_check", "add_kernel_options", "kernel_of", "kernel_or_name", "ru
 
 
 def kernel_or_name(word: Any, options: argparse.Namespace) -> Any:
-    """A kernel of a CUDA file, or what is no path of one: a name of the catalogue, a ``Kernel``."""
+    """The kernel of a CUDA file; a name of the catalogue or a ``Kernel`` is returned unchanged."""
     is_file = isinstance(word, str) and word.endswith((".cu", ".cuh"))
     return kernel_of(Path(word), options) if is_file else word
 

@@ -79,7 +79,7 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
     OSError
         The file cannot be read.
     MemoryError
-        What is read through a pipe says that it is larger than memory.
+        The header of a file read through a pipe has a size beyond memory.
     """
     import numpy as np
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 FAILED, WRONG_USAGE, WRONG_ANSWER, SLOWER, INTERRUPTED = 1, 2, 3, 4, 130
 STANDARD_OUTPUT = Path("-")
-"""The name of a text file to write that stands for the standard output."""
+"""The file name that means standard output."""
 MOST_COLUMNS = 100
 """Width of help texts on wide terminals."""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

@@ -345,7 +345,7 @@ class KernelRun:
 
     @property
     def title(self) -> str:
-        """One line that says what was run."""
+        """Kernel, operator, dtype and sizes in one line."""
         rows = f"{self.rows:,} rows of " if self.rows > 1 else ""
         return (
             f"{self.kernel}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of "
