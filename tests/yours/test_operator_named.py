@@ -196,6 +196,18 @@ class Part:
         return {"shape": p.shape, "typestr": np.dtype(p.dtype).str, "data": (p.pointer, False),
                 "version": 3, "strides": p.strides}
 d = device(a)
+from gpureduce._yours import operator_named
+loaded = next(iter(operator_named._programs.values()))._loaded
+place = bytearray(8)
+def queue(*pointer):
+    return refused(lambda: _core.queue_launches(loaded, (), None, 64, (pointer,)))
+assert queue(place, 0, 64).startswith("ValueError: byte 64 of scratch of 64"), queue(place, 0, 64)
+assert "not within its argument" in queue(place, 1, 0)
+assert "not within its argument" in queue(place, -1, 0)
+assert queue(bytes(8), 0, 0).startswith("TypeError")
+assert "up to 64 pointers" in refused(
+    lambda: _core.queue_launches(loaded, (), None, 64, ((place, 0, 0),) * 65))
+assert "has several programs" in refused(lambda: _core.plan_kernel("fast", 0, 1, 1, 0, 0))
 print(json.dumps([
     refused(lambda: gr.reduce(b, big, kernel="sequential", block_size=1024, device="cuda")),
     refused(lambda: gr.reduce(d, hash_, 0, kernel="last_block_ordered")),
