@@ -479,7 +479,8 @@ def add_out(draw: Any, case: Case) -> None:
     """An ``out`` of the result's shape, of any dtype, sometimes a view into the input."""
     shape_of = {key: case.keywords[key] for key in ("axis", "keepdims") if key in case.keywords}
     if "keepdims" in shape_of:
-        shape_of["keepdims"] = bool(shape_of["keepdims"])
+        keepdims = shape_of["keepdims"]
+        shape_of["keepdims"] = keepdims is not np._NoValue and bool(keepdims)
     shape = np.shape(np.any(np.ones(case.array.shape, bool), **shape_of))
     names = sorted(DTYPES | COMPLEX) + ["own"]
     chosen = draw(st.sampled_from(names))
