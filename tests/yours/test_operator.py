@@ -19,6 +19,14 @@ import pytest
 from operator_cases import CASES, GCD, check, check_structures, random_call, reference
 
 import gpureduce as gr
+from gpureduce._yours.operator_layout import (
+    ACROSS,
+    CONTINUES,
+    ENDS,
+    FACTS,
+    PARAMETERS,
+    STARTS,
+)
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -39,6 +47,32 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     gr.set_limits(cpu_threads=request.param)
     yield request.param
     gr.set_limits(cpu_threads=before)
+
+
+def test_parameters_and_facts_are_the_structures_of_the_shared_header(tmp_path: Path) -> None:
+    """Each member's offset and size, and flags, as the C compiler has them."""
+    flags = {"CONTINUES": CONTINUES, "ENDS": ENDS, "STARTS": STARTS, "ACROSS": ACROSS}
+    lines = [f'printf("{name} %d\\n", GPR_CUSTOM_{name});' for name in flags]
+    wanted = [f"{name} {value}" for name, value in flags.items()]
+    for kind, dtype in (("gpr_custom_params", PARAMETERS), ("gpr_custom_facts", FACTS)):
+        for name, (field, offset, *_) in (dtype.fields or {}).items():
+            member = f"offsetof({kind}, {name}), sizeof(({kind} *)0)->{name}"
+            lines.append(f'printf("{kind}.{name} %zu %zu\\n", {member});')
+            wanted.append(f"{kind}.{name} {offset} {field.itemsize}")
+        lines.append(f'printf("{kind} %zu\\n", sizeof({kind}));')
+        wanted.append(f"{kind} {dtype.itemsize}")
+    source, program = tmp_path / "members.c", tmp_path / "members"
+    body = " ".join(lines)
+    source.write_text(
+        "#include <stddef.h>\n#include <stdio.h>\n"
+        f'#include "custom_params.h"\nint main(void) {{ {body} return 0; }}\n'
+    )
+    csrc = Path(__file__).parents[2] / "csrc"
+    folders = [f"-I{csrc / each}" for each in ("shared", "registry", "include")]
+    compiler = ["gcc", "-std=gnu11", *folders, str(source), "-o", str(program)]
+    subprocess.run(compiler, check=True, capture_output=True, text=True)
+    found = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+    assert found.splitlines() == wanted
 
 
 # ---------------------------------------------------------------- results ------------------------
