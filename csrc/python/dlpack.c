@@ -109,8 +109,11 @@ static glue_device_array *read_tensor(const glue_state *state, const DLTensor *t
                         "the offset of the device array leads out of the address space");
         goto fail;
     }
-    array->data = tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : NULL;
-    memcpy(glue_shape_of(array), tensor->shape, (size_t)array->ndim * sizeof(int64_t));
+    /* An address of the device: no object of this process whose pointers C adds to. */
+    if (tensor->data != NULL)
+        array->data = (void *)((uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset);
+    if (array->ndim > 0)
+        memcpy(glue_shape_of(array), tensor->shape, (size_t)array->ndim * sizeof(int64_t));
     if (tensor->strides == NULL) {
         if (glue_set_compact_strides(array) < 0) goto fail;
     } else {

@@ -38,7 +38,8 @@ def test_import_costs_less_than_numpys_own() -> None:
         "print((time.process_time() - between) / (between - begin))"
     )
     run(code)  # writes the byte code
-    assert min(float(run(code)) for _ in range(5)) < MOST_OF_NUMPY
+    patience = float(os.environ.get("GPR_TEST_PATIENCE", "1"))  # of a core under a sanitizer
+    assert min(float(run(code)) for _ in range(5)) < patience * MOST_OF_NUMPY
 
 
 def test_import_and_cpu_work_open_neither_driver_nor_compiler() -> None:
