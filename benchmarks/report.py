@@ -713,7 +713,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
             )
     head = ["cases", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
     found = [
-        (case, cpu_sweep_reason(case, classes))
+        (case, cpu_sweep_reason({**case, "isa": result["isa"]}, classes))
         for case in sorted(cases, key=lambda case: case["times_numpy"])
         if case["times_numpy"] < 1
     ]
