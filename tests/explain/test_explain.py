@@ -505,7 +505,7 @@ def test_drawing_without_matplotlib_raises_with_what_to_install(
         ({"n": 2.5}, TypeError, "n must be an integer, not float"),
         ({"rows": 0}, ValueError, "rows must be 1 or more, not 0"),
         ({"rows": True}, TypeError, "rows must be an integer, not bool"),
-        ({"op": "median"}, ValueError, "unknown operator 'median': the operators are sum, prod"),
+        ({"op": "norm"}, ValueError, "unknown operator 'norm': the operators are sum, prod"),
         ({"dtype": "S4"}, TypeError, "dtype |S4 is not supported"),
         ({"block_size": 100}, ValueError, "block size that is a power of two"),
         ({"grid_size": 2}, ValueError, "takes no grid_size"),
