@@ -107,7 +107,7 @@ enum {
     GPR_EXP_MOST = 1 << 20 /* most magnitude of an element that exp is taken of */
 };
 
-/* The sum high + low of exponentials, and how many elements are the largest, which it leaves out. */
+/* The sum high + low of exponentials, and how many elements are the largest, left out of it. */
 typedef struct gpr_exp_sum {
     double high, low;
     uint64_t largest;

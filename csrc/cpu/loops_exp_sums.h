@@ -59,7 +59,7 @@ INLINE vec_f64 exp_in_units(vec_f64 t, vec_f64 unit, const double *quotients, in
     return power * (vec_f64)((vec_u64)biased << EXP_FRACTION_BITS);
 }
 
-/* A sum of up to GPR_EXP_BLOCK terms below 2 has multiples of the last place of this number exactly;
+/* A sum of up to GPR_EXP_BLOCK terms below 2 has exact multiples of the last place of this number;
  * what is below it is summed by itself, and rounding that sum counts for nothing. */
 static const double exp_splitter = 0x1.8p10;
 _Static_assert(GPR_EXP_BLOCK * 2 <= 1 << 10, "the last place of the splitter is 2^-42");

@@ -23,7 +23,7 @@
 
 #define GPR_EMU_UNWATCHED __attribute__((noinline, no_sanitize("thread")))
 #define GPR_EMU_HERE __builtin_return_address(0)
-// An operation of several threads: one in another branch is another one, although it looks the same.
+// An operation of several threads: one in another branch is another one, although it looks alike.
 #if defined(__clang__)
 #define GPR_EMU_COLLECTIVE GPR_EMU_UNWATCHED __attribute__((nomerge))
 #else
