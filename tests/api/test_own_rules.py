@@ -168,7 +168,7 @@ def test_a_type_that_declares_it_makes_its_own_of_every_result() -> None:
 @pytest.mark.parametrize("name", ["nanmin", "nanmax", "logical_xor"])
 def test_an_ellipsis_as_out_hands_an_array_to_a_type_that_takes_part(name: str) -> None:
     if np.lib.NumpyVersion(np.__version__) < "2.3.0":
-        with pytest.raises(TypeError, match="return arrays must be of ArrayType"):
+        with pytest.raises(TypeError, match="must be"):
             getattr(gr, name)(Tagged(A), out=...)
         return
     tag, result = getattr(gr, name)(Tagged(A), out=...)
