@@ -67,6 +67,7 @@ def test_every_case_in_which_a_peer_is_faster_is_listed_with_a_reason() -> None:
     ]
     setting = {
         "device": {"name": "GPU"}, "date": "2026-01-01", "cuda_driver": 13000, "nvrtc": 13000,
+        "versions": {"torch": "2.0"}, "gpureduce": "0.2.0",
     }  # fmt: skip
     result = {"size": "small", "seed": 1, "environment": setting, "ceiling": 3e12, "rows": rows}
     summary, listed = report.sweep_table([result]).split("\n\n")[:2]

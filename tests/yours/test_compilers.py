@@ -52,6 +52,7 @@ def test_a_compiler_that_fails_is_named_with_its_first_messages(
     broken.write_text("#!/bin/sh\necho 'my-c++: error: out of luck' >&2\nexit 3\n")
     broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setenv("GPUREDUCE_CACHE_DIR", str(tmp_path / "cache"))  # else nothing is compiled
     with pytest.raises(gr.CudaError) as caught:
         gr.explain("sequential", block_size=64)
     text = str(caught.value)
