@@ -1,7 +1,8 @@
-"""Child processes in which kernels run on the emulator.
+"""Child processes in which kernels run, mostly on the emulator.
 
 The emulator replaces libcuda and NVRTC. A process opens these once, so a process of its own runs
-the kernels, with the emulator in their place.
+the kernels, with the emulator in their place. The child reads a request and writes answers, both
+JSON; what it prints besides goes to its standard error.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from . import _exceptions
 from ._locate import emulator
 
-__all__ = ["as_exception", "emulator_environment", "module_path", "run_worker"]
+__all__ = [
+    "answers",
+    "as_exception",
+    "emulator_environment",
+    "error_record",
+    "module_path",
+    "reply",
+    "run_worker",
+]
 
 _HOST_LIMITS = ("GPUREDUCE_DEVICE_BYTES", "GPUREDUCE_PINNED_BYTES")
 _COMPILER = re.compile(r"the emulator's C\+\+ compiler is (.*)")
@@ -99,6 +108,37 @@ def run_worker(
         last = said.strip().splitlines()[-1:] or ["it said nothing"]
         raise RuntimeError(f"the child process ended with status {worker.returncode}: {last[0]}")
     return reply
+
+
+@contextlib.contextmanager
+def answers() -> Iterator[TextIO]:
+    """In the child: the original standard output, for answers alone."""
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)
+        yield out
+
+
+def error_record(error: BaseException) -> dict[str, Any]:
+    """In the child: an exception as an answer, of which :func:`as_exception` makes it again."""
+    details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
+    return {
+        "error": {
+            "name": type(error).__name__,
+            "message": str(error),
+            "details": details,
+            "line": getattr(error, "line", None),
+        }
+    }
+
+
+def reply(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """In the child: answer the request on standard input, if need be by an error."""
+    with answers() as out:
+        try:
+            made = answer(json.load(sys.stdin))
+        except Exception as error:
+            made = error_record(error)
+        json.dump(made, out)
 
 
 def _of_compiler(message: str, log: str) -> str:

@@ -9,10 +9,7 @@ reduction fails, or its result differs from NumPy's, the reply is an error.
 from __future__ import annotations
 
 import base64
-import json
-import os
 import pickle
-import sys
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ import numpy as np
 from .. import _core
 from .._calls import NoValue, OwnCall
 from .._dtypes import native_dtype
+from .._emulator_process import reply
 from .._yours.operator_laws import agree, some_elements
 
 SEED = 1
@@ -128,21 +126,8 @@ def answer_operator(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Reply to one request on the original standard output.
-
-    What the emulator prints goes to standard error.
-    """
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
-        request = json.load(sys.stdin)
-        reply = answer_operator(request) if "operator" in request else answer(request)
-    except Exception as error:
-        details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
-        reply = {"error": {"name": type(error).__name__, "message": str(error), "details": details}}
-        reply["error"]["line"] = getattr(error, "line", None)
-    json.dump(reply, out)
-    out.close()
+    """Reply to one request."""
+    reply(lambda request: (answer_operator if "operator" in request else answer)(request))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import _core, _exceptions
+from .._emulator_process import answers, error_record
 from .program_text import Places, arguments, identity, set_value
 
 _ENDS = {"finding", "hang", "crash"}
@@ -320,18 +321,12 @@ def run(request: dict[str, Any], out: Any) -> None:
 
 
 def main() -> None:
-    """Answer one request on the original standard output; what is printed goes to standard
-    error.
-    """
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
-        run(json.load(sys.stdin), out)
-    except Exception as error:
-        details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
-        reply = {"name": type(error).__name__, "message": str(error), "details": details}
-        print(json.dumps({"error": reply}), file=out)
-    out.close()
+    """Answer one request."""
+    with answers() as out:
+        try:
+            run(json.load(sys.stdin), out)
+        except Exception as error:
+            print(json.dumps(error_record(error)), file=out)
 
 
 if __name__ == "__main__":

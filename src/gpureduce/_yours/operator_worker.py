@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import json
 import os
 import pickle
-import sys
 from typing import Any
 
 import numpy as np
 
 from .._calls import NoValue, OwnCall
+from .._emulator_process import reply
 from .._exceptions import CudaError
 from .operator_laws import Laws, agree, some_elements
 
@@ -45,21 +44,5 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     return {"runs": len(request["cases"])}
 
 
-def main() -> None:
-    """Answer one request on the original standard output; what is printed goes to standard
-    error.
-    """
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
-        reply = run(json.load(sys.stdin))
-    except Exception as error:
-        details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
-        reply = {"error": {"name": type(error).__name__, "message": str(error), "details": details}}
-        reply["error"]["line"] = getattr(error, "line", None)
-    json.dump(reply, out)
-    out.close()
-
-
 if __name__ == "__main__":
-    main()
+    reply(run)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import pickle
 import sys
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._emulator_process import answers, error_record
 from .check_worker import elements, expected
 from .kernel_form import KernelForm
 from .launching import LoadedKernel, device_of, program_key
@@ -50,20 +50,16 @@ def answer(request: dict[str, Any], out: Any) -> None:
             line: dict[str, Any] = {"got": float(got), "want": float(want)}
         except Exception as raised:
             error = raised.__cause__ or raised  # a context that is lost here is nobody's
-            details = [getattr(error, name, None) for name in ("name", "number", "call", "log")]
-            line = {"name": type(error).__name__, "message": str(error), "details": details}
-            print(json.dumps({"error": line}), file=out, flush=True)
+            print(json.dumps(error_record(error)), file=out, flush=True)
             return
         print(json.dumps(line), file=out, flush=True)
 
 
 def main() -> None:
-    """Answer one request on the original standard output."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    """Answer one request."""
     np.seterr(all="ignore")
-    answer(json.load(sys.stdin), out)
-    out.close()
+    with answers() as out:
+        answer(json.load(sys.stdin), out)
 
 
 if __name__ == "__main__":
