@@ -425,60 +425,35 @@ def _enter_kernel(
         result = call(it.array)
     except REFUSED as error:
         return _Entry(replace(row, absent=str(error)))
-    if isinstance(op, Operator):
-        return _enter_operator(op, options, session, row, call, check_own(result, right))
-    run = last_run()
-    assert run is not None
-    verdict = check(result, right, like)
-    on_gpu = run.device != "cpu"
-    block_size, grid_size = (run.block_size, run.grid_size) if on_gpu else (0, 0)
-    row = replace(row, block_size=block_size, grid_size=grid_size)
-    row = replace(row, right=verdict.right, ulps=verdict.ulps, ran_on=run.device)
-    if not verdict.right:
-        return _Entry(row)
-    entry = _Entry(row)
-    if on_gpu:
-        try:
-            entry.device = session.device_turn(op, options)
-        except REFUSED as error:
-            entry.row = replace(row, why_no_device=str(error))
-    if entry.device is None and not entry.row.why_no_device:
-        entry.row = replace(
-            entry.row,
-            why_no_device=session.why_no_device or f"the call ran on the {run.device.upper()}",
-        )
-    entry.host = session.host_turn(call)
-    if profile and entry.device is not None and session.reduced is not None:
-        entry.row = replace(entry.row, counters=profile_kernel(op, options, it, session.reduced))
-    return entry
-
-
-def _enter_operator(
-    op: Operator,
-    options: dict[str, Any],
-    session: BenchmarkSession,
-    row: Contender,
-    call: Callable[[Any], Any],
-    verdict: Verdict,
-) -> _Entry:
-    """A kernel with an operator of the user's own, whose result is checked."""
-    place = ("cpu" if session.info is None else "cuda:0") if session.place == "auto" else None
-    row = replace(
-        row,
-        right=verdict.right,
-        ulps=verdict.ulps,
-        ran_on=place or session.place,
-        block_size=int(options["block_size"] or 0),
-    )
-    entry = _Entry(row)
+    if isinstance(op, Operator):  # of which last_run() knows nothing
+        verdict = check_own(result, right)
+        place = session.place
+        if place == "auto":
+            place = "cpu" if session.info is None else "cuda:0"
+        row = replace(row, block_size=int(block or 0), ran_on=place)
+    else:
+        verdict = check(result, right, like)
+        run = last_run()
+        assert run is not None
+        block_size, grid_size = (run.block_size, run.grid_size) if run.device != "cpu" else (0, 0)
+        row = replace(row, block_size=block_size, grid_size=grid_size, ran_on=run.device)
+    entry = _Entry(replace(row, right=verdict.right, ulps=verdict.ulps))
     if not verdict.right:
         return entry
     if row.ran_on != "cpu":
-        entry.device = session.device_turn(op, options)
-    if entry.device is None:
-        why = session.why_no_device or f"the call ran on the {row.ran_on.upper()}"
-        entry.row = replace(row, why_no_device=why)
+        try:
+            entry.device = session.device_turn(op, options)
+        except REFUSED as error:
+            entry.row = replace(entry.row, why_no_device=str(error))
+    if entry.device is None and not entry.row.why_no_device:
+        entry.row = replace(
+            entry.row,
+            why_no_device=session.why_no_device or f"the call ran on the {row.ran_on.upper()}",
+        )
     entry.host = session.host_turn(call)
+    if profile and entry.device is not None and session.reduced is not None:
+        assert isinstance(op, str)
+        entry.row = replace(entry.row, counters=profile_kernel(op, options, it, session.reduced))
     return entry
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._functions import reduce
-from .._yours.operator_laws import TOLERANCE, agree
+from .._yours.operator_laws import agree, tolerance_of
 from .._yours.own_operator import Operator
 from .baselines import numpy_function
 
@@ -74,8 +74,7 @@ def own_reference(op: Operator, array: np.ndarray[Any, Any], axis: Any) -> Right
     found = np.asarray(reduce(array, op, axis, device="cpu"))
     if found.dtype.kind not in "fcV" or found.dtype.names is not None:
         return found, np.zeros(found.shape)
-    tolerance = TOLERANCE[found.dtype.itemsize // (2 if found.dtype.kind == "c" else 1)]
-    return found, tolerance * np.abs(found.astype(np.complex128))
+    return found, tolerance_of(found.dtype) * np.abs(found.astype(np.complex128))
 
 
 def check_own(result: Any, right: Right) -> Verdict:

@@ -15,13 +15,18 @@ import numpy as np
 from .operator_cpu import COMBINE, EMPTY, CpuProgram
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 
-__all__ = ["TOLERANCE", "Laws", "agree", "some_elements"]
+__all__ = ["Laws", "agree", "some_elements", "tolerance_of"]
 
-TOLERANCE = {2: 2.0**-7, 4: 2.0**-12, 8: 2.0**-40}
+_TOLERANCE = {2: 2.0**-7, 4: 2.0**-12, 8: 2.0**-40}
 """What results of floats may differ by, relatively, by their bytes: combined in another order."""
 _TRIES = 200
 _KINDS = {"associative": "not associative", "identity": "no identity", "swap": "not commutative"}
 """Kinds of mistakes (findings.ADVICE)."""
+
+
+def tolerance_of(dtype: np.dtype[Any]) -> float:
+    """What results of a float or complex dtype may differ by, relatively."""
+    return _TOLERANCE[dtype.itemsize // (2 if dtype.kind == "c" else 1)]
 
 
 def agree(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
@@ -30,7 +35,7 @@ def agree(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
         return all(agree(a[name], b[name]) for name in a.dtype.names)
     if a.dtype.kind not in "fcV":
         return bool(np.array_equal(a, b))
-    tolerance = TOLERANCE[a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1)]
+    tolerance = tolerance_of(a.dtype)
     wide = [each.astype(np.complex128) for each in (a, b)]
     finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
     return bool(np.allclose(wide[0][finite], wide[1][finite], rtol=tolerance, atol=tolerance))
