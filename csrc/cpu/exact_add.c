@@ -775,6 +775,19 @@ gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
     return add_one_row(&work, part);
 }
 
+/* Runs work->task over rows that are not cut. */
+static gpr_status run_whole_rows(exact_job *work, int is_parallel)
+{
+    const gpr_view *view = work->view;
+
+    if (!is_parallel) {
+        work->per_task = view->rows;
+        return run_one_task(work);
+    }
+    work->per_task = view->rows / MOST_TASKS + 1;
+    return run_tasks(work, divide_up(view->rows, work->per_task));
+}
+
 /* Adds whole rows, or pieces of them, and finishes them. */
 static gpr_status finish_rows(exact_job *work)
 {
@@ -787,12 +800,8 @@ static gpr_status finish_rows(exact_job *work)
         for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++)
             finish_row(work, row, work->parts + row * work->pieces * (uint64_t)work->width);
         free(work->parts);
-    } else if (is_parallel) {
-        work->per_task = view->rows / MOST_TASKS + 1;
-        status = run_tasks(work, divide_up(view->rows, work->per_task));
     } else {
-        work->per_task = view->rows;
-        status = run_one_task(work);
+        status = run_whole_rows(work, is_parallel);
     }
     return interrupted_or(work, status);
 }
@@ -867,12 +876,8 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
         free(work->sums);
         work->sums = NULL;
         work->pieces = 1;
-    } else if (is_parallel) {
-        work->per_task = view->rows / MOST_TASKS + 1;
-        status = run_tasks(work, divide_up(view->rows, work->per_task));
     } else {
-        work->per_task = view->rows;
-        status = run_one_task(work);
+        status = run_whole_rows(work, is_parallel);
     }
     if (status != GPR_OK || work->stop.stopped) work->has_bounds = 1; /* nothing more to do */
     work->task = add_task;
