@@ -182,10 +182,7 @@ big = gr.Operator("big", '''struct big {
 };''', commutative=True)
 b = rng.integers(0, 64, 1000)
 assert gr.reduce(b, big, kernel="sequential", block_size=64, device="cuda") == b.sum()
-def device(values):
-    buffer = _core.DeviceBuffer(values.shape, values.dtype.name, 0, None)
-    _core.upload(0, buffer.memory.pointer, np.ascontiguousarray(values))
-    return buffer
+from device_buffers import device
 def at(buffer, shape, strides):
     return _core.device_array(buffer.memory.pointer, shape, strides, buffer.dtype, 0, None, buffer)
 class Part:

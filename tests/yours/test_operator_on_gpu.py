@@ -107,14 +107,7 @@ def test_chunks_cover_an_array_once_and_in_order() -> None:
 def test_arguments_of_numpy_and_device_arrays(tmp_path: Path) -> None:
     code = """
 from gpureduce import _core
-def device(values):
-    buffer = _core.DeviceBuffer(values.shape, values.dtype.name, 0, None)
-    _core.upload(0, buffer.memory.pointer, np.ascontiguousarray(values))
-    return buffer
-def host(buffer):
-    values = np.empty(buffer.shape, buffer.dtype)
-    _core.download(0, buffer.memory.pointer, values, buffer.stream)
-    return values
+from device_buffers import device, host
 a = rng.integers(-9, 9, (4, 5, 6))
 for axis in (None, 0, (0, 2), -1, ()):
     for keepdims in (False, True):

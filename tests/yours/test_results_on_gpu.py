@@ -107,14 +107,7 @@ def test_logsumexp_of_host_arrays_is_that_of_the_cpu(tmp_path: Path) -> None:
 
 
 DEVICE = """
-def device(values):
-    buffer = _core.DeviceBuffer(values.shape, values.dtype.name, 0, None)
-    _core.upload(0, buffer.memory.pointer, np.ascontiguousarray(values))
-    return buffer
-def host(buffer):
-    values = np.empty(buffer.shape, buffer.dtype)
-    _core.download(0, buffer.memory.pointer, values, buffer.stream)
-    return values
+from device_buffers import device, host
 a = rng.normal(size=(4, 5, 6)) * 5
 for axis in (None, 0, (0, 2), -1, ()):
     for dtype in ("f8", "f4"):
