@@ -261,6 +261,13 @@ def check_is_writeable(out: Any) -> None:
         raise ValueError("output array is read-only")
 
 
+def check_host_out(out: Any) -> None:
+    """Refuse an ``out`` of an operator without a ufunc that is no array or cannot be written."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out= of an array of the host is an array, not {type(out).__name__}")
+    check_is_writeable(out)
+
+
 def check_is_numeric(out: np.dtype[Any]) -> None:
     """Refuse strings, objects and structures as a type of ``out``."""
     if out.kind in "SUTO" or out.type is np.void:

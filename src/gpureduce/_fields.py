@@ -104,7 +104,7 @@ def _fields_of(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 class _Part(NamedTuple):
-    """Fields that are reduced together: `count` of them, or one that `field` describes."""
+    """Fields that are reduced together, along a last axis of `array`, or one field."""
 
     names: tuple[str, ...]
     array: Array

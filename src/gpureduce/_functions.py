@@ -302,12 +302,11 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 if are_finite(result):
                     return result
                 if type(a) is np.ndarray:
-                    leaves_out = skip_nan and a.dtype.kind in "fcV"
-                    if not leaves_out:
+                    if not (skip_nan and a.dtype.kind in "fcV"):
                         if _leaves_rows_empty(where, axis):
                             warn("Mean of empty slice")
                         return result
-                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=leaves_out)
+                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
                     warn_if_nothing_is_left(call, as_mask(where, a.shape), result)
                     return result
         return reduce_any(

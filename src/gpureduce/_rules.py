@@ -45,7 +45,7 @@ from ._arguments import (
 from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
 from ._fields import reduce_fields
 from ._interop.device_reduction import reduce_on_device
-from ._interop.inputs import as_array, check_plain, wrapper_of
+from ._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from ._interop.libraries import device_library, from_host
 from ._ufuncs import UFUNCS
 
@@ -131,20 +131,9 @@ def _reduce(call: Call, always_array: bool = False) -> Any:
         return result
     if call.op == "minmax":
         return tuple(
-            _rewrap(call, wrapper, *one) for one in zip(result, ("min", "max"), strict=True)
+            rewrap(call.array, wrapper, *one) for one in zip(result, ("min", "max"), strict=True)
         )
-    return _rewrap(call, wrapper, result, call.name)
-
-
-def _rewrap(call: Call, wrapper: Callable[[Any, str], Any], result: Any, name: str) -> Any:
-    """Let the array's type make its own of a result."""
-    made = wrapper(result, name)
-    if made is NotImplemented:
-        raise TypeError(
-            f"a is a {type(call.array).__name__}, which takes no result of {name}: "
-            "pass numpy.asarray(a)"
-        )
-    return made
+    return rewrap(call.array, wrapper, result, call.name)
 
 
 def _reduce_on_host(call: Call, given: Any) -> Any:

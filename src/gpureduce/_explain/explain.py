@@ -213,11 +213,6 @@ def _explain_operator(
     rows: int,
 ) -> Explanation:
     """Of a kernel with an operator of the user's own."""
-    if isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel '{kernel.name}' computes {kernel.op}: operators of your own take kernels by "
-            "name"
-        )
     _check_counts(n, rows)
     name = op.kernel_for(kernel, block_size, grid_size)
     descr = native_dtype(dtype)

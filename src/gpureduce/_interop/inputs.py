@@ -16,7 +16,7 @@ import numpy as np
 from .._calls import Array, NoValue
 from .libraries import device_library, from_host, is_on_device
 
-__all__ = ["as_array", "check_plain", "wrapper_of"]
+__all__ = ["as_array", "check_plain", "rewrap", "wrapper_of"]
 
 _OVERRIDES = ("__array_ufunc__", "__array_function__")
 _METHODS = (
@@ -77,6 +77,16 @@ def wrapper_of(a: Any) -> Callable[[Any, str], Any] | None:
         return None
     wrapper: Callable[[Any, str], Any] = a.__gpureduce_wrap__
     return wrapper
+
+
+def rewrap(a: Any, wrapper: Callable[[Any, str], Any], result: Any, name: str) -> Any:
+    """Let the type of `a` make its own of a result of the function `name`."""
+    made = wrapper(result, name)
+    if made is NotImplemented:
+        raise TypeError(
+            f"a is a {type(a).__name__}, which takes no result of {name}: pass numpy.asarray(a)"
+        )
+    return made
 
 
 def _is_masked(a: Any) -> bool:

@@ -15,7 +15,7 @@ from .. import _exceptions
 from .._dtypes import native_dtype
 from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._temporary import temporary_folder
-from .check_report import CheckReport, Finding, Limit
+from .check_report import SCHEDULES, CheckReport, Finding, Limit
 from .findings import Place, Trouble, read_finding
 from .kernel import Kernel
 from .kernel_form import C_TYPES, KernelForm
@@ -36,7 +36,6 @@ from .sanitizer import sanitize
 
 __all__ = ["check", "launch_case", "trouble_of", "worker_exception"]
 
-SCHEDULES = ("forward", "reverse", "random")
 BLOCKS = (64, 256, 32, 96, 512)
 """Block sizes of kernels that take any: powers of two, one warp, and no power of two."""
 _SEED = 1
@@ -140,13 +139,13 @@ def check(
     >>> report.right, report.findings[0].title, report.findings[0].line
     (False, 'access out of bounds', 5)
     """
-    if op is not None:
-        return _check_operator(
-            kernel, op, block_sizes, sizes, dtypes, time_limit, sanitizer=sanitizer
-        )
-    mine = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     if time_limit <= 0:
         raise ValueError("time_limit must be above 0")
+    if op is not None:
+        if sanitizer:
+            raise ValueError("sanitizer=True is for kernels of your own, not for operators")
+        return check_operator(kernel, op, block_sizes, sizes, dtypes, time_limit)
+    mine = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     form = mine.form
     blocks = _blocks(form, block_sizes)
     types = _types(mine, dtypes)
@@ -163,30 +162,6 @@ def check(
     ]
     findings = (*report.findings, *more)
     return replace(report, right=not findings, findings=findings)
-
-
-def _check_operator(
-    kernel: object,
-    op: Operator,
-    block_sizes: Iterable[int] | None,
-    sizes: Iterable[int] | None,
-    dtypes: Iterable[str] | None,
-    time_limit: float,
-    *,
-    sanitizer: bool,
-) -> CheckReport:
-    if not isinstance(op, Operator):
-        raise TypeError(f"op is an Operator of your own, not {type(op).__name__}")
-    if isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel '{kernel.name}' computes {kernel.op}: operators of your own take kernels by "
-            "name"
-        )
-    if sanitizer:
-        raise ValueError("sanitizer=True is for kernels of your own, not for operators")
-    if time_limit <= 0:
-        raise ValueError("time_limit must be above 0")
-    return check_operator(kernel, op, block_sizes, sizes, dtypes, time_limit)
 
 
 # ---------------------------------------------------------------- cases --------------------------

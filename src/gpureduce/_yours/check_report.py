@@ -12,7 +12,10 @@ from .._display.exported import Exported, make_public
 from .._display.html_page import element
 from .findings import ADVICE, Place, Trouble
 
-__all__ = ["CheckReport", "Finding", "Limit"]
+__all__ = ["SCHEDULES", "CheckReport", "Finding", "Limit"]
+
+SCHEDULES = ("forward", "reverse", "random")
+"""Orders of threads on the emulator, in the order in which cases are run."""
 
 _WIDTH = 88
 

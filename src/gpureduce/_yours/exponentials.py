@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, _functions
-from .._arguments import as_mask, check_shape
-from .._calls import NoValue, OwnCall
+from .._arguments import as_mask, check_host_out, check_shape
+from .._calls import NoValue, Options, OwnCall, placement
 from .._dtypes import name_of, native_dtype
-from .._interop.inputs import as_array, check_plain, wrapper_of
+from .._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
+from .operator_call import place_of
 from .own_operator import Operator
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ struct logsumexp {
         s.rest += (s.sum - (sum - part)) + (x - part);
         s.sum = sum;
     }
+    static void raise_unit(State &s, double k)
+    {
+        if (k <= s.unit) return;
+        s.sum = times_power(s.sum, s.unit - k);
+        s.rest = times_power(s.rest, s.unit - k);
+        s.unit = k;
+    }
     // The other elements' exponentials over that of the largest.
     static double ratio_of(State s)
     {
@@ -74,20 +82,12 @@ struct logsumexp {
         if (is_shifted(b.largest)) {
             if (a.largest - b.largest >= reach) return a;
             const double k = exponent_of(b.largest), power = power_of(b.largest, k);
-            if (k > a.unit) {
-                a.sum = times_power(a.sum, a.unit - k);
-                a.rest = times_power(a.rest, a.unit - k);
-                a.unit = k;
-            }
+            raise_unit(a, k);
             add(a, times_power((ratio_of(b) + 1) * power, k - a.unit));
             return a;
         }
         const double k = exponent_of(b.largest);
-        if (k > a.unit) {
-            a.sum = times_power(a.sum, a.unit - k);
-            a.rest = times_power(a.rest, a.unit - k);
-            a.unit = k;
-        }
+        raise_unit(a, k);
         if (b.sum != 0) {
             add(a, times_power(b.sum, b.unit - a.unit));
             add(a, times_power(b.rest, b.unit - a.unit));
@@ -197,7 +197,7 @@ def logsumexp(
     for name, value in (("where", where), ("out", out)):
         if value is not True:
             check_plain(value, name)
-    options = ("auto", device, block_size, grid_size, stream)
+    options: Options = ("auto", device, block_size, grid_size, stream)
     library, wrapper = device_library(a), wrapper_of(a)
     if library is not None:
         if wrapper is None:
@@ -207,12 +207,7 @@ def logsumexp(
     result = _on_host(array, axis, bool(keepdims), out, where, dtype, options)
     if wrapper is None or out is not None:
         return result
-    made = wrapper(result, "logsumexp")
-    if made is NotImplemented:
-        raise TypeError(
-            f"a is a {type(a).__name__}, which takes no result of logsumexp: pass numpy.asarray(a)"
-        )
-    return made
+    return rewrap(a, wrapper, result, "logsumexp")
 
 
 def _result_dtype(element: str, dtype: Any) -> str:
@@ -232,25 +227,18 @@ def _is_float(name: str) -> bool:
 
 
 def _on_host(
-    array: Any, axis: Any, keepdims: bool, out: Any, where: Any, dtype: Any, options: Any
+    array: Any, axis: Any, keepdims: bool, out: Any, where: Any, dtype: Any, options: Options
 ) -> Any:
     element = str(array.dtype) if array.dtype.names is not None else array.dtype.name
     result = _result_dtype(element, dtype)
     array = np.asarray(array)
     if out is not None:
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"out= of an array of the host is an array, not {type(out).__name__}")
-        if not out.flags.writeable:
-            raise ValueError("output array is read-only")
-    device = options[1]
-    is_open = device in (None, "auto") and _core.why_no_cuda() is not None
-    if _core.read_ordinal(device) is None or is_open:
-        if options[4] is not None:
-            raise ValueError("a stream is a GPU's, and the array is reduced on the CPU")
+        check_host_out(out)
+    call = OwnCall(array, axis, None, None, keepdims, NoValue, where, *options)
+    if place_of(call) is None:
         mask = as_mask(where, array.shape)
         made = _core.logsumexp(array, native_dtype(result), axis, keepdims, mask)
     else:
-        call = OwnCall(array, axis, None, None, keepdims, NoValue, where, *options)
         made = np.asarray(LOGSUMEXP.reduce_array(_widened(call, element, result)))
         made = made.astype(native_dtype(result), copy=False)[()]
     if out is None:
@@ -268,7 +256,7 @@ def _widened(call: OwnCall, element: str, result: str) -> OwnCall:
 
 def _on_device(
     library: Library, a: Any, axis: Any, keepdims: bool, out: Any, where: Any, dtype: Any,
-    options: Any,
+    options: Options,
 ) -> Any:  # fmt: skip
     element = library.read(a).dtype
     given = None if dtype is None else library.dtype(dtype)
@@ -278,5 +266,4 @@ def _on_device(
     if call.dtype is not None or result == (element if _is_float(element) else "float64"):
         return LOGSUMEXP.reduce_array(call)
     made = LOGSUMEXP.reduce_array(call._replace(out=None))
-    named = dict(zip(("device", "block_size", "grid_size", "stream"), options[1:], strict=True))
-    return _functions.sum(made, (), dtype, out, **named)
+    return _functions.sum(made, (), dtype, out, **placement(options))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import _core
-from .._arguments import as_mask, check_is_numeric, check_is_writeable, check_shape
+from .._arguments import as_mask, check_host_out, check_is_numeric, check_shape
 from .._calls import NoValue, OwnCall
 from .._dtypes import name_of, native_dtype
 from .._exceptions import DeviceUnavailableError
-from .._interop.inputs import as_array, check_plain, wrapper_of
+from .._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .._records import forget_run
 from .operator_cpu import CpuProgram
@@ -33,7 +33,7 @@ from .operator_named import (
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 from .targets import find_device
 
-__all__ = ["DeviceRows", "Programs", "measure_by", "reduce_by"]
+__all__ = ["DeviceRows", "Programs", "measure_by", "place_of", "reduce_by"]
 
 
 class DeviceRows(NamedTuple):
@@ -55,30 +55,25 @@ def reduce_by(operator: OperatorText, programs: Programs, call: OwnCall) -> Any:
     """Run a call with an operator."""
     kernel = check_kernel(operator, call.kernel, call.block_size, call.grid_size)
     call = call._replace(kernel=kernel)
-    for name in ("where", "initial", "out"):
-        value = getattr(call, name)
-        if value is not True:
-            check_plain(value, name)
-    library = device_library(call.array)
     wrapper = wrapper_of(call.array)
-    forget_run()
-    if library is not None:
-        if wrapper is None:
-            check_plain(call.array, "a")
-        result = _reduce_on_device(operator, library, call)
-    else:
-        given = call.array if wrapper is None else from_host(call.array)
-        result = _reduce_on_host(operator, programs, call, as_array(given, "a.data"))
-    forget_run()
+    try:
+        for name in ("where", "initial", "out"):
+            value = getattr(call, name)
+            if value is not True:
+                check_plain(value, name)
+        library = device_library(call.array)
+        if library is not None:
+            if wrapper is None:
+                check_plain(call.array, "a")
+            result = _reduce_on_device(operator, library, call)
+        else:
+            given = call.array if wrapper is None else from_host(call.array)
+            result = _reduce_on_host(operator, programs, call, as_array(given, "a.data"))
+    finally:  # neither what checks reduced nor an earlier call is this one
+        forget_run()
     if wrapper is None or call.out is not None:
         return result
-    made = wrapper(result, operator.name)
-    if made is NotImplemented:
-        raise TypeError(
-            f"a is a {type(call.array).__name__}, which takes no result of {operator.name}: pass "
-            "numpy.asarray(a)"
-        )
-    return made
+    return rewrap(call.array, wrapper, result, operator.name)
 
 
 # ---------------------------------------------------------------- dtypes -------------------------
@@ -167,7 +162,7 @@ def initial_bytes(operator: OperatorText, call: OwnCall, element: np.dtype[Any])
     return start.tobytes()
 
 
-def _place(call: OwnCall) -> int | None:
+def place_of(call: OwnCall) -> int | None:
     """Ordinal of the device that a call of an array of the host runs on; None: the CPU."""
     place = call.device
     ordinal, why = _core.read_ordinal(place), _core.why_no_cuda()
@@ -211,7 +206,7 @@ def _reduce_on_host(
     compute = compute_dtype(operator, array.dtype, call.dtype)
     array = array.astype(native_dtype(array.dtype), copy=False)
     mask = as_mask(call.where, array.shape)
-    ordinal = _place(call)
+    ordinal = place_of(call)
     types = OperatorTypes(array.dtype, compute, mask is not None)
     program: Any
     if ordinal is None:
@@ -253,7 +248,7 @@ def _reduce_on_device(operator: OperatorText, library: Library, call: OwnCall) -
     options = ("auto", call.device, call.block_size, call.grid_size, call.stream)
     work = OperatorReduction(library, call.array, options)
     source = work.source
-    place = _place(call._replace(stream=None))
+    place = place_of(call._replace(stream=None))
     if place is None or (call.device not in (None, "auto", "cuda") and place != source.device):
         raise ValueError(
             f'the array is in the memory of device "cuda:{source.device}", and device is '
@@ -313,10 +308,8 @@ def finished(operator: OperatorText, call: OwnCall, result: np.ndarray[Any, Any]
     if call.out is None:
         return result[()] if result.ndim == 0 else result
     out = call.out
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out= of an array of the host is an array, not {type(out).__name__}")
+    check_host_out(out)
     check_shape(out.shape, result.shape, operator.name)
-    check_is_writeable(out)
     if out.dtype.names is None or result.dtype.names is None:
         check_is_numeric(out.dtype)
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):

@@ -13,23 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from .._dtypes import native_dtype
 from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._exceptions import CompileError
 from .._temporary import temporary_folder
-from .check_report import CheckReport, Finding, Limit
+from .check_report import SCHEDULES, CheckReport, Finding, Limit
 from .findings import Place, Trouble
 from .operator_device_program import MOST_BLOCK
 from .operator_laws import Laws
-from .operator_named import PLANNED
+from .operator_named import PLANNED, facts_of_kernel
 from .own_operator import Operator
 
 __all__ = ["check_operator"]
 
 _DTYPES = ("int32", "float32")
 """Elements of an operator that takes all that it compiles for."""
-_SCHEDULES = ("forward", "reverse", "random")
 _WARP = 32
 _SEED = 1
 _SECONDS_PER_CASE = 10.0
@@ -44,13 +42,15 @@ def check_operator(
     time_limit: float,
 ) -> CheckReport:
     """The report of :func:`gpureduce.check` with ``op``."""
+    if not isinstance(operator, Operator):
+        raise TypeError(f"op is an Operator of your own, not {type(operator).__name__}")
     blocks = (None,) if block_sizes is None else tuple(int(block) for block in block_sizes)
     if not blocks:
         raise ValueError("block_sizes must name one size at least")
     name = operator.kernel_for(kernel, blocks[0])
     for block in blocks[1:]:
         operator.kernel_for(kernel, block)
-    row = next(row for row in _core.kernels() if row["name"] == name)
+    row = facts_of_kernel(name)
     if name in PLANNED:
         row = {**row, "block_size": MOST_BLOCK}
     found: list[Finding] = []
@@ -134,7 +134,7 @@ def _cases(
         tile = threads * row["elements_per_thread"]
         around = {1, 2, _WARP - 1, _WARP + 1, threads - 1, threads, threads + 1, 2 * tile + 17}
         for n in given or sorted(around):
-            cases += [{"n": n, "block": block, "schedule": each} for each in _SCHEDULES]
+            cases += [{"n": n, "block": block, "schedule": each} for each in SCHEDULES]
     return sorted(cases, key=lambda case: int(case["n"]))
 
 

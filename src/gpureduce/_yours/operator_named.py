@@ -7,6 +7,7 @@ partials makes states or results of these.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import struct
@@ -37,6 +38,7 @@ __all__ = [
     "check_kernel",
     "check_rows",
     "check_state",
+    "facts_of_kernel",
     "named_program",
     "named_text",
 ]
@@ -96,7 +98,11 @@ def check_kernel(
             f"kernel '{name}' {_WITHOUT[name]}: it takes no operators of your own; 'auto' does, "
             "and so do the kernels of the course"
         )
-    if not operator.commutative and name not in PLANNED and _facts_of(name)["commutative_only"]:
+    if (
+        not operator.commutative
+        and name not in PLANNED
+        and facts_of_kernel(name)["commutative_only"]
+    ):
         raise ValueError(
             f"kernel '{name}' reorders operands, and operator '{operator.name}' is not commutative:"
             f" {_listed(_ordered())} keep the order"
@@ -109,7 +115,9 @@ def check_kernel(
     return name
 
 
-def _facts_of(name: str) -> dict[str, Any]:
+@functools.cache
+def facts_of_kernel(name: str) -> dict[str, Any]:
+    """A kernel's row of the registry, which no call changes."""
     return next(row for row in _core.kernels() if row["name"] == name)
 
 
@@ -126,7 +134,7 @@ def _listed(names: list[str]) -> str:
 def check_state(operator: OperatorText, kernel: str, facts: dict[str, int]) -> None:
     """Refuse states that a kernel's atomics do not swap; `facts` are the program's."""
     # A kernel's results vary from run to run where, and only where, it finishes by atomics.
-    if kernel in PLANNED or _facts_of(kernel)["deterministic"]:
+    if kernel in PLANNED or facts_of_kernel(kernel)["deterministic"]:
         return
     size, state = facts["partial_bytes"], facts["state_bytes"]
     if size in _SWAPPED:

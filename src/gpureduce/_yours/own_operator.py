@@ -13,6 +13,7 @@ import numpy as np
 from .._calls import OwnCall
 from .._display.exported import make_public
 from .._kernel_names import KernelName
+from .kernel import Kernel
 from .operator_call import DeviceRows, Programs, measure_by, reduce_by
 from .operator_named import check_kernel
 from .operator_text import OperatorText
@@ -177,6 +178,11 @@ class Operator:
 
         :meta private:
         """
+        if isinstance(kernel, Kernel):
+            raise TypeError(
+                f"kernel '{kernel.name}' computes {kernel.op}: operators of your own take kernels "
+                "by name"
+            )
         return check_kernel(self._text, kernel, block_size, grid_size)
 
     def measure(self, call: OwnCall, given: DeviceRows, count: int, flush: int) -> list[float]:
