@@ -222,7 +222,9 @@ def _with_given_mean(call: Call, mask: Array | None) -> Any:
     check_mean(center.shape, center.dtype.kind == "c", means.shape, array.dtype.name)
     counts = np.asarray(count_kept(wide, mask))
     with np.errstate(all="ignore"):
-        apart = means - center
+        # NumPy's nan functions subtract in a copy of the array, which keeps its order in memory.
+        into = means if call.skip_nan else None
+        apart = np.subtract(means, center, out=into, casting="unsafe")
         squares = np.asarray(spreads + (apart * np.conjugate(apart)).real)
         bad = np.isnan(squares)
         if np.any(bad):

@@ -538,6 +538,21 @@ def test_results_of_no_elements_lie_in_memory_as_numpys_do(name: str) -> None:
                 assert order_of(result) == order_of(expected), (array.strides, mask.strides)
 
 
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_about_a_mean_in_another_order_lie_in_memory_as_numpys_do(
+    name: str, rng: np.random.Generator
+) -> None:
+    for dtype in ("f4", "c16"):
+        for array in permuted(rng.normal(size=(2, 3, 4)).astype(dtype)):
+            for shape, axis in (((2, 3, 4), ()), ((2, 1, 4), 1), ((1, 3, 4), ()), ((2, 3, 1), 2)):
+                for mean in permuted(rng.normal(size=shape).astype(dtype)):
+                    keywords: dict[str, Any] = {"axis": axis, "mean": mean}
+                    result = getattr(gr, name)(array, device="cpu", **keywords)
+                    expected = getattr(np, name)(array, **keywords)
+                    where = (array.strides, mean.strides, axis)
+                    assert order_of(result) == order_of(expected), where
+
+
 def permuted(array: Any) -> list[Any]:
     """The array with its axes in every order in memory."""
     orders = list(itertools.permutations(range(array.ndim)))
