@@ -158,8 +158,12 @@ def check_refusal(case: d.Case, array: Any, keywords: Any, rule: str, draw: Any)
     if isinstance(arguments[name], bool | int | float | np.generic):
         return
     special = type("Special", (kind,), {rule: lambda *_, **__: NotImplemented})
-    arguments[name] = special.__new__(special)
-    arguments[name].__dict__.update((array if name == "a" else keywords[name]).__dict__)
+    plain = arguments[name]
+    if isinstance(plain, np.ndarray):
+        arguments[name] = plain.view(special)
+    else:
+        arguments[name] = special.__new__(special)
+        arguments[name].__dict__.update(plain.__dict__)
     ours = d.observe(
         lambda: getattr(gr, case.name)(arguments.pop("a"), **{**keywords, **arguments})
     )
