@@ -58,13 +58,18 @@ static void name_shared(const shared_variable *variable, uintptr_t address, unsi
         (void)snprintf(room, 96, "%s, byte %zu", variable->name, offset);
 }
 
+enum { GLOBAL_ROOM = 96 + LABEL_ROOM };
+
 /* The same for global memory: how far into its allocation. */
-static void name_global(const driver_allocation *a, uintptr_t address, char room[96])
+static void name_global(const driver_allocation *a, uintptr_t address, char room[GLOBAL_ROOM])
 {
     if (a->name != NULL)
-        (void)snprintf(room, 96, "the __device__ variable %s", a->name);
+        (void)snprintf(room, GLOBAL_ROOM, "the __device__ variable %s", a->name);
+    else if (a->label[0] != '\0')
+        (void)snprintf(room, GLOBAL_ROOM, "byte %zu of the array %s of %zu bytes",
+                       (size_t)(address - a->start), a->label, a->bytes);
     else
-        (void)snprintf(room, 96, "byte %zu of a global allocation of %zu bytes",
+        (void)snprintf(room, GLOBAL_ROOM, "byte %zu of a global allocation of %zu bytes",
                        (size_t)(address - a->start), a->bytes);
 }
 
@@ -76,6 +81,14 @@ static void out_of_shared(engine_launch *launch, const shared_variable *variable
                    "has %zu bytes",
                    verb(access), bytes, (size_t)(address - variable->start), variable->name,
                    variable->bytes);
+}
+
+/* "the array in" or "an allocation". */
+static void name_array(const driver_allocation *a, char room[GLOBAL_ROOM])
+{
+    const int has_label = a->label[0] != '\0';
+
+    (void)snprintf(room, GLOBAL_ROOM, "%s%s", has_label ? "the array " : "an allocation", a->label);
 }
 
 /* Describes how far from an allocation an address outside all of them is. */
@@ -93,16 +106,19 @@ static void out_of_global(engine_launch *launch, uintptr_t address, unsigned byt
     const size_t past = before != NULL ? address - before->start - before->bytes : ~(size_t)0;
     const size_t short_of = after != NULL ? after->start - address : ~(size_t)0;
     enum { NEAR = 1 << 20 };
+    char array[GLOBAL_ROOM];
     if (before != NULL && past <= NEAR && past <= short_of) {
+        name_array(before, array);
         report_finding(launch, pc,
                        "out-of-bounds access to global memory: it %s %u bytes, %zu past the end of "
-                       "an allocation of %zu",
-                       verb(access), bytes, past, before->bytes);
+                       "%s of %zu",
+                       verb(access), bytes, past, array, before->bytes);
     } else if (after != NULL && short_of <= NEAR) {
+        name_array(after, array);
         report_finding(launch, pc,
-                       "out-of-bounds access to global memory: it %s %u bytes, %zu before an "
-                       "allocation of %zu",
-                       verb(access), bytes, short_of, after->bytes);
+                       "out-of-bounds access to global memory: it %s %u bytes, %zu before %s "
+                       "of %zu",
+                       verb(access), bytes, short_of, array, after->bytes);
     }
     report_finding(launch, pc,
                    "out-of-bounds access: it %s %u bytes at an address that is not the device's",
@@ -295,7 +311,7 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
 typedef struct global_name {
     const driver_allocation *allocation;
     uintptr_t address;
-    char text[96];
+    char text[GLOBAL_ROOM];
 } global_name;
 
 static const char *say_global(void *argument)

@@ -72,6 +72,24 @@ def test_the_smallest_case_and_the_two_lines_are_named() -> None:
     assert finding.read in [each.name for each in gr.kernels()]
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "word"),
+    [
+        ("out[0] += in[i];", "output unwritten", "read of out[0]"),
+        ("out[0] = in[(int)i - 1];", "bounds", "reads in[-1], before the first element"),
+        ("out[0] = in[i + 1];", "bounds", "reads in[1], where in has 1 element"),
+    ],
+)
+def test_an_array_is_named_also_where_another_has_as_many_bytes(
+    body: str, kind: str, word: str
+) -> None:
+    source = ATOMIC.replace("BODY", f"if (i == 0) for (; i < n; i++) {{ {body} }}")
+    (finding,) = gr.check(source, sizes=[1], block_sizes=[32]).findings
+    assert finding.kind == kind
+    assert word in finding.what
+    assert ("below 0" in finding.remedy) == ("before" in word)
+
+
 def test_left_out_elements_are_counted_and_named() -> None:
     rng = random.Random(SEED)
     gap = rng.randrange(2, 30)

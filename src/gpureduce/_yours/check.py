@@ -349,16 +349,13 @@ def trouble_of(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> 
         return Trouble("no store", _not_stored(case["outputs"]), here)
     if "finding" in answer:
         element, result = np.dtype(case["in"]).itemsize, np.dtype(case["out"]).itemsize
-        sizes = {
-            form.name_of("in"): (case["n"] * element or 1, element),
-            form.name_of("out"): (case["outputs"] * result, result),
-        }
+        arrays = {"in": (form.name_of("in"), element), "out": (form.name_of("out"), result)}
         return read_finding(
             answer["finding"],
             shown_name(form.file),
             kernel.source.splitlines(),
             form.shared_name,
-            sizes,
+            arrays,
         )
     if "hang" in answer:
         return Trouble("hang", f"the launch had not ended after {answer['hang']:g} seconds", here)

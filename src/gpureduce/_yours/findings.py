@@ -99,8 +99,7 @@ ADVICE = {
     ),
     "bounds": Advice(
         "access out of bounds",
-        "Memory beyond an array's end belongs to somebody else: it is read as garbage, or "
-        "overwritten.",
+        "Memory outside an array belongs to somebody else: it is read as garbage, or overwritten.",
         "Compare the index with n (i < n) before the access, for each element that a thread loads.",
         "first_add",
     ),
@@ -115,7 +114,7 @@ ADVICE = {
         "read of global memory that nobody wrote",
         "The output holds garbage before a kernel stores to it: adding to it, also atomically, "
         "adds the garbage.",
-        "Store the block's partial with =. A kernel that uses atomics on one result needs the "
+        "Add in a variable of the thread, and store it with =. A kernel that uses atomics on one result needs the "
         "identity there before it is launched: a fill, then the kernel.",
         "naive_atomic",
     ),
@@ -246,7 +245,7 @@ def is_finding(text: str) -> bool:
 
 
 def read_finding(
-    text: str, file: str, lines: list[str], shared: str | None, sizes: dict[str, tuple[int, int]]
+    text: str, file: str, lines: list[str], shared: str | None, arrays: dict[str, tuple[str, int]]
 ) -> Trouble:
     """Read the emulator's text.
 
@@ -260,8 +259,8 @@ def read_finding(
         Its lines.
     shared : str or None
         Name of the dynamic shared array.
-    sizes : dict
-        By name of an array in global memory: its bytes, and those of an element.
+    arrays : dict
+        By the label of an array in global memory: its name, and bytes of an element.
 
     Returns
     -------
@@ -282,7 +281,7 @@ def read_finding(
 
     def named(part: str) -> str:
         part = part.replace("dynamic shared memory", shared or "the dynamic shared array")
-        return _name_arrays(part, sizes).strip(" ,:")
+        return _name_arrays(part, arrays).strip(" ,:")
 
     what = rest[: places[0].start()] if places else rest
     other = rest[places[0].end() : places[1].start()] if len(places) > 1 else ""
@@ -321,6 +320,9 @@ _ABSENT = {
 """The emulator sees that a thread has ended, and not whether it came past the place."""
 
 
+_BEFORE = re.compile(r" \d+ before (?:an allocation|the array \w+) of ")
+
+
 def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
     """What mends a case, where the remedy of its kind does not fit; else ""."""
     if kind == "block race" and here.line > 0 and here.line == there.line:
@@ -338,6 +340,8 @@ def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
             "Compare the index with the array's size, or make the array as long as the threads "
             "that use it."
         )
+    if kind == "bounds" and _BEFORE.search(rest):
+        return "Let no index fall below 0: an unsigned one wraps instead, to a large number."
     if kind == "warp mask":
         if "does not name the lane that calls it" in rest:
             return (
@@ -359,28 +363,28 @@ def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
     return ""
 
 
-def _name_arrays(text: str, sizes: dict[str, tuple[int, int]]) -> str:
-    """Elements of arrays in place of bytes of allocations."""
+def _name_arrays(text: str, arrays: dict[str, tuple[str, int]]) -> str:
+    """Elements of arrays in place of bytes of them."""
 
     def element(match: re.Match[str]) -> str:
-        for name, (total, size) in sizes.items():
-            if total == int(match[2]) and total > 0:
-                return f"{name}[{int(match[1]) // size}]"
-        return match[0]
+        name, size = arrays[match[2]]
+        return f"{name}[{int(match[1]) // size}]"
 
     def past(match: re.Match[str]) -> str:
-        for name, (total, size) in sizes.items():
-            if total == int(match[2]):
-                count = total // size
-                place = count + int(match[1]) // size
-                elements = f"{count} element{'s' * (count != 1)}"
-                return f"{name}[{place}], where {name} has {elements}"
-        return match[0]
+        name, size = arrays[match[2]]
+        count = int(match[3]) // size
+        place = count + int(match[1]) // size
+        return f"{name}[{place}], where {name} has {count} element{'s' * (count != 1)}"
+
+    def before(match: re.Match[str]) -> str:
+        name, size = arrays[match[2]]
+        return f"{name}[{-(int(match[1]) // size)}], before the first element"
 
     def past_shared(match: re.Match[str]) -> str:
         size, name = int(match[1]), match[3]
         return f"{name}[{int(match[2]) // size}], where {name} has {int(match[4]) // size} elements"
 
     text = re.sub(r"(\d+) bytes at byte (\d+) of (.+?), which has (\d+) bytes", past_shared, text)
-    text = re.sub(r"byte (\d+) of a global allocation of (\d+) bytes", element, text)
-    return re.sub(r"\d+ bytes, (\d+) past the end of an allocation of (\d+)", past, text)
+    text = re.sub(r"byte (\d+) of the array (\w+) of \d+ bytes", element, text)
+    text = re.sub(r"\d+ bytes, (\d+) before the array (\w+) of \d+", before, text)
+    return re.sub(r"\d+ bytes, (\d+) past the end of the array (\w+) of (\d+)", past, text)
