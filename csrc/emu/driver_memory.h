@@ -8,8 +8,8 @@
 
 /* One live allocation. `written` has a byte per byte, 0 if nothing has been written there; NULL
  * if the engine does not track writes. `name`: of a __device__ variable, which the engine adds to
- * the allocations; else NULL. `label`: the name of an array, which findings give (fake_label); "" if
- * there is none. */
+ * the allocations; else NULL. `label`: the name of an array, which findings give (fake_label); ""
+ * if there is none. */
 enum { LABEL_ROOM = 64 };
 typedef struct driver_allocation {
     uintptr_t start;

@@ -86,7 +86,15 @@ class CompileError(ValueError):
 
 
 class NoDeviceWarning(UserWarning):
-    """There is no usable GPU and the CPU took over; issued once per process."""
+    """A call names a kernel of GPUs, or asks for pinned memory, and there is no usable GPU: the
+    CPU computed the result, or the memory is not pinned.
+
+    Issued by the first such call of a process, also in a notebook: later cells and calls are
+    silent. ``gpureduce.last_run().device`` tells where each call ran. For an error in place of the
+    CPU's result pass ``device="cuda"``, or make the warning one, for every such call::
+
+        warnings.simplefilter("error", gpureduce.NoDeviceWarning)
+    """
 
 
 for _class in (

@@ -126,6 +126,20 @@ def test_a_named_kernel_without_a_gpu_warns_once_at_the_callers_line() -> None:
         assert run_fresh(code.format(call=call)).split() == ["0", "1", "True", "<string>"]
 
 
+def test_the_warning_is_an_exception_of_every_call_where_filters_make_it_one() -> None:
+    if gr.devices():
+        pytest.skip("there is a GPU")
+    code = (
+        "import warnings, numpy as np, gpureduce as gr\n"
+        "warnings.simplefilter('error', gr.NoDeviceWarning)\n"
+        "for _ in range(3):\n"
+        "    try: print(gr.sum(np.ones(3), kernel='sequential'))\n"
+        "    except gr.NoDeviceWarning: print('raised')\n"
+        "print(gr.sum(np.ones(3)))\n"
+    )
+    assert run_fresh(code).split() == ["raised", "raised", "raised", "3.0"]
+
+
 # ---------------------------------------------------------------- looking inside
 
 

@@ -479,6 +479,24 @@ def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "power of two" in one
 
 
+def test_kernels_say_where_they_run_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    if gr.devices():
+        pytest.skip("there is a GPU")
+    code = (
+        "import warnings, numpy as np, gpureduce as gr\n"
+        "warnings.simplefilter('error', gr.NoDeviceWarning)\n"
+        "for each in gr.kernels():\n"
+        "    try: gr.sum(np.ones(3), kernel=each.name); print(each.name)\n"
+        "    except gr.NoDeviceWarning: pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = [each.name for each in gr.kernels()]
+    blocks = succeed("kernels", *names, capsys=capsys).split("\n\n")
+    assert not any("not here" in block for block in blocks)
+    served = [block.partition(":")[0] for block in blocks if "on the CPU yes" in block]
+    assert sorted(served) == sorted(done.stdout.split())
+
+
 def test_a_kernels_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert succeed("kernels", "--source", "reduce2", capsys=capsys) == gr.kernel_source(
         "sequential"

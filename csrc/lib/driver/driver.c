@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "lib/base/environment.h"
+#include "lib/driver/nvidia_hardware.h"
 
 gpr_driver gpr_cuda;
 
@@ -65,6 +66,38 @@ static int starts(CUresult result, const char *call)
     return 0;
 }
 
+/* Explains why libcuda cannot be opened: what helps depends on the machine. */
+static void explain_absence(const char *path, const char *detail)
+{
+    switch (path != NULL ? GPR_HARDWARE_UNKNOWN : gpr_find_nvidia("")) {
+    case GPR_HARDWARE_NONE:
+        explain(
+            "no NVIDIA GPU on this machine, and no NVIDIA driver%s. device=\"cpu\" computes the "
+            "results here, and gpureduce.explain runs kernels on an emulated GPU; their speed "
+            "needs a machine with an NVIDIA GPU, such as a hosted notebook",
+            "");
+        break;
+    case GPR_HARDWARE_GPU:
+        explain("no NVIDIA driver for this machine's NVIDIA GPU: libcuda cannot be opened "
+                "(%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
+                detail);
+        break;
+    case GPR_HARDWARE_MODULE:
+        explain("no NVIDIA driver within reach, though its kernel module is loaded: libcuda cannot "
+                "be opened (%.400s). Install the driver's libcuda of the module's "
+                "version, start a container with its GPUs (docker run --gpus all), or use "
+                "device=\"cpu\"",
+                detail);
+        break;
+    case GPR_HARDWARE_UNKNOWN:
+    default:
+        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver if "
+                "this machine has an NVIDIA GPU, or use device=\"cpu\"",
+                detail);
+        break;
+    }
+}
+
 static int initialise(void)
 {
     const char *path = gpr_environment("GPUREDUCE_LIBCUDA");
@@ -73,9 +106,7 @@ static int initialise(void)
     int devices = 0, found = 0;
 
     if (library == NULL) {
-        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver, "
-                "or use device=\"cpu\"",
-                dlerror());
+        explain_absence(path, dlerror());
         return UNUSABLE;
     }
     if (!resolve_functions(library)) goto close;

@@ -114,8 +114,8 @@ ADVICE = {
         "read of global memory that nobody wrote",
         "The output holds garbage before a kernel stores to it: adding to it, also atomically, "
         "adds the garbage.",
-        "Add in a variable of the thread, and store it with =. A kernel that uses atomics on one result needs the "
-        "identity there before it is launched: a fill, then the kernel.",
+        "Add in a variable of the thread, and store it with =. A kernel that uses atomics on one "
+        "result needs the identity there before it is launched: a fill, then the kernel.",
         "naive_atomic",
     ),
     "misaligned": Advice(
