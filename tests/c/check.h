@@ -65,8 +65,8 @@ static inline void check_begin(void)
 extern void __gcov_dump(void);
 #endif
 
-/* Ends a child that was forked beside other threads: at once, but not without what it ran being
- * counted. */
+/* Ends a child that was forked beside other threads at once, without exit handlers, but writes its
+ * coverage counters first. */
 static inline void check_leave(int status)
 {
 #ifdef GPR_COVERAGE

@@ -173,14 +173,14 @@ static inline int naive_less(naive_value x, naive_value y)
     return x.f < y.f || (x.f == y.f && x.im < y.im);
 }
 
-/* Whether x takes the place of `kept`, which came before it. */
+/* Whether x replaces `kept`, which is before it. */
 static inline int naive_takes(naive_value x, naive_value kept, int largest)
 {
     if (naive_is_nan(kept)) return 0;
     return naive_is_nan(x) || (largest ? naive_less(kept, x) : naive_less(x, kept));
 }
 
-/* Magnitude of what is finite of x. */
+/* Magnitude of the finite parts of x. */
 static inline long double naive_size(naive_value x)
 {
     return (isfinite(x.f) ? fabsl(x.f) : 0) + (isfinite(x.im) ? fabsl(x.im) : 0);
@@ -279,8 +279,7 @@ static inline int naive_same(naive_value got, naive_value want)
     return got.f == want.f && got.im == want.im;
 }
 
-/* Between what a variance or deviation lies that the fold comes to, before rounding, if anything
- * is left to divide by. */
+/* Bounds of the fold's variance or deviation before rounding, if the divisor is positive. */
 typedef struct naive_range {
     long double low, high;
 } naive_range;
@@ -288,7 +287,7 @@ typedef struct naive_range {
 static inline naive_range naive_spread(const naive_fold *fold, const gpr_rule *rule)
 {
     const long double n = (long double)fold->count, divisor = n > rule->ddof ? n - rule->ddof : 0;
-    /* Roundings of elements folded one after the other walk at random. */
+    /* Roundings of elements folded one after the other add up as a random walk. */
     const long double error = ldexpl(1, -53) * fold->magnitude * (32 + 4 * sqrtl(n));
     const long double low = fold->squares > error ? (fold->squares - error) / divisor : 0;
     const long double high = (fold->squares + error) / divisor;
@@ -347,8 +346,8 @@ static inline naive_value naive_of_nothing(const gpr_rule *rule)
         .is_float = naive_is_float(rule->compute) && rule->result != GPR_BOOL, .i = one, .f = one};
 }
 
-/* Whether `result` (and the one `output_stride` behind it) is what the fold comes to. Float sums
- * may err by their accumulation in doubles and by one rounding. */
+/* Whether `result` (and the one `output_stride` behind it) is the fold's. Float sums may err by
+ * their accumulation in doubles and by one rounding. */
 static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, const void *result,
                                uint64_t output_stride)
 {
@@ -370,7 +369,7 @@ static inline int naive_agrees(const naive_fold *fold, const gpr_rule *rule, con
         const naive_range range = naive_spread(fold, rule);
         const int divides = n > rule->ddof;
         if (n == 0 || isnan(fold->squares)) return isnan(got.f);
-        /* as NumPy's nanvar, whatever the squares */
+        /* as NumPy's nanvar, with any squares */
         if (!divides && rule->skip_nan) return isnan(got.f);
         if (!divides) return fold->squares == 0 ? isnan(got.f) || isinf(got.f) : isinf(got.f);
         return got.f >= naive_round(range.low, rule->result) &&

@@ -493,8 +493,8 @@ static void put(example *e, int64_t at, gpr_value element)
     memcpy(e->memory + (size_t)at * bytes, element.bytes, bytes);
 }
 
-/* The first of two extremes in a long row of equal elements, in whatever segment of whatever piece
- * each is; then, of floats, a NaN behind them, and one before. */
+/* The first of two extremes in a long row of equal elements, in random segments of random pieces;
+ * then, for floats, with a NaN behind them, and with one before. */
 static void test_far_positions(void)
 {
     for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++)

@@ -1,6 +1,6 @@
-/* Rows as pairs of doubles: they hold what integer arithmetic finds or say that they do not, and
- * what a pair comes to, a sum or a quotient, is rounded once. Values against Python's integers are
- * tests/exact/test_exact_rows.py's. */
+/* Rows as pairs of doubles: a pair equals the sum by integer arithmetic, or is reported as inexact;
+ * its sum or quotient is rounded once. tests/exact/test_exact_rows.py compares with Python's
+ * integers. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 static const gpr_dtype results[] = {GPR_FLOAT16, GPR_BFLOAT16, GPR_FLOAT32, GPR_FLOAT64};
 enum { RESULTS = sizeof results / sizeof results[0] };
 
-/* A double with `bits` random bits, of which the first is 2^exponent. */
+/* A double with `bits` random bits, the first worth 2^exponent. */
 static double number_of(int exponent, int bits)
 {
     const uint64_t below =
@@ -48,7 +48,7 @@ static double rest_for(double sum)
     }
 }
 
-/* What integer arithmetic makes of a pair. */
+/* A pair's result by integer arithmetic. */
 static void reference(double sum, double rest, int divide, uint64_t n, gpr_dtype result,
                       void *value)
 {
@@ -202,8 +202,8 @@ static void test_pairs_hold_the_sum_or_say_no(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
-/* Whether sums that the processor's flag says are exact are what integer arithmetic finds, block
- * by block; and whether those of easy numbers are. */
+/* Sums that are exact by the processor's flag equal those by integer arithmetic, block by block;
+ * sums of easy numbers are exact. */
 static void test_plain_sums_are_exact_or_say_no(void)
 {
     enum { MOST = 300, ROUNDS = 120 };
@@ -273,8 +273,8 @@ static void test_plain_sums_are_exact_or_say_no(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
-/* Results of plain sums, one double each or two, whose elements all count or were counted: those
- * that hold are what integer arithmetic makes of them. */
+/* Results of plain sums, of one double or two, whose elements all count or were counted: those that
+ * hold equal the results by integer arithmetic. */
 static void test_plain_sums_are_rounded_once(void)
 {
     enum { ROUNDS = 600, MOST_ROWS = 200 };

@@ -60,7 +60,7 @@ static void check_block(uint64_t n)
     HOLDS(fabs(sum.high + sum.low - wanted) <= wanted * 0x1p-48);
 }
 
-/* Columns of any width, of which the loop reads and writes no more. */
+/* Columns of any width: the loop reads and writes nothing beside them. */
 static void check_columns(uint64_t n, uint64_t width)
 {
     enum { MOST = 40 };

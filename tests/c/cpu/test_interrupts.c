@@ -1,5 +1,5 @@
-/* Reductions that would take hours: they are interrupted, or read what repeats once. Counted in
- * questions, not in seconds: a loop without questions would not come to its end. */
+/* Reductions that would take hours: they are interrupted, or read repeated elements once. The test
+ * counts calls of the interrupt callback, not seconds: a loop without such calls would not end. */
 #include <string.h>
 
 #include "check.h"
@@ -8,8 +8,8 @@
 
 enum { BIT_PER_ROW = 40, FEW_ROWS = 70, MANY_ROWS = 1 << 20 };
 
-/* A reduction that reads every repeated element asks for hours before it ends; one that
- * reads them once asks now and then on a busy machine, or not at all. */
+/* A reduction that reads every repeated element calls the callback for hours before it ends; one
+ * that reads them once calls it a few times on a busy machine, or never. */
 enum { PATIENCE = 1000 };
 
 static int asked, patience;
@@ -84,7 +84,7 @@ static void test_repeats(void)
     }
 }
 
-/* Results of nothing, and results with gaps, of which there are as many as memory holds. */
+/* Results of no elements, and results with gaps: as many as memory holds. */
 static void test_many_results(void)
 {
     const int64_t shape[2] = {MANY_ROWS, 0}, one[2] = {MANY_ROWS, 1}, strides[2] = {0, 0},

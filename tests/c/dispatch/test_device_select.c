@@ -30,7 +30,7 @@ static double gpu_seconds(const gpr_view *view)
     return GPU_LATENCY + fmax(packing, GPU_PER_BYTE * (double)(view->rows * view->n * view->bytes));
 }
 
-/* WRAP(kind, name, result, parameters, what it does) */
+/* WRAP(kind, name, result, parameters, body) */
 #define WRAPS(WRAP)                                                                       \
     WRAP(CLOCK, clock_gettime, int, (clockid_t clock, struct timespec * time), {          \
         if (clock != CLOCK_MONOTONIC) return __real_clock_gettime(clock, time);           \
@@ -98,8 +98,8 @@ static void expect(const shape_of_call *call, int device)
           gpr_dtype_name(call->dtype), on_cpu, on_gpu);
 }
 
-/* Calls of as many bytes, which cross the bus in the same time, differ by what the CPU computes of
- * each element, by what it packs, and by its threads. */
+/* Calls of as many bytes take the bus as long. On the CPU they differ by the operations per
+ * element, by packing, and by the number of threads. */
 static void test_choices(void)
 {
     shape_of_call call = {GPR_OP_MAX, GPR_FLOAT32, 100, 10000, 1, 1};

@@ -1,5 +1,5 @@
 /* States of exact sums in the children of a process whose threads update them: no child waits for a
- * lock that nobody holds any more, and none sees half an update. */
+ * lock whose thread does not exist in the child, and none reads half an update. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>

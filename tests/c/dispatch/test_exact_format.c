@@ -163,7 +163,7 @@ static void test_full_parts_add_up(void)
 
 /* ---------------------------------------------------------------- every place of a tile ------ */
 
-/* Of elements that bins hold, or of nothing but -0, one is something else: at every place. */
+/* One element of another kind, at every place among elements that bins hold, or among -0. */
 static void test_one_flagged_element_at_every_place_of_a_tile(void)
 {
     static const char *const isas[] = {"avx512", "avx2", "baseline"};

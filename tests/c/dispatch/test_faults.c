@@ -1,9 +1,9 @@
 /* Every error path of the host library: each driver and compiler call that a piece of work makes is
  * made to fail, one at a time, in a process of its own.
  *
- * Promised after each failure: the status says what failed, the next call gives the right result,
- * nothing leaked, no rule of the driver was broken on the way out. And at the end: no function that
- * the library calls was left out. */
+ * After each failure: the status names the call that failed, the next call returns the right
+ * result, nothing leaked, and the calls that clean up follow the driver's rules. At the end: every
+ * function that the library calls has failed once. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ static void expect_sums(const int64_t *sums, uint64_t rows, uint64_t n)
     }
 }
 
-/* Passes on the status of a call. One that failed has left nothing under way that uses the caller's
- * memory: asked at once, since freeing memory of the device waits for its work. */
+/* Passes on the status of a call. After a failure no queued work uses the caller's memory: checked
+ * at once, since freeing memory of the device waits for its work. */
 static gpr_status settled(gpr_status status)
 {
     REQUIRE(status == GPR_OK || fake.busy() == 0);
@@ -145,7 +145,7 @@ static gpr_status masked(void)
     return status;
 }
 
-/* Whether freeing failed before the driver came to free. */
+/* Whether the call to free memory failed before the driver freed it. */
 static int is_still_there(gpr_status freed)
 {
     return freed != GPR_OK && strncmp(gpr_last_error()->call, "cuMemFree", 9) != 0;
@@ -228,7 +228,7 @@ static gpr_status measurement(void)
     return with_device_array(1, 100000, measure_on_device);
 }
 
-/* Waits until `stream` has come as far as it is asked to now. */
+/* Waits until `stream` has done the work that is queued now. */
 static gpr_status wait_for(void *stream)
 {
     gpr_mark *mark = NULL;
@@ -275,8 +275,8 @@ static gpr_status streams_in_order(void)
     return with_device_array(1, 4096, fill_in_order);
 }
 
-/* Column sums of rows * n values, of which blocks share some, that stay on the device; captured
- * into a graph, or not. */
+/* Column sums of rows * n values, some of them shared by blocks, in device memory; captured into a
+ * graph, or not. */
 static gpr_status queue_column_sums(void *data, uint64_t rows, uint64_t n, int captured)
 {
     const int64_t shape[2] = {(int64_t)n, (int64_t)rows}, strides[2] = {4, 4 * (int64_t)n};
@@ -521,7 +521,7 @@ static gpr_status launch_text(void *data, uint64_t rows, uint64_t n)
         status = gpr_download(0, NULL, &found[0], sum, sizeof found[0]);
     }
     if (status == GPR_OK) status = gpr_queue_launches(loaded, launches, 2, stream, 0, NULL, 0);
-    /* Into memory of the launch's own, of which nothing is seen. */
+    /* Into memory of the launch's own, which nothing reads. */
     void *target = sum;
     const gpr_scratch_pointer pointer = {&sum, 0};
     if (status == GPR_OK)
@@ -608,7 +608,7 @@ static const work works[] = {
     {"forgetting", forgetting},
 };
 
-/* ---------------------------------------------------------------- what is alive -------------- */
+/* ---------------------------------------------------------------- objects in use ------------- */
 
 static const char *const kinds[] = {"device",  "pinned",   "streams", "events",
                                     "modules", "contexts", "depth"};
@@ -629,8 +629,8 @@ static census count_live(void)
     return all;
 }
 
-/* Nothing beyond `expected` is alive. Numbers of bytes are compared where the work went the way it
- * did for `expected`; fewer are fine: less memory may have been found. */
+/* No objects are in use beyond `expected`. Bytes are compared where the work took the same path as
+ * for `expected`; fewer are right, too: the work may have found less memory. */
 static void expect_no_leak(const census *expected, int exact, int same_way)
 {
     const census now = count_live();
@@ -700,7 +700,7 @@ static int measure_baseline(const void *argument)
     return 0;
 }
 
-/* What is alive in a process that did the work twice without a failure. */
+/* Objects in use in a process that did the work twice without a failure. */
 static census baseline_of(const work *work)
 {
     int ends[2];
@@ -768,7 +768,7 @@ static int is_any(const char *name, const char *const *names)
     return 0;
 }
 
-/* Calls whose failure the work survives: questions with a safe answer, and giving back. */
+/* Calls whose failure the work survives: queries with a safe default, and releases. */
 static int is_survivable(const char *call)
 {
     static const char *const names[] = {"cuPointerGetAttributes",
@@ -801,7 +801,7 @@ static int is_opening(const char *call)
     return is_any(call, names);
 }
 
-/* What its maker calls the failure. */
+/* The vendor's name of the failure. */
 static const char *name_of(const failure *f)
 {
     switch (f->code) {
@@ -822,7 +822,8 @@ static void expect_status(const failure *f, gpr_status status, const char *call)
         return;
     }
     REQUIRE(error->status == status && error->message[0] != '\0');
-    /* While a stream is captured, what would have been allowed is not, and says so itself. */
+    /* While a stream is captured, calls that are allowed otherwise fail with an error of their own.
+     * */
     if (strcmp(call, "cuThreadExchangeStreamCaptureMode") == 0) return;
     if (is_opening(call) && status == GPR_ERROR_DEVICE) {
         REQUIRE(strstr(error->message, call) != NULL && strstr(error->message, name_of(f)) != NULL);
@@ -847,7 +848,7 @@ static int fail_once(const void *argument)
 
     if (f->warm) REQUIRE(f->work->run() == GPR_OK);
     (f->in_nvrtc ? fake.nvrtc_fail : fake.fail)(f->function, f->nth, f->code);
-    /* work that was queued is still under way when the call fails */
+    /* queued work has not ended when the call fails */
     fake.set_delays((unsigned)f->nth, SHORT_DELAY_US);
     status = f->work->run();
     fake.set_delays(1, 0);
@@ -861,11 +862,11 @@ static int fail_once(const void *argument)
     REQUIRE(fake.busy() == 0); /* the caller's memory is the caller's again */
     expect_status(f, status, call);
     const int same_way =
-        /* a pinned array nobody knows to be pinned is staged */
+        /* a pinned array that the driver does not report as pinned is staged */
         strcmp(call, "cuPointerGetAttributes") != 0;
     expect_no_violation();
     expect_no_leak(&f->baseline, 0, same_way);
-    /* the driver is not asked a second time */
+    /* the driver is not called a second time */
     if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0;
     if (status == GPR_ERROR_DEVICE)
         REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
@@ -964,7 +965,7 @@ static void test_giving_back_that_fails_hides_no_failure_to_open(void)
     }
 }
 
-/* A driver newer than the library has failures that nobody here can name: both questions for a
+/* A driver newer than the library has failures without a known name: both functions that return a
  * name fail too. */
 static void test_a_failure_without_a_name_is_reported_by_its_number(void)
 {
@@ -982,8 +983,8 @@ static void test_a_failure_without_a_name_is_reported_by_its_number(void)
     note_failed("cuGetErrorString");
 }
 
-/* Where NVRTC does not know the GPU it gives PTX, by other functions. Runs in a process that
- * has not opened the fakes. */
+/* For a GPU newer than NVRTC the library compiles to PTX, by other functions of NVRTC. Runs in a
+ * process that has not opened the fakes. */
 static int fail_each_for_a_new_gpu(void)
 {
     REQUIRE(setenv("FAKE_NVRTC", "archs=75:80", 1) == 0);
@@ -1106,7 +1107,7 @@ static int stop(void *argument)
     return --*left <= 0;
 }
 
-/* Reduces 3 MB of int32 slowly, stopping when the callback has been asked `asks` times; 0:
+/* Reduces 3 MB of int32 slowly, stopping at the call number `asks` of the callback; 0:
  * never. */
 static gpr_status sum_until(int asks)
 {
@@ -1120,7 +1121,7 @@ static gpr_status sum_until(int asks)
     request.interrupted_arg = &asks;
     const gpr_status status = gpr_reduce(&request);
     if (status == GPR_OK) expect_sums(&sum, 1, COUNT);
-    free(values); /* what is still under way reads it: the sanitizers would tell */
+    free(values); /* queued work that still reads them is an error under the sanitizers */
     return status;
 }
 
@@ -1277,7 +1278,7 @@ int main(void)
     check_begin();
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
     REQUIRE(setenv("FAKE_CUDA", "flags=4", 1) ==
-            0); /* who waits sleeps: else what is called depends on the time it takes */
+            0); /* waiting threads sleep: else the calls depend on time */
     failed = mmap(NULL, FUNCTIONS * sizeof *failed, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(failed != MAP_FAILED);

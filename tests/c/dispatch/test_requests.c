@@ -1,5 +1,5 @@
-/* What the library answers to requests that make no sense, on both backends, and where it chooses
- * the device itself.
+/* The library's errors for requests that make no sense, on both backends, and where it chooses the
+ * device itself.
  *
  * The driver and NVRTC are fakes, opened anew in a child process for each setting. */
 #include <fcntl.h>
@@ -131,7 +131,7 @@ static void requests_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "1 CUDA device", request.device = 100000);
 #undef REFUSED
     request = sound_request();
-    request.strides = backwards; /* which is sense */
+    request.strides = backwards; /* which is allowed */
     request.data = values + COUNT - 1;
     REQUIRE(gpr_reduce(&request) == GPR_OK && sum == (int64_t)COUNT * (COUNT - 1) / 2);
     REQUIRE(gpr_reduce_array(GPR_OP_SUM, GPR_INT8, values, UINT64_C(1) << 63, &sum) ==
@@ -148,7 +148,7 @@ static int stop(void *asked)
     return 1;
 }
 
-/* Updates of states with device arrays: what is refused or stopped changes nothing. */
+/* Updates of states with device arrays: a refused or interrupted one changes nothing. */
 static void updates_that_make_no_sense_change_nothing(void)
 {
     enum { STATE_BYTES = 512 };
@@ -244,7 +244,7 @@ static void measurements_that_make_no_sense_are_refused(void)
     REQUIRE(gpr_free_device(0, data) == GPR_OK && fake.violation()[0] == '\0');
 }
 
-/* Where no row of the registry asks for a newer GPU than 7.5, all are there. */
+/* All kernels that need no newer GPU than compute capability 7.5 are available. */
 static void kernels_that_the_gpu_is_too_old_for_say_so(void)
 {
     REQUIRE(gpr_kernel_available(-1, 0) == GPR_ERROR_VALUE);
@@ -305,7 +305,7 @@ static void a_slow_device_is_not_chosen(void)
     REQUIRE(chosen_for(100000) == GPR_DEVICE_CPU && fake.launches() == after); /* measured once */
 }
 
-/* A device that fails while it is measured is not chosen, and not asked again. */
+/* A device that fails while it is measured is not chosen, and not measured again. */
 static void a_device_that_does_not_answer_is_not_chosen(void)
 {
     fake.fail("cuLaunchKernel", 1, 999);

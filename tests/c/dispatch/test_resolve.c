@@ -1,5 +1,5 @@
-/* Resolving: a request becomes a rule once per call, whatever path it takes, and what gpr_resolve
- * says of a result before there is memory for it is what gpr_reduce makes. */
+/* Resolving: a request becomes a rule once per call, on every path, and gpr_resolve, which is
+ * called before there is memory for a result, describes the result that gpr_reduce makes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What calls need of the caller's stack: every operator, dtype, layout and way runs on a stack that
- * has little more than GPR_STACK_BYTES, and gives what it gives on a large one. */
+/* Calls' use of the stack: every operator, dtype, layout and entry point runs on a stack of little
+ * more than GPR_STACK_BYTES, and returns the result that it returns on a large one. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,7 +14,7 @@
 #include "request.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(GPR_COVERAGE)
-enum { FRAMES_GROW = 16 }; /* what sanitizers put beside variables, and what -O0 keeps apart */
+enum { FRAMES_GROW = 16 }; /* by memory of sanitizers beside variables, and by -O0 */
 #else
 enum { FRAMES_GROW = 1 };
 #endif
@@ -127,7 +127,7 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-/* A request and what it points to. */
+/* A request and the memory that it points to. */
 typedef struct reduction {
     gpr_request request;
     int64_t shape[2], strides[2], mask_strides[2];
@@ -186,7 +186,7 @@ static void test_the_cpu(void)
                 const layout *how = &layouts[check_between(0, LAYOUTS - 1)];
                 reduction made;
 
-                /* each layout comes to each operator, and to each dtype, in a few runs */
+                /* a few runs have each layout with each operator and each dtype */
                 make_reduction((gpr_operator)op, (gpr_dtype)dtype, how, &made);
                 made.request.device = GPR_DEVICE_CPU;
                 if (check_between(0, 1)) (void)gpr_find_kernel("fast", &made.request.kernel);

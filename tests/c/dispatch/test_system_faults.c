@@ -1,13 +1,13 @@
-/* What the library does when the system refuses: each call that a piece of work makes for memory, a
- * file or a thread fails in turn, in a process of its own.
+/* Failures of the system: each call that a piece of work makes for memory, a file or a thread fails
+ * in turn, in a process of its own.
  *
- * Promised after each refusal: memory that runs out is GPR_ERROR_MEMORY, or no error where the work
- * can do without (the disk cache, a log, a choice of device); files and threads that are refused
- * are never an error; no memory, file or half-written entry is left behind; the next call gives the
- * right result.
+ * After each failure: without memory the status is GPR_ERROR_MEMORY, or no error where the work
+ * does not need it (the disk cache, a log, a choice of device); failures of files and threads are
+ * never an error; no memory, file or half-written entry is left; the next call returns the right
+ * result.
  *
- * The linker puts the functions below between the library and libc: the fakes and libc itself are
- * not met. */
+ * The linker puts the functions below between the library and libc; calls of the fakes and of libc
+ * itself do not go through them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,7 +33,7 @@
 
 enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 
-/* WRAP(kind, function, result, parameters, arguments, what it returns when refused, errno then).
+/* WRAP(kind, function, result, parameters, arguments, the result of a failure, its errno).
  * The build reads the second column. */
 #define WRAPS(WRAP)                                                                                \
     WRAP(MEMORY, malloc, void *, (size_t bytes), (bytes), NULL, ENOMEM)                            \
@@ -109,8 +109,8 @@ static int is_refused(function which)
     return 1;
 }
 
-/* open and openat are called with a mode or without: passing on what is in its place does no
- * harm. */
+/* open and openat are called with a mode or without: an undefined mode that is passed on is not
+ * read. */
 #define REAL(name, result, parameters) extern result __real_##name parameters;
 #define PLAIN(name, result, parameters, arguments, refusal, number) \
     REAL(name, result, parameters)                                  \
@@ -158,7 +158,7 @@ int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
     return error;
 }
 
-/* A file is closed whatever close returns. */
+/* A file is closed even where close returns an error. */
 int __wrap_close(int file)
 {
     const int refused = is_refused(CALL_close), result = __real_close(file);
@@ -388,8 +388,7 @@ static int read_entry(char key)
     return found;
 }
 
-/* Three entries of which two fit. What is found is right; all that counts is there if nothing
- * was refused. */
+/* Three entries, of which two fit. Without a failure an entry is found after it is written. */
 static gpr_status cache_that_overflows(void)
 {
     gpr_cache_info info;
@@ -441,7 +440,7 @@ static gpr_status cached_program(void)
     return status;
 }
 
-/* What a device array's call and a host array's will need, on a GPU that is not there. */
+/* Compiles the programs of a device array's call and of a host array's, without a GPU. */
 static gpr_status warmed_calls(void)
 {
     enum { N = 100000 };
@@ -470,7 +469,7 @@ static gpr_status warmed_calls(void)
 typedef struct work {
     const char *name;
     gpr_status (*run)(void);
-    int needs_memory; /* it cannot do without some of what it asks for */
+    int needs_memory; /* without some of the memory it fails */
 } work;
 
 static const work works[] = {
@@ -493,7 +492,7 @@ static const work works[] = {
 
 /* ---------------------------------------------------------------- processes ------------------ */
 
-/* What children tell their parent. */
+/* Memory that children share with their parent. */
 static struct shared {
     _Atomic unsigned calls[FUNCTIONS];
     int blocks, files; /* of the last baseline */

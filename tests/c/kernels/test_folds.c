@@ -1,9 +1,9 @@
 /* A fold is computed in three places: by kernels (csrc/kernels/core), by the library for
  * accumulators (lib/rules/host_folds.c), and by the CPU backend for elements
  * (cpu/loops_template.h). This test holds them together, bit by bit, with the registry's flags, for
- * every fold, dtype and accumulator that rules ask for.
+ * every fold, dtype and accumulator of the rules.
  *
- * Excepted from "bit by bit", everywhere: which NaN a NaN is. Where a comparison says so: the sign
+ * Bits of NaN are not compared, nor, where a comparison excepts it, the sign
  * of a zero. */
 #include <complex.h>
 #include <math.h>
@@ -135,7 +135,7 @@ static void draw_element(gpr_dtype dtype, void *element)
     memcpy(element, bits, bytes);
 }
 
-/* An element of which any order of additions or multiplications gives the same result. */
+/* An element whose sums and products are the same in every order. */
 static void draw_tame_element(gpr_fold fold, gpr_dtype dtype, void *element)
 {
     const double re = (double)check_between(-9, 9), im = (double)check_between(-9, 9);
@@ -355,7 +355,7 @@ static void check_lift(const combination *c)
     CHECK_FOLD(same_acc(c->fold, c->acc, &device, &host, BITS), c, "lift");
 }
 
-/* Whether what comes again changes nothing. */
+/* Whether folding an element again changes nothing. */
 static int is_unchanged(const combination *c,
                         gpr_value (*combine)(const combination *, gpr_value, gpr_value),
                         gpr_value a)
@@ -365,7 +365,7 @@ static int is_unchanged(const combination *c,
     return same_acc(c->fold, c->acc, &twice, &a, NUMBERS);
 }
 
-/* What draws of a fold came to. */
+/* Counts of a fold's random draws. */
 typedef struct tally {
     uint64_t pairs, commuted,
         unchanged; /* drawn; their order did not matter; nor the first again */
@@ -390,7 +390,7 @@ static void check_combination(const combination *c, tally *found)
     }
 }
 
-/* Accumulators that rules ask for: on the device by named kernels, and by the host. */
+/* Accumulators of the rules: of named kernels on the device, and of the host. */
 static void check_rule(const gpr_rule *rule, tally found[GPR_FOLD_COUNT])
 {
     static char seen[GPR_FOLD_COUNT][GPR_DTYPE_COUNT][GPR_DTYPE_COUNT];
@@ -762,7 +762,7 @@ static void check_squares(const gpr_loops *loops, gpr_dtype dtype)
           gpr_dtype_name(dtype));
 }
 
-/* Memory of elements, and of none behind them: what a loop reads there, AddressSanitizer sees. */
+/* Memory that ends with its elements: AddressSanitizer reports reads behind them. */
 static void *draw_array(gpr_dtype dtype, uint64_t n)
 {
     const size_t bytes = gpr_bytes_of(dtype);

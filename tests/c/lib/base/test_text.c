@@ -1,5 +1,4 @@
-/* Text that grows: whole at any length, and nothing of what comes after a write that found no
- * memory. */
+/* Text that grows: whole at any length, and without writes that follow one that found no memory. */
 #include <string.h>
 
 #include "check.h"

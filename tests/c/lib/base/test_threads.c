@@ -1,4 +1,4 @@
-/* The pool: every task runs once whatever the number of threads and callers, also after fork and
+/* The pool: every task runs once with any number of threads and callers, also after fork and
  * within one. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +12,7 @@
 
 enum { MOST_TASKS = 5000 };
 
-/* The thread sanitizer gives up on a child that starts threads unless told that this is what is
- * tested. */
+/* The thread sanitizer ends a child that starts threads, unless this option is set. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -117,7 +116,7 @@ static void test_a_task_ends_its_job(void)
     }
 }
 
-/* A worker's memory is its own, and has room for what is promised. */
+/* A worker's memory is its own, and has the size that was asked for. */
 static int memory_task(void *own, uint64_t index, void *memory)
 {
     unsigned char *bytes = memory;

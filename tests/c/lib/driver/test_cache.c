@@ -1,5 +1,5 @@
-/* The disk cache: what goes in comes out, whatever is damaged is a miss, nothing is an error, and
- * the limit holds.
+/* The disk cache: entries are read as they were written, damaged ones are misses, no fault is an
+ * error of the call, and the limit holds.
  *
  * Each test has a directory of its own under the system's temporary one. */
 #ifndef _GNU_SOURCE
@@ -390,7 +390,8 @@ static void test_directories_that_cannot_be_made_switch_the_cache_off(void)
     expect_off("a directory that cannot be written");
 }
 
-/* What root made in a user's home, that user could not use: as with sudo, which keeps HOME. */
+/* Files that root made in a user's home, as under sudo, which keeps HOME, would be of no use to the
+ * user. */
 static void test_root_makes_nothing_in_a_users_folder(void)
 {
     enum { USER = 12345 };

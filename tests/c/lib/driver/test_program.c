@@ -1,8 +1,8 @@
-/* Programs: the text and the key of a traits, when NVRTC is asked and when the disk cache is, and
- * for which target.
+/* Programs: the text and the key of traits, when NVRTC compiles and when the disk cache is read,
+ * and the target.
  *
- * Keys are read from the cache's own files: what counts is what is on the disk. NVRTC is the fake
- * one, opened anew in a child process for each setting. */
+ * Keys are read from the cache's own files. NVRTC is the fake one, opened anew in a child process
+ * for each setting. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,8 +21,8 @@ enum { HEADER_BYTES = 56, KEY_ROOM = 8192 };
 
 static char root[200];
 
-/* What this machine has installed is out of sight, so that a test finds the same everywhere. The
- * build reads the second column. */
+/* Hides files that are installed on this machine, so that tests do not depend on them. The build
+ * reads the second column. */
 #define WRAPS(WRAP)                                          \
     WRAP(OWN, dlopen, void *, (const char *path, int flags)) \
     WRAP(OWN, stat, int, (const char *path, struct stat *about))

@@ -1,7 +1,8 @@
-/* Exact sums and products in C: the two ways of adding agree whatever the floating point unit is
- * set to, bins refuse what they do not hold, states stay sound, and failures change nothing. The
- * reference for values is tests/exact/test_exact.py; here it is the addition element by element,
- * which is integer arithmetic, and __int128 for what fits in it. */
+/* Exact sums and products in C: addition by bins and element by element agree in every
+ * floating-point environment, bins report sums that they do not hold, states stay valid, and
+ * failures change nothing. Values are compared with the addition element by element, which is
+ * integer arithmetic, and with __int128 where it has room; tests/exact/test_exact.py has a
+ * reference of its own. */
 #include <fenv.h>
 #include <math.h>
 #include <pthread.h>
@@ -246,7 +247,8 @@ static gpr_status reduce_rows(const void *values, gpr_dtype dtype, int64_t rows,
                                      .result = results});
 }
 
-/* Of rows as pairs, too, which are sums and quotients of doubles. Without traps: as products. */
+/* Also for rows as pairs, whose sums and quotients are those of doubles. Without traps: as
+ * products. */
 static void test_no_setting_of_the_floating_point_unit_changes_rows(void)
 {
     enum { ROWS = 200, MOST = 40, TRIES = 20 };
@@ -291,8 +293,8 @@ static void set_bits(gpr_dtype dtype, void *values, uint64_t at, uint64_t bits)
     memcpy((char *)values + at * bytes, &bits, bytes);
 }
 
-/* Floats of any sign whose exponent fields lie in a range, all of which the type has; field 0 is
- * of subnormal numbers and 0. */
+/* Floats of any sign with exponent fields of a range that the type has; subnormal numbers and 0
+ * have field 0. */
 static void fill_fields(gpr_dtype dtype, void *values, uint64_t count, int low, int high)
 {
     const int fraction = fraction_bits(dtype);
@@ -334,8 +336,8 @@ static void place(const gpr_exact_level *level, int top, int closely, double *bi
     }
 }
 
-/* Whether a level's bins say that they hold a tile; if so their sums, as a part, are compared
- * with the elements', added one by one. */
+/* Whether a level's bins report that they hold a tile; if so their sums are compared with those of
+ * the elements, added one by one. */
 static int check_bins(const char *isa, gpr_dtype dtype, int which, const void *values,
                       uint64_t count, const double *biases, const int *units)
 {
@@ -365,7 +367,7 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
     const int fraction = fraction_bits(dtype), fields = (1 << exponent_bits(dtype)) - 1,
               bias = fields / 2;
     const int lowest = gpr_exact_layout_of(dtype).lowest;
-    /* What is surely held: exponents from the largest down. */
+    /* Exponents that bins are sure to hold: from the largest down. */
     const int range = 52 + GPR_EXACT_BIN_BITS * (level->bins - 1) - level->headroom - fraction;
     const int high = (int)check_between(1, fields - 1), low = high > range ? high - range : 0;
     int top = high - bias + level->headroom, units[GPR_EXACT_BINS];
@@ -406,7 +408,7 @@ static void check_level(const char *isa, gpr_dtype dtype, int which, uint64_t co
           "%s, %s, level %d: too small", isa, gpr_dtype_rows[dtype].name, which);
 }
 
-/* Bins that lie as far below large numbers as a test asks, and the numbers at their ends. */
+/* Bins at a given distance below large numbers, and the numbers at their ends. */
 typedef struct ends {
     /* exponent fields, the second one of numbers whose last bit is worth the last bin's last
      * place */
@@ -541,8 +543,7 @@ static void test_bins_are_exact_or_refuse(void)
     (void)gpr_set_cpu_isa(NULL);
 }
 
-/* Tiles that ask for other bins, or for none, one after the other: whatever an adder has learned
- * from those before. */
+/* Tiles that need other bins than the tiles before them, or none: an adder's placement follows. */
 static void test_tiles_of_all_kinds_follow_each_other(void)
 {
     enum { TILES = 400 };
@@ -638,8 +639,8 @@ static void fill_factors(double *a, double *b, uint64_t count, int field)
     }
 }
 
-/* A loop's two doubles for each product are the product, wherever they are doubles at all;
- * elsewhere it says so. */
+/* A loop's two doubles for each product are the product, where both are doubles;
+ * elsewhere the loop reports it. */
 static void test_products_are_two_doubles_or_refused(void)
 {
     enum { TRIES = 2000, COUNT = 300 };
@@ -665,8 +666,8 @@ static void test_products_are_two_doubles_or_refused(void)
             gpr_exact_add_elements(&halves, GPR_FLOAT64, high, count);
             gpr_exact_add_elements(&halves, GPR_FLOAT64, low, count);
             gpr_exact_add_products(&whole, GPR_FLOAT64, a, b, count);
-            /* Dekker's halves of a factor of 2^997 and more overflow: what is left is then NaN,
-             * which bins refuse. */
+            /* Dekker's halves of a factor of 2^997 and more overflow: the rest is then NaN,
+             * which bins do not hold. */
             if ((halves.flags & GPR_EXACT_NAN) != 0) {
                 CHECK(strcmp(isas[s], "baseline") == 0, "%s: NaN at field %d", isas[s], field);
                 continue;
@@ -760,8 +761,8 @@ static void make_tie(int64_t *words, unsigned __int128 divisor)
     }
 }
 
-/* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of what is
- * divided, and of the divisor. */
+/* With a sum of 0 a variance is the squares' sum over n - ddof, though n is a factor of both
+ * the dividend and the divisor. */
 static void test_variances_divide_any_words(void)
 {
     enum { TRIES = 100000, FIRST = 60, MOST = 12 };
@@ -1047,7 +1048,7 @@ static void test_dots_that_make_no_sense_are_refused(void)
     }
 }
 
-/* What is no exact variance, and what stops one. */
+/* Calls that are no exact variance, and failures of one. */
 static void test_exact_variances_that_make_no_sense_are_refused(void)
 {
     static const double values[4] = {1, 2, 3, 4};
@@ -1214,7 +1215,7 @@ static void test_threads_may_share_sums(void)
     gpr_exact_destroy(shared_other);
 }
 
-/* Large arrays are split over the pool, also when several threads ask for it at once. */
+/* Large arrays are split over the pool, also when several threads call at once. */
 enum { LARGE_COUNT = 600011 };
 static double large_values[LARGE_COUNT];
 
@@ -1251,7 +1252,7 @@ static void test_number_of_threads_changes_no_bit(void)
         pthread_join(thread, &failed);
         CHECK(failed == NULL, "update beside it");
         CHECK(same(sum, wanted) && same(other, wanted), "%u threads", count);
-        /* Asked or not (it may be done before it is time to ask), all or nothing was added. */
+        /* All or nothing was added, also where the call ended before the callback was due. */
         request.interrupted = stop_at_once;
         request.interrupted_arg = &asked;
         if (gpr_exact_update(sum, &request) == GPR_OK)

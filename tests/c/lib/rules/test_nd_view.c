@@ -1,4 +1,4 @@
-/* Views: which axes remain, what counts as contiguous, and packing any part of any layout. */
+/* Views: the axes that remain, contiguous ones, and packing any part of any layout. */
 #include <string.h>
 
 #include "check.h"
@@ -182,8 +182,8 @@ static const char *element_at(const gpr_view *view, uint64_t row, uint64_t posit
     return address;
 }
 
-/* A view's elements are the request's, each as often, whatever order its axes come in; and
- * packing gives them. */
+/* A view has the request's elements, each as often, with its axes in any order; packing copies
+ * them. */
 static void test_pack(void)
 {
     static const gpr_dtype dtypes[] = {GPR_INT8, GPR_FLOAT16, GPR_INT32, GPR_FLOAT64};
@@ -288,8 +288,8 @@ static int64_t random_size(int bits)
                                     : power + (int64_t)check_between(0, 4) - 2;
 }
 
-/* Where an array's bytes begin and end, in numbers that do not overflow; 0: at no addresses, or
- * further than 2^63 - 1 bytes from its first element. */
+/* The first and the last address of an array's bytes, in numbers that do not overflow; 0: there is
+ * none, or one is further than 2^63 - 1 bytes from its first element. */
 static int find_bytes(const void *data, int ndim, const int64_t *shape, const int64_t *strides,
                       int64_t bytes, uint64_t *first, uint64_t *count)
 {

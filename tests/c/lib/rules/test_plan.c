@@ -679,8 +679,8 @@ static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
     CHECK(split > 100, "%d plans of several blocks a strip", split);
 }
 
-/* Of a row that all blocks share, none that is under way at once may have much more to do than
- * the others. */
+/* Where all blocks share a row, none of those that run at once has much more work than the others.
+ * */
 static void test_blocks_share_the_tiles_of_an_exact_sum_evenly(void)
 {
     /* elements; blocks of a multiprocessor */
@@ -773,7 +773,7 @@ static void test_exact_moments_and_products_have_kernels_of_their_own(void)
           "as asked");
 }
 
-/* A few elements a row: a lane takes several rows, so that a block has enough bytes under way. */
+/* A few elements a row: a lane takes several rows, so that a block has enough loads in flight. */
 static void test_lanes_take_several_rows_where_rows_are_short(void)
 {
     const int64_t many[2] = {100000000, 9}, few[2] = {2000, 9};
@@ -1008,8 +1008,8 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
-/* Random device arrays in C order: the plan is the cheapest of the ways that are priced, each of
- * them can be asked for, and measured costs take the place of estimates. */
+/* Random device arrays in C order: the plan is the cheapest of the ways that are priced, each can
+ * be chosen by its number, and measured costs replace estimates. */
 static void test_each_way_has_a_price_and_can_be_asked_for(void)
 {
     enum { ARRAYS = 300, MOST_WAYS = 1024, WAYS_TRIED = 20 };

@@ -87,7 +87,7 @@ static int same(long double a, long double b)
     return isnan(a) ? isnan(b) : a == b && !!signbit(a) == !!signbit(b);
 }
 
-/* All 16-bit floats widen to what their bits say and come back as themselves. */
+/* All 16-bit floats widen to the value of their bits, and convert back to the same bits. */
 static void test_16_bit_floats(void)
 {
     for (uint32_t bits = 0; bits < 65536; bits++) {
@@ -336,7 +336,7 @@ static void test_exact_sums(void)
     }
 }
 
-/* Variances about given means take elements as they are; the request says what the result is. */
+/* Variances about given means do not convert elements; the request has the result's dtype. */
 static void test_given_means(void)
 {
     gpr_rule rule;
@@ -386,7 +386,7 @@ static void test_given_means(void)
     }
 }
 
-/* Where the divisor is 0, a variance is what the division makes; NaN where NaN were left out. */
+/* With a divisor of 0 a variance is the quotient by 0; NaN where NaN elements were left out. */
 static void test_variances_without_freedom(void)
 {
     const gpr_value moments = {.mean = {2, 0}, .count = 3, .squares = 8};

@@ -192,8 +192,8 @@ static void test_a_small_sum_takes_few_calls_of_the_driver(void)
     expect_no_violation();
 }
 
-/* What was in pinned memory before a call is never taken for its result: late results, and such as
- * look like memory that nobody has written yet. */
+/* Older contents of pinned memory are never read as a call's result: with late results, and with
+ * results that equal the pattern of memory without a result. */
 static void test_results_are_taken_when_they_are_there(void)
 {
     enum { MOST = 64, TIMES = 40, BYTE = 0x9d };
@@ -251,8 +251,8 @@ static void test_results_are_taken_when_they_are_there(void)
 
 /* ---------------------------------------------------------------- graphs --------------------- */
 
-/* A graph's scratch is its own: it is launched beside eager calls, again and again, and gives
- * back what it had when it goes. */
+/* A graph has scratch of its own: it is launched repeatedly beside eager calls, and its scratch is
+ * free when the graph is destroyed. */
 static void test_graphs_have_scratch_of_their_own(void)
 {
     const int64_t nothing = -1;
@@ -302,7 +302,7 @@ static void test_graphs_have_scratch_of_their_own(void)
     expect_no_violation();
 }
 
-/* ---------------------------------------------------------------- what is refused ------------ */
+/* ---------------------------------------------------------------- errors --------------------- */
 
 static void expect_refusal(const gpr_request *request, const char *words)
 {
@@ -312,7 +312,7 @@ static void expect_refusal(const gpr_request *request, const char *words)
     CHECK(strstr(gpr_last_error()->message, words) != NULL, "%s", gpr_last_error()->message);
 }
 
-/* The same with another value in one field, which is put back. */
+/* The same with another value in one field, which is restored. */
 #define EXPECT_REFUSAL_WITH(request, field, value, words) \
     do {                                                  \
         const __auto_type kept = (request)->field;        \

@@ -326,7 +326,7 @@ static void draw_limits(random_source *source, gpr_limits *limits)
     REQUIRE(gpr_set_limits(limits) == GPR_OK);
 }
 
-/* A host array leaves no more memory taken than the limits allow, whatever was done before. */
+/* After a call with a host array no more memory is in use than the limits allow. */
 static void expect_memory_within(const gpr_limits *limits, const test_case *c,
                                  const uint64_t peak[2])
 {
@@ -361,7 +361,7 @@ static void test_random_arrays_reduce_right_and_within_the_limits(int cases)
     fake.set_delays(1, 0);
 }
 
-/* What device arrays need of scratch is not of the limits. */
+/* Scratch of device arrays does not count towards the limits. */
 static void test_random_device_arrays_reduce_right(int cases)
 {
     random_source source = {check_random()};
@@ -473,7 +473,7 @@ static void test_every_slot_of_a_ring_that_was_cut_down_is_aligned(void)
     free(sums);
 }
 
-/* Rows longer than a chunk are put together from their own pieces, in order. */
+/* Rows longer than a chunk are merged from their own pieces, in order. */
 static void test_long_rows_are_cut_and_put_together(void)
 {
     enum { ROWS = 4, COUNT = 100003 };
@@ -648,7 +648,7 @@ static char *draw_factor(random_source *source, uint64_t n, place where, gpr_fac
     return memory;
 }
 
-/* The same array in pinned or device memory; what was allocated is returned. */
+/* The same array in pinned or device memory; returns the allocation. */
 static void *move_factor(place where, uint64_t n, gpr_factor *factor, const char *memory)
 {
     const uint64_t step = (uint64_t)llabs(factor->stride),

@@ -1,6 +1,6 @@
-/* Programs of the caller's own text: what is refused before NVRTC or the driver is asked, and what
- * the compiler says of a text. That nothing leaks when one of their calls fails is checked by
- * tests/c/dispatch/test_faults.c. */
+/* Programs of the caller's own text: errors before NVRTC or the driver is called, and the
+ * compiler's messages. tests/c/dispatch/test_faults.c checks that nothing leaks when one of their
+ * calls fails. */
 #include <string.h>
 
 #include "check.h"
@@ -108,8 +108,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     CHECK(fake.live("modules") == 0, "%d", fake.live("modules"));
 }
 
-/* Of kernels with one program; the numbers are those of gpr_make_plan, which has tests of its
- * own. */
+/* Plans of kernels with one program; gpr_make_plan, which makes them, has tests of its own. */
 static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
 {
     static const struct {
