@@ -6,6 +6,7 @@ The emulator is built with the package; all it takes beside it is a C++ compiler
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
@@ -375,6 +376,26 @@ def test_every_kind_that_is_drawn_is_in_the_legend(
     text = (tmp_path / "trees.svg").read_text()
     for words in ("its warp has exited", "idle with its whole warp"):
         assert f"<!-- {words} -->" in text or words in text
+
+
+@needs_compiler
+def test_html_shows_what_the_picture_shows(trees: gr.Explanations, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    picture.save(list(trees), tmp_path / "trees.svg")
+    drawn = re.findall(r"<!-- (.+?) -->", (tmp_path / "trees.svg").read_text())
+    shown = html.unescape(trees._repr_html_())
+    legend = re.findall(r'class="gpr-key"><i style="[^"]*"></i>([^<]+)<', shown)
+    # matplotlib draws a text of several lines as one, and HTML each by itself
+    texts = {line for text in drawn for line in text.splitlines()} | set(legend)
+    assert {"block barrier", "warp boundary", "accesses shared memory, bank conflict"} <= set(
+        legend
+    )
+    assert {"launch 1 of 3: 180 bank conflicts", "step", "active threads", "active warps"} <= texts
+    for text in texts - {""}:
+        assert f">{text}<" in shown, text
+    conflicts = sum(text.endswith("-way") for text in drawn)
+    assert conflicts > 0
+    assert len(re.findall(r">\d+-way<", shown)) == conflicts
 
 
 @needs_compiler

@@ -5,15 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from .._display.figures import INK
 from .._display.html_page import STYLE, table, whole_page
 from .figure_tables import MOST_ROWS, column_table, comparison_table, shorten, totals_table
 from .launches import WARP_LANES, KernelRun
-from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Run, strips, with_heights
+from .picture_parts import (
+    BARRIER,
+    BOUNDARY,
+    CONFLICT_EDGE,
+    ROW_NAMES,
+    WaysLabel,
+    facts,
+    legend,
+    row_texts,
+    warp_names,
+    ways_label,
+    words,
+)
+from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, strips, with_heights
 
 __all__ = ["fragment", "page"]
 
-COLUMN_WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 42, 256, 56, 4, 50
-"""Sizes of the picture, in pixels; it is higher where a thread needs more."""
+COLUMN_WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 36, 256, 84, 14, 4, 15
+"""Sizes of the picture, in pixels; it is higher where a thread needs more. The last word under it
+may end in the right margin."""
+HATCH_DISTANCE = 12
+"""Pixels from a line of the hatching of bank conflicts to the next, along the edges."""
 LEAST_OF_THREAD = 3
 """Pixels of a thread: stripes of one pixel would look like one grey."""
 MOST_COLUMNS = 2 * MOST_ROWS
@@ -32,8 +49,8 @@ def fragment(explanations: Sequence[KernelRun]) -> str:
     str
     """
     parts = [
+        _legend(explanations),  # above pictures that may be higher than a screen
         f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>',
-        _legend(explanations),
     ]
     if len(explanations) > 1:
         parts.append(table(*comparison_table(explanations), left=1))
@@ -93,6 +110,20 @@ def _source(explanation: KernelRun) -> str:
 
 
 _FILLS = {WAITING: 'fill="#888" fill-opacity=".16"', DIVERGED: 'fill="#888" fill-opacity=".6"'}
+_KEYS = {
+    DIVERGED: "background:rgba(136,136,136,.6)",
+    WAITING: "background:rgba(136,136,136,.16)",
+    GONE: "box-shadow:inset 0 0 0 1px rgba(136,136,136,.6)",
+    CONFLICT: f"background:repeating-linear-gradient(135deg,{KINDS[CONFLICT].colour} 0 3px,"
+    f"{CONFLICT_EDGE} 3px 4px)",
+    BARRIER: "height:0;vertical-align:middle;border-top:1.5px solid currentColor",
+    BOUNDARY: "height:0;vertical-align:middle;border-top:1px dashed currentColor",
+}
+"""Styles of legend entries that are no plain colour; grey that shows on light and on dark."""
+_LINES = {
+    BARRIER: 'stroke="currentColor" stroke-width="1.5"',
+    BOUNDARY: 'stroke="currentColor" stroke-width=".6" stroke-dasharray="4 3"',
+}
 
 
 def _fill(kind: int) -> str:
@@ -100,19 +131,15 @@ def _fill(kind: int) -> str:
 
 
 def _legend(explanations: Sequence[KernelRun]) -> str:
-    seen = {run.kind for each in explanations for strip in strips(each.main) for run in strip.runs}
-    idle = {
-        DIVERGED: "background:rgba(136,136,136,.6)",
-        WAITING: "background:rgba(136,136,136,.16)",
-        GONE: "box-shadow:inset 0 0 0 1px rgba(136,136,136,.6)",
-    }
-    order = [*sorted(seen - set(idle)), *(kind for kind in idle if kind in seen)]
-    keys = [
-        f'<span class="gpr-key"><i style="{idle.get(kind, f"background:{KINDS[kind].colour}")}">'
-        f"</i>{escape(KINDS[kind].words)}</span>"
-        for kind in order
-    ]
+    keys = []
+    for entry in legend(explanations):
+        style = _KEYS.get(entry.kind) or f"background:{KINDS[entry.kind].colour}"
+        keys.append(f'<span class="gpr-key"><i style="{style}"></i>{escape(entry.words)}</span>')
     return f"<p>{''.join(keys)}</p>"
+
+
+def _text(x: float, y: float, words: str, attributes: str = 'text-anchor="middle"') -> str:
+    return f'<text x="{x:g}" y="{y:g}" {attributes}>{escape(words)}</text>'
 
 
 def _picture(explanation: KernelRun) -> str:
@@ -122,64 +149,79 @@ def _picture(explanation: KernelRun) -> str:
     high = max(HEIGHT, LEAST_OF_THREAD * threads)
     width, scale = COLUMN_WIDTH * len(columns), high / threads
     paths: dict[int, list[str]] = {}
-    texts, lines = [], []
+    hatching, lines, texts, ways = [], [], [], []
     for x, strip in enumerate(columns):
-        left, middle = LEFT + COLUMN_WIDTH * x, LEFT + COLUMN_WIDTH * (x + 0.5)
+        left = LEFT + COLUMN_WIDTH * x
         for run, height in with_heights(strip.runs, threads):
-            paths.setdefault(run.kind, []).append(_path(run, height, left, scale))
-        foot = [strip.label.split(" ")[0], str(strip.threads), str(strip.warps)]
-        texts += [
-            f'<text x="{middle:g}" y="{TOP + high + 14 * (row + 1)}" '
-            f'text-anchor="middle">{escape(word)}</text>'
-            for row, word in enumerate(foot)
-        ]
-        conflicts = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
-        if conflicts:
-            y = TOP + scale * (conflicts[-1].last + 1) + 11
-            texts.append(
-                f'<text x="{middle:g}" y="{y:.1f}" text-anchor="middle" '
-                f'font-weight="bold">{strip.ways}-way</text>'
+            top, tall = TOP + scale * run.first, scale * height
+            paths.setdefault(run.kind, []).append(
+                f"M{left + 1:g} {top:.2f}h{COLUMN_WIDTH - 2}v{tall:.2f}h{2 - COLUMN_WIDTH}z"
             )
+            if run.kind == CONFLICT:
+                hatching.append(_hatching(left + 1, top, COLUMN_WIDTH - 2, tall))
+        label = ways_label(strip, threads)
+        if label is not None:
+            ways.append(_ways(label, left + COLUMN_WIDTH / 2, TOP + scale * label.at))
         if strip.ends == "barrier":
-            right = left + COLUMN_WIDTH
-            lines.append(
-                f'<path d="M{right} {TOP}v{high}" stroke="currentColor" stroke-width="1.5"/>'
-            )
-    warps = threads // WARP_LANES
-    for warp in range(warps):
-        y = TOP + scale * WARP_LANES * warp
-        if warp:
-            lines.append(
-                f'<path d="M{LEFT} {y:g}h{width}" stroke="currentColor" stroke-width=".6" '
-                'stroke-dasharray="4 3"/>'
-            )
-        if warp % -(-warps // 16) == 0:
-            texts.append(
-                f'<text x="{LEFT - 4}" y="{y + 11:g}" text-anchor="end">warp {warp}</text>'
-            )
-    for row, word in enumerate(("threads", "warps"), 2):
+            lines.append(f'<path d="M{left + COLUMN_WIDTH} {TOP}v{high}" {_LINES[BARRIER]}/>')
+        for row, word in enumerate(row_texts(strip), 1):
+            texts.append(_text(left + COLUMN_WIDTH / 2, TOP + high + ROW * (row + 1), word))
+    for x, word in words(columns).items():
+        left = LEFT + COLUMN_WIDTH * x + 2
+        texts.append(_text(left, TOP + high + ROW, word, 'text-anchor="start"'))
+    for row, name in enumerate(ROW_NAMES, 1):
         texts.append(
-            f'<text x="{LEFT - 4}" y="{TOP + high + 14 * row}" text-anchor="end">{word}</text>'
+            _text(LEFT - 6, TOP + high + ROW * row, name, 'text-anchor="end" opacity=".75"')
         )
+    lines += [
+        f'<path d="M{LEFT} {TOP + scale * thread:g}h{width}" {_LINES[BOUNDARY]}/>'
+        for thread in range(WARP_LANES, threads, WARP_LANES)
+    ]
+    texts += [
+        _text(LEFT - 6, TOP + scale * at + 4, name, 'text-anchor="end"')
+        for at, name in warp_names(threads)
+    ]
     cells = [
         f'<path {_fill(kind)} d="{"".join(paths[kind])}"/>'
         for kind in sorted(paths)
         if kind != GONE
     ]
-    size = f'width="{LEFT + width + 2}" height="{TOP + high + BOTTOM}"'
-    view = f'viewBox="0 0 {LEFT + width + 2} {TOP + high + BOTTOM}"'
-    label = f'role="img" aria-label="{escape(explanation.title)}"'
+    if hatching:
+        cells.append(f'<path stroke="{CONFLICT_EDGE}" d="{"".join(hatching)}"/>')
+    wide, tall = LEFT + width + RIGHT, TOP + high + ROW * len(ROW_NAMES) + TOP
+    size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
+    aria = f'role="img" aria-label="{escape(explanation.title)}"'
     more = len(launch.columns) - 1 - columns[-1].column
     note = f"<p>and {more:,} more columns</p>" if more else ""
+    under = "<br>".join(map(escape, facts(explanation)))
     return (
-        f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4>'
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} {label}>'
+        f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4><p>{under}</p>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {aria}>'
         f"{''.join(cells)}{''.join(lines)}"
-        '<g fill="currentColor" font-family="sans-serif" font-size="10">'
-        f"{''.join(texts)}</g></svg>{note}</div>"
+        '<g fill="currentColor" font-family="sans-serif" font-size="11">'
+        f"{''.join(texts)}</g>{''.join(ways)}</svg>{note}</div>"
     )
 
 
-def _path(run: Run, height: float, left: float, scale: float) -> str:
-    start = f"M{left + 1:g} {TOP + scale * run.first:.2f}"
-    return f"{start}h{COLUMN_WIDTH - 2}v{scale * height:.2f}h{2 - COLUMN_WIDTH}z"
+def _hatching(left: float, top: float, width: float, height: float) -> str:
+    """Parallel lines across a rectangle, from the lower left to the upper right."""
+    found = []
+    distance = HATCH_DISTANCE / 2
+    while distance < width + height:  # a line's points have x + y = distance
+        x, y = max(0.0, distance - height), min(distance, height)
+        step = min(width - x, y)
+        found.append(f"M{left + x:.1f} {top + y:.1f}l{step:.1f} {-step:.1f}")
+        distance += HATCH_DISTANCE
+    return "".join(found)
+
+
+def _ways(label: WaysLabel, x: float, y: float) -> str:
+    """Text in a white box, on any theme."""
+    wide, tall = COLUMN_WIDTH - 4, 14
+    top = y - tall / 2 if label.is_inside else y + 2
+    box = f'x="{x - wide / 2:g}" y="{top:.1f}" width="{wide}" height="{tall}" rx="2"'
+    return (
+        f'<rect {box} fill="white" stroke="{KINDS[CONFLICT].colour}"/>'
+        f'<text x="{x:g}" y="{top + tall - 3.5:.1f}" text-anchor="middle" fill="{INK}" '
+        f'font-family="sans-serif" font-size="10">{label.text}</text>'
+    )

@@ -16,9 +16,21 @@ from .._display.figures import (
     matplotlib_or_why,
     save_figure,
 )
-from .figure_tables import show_figure
 from .launches import WARP_LANES, KernelRun
-from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips, with_heights
+from .picture_parts import (
+    BARRIER,
+    BOUNDARY,
+    CONFLICT_EDGE,
+    GONE_EDGE,
+    ROW_NAMES,
+    facts,
+    legend,
+    row_texts,
+    warp_names,
+    ways_label,
+    words,
+)
+from .timeline import CONFLICT, GONE, KINDS, Strip, strips, with_heights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,16 +44,14 @@ MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LETTER_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
 """Inches: the margins, the gap between two kernels, a column, a letter of a column's label, a
 legend's entry; bounds of one kernel's picture."""
-_EDGES = {CONFLICT: "#7a4f00", GONE: "#a9a9a9"}
+_EDGES = {CONFLICT: CONFLICT_EDGE, GONE: GONE_EDGE}
+_LINES: dict[int, dict[str, Any]] = {
+    BARRIER: {"linewidth": 1.5},
+    BOUNDARY: {"linewidth": 0.7, "linestyle": (0, (4, 3))},
+}
 MOST_LABELS, MOST_WAYS = 24, 60
 """Most columns that are labelled, and most columns in which the ways of bank conflicts are
 written."""
-
-
-def _words(columns: Sequence[Strip]) -> dict[int, str]:
-    """The word of each column's label at the first of neighbouring columns that share it."""
-    words = [column.label.partition(" ")[0] for column in columns]
-    return {x: word for x, word in enumerate(words) if x == 0 or word != words[x - 1]}
 
 
 def _width(explanation: KernelRun) -> float:
@@ -51,9 +61,9 @@ def _width(explanation: KernelRun) -> float:
     letters there.
     """
     columns = strips(explanation.main)
-    words = _words(columns)
+    own = words(columns)
     # The last word may end in the margin.
-    needed = [len(words[x]) * LETTER_WIDTH / (end - x) for x, end in pairwise(words)]
+    needed = [len(own[x]) * LETTER_WIDTH / (end - x) for x, end in pairwise(own)]
     column_width = max([COLUMN_WIDTH, *needed])
     return min(max(column_width * len(columns), LEAST_WIDTH), MOST_WIDTH)
 
@@ -142,17 +152,17 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
             if run.kind == number
         ]
         hatch = "////" if number == CONFLICT else None
-        edge = "#7a4f00" if number == CONFLICT else "none"
+        edge = CONFLICT_EDGE if number == CONFLICT else "none"
         ax.add_collection(
             PatchCollection(cells, facecolor=kind.colour, edgecolor=edge, linewidth=0, hatch=hatch)
         )
     for y in range(WARP_LANES, launch.map.threads, WARP_LANES):
-        ax.axhline(y, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+        ax.axhline(y, color=INK, **_LINES[BOUNDARY])
     for x in range(1, len(columns)):
         is_barrier = columns[x - 1].ends == "barrier"
         ax.axvline(x, color="white", linewidth=3.5 if is_barrier else 1.2)
         if is_barrier:
-            ax.axvline(x, color=INK, linewidth=1.5)
+            ax.axvline(x, color=INK, **_LINES[BARRIER])
     if len(columns) <= MOST_WAYS:
         for x, strip in enumerate(columns):
             _write_ways(ax, x, strip, launch.map.threads)
@@ -162,14 +172,9 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
 
 
 def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
-    """Write a column's worst conflict into the longest run that has it, or below a short run."""
-    worst = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
-    if not worst:
+    label = ways_label(strip, threads)
+    if label is None:
         return
-    longest = max(worst, key=lambda run: run.last - run.first)
-    room = (longest.last - longest.first + 1) / threads
-    fits = room > 0.1
-    y = (longest.first + longest.last + 1) / 2 if fits else longest.last + 1 + 0.008 * threads
     box = {
         "boxstyle": "round,pad=0.18",
         "facecolor": "white",
@@ -178,10 +183,10 @@ def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
     }
     ax.text(
         x + 0.5,
-        y,
-        f"{strip.ways}-way",
+        label.at if label.is_inside else label.at + 0.008 * threads,
+        label.text,
         ha="center",
-        va="center" if fits else "top",
+        va="center" if label.is_inside else "top",
         rotation=90,
         fontsize=SMALL_SIZE,
         color=INK,
@@ -197,37 +202,23 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     ax.set_xticks([x + 0.5 for x in shown])
     texts = []
     for x in shown:
-        word, _, number = columns[x].label.partition(" ")
-        texts.append(
-            f"{word if step > 1 else ''}\n{number}\n{columns[x].threads}\n{columns[x].warps}"
-        )
+        word = columns[x].label.partition(" ")[0] if step > 1 else ""
+        texts.append("\n".join((word, *row_texts(columns[x]))))
     below: dict[str, Any] = {"fontsize": SMALL_SIZE, "linespacing": 1.35}
     ax.set_xticklabels(texts, **below)
     ax.tick_params(axis="both", length=0)
     below |= {"textcoords": "offset points", "va": "top"}
-    for x, word in _words(columns).items() if step == 1 else ():
+    for x, word in words(columns).items() if step == 1 else ():
         ax.annotate(word, (x, 0), (2, -4.5), ("data", "axes fraction"), **below)
     if with_names:
-        # Names of the lines of text under the columns, one per row.
-        names = "step\n\nactive threads\nactive warps"
+        names = "\n".join(ROW_NAMES)
         at = ("axes fraction", "axes fraction")
         ax.annotate(names, (0, 0), (-6, -4.5), at, ha="right", color="#555555", **below)
-    warps = launch.map.threads // WARP_LANES
-    skip = -(-warps // 16)
-    ax.set_yticks([w * WARP_LANES + WARP_LANES / 2 for w in range(0, warps, skip)])
-    ax.set_yticklabels([f"warp {w}" for w in range(0, warps, skip)], fontsize=TEXT_SIZE)
+    ticks = warp_names(launch.map.threads)
+    ax.set_yticks([at for at, _ in ticks])
+    ax.set_yticklabels([name for _, name in ticks], fontsize=TEXT_SIZE)
     for side in ax.spines.values():
         side.set_visible(False)
-    figures = launch.figures
-    facts = []
-    if figures.wavefronts:
-        facts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
-    if figures.atomics:
-        facts.append(f"{show_figure(figures, 'atomics')} atomics")
-    count = len(explanation.launches)
-    which = f"launch {explanation.launches.index(launch) + 1} of {count}" if count > 1 else ""
-    lines = [": ".join(filter(None, (which, ", ".join(facts))))]
-    lines.append(f"{show_figure(figures, 'lanes_per_warp')} of {WARP_LANES} lanes active per warp")
     ax.set_title(
         f"{explanation.kernel}\n\n",
         fontsize=TITLE_SIZE,
@@ -239,7 +230,7 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     ax.text(
         0,
         1.015,
-        "\n".join(lines).lstrip(),
+        "\n".join(facts(explanation)),
         transform=ax.transAxes,
         fontsize=TEXT_SIZE,
         color=INK,
@@ -251,25 +242,20 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    columns = [strip for each in explanations for strip in strips(each.main)]
-    seen = {run.kind for strip in columns for run in strip.runs}
-    idle = (DIVERGED, WAITING, GONE)
-    order = [*sorted(seen - set(idle)), *(kind for kind in idle if kind in seen)]
-    handles: list[Any] = [
-        Patch(
-            facecolor=KINDS[kind].colour,
-            label=KINDS[kind].words,
-            hatch="////" if kind == CONFLICT else None,
-            edgecolor=_EDGES.get(kind, "none"),
-            linewidth=0.8 if kind == GONE else 0,
+    handles: list[Any] = []
+    for entry in legend(explanations):
+        if entry.kind in _LINES:
+            handles.append(Line2D([], [], color=INK, label=entry.words, **_LINES[entry.kind]))
+            continue
+        handles.append(
+            Patch(
+                facecolor=KINDS[entry.kind].colour,
+                label=entry.words,
+                hatch="////" if entry.kind == CONFLICT else None,
+                edgecolor=_EDGES.get(entry.kind, "none"),
+                linewidth=0.8 if entry.kind == GONE else 0,
+            )
         )
-        for kind in order
-    ]
-    if any(column.figures.barriers for each in explanations for column in each.main.columns):
-        handles.append(Line2D([], [], color=INK, linewidth=1.5, label="block barrier"))
-    handles.append(
-        Line2D([], [], color=INK, linewidth=0.7, linestyle=(0, (4, 3)), label="warp boundary")
-    )
     across = max(1, int(figure.get_figwidth() / LEGEND_WIDTH))
     figure.legend(
         handles=handles,

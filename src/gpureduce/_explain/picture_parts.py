@@ -1,0 +1,116 @@
+"""What pictures of a timeline say and show, whoever draws them: matplotlib or HTML.
+
+A picture has a title, a strip per column, four rows of text under the strips, the ways of bank
+conflicts, and a legend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .figure_tables import show_figure
+from .launches import WARP_LANES, KernelRun
+from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, Strip, strips
+
+__all__ = [
+    "BARRIER",
+    "BOUNDARY",
+    "CONFLICT_EDGE",
+    "GONE_EDGE",
+    "ROW_NAMES",
+    "LegendEntry",
+    "WaysLabel",
+    "facts",
+    "legend",
+    "row_texts",
+    "warp_names",
+    "ways_label",
+    "words",
+]
+
+ROW_NAMES = ("step", "", "active threads", "active warps")
+"""Names of the rows of text under the strips; the second one numbers strips of one word."""
+CONFLICT_EDGE, GONE_EDGE = "#7a4f00", "#a9a9a9"
+"""Colours of the hatching of bank conflicts, and of the frame of white in the legend."""
+BARRIER, BOUNDARY = -1, -2
+"""Legend entries that are lines, beside the numbers of :data:`KINDS`."""
+_MOST_WARPS = 16
+"""Most warps that are named."""
+_ROOM_OF_WAYS = 0.1
+"""Share of the block's threads that a run needs for a label of ways inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """A sign of the picture and what it means; `kind` is a number of KINDS, BARRIER or BOUNDARY."""
+
+    kind: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaysLabel:
+    """Text of a strip's worst bank conflict, around thread `at`, or below it where nothing fits."""
+
+    text: str
+    at: float
+    is_inside: bool
+
+
+def words(columns: Sequence[Strip]) -> dict[int, str]:
+    """The word of each strip's label, at the first of neighbouring strips that share it."""
+    each = [column.label.partition(" ")[0] for column in columns]
+    return {x: word for x, word in enumerate(each) if x == 0 or word != each[x - 1]}
+
+
+def row_texts(column: Strip) -> tuple[str, str, str]:
+    """Number, active threads and active warps of a strip."""
+    return column.label.partition(" ")[2], str(column.threads), str(column.warps)
+
+
+def warp_names(threads: int) -> list[tuple[float, str]]:
+    """The middle thread and the name of each warp that is named."""
+    warps = threads // WARP_LANES
+    step = max(1, -(-warps // _MOST_WARPS))
+    return [(w * WARP_LANES + WARP_LANES / 2, f"warp {w}") for w in range(0, warps, step)]
+
+
+def facts(explanation: KernelRun) -> list[str]:
+    """Lines under a kernel's name: which launch is drawn, and its figures."""
+    launch = explanation.main
+    figures = launch.figures
+    parts = []
+    if figures.wavefronts:
+        parts.append(f"{show_figure(figures, 'bank_conflicts')} bank conflicts")
+    if figures.atomics:
+        parts.append(f"{show_figure(figures, 'atomics')} atomics")
+    count = len(explanation.launches)
+    which = f"launch {explanation.launches.index(launch) + 1} of {count}" if count > 1 else ""
+    line = ": ".join(filter(None, (which, ", ".join(parts))))
+    lanes = f"{show_figure(figures, 'lanes_per_warp')} of {WARP_LANES} lanes active per warp"
+    return [*filter(None, [line]), lanes]
+
+
+def ways_label(strip: Strip, threads: int) -> WaysLabel | None:
+    """In the strip's longest run with its worst conflict, or below a short run."""
+    worst = [run for run in strip.runs if run.kind == CONFLICT and run.ways == strip.ways]
+    if not worst:
+        return None
+    longest = max(worst, key=lambda run: run.last - run.first)
+    is_inside = (longest.last - longest.first + 1) / threads > _ROOM_OF_WAYS
+    end = longest.last + 1
+    at = (longest.first + end) / 2 if is_inside else end
+    return WaysLabel(f"{strip.ways}-way", at, is_inside)
+
+
+def legend(explanations: Sequence[KernelRun]) -> list[LegendEntry]:
+    """Every sign that pictures of these kernels show: what threads do, idle ones last, lines."""
+    columns = [strip for each in explanations for strip in strips(each.main)]
+    seen = {run.kind for strip in columns for run in strip.runs}
+    idle = (DIVERGED, WAITING, GONE)
+    order = [*sorted(seen - set(idle)), *(kind for kind in idle if kind in seen)]
+    entries = [LegendEntry(kind, KINDS[kind].words) for kind in order]
+    if any(column.figures.barriers for each in explanations for column in each.main.columns):
+        entries.append(LegendEntry(BARRIER, "block barrier"))
+    return [*entries, LegendEntry(BOUNDARY, "warp boundary")]
