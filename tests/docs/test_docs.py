@@ -195,6 +195,11 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
+def test_the_readme_names_no_place_on_a_page_because_the_site_takes_it_apart() -> None:
+    for name, part in stage.readme_parts(stage.site_pages()).items():
+        assert re.findall(r"(?i)\b(?:above|below|(?:top|end) of|this page)\b", part) == [], name
+
+
 def test_every_section_of_the_readme_has_a_page() -> None:
     own = stage.site_pages()
     assert stage.readme_parts(own)
