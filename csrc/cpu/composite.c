@@ -305,8 +305,8 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
     uint64_t segments = 1;
 
     while (first < end && !is_final(how, &found)) {
-        const uint64_t count = least(end - first, segments * segment), whole = count / segment,
-                       rest = count % segment, made = whole + (rest > 0);
+        const uint64_t count = gpr_smaller(end - first, segments * segment),
+                       whole = count / segment, rest = count % segment, made = whole + (rest > 0);
         const char *elements = memory + first * bytes;
         gpr_value part = how->identity;
 
@@ -334,7 +334,7 @@ static void find_in_segment(const recipe *how, const char *memory, uint64_t end,
 
     if (first == GPR_NOWHERE) return;
     found->position = first + position_of(how, memory + first * how->loop_bytes,
-                                          least(end - first, segment), found);
+                                          gpr_smaller(end - first, segment), found);
 }
 
 static gpr_value find_in_memory(const recipe *how, const char *memory, uint64_t first, uint64_t end,
@@ -361,7 +361,7 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     }
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {
-        const uint64_t count = least(end - first, c->segment);
+        const uint64_t count = gpr_smaller(end - first, c->segment);
         const char *elements = in->tile;
         const uint8_t *marks = NULL;
 
@@ -405,12 +405,12 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
     const uint64_t extent = work->view->axes[work->view->outer + work->view->inner - 1].extent;
-    const uint64_t most = least(TILE_BYTES / (bytes * TILE_ROWS), STAGE_ELEMENTS);
+    const uint64_t most = gpr_smaller(TILE_BYTES / (bytes * TILE_ROWS), STAGE_ELEMENTS);
     gpr_view tile;
 
     for (uint64_t i = 0; i < rows; i++) values[i] = c->nothing;
     while (first < end) {
-        const uint64_t count = least(least(end - first, extent - first % extent), most);
+        const uint64_t count = gpr_smaller(gpr_smaller(end - first, extent - first % extent), most);
 
         locate_tile(c->plain, row, rows, first, count, &tile);
         gpr_pack(&tile, 0, rows * count, NULL, in->tile);
@@ -538,7 +538,7 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     const uint64_t row_bytes = width * how->loop_bytes;
 
     for (uint64_t done = 0; done < rows; done += at_once) {
-        const uint64_t some = least(rows - done, at_once);
+        const uint64_t some = gpr_smaller(rows - done, at_once);
 
         gpr_pack(tile, done * width, some * width, NULL, in->s.packed);
         memcpy(in->tile + (before + done) * row_bytes,
@@ -583,7 +583,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     const uint64_t extent = view->axes[view->outer + view->inner - 1].extent;
     const uint64_t most = c->columns_in_place
                               ? MOMENT_ROWS
-                              : least(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
+                              : gpr_smaller(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
     const uint64_t numbers = width * (uint64_t)c->parts;
     column_memory *in = &memory->columns;
     gpr_view tile;
@@ -591,7 +591,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     gpr_cpu_make_tile(view, width, &tile);
     in->all.count = 0;
     while (first < end) {
-        const uint64_t rows = least(least(end - first, extent - first % extent), most);
+        const uint64_t rows = gpr_smaller(gpr_smaller(end - first, extent - first % extent), most);
         int64_t stride;
         const char *elements = read_columns(work, row, first, rows, &tile, &memory->in, &stride);
 
@@ -615,10 +615,10 @@ static uint64_t rows_side_by_side(const recipe *how, uint64_t rows, uint64_t wid
 {
     enum { WIDE_BYTES = 1024, LEAST_DEPTH = 16 };
     const uint64_t row_bytes = width * how->loop_bytes,
-                   fewest = divide_up(GPR_COLUMN_BYTES, row_bytes),
+                   fewest = gpr_divide_up(GPR_COLUMN_BYTES, row_bytes),
                    wanted = rows / LEAST_DEPTH > fewest ? rows / LEAST_DEPTH : fewest;
 
-    return least(least(MOMENT_COLUMNS / width, WIDE_BYTES / row_bytes), wanted);
+    return gpr_smaller(gpr_smaller(MOMENT_COLUMNS / width, WIDE_BYTES / row_bytes), wanted);
 }
 
 /* Finds positions in `rows` rows without gaps, the first of which has position `at`, and merges
@@ -630,7 +630,7 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
     const merge_found merge = merge_of(how->loop_dtype);
     const uint64_t row_bytes = width * how->loop_bytes,
                    copies = rows_side_by_side(how, rows, width), whole = rows / copies,
-                   fewest = divide_up(GPR_COLUMN_BYTES, row_bytes);
+                   fewest = gpr_divide_up(GPR_COLUMN_BYTES, row_bytes);
     const int is_largest = how->fold == GPR_FOLD_max || how->fold == GPR_FOLD_fmax,
               skips = how->fold == GPR_FOLD_fmin || how->fold == GPR_FOLD_fmax;
     uint64_t left = rows % copies;
@@ -643,7 +643,7 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
     }
     if (left == 0) return;
     /* Rows that are merged again change nothing. */
-    if (left < fewest) left = least(fewest, rows);
+    if (left < fewest) left = gpr_smaller(fewest, rows);
     elements += (rows - left) * row_bytes;
     at += rows - left;
     if (left < fewest) { /* fewer than a loop takes */
@@ -680,7 +680,7 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
 
     gpr_cpu_make_tile(view, all, &tile);
     for (uint64_t at = first; at < end;) {
-        const uint64_t rows = least(least(end - at, extent - at % extent), most);
+        const uint64_t rows = gpr_smaller(gpr_smaller(end - at, extent - at % extent), most);
         int64_t stride;
         const char *elements =
             read_columns(work, row - before, at, rows, &tile, &memory->in, &stride);
@@ -768,7 +768,7 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
     char packed[RESULT_BATCH * sizeof *values];
 
     for (uint64_t done = 0; done < count;) {
-        const uint64_t some = least(count - done, RESULT_BATCH);
+        const uint64_t some = gpr_smaller(count - done, RESULT_BATCH);
 
         for (uint64_t i = 0; i < some; i++)
             gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
@@ -944,10 +944,10 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
     /* As many rows as stay in the first cache until they are searched, or as the stage holds; one
      * of those that are longer. */
     const uint64_t held = (c->direct ? c->segment : STAGE_ELEMENTS) / n,
-                   at_once = held > 0 ? least(RESULT_BATCH, held) : 1;
+                   at_once = held > 0 ? gpr_smaller(RESULT_BATCH, held) : 1;
 
     while (row < end) {
-        const uint64_t rows = least(least(end - row, at_once), extent - row % extent);
+        const uint64_t rows = gpr_smaller(gpr_smaller(end - row, at_once), extent - row % extent);
         const char *elements = NULL;
         int64_t stride = (int64_t)(n * how->loop_bytes);
 
@@ -971,7 +971,7 @@ static int units_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
     unit_memory *in = memory;
-    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
+    const uint64_t end = gpr_smaller(work->units.count, (index + 1) * work->per_task);
     uint64_t waiting = 0, first_row = 0;
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
@@ -1023,8 +1023,8 @@ static int unit_piece_task(void *context, uint64_t task, void *memory)
     uint64_t row = 0;
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
-    const uint64_t rows = fold_unit(work, unit, first, least(work->view->n, first + work->length),
-                                    in, &row, in->values);
+    const uint64_t rows = fold_unit(
+        work, unit, first, gpr_smaller(work->view->n, first + work->length), in, &row, in->values);
     for (uint64_t i = 0; i < rows; i++)
         partials[(unit * work->units.rows + i) * work->pieces + piece] = in->values[i];
     return 1;
@@ -1105,7 +1105,7 @@ static void describe(const job *work, composite *c)
     c->parts = finds ? 1 : gpr_exact_parts(how->loop_dtype);
     c->most_columns = MOMENT_COLUMNS / (uint64_t)c->parts;
     if (c->leaves_out)
-        c->most_columns = least(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
+        c->most_columns = gpr_smaller(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
     c->finds = finds;
     if (finds)
         c->columns = crosswise && view->mask == NULL &&
@@ -1172,13 +1172,13 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     if (c->crosswise) most_rows = c->columns ? c->most_columns : TILE_ROWS;
     work->units = gpr_cpu_cut_units(view, most_rows);
     work->length =
-        divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c->segment) * c->segment;
-    work->pieces = divide_up(view->n, work->length);
+        gpr_divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c->segment) * c->segment;
+    work->pieces = gpr_divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = work->length / view->n;
 
         work->per_task = units > 0 ? units : 1;
-        run->grid_size = divide_up(work->units.count, work->per_task);
+        run->grid_size = gpr_divide_up(work->units.count, work->per_task);
         return gpr_cpu_run_job(run->grid_size, units_task, work, memory, &run->block_size);
     }
     run->grid_size = work->units.count * work->pieces;

@@ -72,7 +72,7 @@ static int finish_floats(const job *work, const char *accumulators, const char *
     if (!rule->divide && !(how->fold == GPR_FOLD_sum && is_single)) return 0;
     if (counts != NULL && parts > 1) return 0;
     for (uint64_t done = 0; done < count * parts; done += GPR_WIDE_ELEMENTS) {
-        const uint64_t some = least(count * parts - done, GPR_WIDE_ELEMENTS);
+        const uint64_t some = gpr_smaller(count * parts - done, GPR_WIDE_ELEMENTS);
         const char *from = accumulators + done * (how->acc_bytes / parts);
 
         if (is_wide)
@@ -137,8 +137,8 @@ static int piece_task(void *context, uint64_t task, void *memory)
         return work->view->rows > 1;
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
-        const gpr_value value =
-            gpr_cpu_fold_run(how, row, first, least(work->view->n - first, work->length), memory);
+        const gpr_value value = gpr_cpu_fold_run(
+            how, row, first, gpr_smaller(work->view->n - first, work->length), memory);
 
         if (work->decided == NULL)
             ((gpr_value *)work->partials)[(uint64_t)k * tasks + index] = value;
@@ -179,7 +179,7 @@ static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *ru
     gpr_status status = GPR_OK;
     uint64_t tasks;
 
-    work->pieces = divide_up(view->n, work->length);
+    work->pieces = gpr_divide_up(view->n, work->length);
     tasks = view->rows * work->pieces;
     run->grid_size = tasks;
     if (work->recipes == 1 && gpr_cpu_may_stop_early(work->how[0].fold)) {
@@ -215,11 +215,11 @@ static int rows_task(void *context, uint64_t index, void *memory)
     job *work = context;
     batch *in = memory;
     const uint64_t first = index * work->per_task,
-                   end = least(work->view->rows, first + work->per_task);
+                   end = gpr_smaller(work->view->rows, first + work->per_task);
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
     for (uint64_t row = first; row < end;) {
-        const uint64_t count = least(end - row, ROW_BATCH);
+        const uint64_t count = gpr_smaller(end - row, ROW_BATCH);
 
         for (int k = 0; k < work->recipes; k++)
             gpr_cpu_fold_rows(&work->how[k], row, count, in->of[k], &in->staged);
@@ -234,7 +234,7 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
     const uint64_t rows = work->length / work->view->n;
 
     work->per_task = rows > 0 ? rows : 1;
-    run->grid_size = divide_up(work->view->rows, work->per_task);
+    run->grid_size = gpr_divide_up(work->view->rows, work->per_task);
     return gpr_cpu_run_job(run->grid_size, rows_task, work,
                            rows_are_direct(work) ? offsetof(batch, staged) : sizeof(batch),
                            &run->block_size);
@@ -260,8 +260,8 @@ static gpr_cpu_units cut_wide_units(const gpr_view *view)
     const uint64_t extent = view->axes[view->outer - 1].extent;
     gpr_cpu_units units = {.width = extent * view->axes[view->outer - 2].extent};
 
-    units.rows = least(units.width, GPR_COLUMN_BLOCK / extent * extent);
-    units.blocks = divide_up(units.width, units.rows);
+    units.rows = gpr_smaller(units.width, GPR_COLUMN_BLOCK / extent * extent);
+    units.blocks = gpr_divide_up(units.width, units.rows);
     units.count = view->rows / units.width * units.blocks;
     return units;
 }
@@ -270,7 +270,7 @@ static int columns_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
     block *in = memory;
-    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
+    const uint64_t end = gpr_smaller(work->units.count, (index + 1) * work->per_task);
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
@@ -313,7 +313,7 @@ static int column_piece_task(void *context, uint64_t index, void *memory)
         const recipe *how = &work->how[k];
 
         gpr_cpu_fold_columns(work, how, row, width, first,
-                             least(work->view->n, first + work->length), in->of[k], &in->s);
+                             gpr_smaller(work->view->n, first + work->length), in->of[k], &in->s);
         memcpy(column_partials(work, k, index), in->of[k], width * how->acc_bytes);
     }
     return 1;
@@ -345,8 +345,8 @@ static uint64_t most_columns(const job *work)
     size_t bytes = work->how[0].acc_bytes;
 
     if (work->recipes > 1 && work->how[1].acc_bytes > bytes) bytes = work->how[1].acc_bytes;
-    return least(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
-                 COLUMN_ACCUMULATOR_BYTES / bytes);
+    return gpr_smaller(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
+                       COLUMN_ACCUMULATOR_BYTES / bytes);
 }
 
 static gpr_status reduce_columns(job *work, gpr_run *run)
@@ -376,12 +376,12 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;
-    work->pieces = divide_up(view->n, work->length);
+    work->pieces = gpr_divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = piece / (view->n * work->units.rows);
 
         work->per_task = units > 0 ? units : 1;
-        run->grid_size = divide_up(work->units.count, work->per_task);
+        run->grid_size = gpr_divide_up(work->units.count, work->per_task);
         return gpr_cpu_run_job(run->grid_size, columns_task, work, memory, &run->block_size);
     }
     tasks = work->units.count * work->pieces;

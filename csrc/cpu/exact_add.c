@@ -178,7 +178,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
             gpr_cpu_exact_adder(&parts[p], gpr_real_dtype(work->view->dtype), tiles_of(memory));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile),
+        const uint64_t count = gpr_smaller(end - at, work->tile),
                        nan = read_tile(work, row, at, count, elements_of(memory), components);
 
         for (int p = 0; p < work->components; p++) gpr_cpu_add_tile(&how[p], components[p], count);
@@ -203,7 +203,7 @@ static void add_elements_and_squares(exact_job *work, uint64_t row, uint64_t fir
     gpr_exact_clear_products(squares, real);
     square = gpr_cpu_product_adder(squares, real, tiles_of(memory));
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile),
+        const uint64_t count = gpr_smaller(end - at, work->tile),
                        nan = read_tile(work, row, at, count, elements_of(memory), components);
 
         for (int p = 0; p < work->components; p++) {
@@ -258,7 +258,7 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
         how[p] = gpr_cpu_product_adder(&parts[p], real, tiles_of(memory));
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
-        const uint64_t count = least(end - at, work->tile);
+        const uint64_t count = gpr_smaller(end - at, work->tile);
 
         gpr_cpu_read_factors(&work->factors, work->view, row, at, count, of_x, x);
         if (work->factors.products == GPR_PRODUCTS) {
@@ -288,11 +288,11 @@ static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *part
  * cores that work on the last pieces end at nearly the same time, however many cores there are. */
 static uint64_t piece_start(const exact_job *work, uint64_t piece)
 {
-    const uint64_t left = work->pieces - piece, tiles = divide_up(work->view->n, work->tile);
+    const uint64_t left = work->pieces - piece, tiles = gpr_divide_up(work->view->n, work->tile);
     const unsigned __int128 behind =
         (unsigned __int128)tiles * left * left / (work->pieces * work->pieces);
 
-    return least((tiles - (uint64_t)behind) * work->tile, work->view->n);
+    return gpr_smaller((tiles - (uint64_t)behind) * work->tile, work->view->n);
 }
 
 /* A task: adds a piece of a row, or finishes some whole rows. */
@@ -310,7 +310,7 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
         return;
     }
     for (uint64_t row = index * work->per_task;
-         row < least(view->rows, (index + 1) * work->per_task); row++) {
+         row < gpr_smaller(view->rows, (index + 1) * work->per_task); row++) {
         work->add(work, row, 0, view->n, memory, parts);
         if (work->stop.stopped) return;
         finish_row(work, row, parts);
@@ -402,7 +402,7 @@ static gpr_status add_pieces(exact_job *work)
     const uint64_t width = (uint64_t)work->width;
     gpr_status status = GPR_OK;
 
-    work->pieces = least(divide_up(view->n, LEAST_TASK), MOST_TASKS);
+    work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
     const uint64_t tasks = view->rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)
@@ -438,7 +438,7 @@ static void unit_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
-    const uint64_t end = least(work->units.count, (index + 1) * work->per_task);
+    const uint64_t end = gpr_smaller(work->units.count, (index + 1) * work->per_task);
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
     uint8_t hold[PAIR_LANES];
     exact_pairs pairs;
@@ -471,7 +471,7 @@ static gpr_exact_part *unit_parts(const exact_job *work, uint64_t unit, uint64_t
 static void unit_piece_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const uint64_t unit = index / work->pieces, piece = index % work->pieces;
-    const uint64_t end = least((piece + 1) * work->length, work->view->n);
+    const uint64_t end = gpr_smaller((piece + 1) * work->length, work->view->n);
     exact_pairs pairs;
     uint8_t hold[PAIR_LANES];
     uint64_t rows;
@@ -480,7 +480,7 @@ static void unit_piece_task(exact_job *work, uint64_t index, exact_memory *memor
     for (uint64_t i = 0; i < rows * (uint64_t)work->width; i++)
         gpr_exact_clear(&unit_parts(work, unit, piece, 0)[i], work->sum);
     for (uint64_t at = piece * work->length; at < end; at += PAIRED_ELEMENTS) {
-        const uint64_t until = least(end, at + PAIRED_ELEMENTS);
+        const uint64_t until = gpr_smaller(end, at + PAIRED_ELEMENTS);
 
         if (gpr_cpu_must_stop(&work->stop)) return;
         gpr_cpu_sum_pairs(work->view, row, rows, at, until, &memory->pairs, &pairs);
@@ -503,13 +503,13 @@ static void unit_piece_task(exact_job *work, uint64_t index, exact_memory *memor
 static gpr_status reduce_unit_pieces(exact_job *work)
 {
     const uint64_t least_length = 4 * PAIRED_ELEMENTS,
-                   wanted = divide_up(MOST_TASKS, work->units.count);
+                   wanted = gpr_divide_up(MOST_TASKS, work->units.count);
     gpr_status status = GPR_OK;
 
-    work->pieces = least(divide_up(work->view->n, least_length), wanted);
-    work->length =
-        divide_up(divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) * PAIRED_ELEMENTS;
-    work->pieces = divide_up(work->view->n, work->length);
+    work->pieces = gpr_smaller(gpr_divide_up(work->view->n, least_length), wanted);
+    work->length = gpr_divide_up(gpr_divide_up(work->view->n, work->pieces), PAIRED_ELEMENTS) *
+                   PAIRED_ELEMENTS;
+    work->pieces = gpr_divide_up(work->view->n, work->length);
     const uint64_t tasks = work->units.count * work->pieces;
     work->parts = malloc(tasks * work->units.rows * (uint64_t)work->width * sizeof *work->parts);
     if (work->parts == NULL)
@@ -544,7 +544,7 @@ static gpr_status reduce_side_by_side(exact_job *work)
     if (view->n > PAIRED_ELEMENTS) return reduce_unit_pieces(work);
     work->task = unit_task;
     work->per_task = work->units.count / MOST_TASKS + 1;
-    return run_tasks(work, divide_up(work->units.count, work->per_task));
+    return run_tasks(work, gpr_divide_up(work->units.count, work->per_task));
 }
 
 /* ---------------------------------------------------------------- plain sums ----------------- */
@@ -571,10 +571,10 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
         for (uint64_t r = 0, few; r < rows; r += few) {
             const uint64_t lane = r * components;
 
-            few = least(least(rows - r, most), extent - (row + r) % extent);
+            few = gpr_smaller(gpr_smaller(rows - r, most), extent - (row + r) % extent);
 
-            gpr_cpu_sum_pairs(view, row + r, few, at, least(end, at + PAIRED_ELEMENTS), memory,
-                              &some);
+            gpr_cpu_sum_pairs(view, row + r, few, at, gpr_smaller(end, at + PAIRED_ELEMENTS),
+                              memory, &some);
             gpr_cpu_merge_pairs(pairs, lane, &some, few * components, rows * components);
         }
     }
@@ -588,7 +588,7 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
 
     gpr_cpu_clear_plain(pairs);
     for (uint64_t at = first; at < end; at += work->block) {
-        const uint64_t until = least(end, at + work->block);
+        const uint64_t until = gpr_smaller(end, at + work->block);
 
         if (seen->added > ASK_ELEMENTS && gpr_cpu_must_stop(&work->stop)) return 1;
         if (seen->added > ASK_ELEMENTS) seen->added = 0;
@@ -605,7 +605,7 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
             if (++seen->spoilt > SPOILT_AT_FIRST + seen->blocks / MOST_SPOILT) return 0;
         } else {
             seen->skipped = seen->patience;
-            seen->patience = least(2 * seen->patience, MOST_PATIENCE);
+            seen->patience = gpr_smaller(2 * seen->patience, MOST_PATIENCE);
         }
         add_as_pairs(work, row, rows, at, until, &memory->pairs, pairs);
     }
@@ -647,13 +647,13 @@ static void plain_task(exact_job *work, uint64_t index, exact_memory *memory)
         const uint64_t first = index % work->pieces * work->length;
         const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &rows);
 
-        if (!sum_blocks(work, row, rows, first, least(work->view->n, first + work->length), memory,
-                        &seen, &work->pairs[index]))
+        if (!sum_blocks(work, row, rows, first, gpr_smaller(work->view->n, first + work->length),
+                        memory, &seen, &work->pairs[index]))
             atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
         return;
     }
     for (uint64_t unit = index * work->per_task;
-         unit < least(work->units.count, (index + 1) * work->per_task); unit++) {
+         unit < gpr_smaller(work->units.count, (index + 1) * work->per_task); unit++) {
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         if (!sum_blocks(work, row, rows, 0, work->view->n, memory, &seen, &memory->sums))
@@ -688,19 +688,20 @@ static void cut_plain(exact_job *work, plain_adder *plain)
 
     if (is_crosswise) {
         work->units = gpr_cpu_cut_plain_columns(plain);
-        work->block = least(PLAIN_BLOCK / work->units.rows, PAIRED_ELEMENTS * plain->work.copies);
+        work->block =
+            gpr_smaller(PLAIN_BLOCK / work->units.rows, PAIRED_ELEMENTS * plain->work.copies);
         least_length = LEAST_POSITIONS * (plain->work.copies > 1 ? 16 : 1);
     } else {
         work->units = gpr_cpu_cut_units(
-            view, least(PLAIN_LANES / plain->components, 1 + LEAST_TASK / view->n));
+            view, gpr_smaller(PLAIN_LANES / plain->components, 1 + LEAST_TASK / view->n));
         work->block = view->n <= PAIRED_ELEMENTS ? view->n : PLAIN_BYTES / view->bytes;
     }
     work->pieces = 1;
     if (work->units.count < FEW_TASKS && gpr_cpu_threads_for(nanoseconds_alone(work)) > 1)
-        work->pieces =
-            least(divide_up(view->n, least_length), divide_up(MOST_TASKS / 4, work->units.count));
-    work->length = divide_up(view->n, work->pieces);
-    work->pieces = divide_up(view->n, work->length);
+        work->pieces = gpr_smaller(gpr_divide_up(view->n, least_length),
+                                   gpr_divide_up(MOST_TASKS / 4, work->units.count));
+    work->length = gpr_divide_up(view->n, work->pieces);
+    work->pieces = gpr_divide_up(view->n, work->length);
 }
 
 /* Adds rows of floats whose elements all count as plain sums and as pairs. Sets *is_done to 0 where
@@ -722,7 +723,7 @@ static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done
     } else {
         work->per_task =
             1 + work->units.count / MOST_TASKS + LEAST_TASK / (work->units.rows * work->view->n);
-        tasks = divide_up(work->units.count, work->per_task);
+        tasks = gpr_divide_up(work->units.count, work->per_task);
     }
     status = run_tasks(work, tasks);
     if (status == GPR_OK && work->pairs != NULL && !work->stop.stopped && !work->given_up) {
@@ -785,7 +786,7 @@ static gpr_status run_whole_rows(exact_job *work, int is_parallel)
         return run_one_task(work);
     }
     work->per_task = view->rows / MOST_TASKS + 1;
-    return run_tasks(work, divide_up(view->rows, work->per_task));
+    return run_tasks(work, gpr_divide_up(view->rows, work->per_task));
 }
 
 /* Adds whole rows, or pieces of them, and finishes them. */
@@ -813,7 +814,7 @@ static product_sums sum_products(exact_job *work, uint64_t row, uint64_t first, 
     product_sums sums = {.merged = 0};
 
     for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += ASK_ELEMENTS)
-        gpr_cpu_sum_products(&work->factors, row, at, least(end, at + ASK_ELEMENTS),
+        gpr_cpu_sum_products(&work->factors, row, at, gpr_smaller(end, at + ASK_ELEMENTS),
                              &memory->products, &sums);
     return sums;
 }
@@ -834,7 +835,7 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
         return;
     }
     for (uint64_t row = index * work->per_task;
-         row < least(view->rows, (index + 1) * work->per_task); row++) {
+         row < gpr_smaller(view->rows, (index + 1) * work->per_task); row++) {
         const product_sums sums = sum_products(work, row, 0, view->n, memory);
 
         if (work->stop.stopped) return;
@@ -858,7 +859,7 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
 
     work->task = bounds_task;
     if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
-        work->pieces = least(divide_up(view->n, LEAST_TASK), MOST_TASKS);
+        work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
         const uint64_t tasks = view->rows * work->pieces;
         work->sums = malloc(tasks * sizeof *work->sums);
         if (work->sums == NULL)

@@ -77,11 +77,11 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
 
     gpr_cpu_make_tile(view, (int64_t)rows, &tile);
     while (first < end) {
-        const uint64_t run = least(end - first, extent - first % extent);
+        const uint64_t run = gpr_smaller(end - first, extent - first % extent);
 
         gpr_cpu_locate(view, row, first, &tile);
         for (uint64_t done = 0; done < run; done += POSITIONS) {
-            const uint64_t count = least(run - done, POSITIONS);
+            const uint64_t count = gpr_smaller(run - done, POSITIONS);
             const char *elements = tile.data + (int64_t)done * tile.axes[0].in;
             int64_t stride = tile.axes[0].in;
 
@@ -145,7 +145,7 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
 {
     clear(mine, COLUMNS);
     for (uint64_t at = first; at < end; at += STAGE) {
-        const uint64_t count = least(end - at, STAGE), numbers = count * mine->components;
+        const uint64_t count = gpr_smaller(end - at, STAGE), numbers = count * mine->components;
         const uint64_t whole = numbers / COLUMNS, left = numbers % COLUMNS;
         const int64_t stride = (int64_t)(COLUMNS * gpr_dtype_bytes(how->real));
         const char *elements = s->packed;

@@ -72,9 +72,9 @@ gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how)
     if (how->work.copies > 1 || units.rows < units.width) return units;
     /* Sums of short columns are few: those of several indices of the axes before are added
      * together. */
-    units.rows *= least(lanes / units.width, 1 + GROUPED_ELEMENTS / (units.width * view->n));
+    units.rows *= gpr_smaller(lanes / units.width, 1 + GROUPED_ELEMENTS / (units.width * view->n));
     units.width = view->rows;
-    units.blocks = units.count = divide_up(view->rows, units.rows);
+    units.blocks = units.count = gpr_divide_up(view->rows, units.rows);
     return units;
 }
 
@@ -90,7 +90,7 @@ static void fold_run(const recipe *r, uint64_t row, uint64_t first, uint64_t end
         return;
     }
     for (uint64_t at = first; at < end; at += STAGE_ELEMENTS) {
-        const uint64_t count = least(end - at, STAGE_ELEMENTS);
+        const uint64_t count = gpr_smaller(end - at, STAGE_ELEMENTS);
         const char *elements = s->packed;
 
         if (view->rows_contiguous)
@@ -117,7 +117,7 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
         for (uint64_t some; rows > 0; rows -= some, row += some) {
             char *to = sums;
 
-            some = least(rows, extent - row % extent);
+            some = gpr_smaller(rows, extent - row % extent);
             if (is_halved && copies > 1)
                 memset(to + GPR_COLUMN_BLOCK * sizeof(double), 0, some * copies * sizeof(double));
             gpr_cpu_fold_columns(&how->work, r, row, some, first, end, to, &memory->staged.s);
@@ -310,7 +310,7 @@ int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const
     int all = 1;
 
     for (uint64_t row = 0; row < rows;) {
-        const uint64_t some = least(rows - row, most), count = some * components;
+        const uint64_t some = gpr_smaller(rows - row, most), count = some * components;
         char *to = results + row * bytes;
 
         for (uint64_t i = 0; i < count && is_counted; i++) {
@@ -324,7 +324,7 @@ int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const
             if (!is_stored) store(values, rule->result, some, to);
         } else {
             for (uint64_t done = 0; done < some; done += few) {
-                const uint64_t now = least(some - done, few), at = row + done;
+                const uint64_t now = gpr_smaller(some - done, few), at = row + done;
 
                 finish_carefully(pairs, how, rule, at, now, count_of(pairs, at, n),
                                  results + at * bytes, hold + at);

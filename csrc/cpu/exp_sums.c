@@ -227,7 +227,7 @@ static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t 
     const size_t bytes = gpr_dtype_bytes(work->dtype);
 
     for (uint64_t at = first; at < end; at += GPR_EXP_BLOCK) {
-        const uint64_t count = least(GPR_EXP_BLOCK, end - at);
+        const uint64_t count = gpr_smaller(GPR_EXP_BLOCK, end - at);
         const uint64_t together = count == view->n ? PACKED_ELEMENTS / count : 1;
 
         for (uint64_t r = 0; r < rows; r++) {
@@ -240,7 +240,7 @@ static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t 
                            r % together * count * bytes;
             else
                 elements = read_elements(work, (row + r) * view->n + at,
-                                         least(together, rows - r) * count, memory);
+                                         gpr_smaller(together, rows - r) * count, memory);
             merge(&states[r], state_of(work->dtype, elements, count));
         }
     }
@@ -304,10 +304,10 @@ static int exp_task(void *context, uint64_t index, void *memory)
     exp_memory *mine = memory;
     uint64_t rows;
     const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows),
-                   end = least(work->view->n, first + work->length);
+                   end = gpr_smaller(work->view->n, first + work->length);
 
     for (uint64_t r = 0; r < rows && !gpr_cpu_must_stop(&work->stop); r += SIDE_BY_SIDE) {
-        const uint64_t few = least(SIDE_BY_SIDE, rows - r);
+        const uint64_t few = gpr_smaller(SIDE_BY_SIDE, rows - r);
         exp_state *states = mine->states;
 
         if (view_is_short(work->view)) {
@@ -354,10 +354,10 @@ static void cut(exp_job *work)
     work->length = view->n;
     if (view->n > PIECE_ELEMENTS) {
         work->length = PIECE_ELEMENTS;
-        work->pieces = divide_up(view->n, PIECE_ELEMENTS);
+        work->pieces = gpr_divide_up(view->n, PIECE_ELEMENTS);
     }
-    work->units =
-        gpr_cpu_cut_units(view, work->crosswise ? SIDE_BY_SIDE : divide_up(TASK_ELEMENTS, view->n));
+    work->units = gpr_cpu_cut_units(view, work->crosswise ? SIDE_BY_SIDE
+                                                          : gpr_divide_up(TASK_ELEMENTS, view->n));
 }
 
 static double nanoseconds(const gpr_view *view)

@@ -37,18 +37,18 @@ static gpr_value fold_runs(const recipe *how, uint64_t row, uint64_t first, uint
     const gpr_fold fold = how->fold == GPR_FOLD_count ? GPR_FOLD_sum : how->fold;
     const gpr_loop merge = gpr_cpu_loops()->loop[fold][how->loop.accumulator];
     const int stops = gpr_cpu_may_stop_early(how->fold);
-    const uint64_t at_once = stops ? divide_up(ASKING_RUN, run) : MOST_RUNS;
+    const uint64_t at_once = stops ? gpr_divide_up(ASKING_RUN, run) : MOST_RUNS;
     gpr_value value = how->identity;
     uint64_t made = 0;
     gpr_view at;
 
     while (count > 0) {
         const uint64_t into = first % run, step = first / run % across->extent;
-        uint64_t rows = 1, elements = least(count, run - into);
+        uint64_t rows = 1, elements = gpr_smaller(count, run - into);
 
         if (elements == run)
-            rows =
-                least(least(count / run, across->extent - step), least(at_once, MOST_RUNS - made));
+            rows = gpr_smaller(gpr_smaller(count / run, across->extent - step),
+                               gpr_smaller(at_once, MOST_RUNS - made));
         gpr_cpu_locate(view, row, first, &at);
         how->loop.rows(at.data, across->in, rows, elements, s->packed + made * how->acc_bytes);
         made += rows;
@@ -80,7 +80,7 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
     run = run_of(how);
     if (run > 0) return fold_runs(how, row, first, count, run, &in->s);
     for (uint64_t done = 0; done < count;) {
-        const uint64_t step = least(count - done, STAGE_ELEMENTS);
+        const uint64_t step = gpr_smaller(count - done, STAGE_ELEMENTS);
         const char *elements = in->s.packed;
         gpr_value *part = &in->parts[made++];
 
@@ -105,7 +105,7 @@ static void fold_rows_in_place(const recipe *how, uint64_t row, uint64_t count, 
     const int64_t stride = last >= 0 ? view->axes[last].in : 0;
 
     while (count > 0) {
-        const uint64_t rows = least(count, extent - row % extent);
+        const uint64_t rows = gpr_smaller(count, extent - row % extent);
 
         how->loop.rows(gpr_view_row(view, row), stride, rows, view->n, accumulators);
         accumulators += rows * how->acc_bytes;
@@ -122,7 +122,7 @@ static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, ch
     const uint64_t n = view->n, at_once = STAGE_ELEMENTS / n;
 
     while (count > 0) {
-        const uint64_t rows = least(count, at_once);
+        const uint64_t rows = gpr_smaller(count, at_once);
         const char *elements = s->packed;
 
         if (view->contiguous)
@@ -160,7 +160,7 @@ static void fill(const recipe *how, char *accumulators, uint64_t count)
 
     memcpy(accumulators, how->identity.bytes, how->acc_bytes);
     for (uint64_t done = how->acc_bytes; done < bytes; done *= 2)
-        memcpy(accumulators + done, accumulators, least(done, bytes - done));
+        memcpy(accumulators + done, accumulators, gpr_smaller(done, bytes - done));
 }
 
 /* Rows to fold side by side: narrow columns leave most of a vector empty, but the rows of a dense
@@ -233,7 +233,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     if (stops) until_asked = ASKING_ROWS * work->copies;
     while (first < end) {
         const uint64_t run =
-            least(least(end - first, extent - first % extent), until_asked - unasked);
+            gpr_smaller(gpr_smaller(end - first, extent - first % extent), until_asked - unasked);
 
         gpr_cpu_locate(view, row, first, &tile);
         if (work->columns_direct && how->direct) {
@@ -242,7 +242,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             fresh = 0;
         } else {
             for (uint64_t done = 0; done < run; done += at_once) {
-                const uint64_t rows = least(run - done, at_once);
+                const uint64_t rows = gpr_smaller(run - done, at_once);
 
                 gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s->packed);
                 fold_block(how, gpr_cpu_prepare(how, s->packed, rows * width, s),

@@ -407,11 +407,11 @@ gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
     gpr_cpu_units units = {.width = view->rows};
 
     if (gpr_cpu_lies_crosswise(view)) units.width = view->axes[view->outer - 1].extent;
-    units.blocks = divide_up(units.width, most_rows);
+    units.blocks = gpr_divide_up(units.width, most_rows);
     /* equal widths: a narrow unit beside wide ones would read little of each row of memory */
-    units.rows = divide_up(divide_up(units.width, units.blocks), ROW_STEP) * ROW_STEP;
-    units.rows = least(least(units.rows, most_rows), units.width);
-    units.blocks = divide_up(units.width, units.rows);
+    units.rows = gpr_divide_up(gpr_divide_up(units.width, units.blocks), ROW_STEP) * ROW_STEP;
+    units.rows = gpr_smaller(gpr_smaller(units.rows, most_rows), units.width);
+    units.blocks = gpr_divide_up(units.width, units.rows);
     units.count = view->rows / units.width * units.blocks;
     return units;
 }
@@ -420,7 +420,7 @@ uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *r
 {
     const uint64_t column = unit % units->blocks * units->rows;
 
-    *rows = least(units->width - column, units->rows);
+    *rows = gpr_smaller(units->width - column, units->rows);
     return unit / units->blocks * units->width + column;
 }
 

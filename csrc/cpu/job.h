@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "cpu/loops.h"
+#include "lib/base/integers.h"
 #include "lib/base/threads.h"
 #include "lib/rules/accumulators.h"
 #include "lib/rules/nd_view.h"
@@ -223,16 +224,6 @@ void gpr_cpu_note_range(job *work);
  * part. GPR_ERROR_MEMORY. */
 gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t bytes,
                            uint32_t *threads);
-
-static inline uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline uint64_t divide_up(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 /* ---- exact_add.c ---- */
 

@@ -245,7 +245,7 @@ static void multiply_rows(const double *x, uint64_t rows, uint64_t width, int is
                           products *to, double *factors)
 {
     while (rows > 0) {
-        uint64_t taken = least(rows, to->at_once);
+        uint64_t taken = gpr_smaller(rows, to->at_once);
         const double *row = x;
 
         if (taken * width < LEAST_NUMBERS) taken = 1;
@@ -260,7 +260,8 @@ static void multiply_rows(const double *x, uint64_t rows, uint64_t width, int is
             row = factors;
         }
         multiply_row(row, width, is_complex, to);
-        if (++to->stayed % MANY_TIMES == 0) to->at_once = least(2 * to->at_once, MOST_AT_ONCE);
+        if (++to->stayed % MANY_TIMES == 0)
+            to->at_once = gpr_smaller(2 * to->at_once, MOST_AT_ONCE);
         rows -= taken;
         x += (is_complex ? 2 : 1) * taken * width;
     }
@@ -368,7 +369,7 @@ static product multiply_piece(const scaled_job *scaled, uint64_t row, uint64_t f
     uint64_t lanes = 0, untried = 0;
 
     while (first < end) {
-        const uint64_t count = least(end - first, CHUNK);
+        const uint64_t count = gpr_smaller(end - first, CHUNK);
         gpr_value value;
 
         lower_flags();
@@ -399,7 +400,7 @@ static void multiply_whole_rows(const scaled_job *scaled, uint64_t row, uint64_t
     for (; j < count && n > CHUNK; j++)
         store(scaled, multiply_piece(scaled, row + j, 0, n, memory), j, memory);
     while (j < count) {
-        const uint64_t rows = least(count - j, CHUNK / n), end = j + rows;
+        const uint64_t rows = gpr_smaller(count - j, CHUNK / n), end = j + rows;
         const double *numbers;
 
         lower_flags();
@@ -427,8 +428,8 @@ static void multiply_columns_chunk(const scaled_job *scaled, uint64_t row, uint6
 
     gpr_cpu_make_tile(view, width, &tile);
     while (first < end) {
-        const uint64_t run = least(end - first, extent - first % extent),
-                       rows = least(run, STAGE_ELEMENTS / width);
+        const uint64_t run = gpr_smaller(end - first, extent - first % extent),
+                       rows = gpr_smaller(run, STAGE_ELEMENTS / width);
 
         gpr_cpu_locate(view, row, first, &tile);
         multiply_rows(read_numbers(scaled, &tile, 0, rows * width, memory), rows, width,
@@ -441,12 +442,12 @@ static void multiply_columns_chunk(const scaled_job *scaled, uint64_t row, uint6
 static void multiply_columns(const scaled_job *scaled, uint64_t row, uint64_t width, uint64_t first,
                              uint64_t end, task_memory *memory)
 {
-    const uint64_t fewest = divide_up(LEAST_NUMBERS, width) + 1;
+    const uint64_t fewest = gpr_divide_up(LEAST_NUMBERS, width) + 1;
     uint64_t rows = CHUNK, stayed = 0;
 
     start(&memory->columns, width);
     while (first < end) {
-        const uint64_t taken = least(end - first, rows);
+        const uint64_t taken = gpr_smaller(end - first, rows);
 
         lower_flags();
         gpr_cpu_fold_columns(&scaled->plain, &scaled->plain.how[0], row, width, first,
@@ -460,7 +461,7 @@ static void multiply_columns(const scaled_job *scaled, uint64_t row, uint64_t wi
             multiply_columns_chunk(scaled, row, width, first, first + taken, memory);
         else
             multiply_row(memory->factors, width, scaled->is_complex, &memory->columns);
-        if (++stayed % MANY_TIMES == 0) rows = least(2 * rows, CHUNK);
+        if (++stayed % MANY_TIMES == 0) rows = gpr_smaller(2 * rows, CHUNK);
         first += taken;
     }
     normalize_all(&memory->columns, width, scaled->is_complex);
@@ -496,7 +497,7 @@ static void note_staged(scaled_job *scaled, const gpr_view *view, uint64_t first
                         stage *s)
 {
     while (count > 0 && !lies_on_both_sides(scaled)) {
-        const uint64_t step = least(count, STAGE_ELEMENTS);
+        const uint64_t step = gpr_smaller(count, STAGE_ELEMENTS);
 
         gpr_pack(view, first, step, scaled->how.neutral.bytes, s->packed);
         note_sides(scaled, gpr_cpu_prepare(&scaled->how, s->packed, step, s), step);
@@ -531,7 +532,7 @@ static void note_columns(scaled_job *scaled, uint64_t row, uint64_t width, uint6
 
     gpr_cpu_make_tile(view, width, &tile);
     while (first < end && !lies_on_both_sides(scaled)) {
-        const uint64_t run = least(end - first, extent - first % extent);
+        const uint64_t run = gpr_smaller(end - first, extent - first % extent);
 
         gpr_cpu_locate(view, row, first, &tile);
         for (uint64_t i = 0; i < run && is_read_in_place; i++)
@@ -579,9 +580,9 @@ static int sides_task(void *context, uint64_t index, void *memory)
     scaled_job *scaled = context;
     task_memory *in = memory;
     const uint64_t n = scaled->how.view->n, first = index % scaled->pieces * scaled->length,
-                   end = scaled->pieces > 1 ? least(n, first + scaled->length) : n,
+                   end = scaled->pieces > 1 ? gpr_smaller(n, first + scaled->length) : n,
                    unit = index / scaled->pieces * scaled->per_task,
-                   last = least(scaled->units.count, unit + scaled->per_task);
+                   last = gpr_smaller(scaled->units.count, unit + scaled->per_task);
 
     for (uint64_t i = unit; i < last && !gpr_cpu_must_stop(&scaled->work->stop); i++) {
         uint64_t width;
@@ -601,7 +602,7 @@ static int units_task(void *context, uint64_t index, void *memory)
     scaled_job *scaled = context;
     task_memory *in = memory;
     const uint64_t n = scaled->how.view->n,
-                   end = least(scaled->units.count, (index + 1) * scaled->per_task);
+                   end = gpr_smaller(scaled->units.count, (index + 1) * scaled->per_task);
     const gpr_float_environment before = enter_ieee();
 
     for (uint64_t unit = index * scaled->per_task;
@@ -628,7 +629,7 @@ static int pieces_task(void *context, uint64_t index, void *memory)
     scaled_job *scaled = context;
     task_memory *in = memory;
     const uint64_t first = index % scaled->pieces * scaled->length,
-                   end = least(scaled->how.view->n, first + scaled->length);
+                   end = gpr_smaller(scaled->how.view->n, first + scaled->length);
     product *to = scaled->partials + index * scaled->units.rows;
     uint64_t width;
     const uint64_t row = gpr_cpu_unit_row(&scaled->units, index / scaled->pieces, &width);
@@ -724,9 +725,9 @@ gpr_status gpr_cpu_multiply_scaled(job *work)
 
         if (units > 0) scaled.per_task = units;
     } else {
-        scaled.pieces = divide_up(view->n, scaled.length);
+        scaled.pieces = gpr_divide_up(view->n, scaled.length);
     }
-    tasks = divide_up(scaled.units.count, scaled.per_task) * scaled.pieces;
+    tasks = gpr_divide_up(scaled.units.count, scaled.per_task) * scaled.pieces;
     if (!scaled.is_complex && gpr_cpu_loops()->exact[how->loop_dtype].extent != NULL) {
         GPR_TRY(run(&scaled, tasks, sides_task));
         scaled.is_one_sided = !lies_on_both_sides(&scaled);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "lib/base/integers.h"
 #include "lib/base/registry.h"
 #include "lib/base/status.h"
 
@@ -534,11 +535,6 @@ static void mask_runs(size_t bytes, char *elements, const uint8_t *mask, gpr_axi
     }
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Where packing is: an index into every axis but the last two, which the caller iterates, and the
  * addresses there. */
 typedef struct cursor {
@@ -570,9 +566,9 @@ static void copy_plane_tiled(size_t bytes, char *destination, const char *source
     const uint64_t row_bytes = columns.extent * bytes;
 
     for (uint64_t r = 0; r < rows.extent; r += TILE_ROWS) {
-        const uint64_t r_end = r + least(rows.extent - r, TILE_ROWS);
+        const uint64_t r_end = r + gpr_smaller(rows.extent - r, TILE_ROWS);
         for (uint64_t c = 0; c < columns.extent; c += TILE_COLUMNS) {
-            const uint64_t width = least(columns.extent - c, TILE_COLUMNS);
+            const uint64_t width = gpr_smaller(columns.extent - c, TILE_COLUMNS);
             for (uint64_t i = r; i < r_end; i++)
                 copy_run(bytes, destination + i * row_bytes + c * bytes,
                          source + (int64_t)i * rows.in + (int64_t)c * columns.in, columns.in,
@@ -635,8 +631,9 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
         uint64_t taken;
 
         /* A plane of whole runs where one starts here, else the rest of this run. */
-        taken_rows.extent = column == 0 && whole > 0 ? least(rows.extent - row, whole) : 1;
-        if (column != 0 || whole == 0) taken_columns.extent = least(columns.extent - column, count);
+        taken_rows.extent = column == 0 && whole > 0 ? gpr_smaller(rows.extent - row, whole) : 1;
+        if (column != 0 || whole == 0)
+            taken_columns.extent = gpr_smaller(columns.extent - column, count);
         pack_plane(view, taken_rows, taken_columns, data, mask, neutral, out);
 
         taken = taken_rows.extent * taken_columns.extent;

@@ -2,6 +2,7 @@
 #ifndef GPR_LIB_PLAN_GRID_H
 #define GPR_LIB_PLAN_GRID_H
 
+#include "lib/base/integers.h"
 #include "lib/rules/plan.h"
 
 /* Rows up to this many bytes are read by a warp or part of one; longer rows are worth a block. */
@@ -16,16 +17,6 @@ typedef struct gpr_plan_task {
     uint32_t block, grid; /* 0: no wish */
     uint64_t element_bytes, acc_bytes;
 } gpr_plan_task;
-
-static inline uint64_t gpr_divide_up(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-static inline uint64_t gpr_smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 static inline uint64_t gpr_magnitude(int64_t step)
 {
