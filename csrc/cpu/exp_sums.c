@@ -1,17 +1,8 @@
 /* Logarithms of sums of exponentials.
  *
  * A row is read in blocks that stay in the first cache. A block's largest element is found, then
- * the exponentials of the others are summed in units of 2^k, the power of two next to the largest
- * one's. States of blocks merge in the order of the row. Their units are powers of two, so merging
- * rounds no exponential again, whatever the order of the elements; sums of blocks are pairs of
- * doubles. So the error does not grow with the length of a row.
- *
- * The largest element itself is in no sum: log(sum) = largest + log1p(others / exp(largest)), and
- * results near 0 keep their digits.
- *
- * Elements beyond GPR_EXP_MOST are farther apart than exponentials are accurate. Sums of blocks
- * with such a largest element are relative to it, and merging multiplies by exponentials: what that
- * rounds is far below the last place of the result.
+ * the exponentials of the others are summed, in units of a power of two (shared/exp_states.h).
+ * States of blocks merge in the order of the row.
  *
  * Rows are cut by shapes alone, so results do not depend on the number of threads. */
 #include <math.h>
@@ -22,6 +13,7 @@
 #include "cpu/job.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
+#include "shared/exp_states.h"
 
 enum {
     PIECE_ELEMENTS = 1 << 16, /* of a row, in a task: a multiple of a block */
@@ -32,15 +24,6 @@ enum {
     MOST_BYTES = 8 /* of an element */
 };
 _Static_assert(PIECE_ELEMENTS % GPR_EXP_BLOCK == 0, "pieces are whole blocks");
-
-/* Of some elements of a row. */
-typedef struct exp_state {
-    double largest;   /* -inf: of no elements, or of nothing else; NaN if one of them is */
-    double sum, rest; /* sum + rest of the other elements' exponentials, in units ... */
-    double unit;      /* ... of 2^unit; of exp(largest) if that is shifted */
-} exp_state;
-
-static const double NO_UNIT = -0x1p22; /* of no other elements: less than those of all elements */
 
 typedef struct exp_job {
     const gpr_view *view;
@@ -54,7 +37,7 @@ typedef struct exp_job {
     char *result;
     gpr_cpu_units units;
     uint64_t length, pieces; /* elements of a piece, and pieces of a row */
-    exp_state *partials;     /* of pieces; NULL where rows are whole */
+    gpr_exp_state *partials; /* of pieces; NULL where rows are whole */
     gpr_cpu_stop stop;
 } exp_job;
 
@@ -63,97 +46,11 @@ typedef struct exp_memory {
     _Alignas(64) char converted[PACKED_ELEMENTS * MOST_BYTES];
     _Alignas(64) char columns[SIDE_BY_SIDE * SHORT_ROW * MOST_BYTES];
     uint8_t marks[PACKED_ELEMENTS];
-    exp_state states[SIDE_BY_SIDE];
+    gpr_exp_state states[SIDE_BY_SIDE];
 } exp_memory;
 _Static_assert(sizeof(exp_memory) <= GPR_TASK_MEMORY, "workers have room for it");
 
 /* ---------------------------------------------------------------- states --------------------- */
-
-static const double LOG2_HIGH = 0x1.62e42feep-1, LOG2_LOW = 0x1.a39ef35793c76p-33;
-static const double LOG2_E = 0x1.71547652b82fep+0;
-
-static exp_state empty_state(void)
-{
-    return (exp_state){.largest = -INFINITY, .unit = NO_UNIT};
-}
-
-static int is_shifted(double largest)
-{
-    return fabs(largest) > GPR_EXP_MOST;
-}
-
-/* The integer k nearest to x / log(2), and exp(x) / 2^k. */
-static double exponent_of(double x)
-{
-    return rint(x * LOG2_E);
-}
-
-static double power_of(double x, double k)
-{
-    return exp((x - k * LOG2_HIGH) - k * LOG2_LOW);
-}
-
-static double times_power(double x, double exponent)
-{
-    return exponent < -2 * GPR_EXP_REACH ? 0 : ldexp(x, (int)exponent);
-}
-
-static void add_to(exp_state *state, double x)
-{
-    const double sum = state->sum + x, part = sum - state->sum;
-
-    state->rest += (state->sum - (sum - part)) + (x - part);
-    state->sum = sum;
-}
-
-/* The other elements' exponentials over the largest one's. */
-static double ratio_of(const exp_state *state)
-{
-    const double all = state->sum + state->rest;
-
-    if (all == 0 || is_shifted(state->largest)) return all;
-    const double k = exponent_of(state->largest);
-    return times_power(all / power_of(state->largest, k), state->unit - k);
-}
-
-/* Merges states of which one has a largest element that is shifted. */
-static void merge_shifted(exp_state *state, const exp_state *smaller)
-{
-    const double others = ratio_of(smaller) + 1;
-
-    if (is_shifted(state->largest)) {
-        add_to(state, others * exp(smaller->largest - state->largest));
-    } else if (state->largest - smaller->largest < GPR_EXP_REACH) {
-        const double k = exponent_of(smaller->largest);
-
-        add_to(state, times_power(others * power_of(smaller->largest, k), k - state->unit));
-    }
-}
-
-/* Merges the state of elements that come later. */
-static void merge(exp_state *state, exp_state other)
-{
-    if (isnan(state->largest) || other.largest == -INFINITY) return;
-    if (!(state->largest >= other.largest)) { /* or the other one is NaN */
-        const exp_state before = *state;
-
-        *state = other;
-        other = before;
-    }
-    if (!isfinite(state->largest) || other.largest == -INFINITY) return;
-    if (is_shifted(state->largest) || is_shifted(other.largest)) {
-        merge_shifted(state, &other);
-        return;
-    }
-    const double k = exponent_of(other.largest), unit = fmax(state->unit, k);
-
-    state->sum = times_power(state->sum, state->unit - unit);
-    state->rest = times_power(state->rest, state->unit - unit);
-    state->unit = unit;
-    add_to(state, times_power(other.sum, other.unit - unit));
-    add_to(state, times_power(other.rest, other.unit - unit));
-    add_to(state, times_power(power_of(other.largest, k), k - unit));
-}
 
 static double largest_of(gpr_dtype dtype, const void *elements, uint64_t count)
 {
@@ -164,27 +61,27 @@ static double largest_of(gpr_dtype dtype, const void *elements, uint64_t count)
 }
 
 /* The state of up to GPR_EXP_BLOCK aligned numbers of the loops' type. */
-static exp_state state_of(gpr_dtype dtype, const void *elements, uint64_t count)
+static gpr_exp_state state_of(gpr_dtype dtype, const void *elements, uint64_t count)
 {
-    exp_state state = {.largest = largest_of(dtype, elements, count), .unit = NO_UNIT};
+    gpr_exp_state state = gpr_exp_state_of(largest_of(dtype, elements, count));
     gpr_exp_sum sum;
 
     if (count == 1 || !isfinite(state.largest)) return state;
-    const double shift = is_shifted(state.largest) ? state.largest : 0;
-    state.unit = exponent_of(state.largest - shift);
+    const double shift = gpr_exp_is_shifted(state.largest) ? state.largest : 0;
+    state.unit = gpr_exp_exponent(state.largest - shift);
     gpr_cpu_loops()->exp_sums[dtype](elements, count, state.largest, shift, state.unit, &sum);
     state.sum = sum.high;
     state.rest = sum.low;
     if (sum.largest > 1)
-        add_to(&state, (double)(sum.largest - 1) * power_of(state.largest - shift, state.unit));
+        gpr_exp_add(&state,
+                    (double)(sum.largest - 1) * gpr_exp_power(state.largest - shift, state.unit));
     return state;
 }
 
-static void finish_row(const exp_job *work, uint64_t row, const exp_state *state)
+static void finish_row(const exp_job *work, uint64_t row, const gpr_exp_state *state)
 {
-    double value = state->largest;
+    const double value = gpr_exp_result(*state);
 
-    if (isfinite(value)) value += log1p(ratio_of(state));
     gpr_convert(GPR_FLOAT64, &value, work->result_dtype,
                 work->result + row * gpr_dtype_bytes(work->result_dtype), 1);
 }
@@ -221,7 +118,7 @@ static const char *read_elements(const exp_job *work, uint64_t first, uint64_t c
 
 /* Merges elements [first, end) of `rows` rows, which are packed together where rows are short. */
 static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t first, uint64_t end,
-                     exp_memory *memory, exp_state *states)
+                     exp_memory *memory, gpr_exp_state *states)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->dtype);
@@ -241,7 +138,7 @@ static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t 
             else
                 elements = read_elements(work, (row + r) * view->n + at,
                                          gpr_smaller(together, rows - r) * count, memory);
-            merge(&states[r], state_of(work->dtype, elements, count));
+            states[r] = gpr_exp_merge(states[r], state_of(work->dtype, elements, count));
         }
     }
 }
@@ -308,14 +205,14 @@ static int exp_task(void *context, uint64_t index, void *memory)
 
     for (uint64_t r = 0; r < rows && !gpr_cpu_must_stop(&work->stop); r += SIDE_BY_SIDE) {
         const uint64_t few = gpr_smaller(SIDE_BY_SIDE, rows - r);
-        exp_state *states = mine->states;
+        gpr_exp_state *states = mine->states;
 
         if (view_is_short(work->view)) {
             finish_short_rows(work, row + r, few, mine);
             continue;
         }
         if (work->partials != NULL) states = work->partials + index * work->units.rows + r;
-        for (uint64_t k = 0; k < few; k++) states[k] = empty_state();
+        for (uint64_t k = 0; k < few; k++) states[k] = gpr_exp_state_of(-INFINITY);
         add_rows(work, row + r, few, first, end, mine, states);
         for (uint64_t k = 0; k < few && work->partials == NULL; k++)
             finish_row(work, row + r + k, &states[k]);
@@ -330,13 +227,13 @@ static void finish_pieces(exp_job *work)
     const gpr_float_environment before = enter_ieee();
 
     for (uint64_t unit = 0; unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
-        exp_state *states = work->partials + unit * work->pieces * work->units.rows;
+        gpr_exp_state *states = work->partials + unit * work->pieces * work->units.rows;
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
         for (uint64_t r = 0; r < rows; r++) {
             for (uint64_t piece = 1; piece < work->pieces; piece++)
-                merge(&states[r], states[piece * work->units.rows + r]);
+                states[r] = gpr_exp_merge(states[r], states[piece * work->units.rows + r]);
             finish_row(work, row + r, &states[r]);
         }
     }
@@ -392,7 +289,7 @@ static gpr_status run(exp_job *work, gpr_run *record)
 gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record)
 {
     const gpr_view *view = &call->view;
-    const exp_state nothing = empty_state();
+    const gpr_exp_state nothing = gpr_exp_state_of(-INFINITY);
     gpr_view plain, marks;
     exp_job work = {.view = view,
                     .plain = view,

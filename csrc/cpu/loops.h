@@ -101,11 +101,7 @@ typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, ui
 typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                double *sums, double *rests, double *lost);
 
-enum {
-    GPR_EXP_BLOCK = 512,   /* most elements of one call of a gpr_exp_loop */
-    GPR_EXP_REACH = 800,   /* exp(-GPR_EXP_REACH) is 0 */
-    GPR_EXP_MOST = 1 << 20 /* most magnitude of an element that exp is taken of */
-};
+enum { GPR_EXP_BLOCK = 512 }; /* most elements of one call of a gpr_exp_loop */
 
 /* The sum high + low of exponentials, and how many elements are the largest, left out of it. */
 typedef struct gpr_exp_sum {

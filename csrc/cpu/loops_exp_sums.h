@@ -26,22 +26,21 @@ static const double exp_quotients_6[] = {
 
 /* Adding it rounds doubles to integers, which are in the last bits of the sum then. */
 static const double exp_rounder = 0x1.8p52;
-static const double exp_log2e = 0x1.71547652b82fep+0, exp_log2_high = 0x1.62e42feep-1,
-                    exp_log2_low = 0x1.a39ef35793c76p-33;
 enum { EXP_EXPONENT_BIAS = 1023, EXP_FRACTION_BITS = 52, EXP_VECTORS = 2 };
 
 /* The integer nearest to t / log(2). */
 INLINE vec_f64 exp_nearest(vec_f64 t)
 {
-    return EXP_LESS_PRODUCT((vec_f64){0} + exp_rounder, -t, (vec_f64){0} + exp_log2e) - exp_rounder;
+    return EXP_LESS_PRODUCT((vec_f64){0} + exp_rounder, -t, (vec_f64){0} + GPR_LOG2_E) -
+           exp_rounder;
 }
 
 /* exp(t) / 2^unit for t <= (unit + 1/2) log(2); 0 where that is below the normal numbers. */
 INLINE vec_f64 exp_in_units(vec_f64 t, vec_f64 unit, const double *quotients, int degree)
 {
     const vec_f64 k = exp_nearest(t);
-    const vec_f64 r = EXP_LESS_PRODUCT(EXP_LESS_PRODUCT(t, k, (vec_f64){0} + exp_log2_high), k,
-                                       (vec_f64){0} + exp_log2_low);
+    const vec_f64 r = EXP_LESS_PRODUCT(EXP_LESS_PRODUCT(t, k, (vec_f64){0} + GPR_LOG2_HIGH), k,
+                                       (vec_f64){0} + GPR_LOG2_LOW);
     const vec_f64 minus = -r, minus_square = -(r * r);
     /* q of even and of odd powers side by side, so that no product waits for all before it. */
     vec_f64 even = (vec_f64){0} + quotients[degree - degree % 2];

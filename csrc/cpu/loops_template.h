@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cpu/loops.h"
+#include "shared/exp_states.h"
 #include "shared/float_formats.h"
 #include "shared/folds.h"
 

@@ -125,6 +125,15 @@ def test_order_and_length_make_no_error_larger(rng: np.random.Generator) -> None
             assert abs(Decimal(float(found)) - wanted) * 2**53 < 8 + 2 * math.log(n) + 2 * found
 
 
+def test_blocks_on_both_sides_of_the_most_exponent(rng: np.random.Generator) -> None:
+    """Blocks relative to their largest element meet one element, or a block, in powers of two."""
+    for sign in (-1, 1):
+        for more in (1, 2, 40):
+            x = sign * 2.0**20 + rng.uniform(-3, 3, 512 + more)
+            for first in (np.sort(x), np.sort(x)[::-1]):
+                check(gr.logsumexp(first, device="cpu"), first, f"{sign} {more}")
+
+
 def slices(a: Any, axis: tuple[int, ...]) -> list[Any]:
     kept = [i for i in range(a.ndim) if i not in axis]
     count = math.prod(a.shape[i] for i in kept)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "conversions.cuh"
+#include "language.h" // words of texts that the library shares
 
 #ifndef INT_MAX
 #define INT_MAX 2147483647

@@ -24,7 +24,7 @@
     F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
     F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
 
-/* Files of operators of users' own: programs of the package's kernels do not carry them. */
+/* Files of operators, of users' own and logsumexp: programs of the package's kernels do not carry them. */
 #define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu) F(custom_kernels) \
     F(custom_traits)
 
@@ -33,7 +33,7 @@
 #define SHARED_FILES(F) \
     F(language) F(dtype_kinds) F(float_formats) F(launch_params) F(packed_accumulators) F(tuning) \
     F(exact_format) F(limbs) F(folds)
-#define CUSTOM_SHARED(F) F(custom_params)
+#define CUSTOM_SHARED(F) F(custom_params) F(exp_states)
 /* clang-format on */
 
 /* Puts a file, found through the build's include path, into .rodata. */

@@ -22,91 +22,18 @@ __all__ = ["logsumexp"]
 
 _SOURCE = """
 struct logsumexp {
-    // Of some elements: the largest, and the sum of the exponentials of the others, sum + rest in
-    // units of 2^unit; of exp(largest) where that is shifted. Units are powers of two, so that a
-    // change of unit rounds nothing, and the error does not grow with the number of elements.
-    struct State { double largest, sum, rest, unit; };
+    using State = gpr_exp_state;
 
-    static constexpr double most = 1048576;     // of a magnitude that exp is taken of
-    static constexpr double reach = 800;        // exp(-reach) is 0
-    static constexpr double no_unit = -4194304; // of no other elements
-
-    static bool is_shifted(double x) { return !(x >= -most && x <= most); }
-    static double exponent_of(double x) { return rint(x * 1.44269504088896340736); }
-    static double power_of(double x, double k)  // exp(x) / 2^k
-    {
-        return exp((x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33);
-    }
-    static double times_power(double x, double k)
-    {
-        return k < -2 * reach ? 0 : ldexp(x, static_cast<int>(k));
-    }
-    static void add(State &s, double x)
-    {
-        const double sum = s.sum + x, part = sum - s.sum;
-        s.rest += (s.sum - (sum - part)) + (x - part);
-        s.sum = sum;
-    }
-    static void raise_unit(State &s, double k)
-    {
-        if (k <= s.unit) return;
-        s.sum = times_power(s.sum, s.unit - k);
-        s.rest = times_power(s.rest, s.unit - k);
-        s.unit = k;
-    }
-    // The other elements' exponentials over that of the largest.
-    static double ratio_of(State s)
-    {
-        const double all = s.sum + s.rest;
-        if (all == 0 || is_shifted(s.largest)) return all;
-        const double k = exponent_of(s.largest);
-        return times_power(all / power_of(s.largest, k), s.unit - k);
-    }
-
-    static State identity() { return {-INFINITY, 0, 0, no_unit}; }
-    static State lift(T x) { return {static_cast<double>(x), 0, 0, no_unit}; }
-    static State combine(State a, State b)
-    {
-        if (a.largest != a.largest || b.largest == -INFINITY) return a;
-        if (!(a.largest >= b.largest)) { // or b's is NaN
-            const State before = a;
-            a = b;
-            b = before;
-        }
-        // Infinity and NaN, and nothing besides.
-        if (a.largest - a.largest != 0 || b.largest == -INFINITY) return a;
-        if (is_shifted(a.largest)) {
-            add(a, (ratio_of(b) + 1) * exp(b.largest - a.largest));
-            return a;
-        }
-        if (is_shifted(b.largest)) {
-            if (a.largest - b.largest >= reach) return a;
-            const double k = exponent_of(b.largest), power = power_of(b.largest, k);
-            raise_unit(a, k);
-            add(a, times_power((ratio_of(b) + 1) * power, k - a.unit));
-            return a;
-        }
-        const double k = exponent_of(b.largest);
-        raise_unit(a, k);
-        if (b.sum != 0) {
-            add(a, times_power(b.sum, b.unit - a.unit));
-            add(a, times_power(b.rest, b.unit - a.unit));
-        }
-        add(a, times_power(power_of(b.largest, k), k - a.unit));
-        return a;
-    }
+    static State identity() { return gpr_exp_state_of(-INFINITY); }
+    static State lift(T x) { return gpr_exp_state_of(static_cast<double>(x)); }
+    static State combine(State a, State b) { return gpr_exp_merge(a, b); }
 
     template <class A> static double float_of(A);
     static float float_of(float);
-    static auto finish(State s)
-    {
-        const bool is_finite = s.largest - s.largest == 0;
-        const double result = is_finite ? s.largest + log1p(ratio_of(s)) : s.largest;
-        return static_cast<decltype(float_of(T()))>(result);
-    }
+    static auto finish(State s) { return static_cast<decltype(float_of(T()))>(gpr_exp_result(s)); }
 };
 """
-LOGSUMEXP = Operator("logsumexp", _SOURCE, commutative=True)
+LOGSUMEXP = Operator("logsumexp", _core.sources()["exp_states.h"] + _SOURCE, commutative=True)
 """On a GPU."""
 
 
