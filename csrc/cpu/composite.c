@@ -14,7 +14,6 @@
  * Rows that lie crosswise in memory: packed in tiles of several rows, in the order of memory, or
  * folded as columns. */
 #include <complex.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,21 +455,19 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
             }                                                                                 \
         }                                                                                     \
     }
-#define MERGE_GPR_KIND_BOOL_1 DEFINE_MERGE
-#define MERGE_GPR_KIND_SIGNED_1 DEFINE_MERGE
-#define MERGE_GPR_KIND_SIGNED_2 DEFINE_MERGE
-#define MERGE_GPR_KIND_SIGNED_4 DEFINE_MERGE
-#define MERGE_GPR_KIND_SIGNED_8 DEFINE_MERGE
-#define MERGE_GPR_KIND_UNSIGNED_1 DEFINE_MERGE
-#define MERGE_GPR_KIND_UNSIGNED_2 DEFINE_MERGE
-#define MERGE_GPR_KIND_UNSIGNED_4 DEFINE_MERGE
-#define MERGE_GPR_KIND_UNSIGNED_8 DEFINE_MERGE
-#define MERGE_GPR_KIND_FLOAT_2(name, T)
-#define MERGE_GPR_KIND_FLOAT_4 DEFINE_MERGE
-#define MERGE_GPR_KIND_FLOAT_8 DEFINE_MERGE
-#define MERGE_GPR_KIND_COMPLEX_8(name, T)
-#define MERGE_GPR_KIND_COMPLEX_16(name, T)
-#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) MERGE_##kind##_##bytes(name, c_type)
+
+/* ROW(...) of dtypes whose positions are found in columns: numbers that C compares. */
+#define COMPARED_GPR_KIND_BOOL(bytes, ROW, ...) ROW(__VA_ARGS__)
+#define COMPARED_GPR_KIND_SIGNED(bytes, ROW, ...) ROW(__VA_ARGS__)
+#define COMPARED_GPR_KIND_UNSIGNED(bytes, ROW, ...) ROW(__VA_ARGS__)
+#define COMPARED_GPR_KIND_FLOAT(bytes, ROW, ...) COMPARED_FLOAT_##bytes(ROW, __VA_ARGS__)
+#define COMPARED_FLOAT_2(ROW, ...)
+#define COMPARED_FLOAT_4(ROW, ...) ROW(__VA_ARGS__)
+#define COMPARED_FLOAT_8(ROW, ...) ROW(__VA_ARGS__)
+#define COMPARED_GPR_KIND_COMPLEX(bytes, ROW, ...)
+
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    COMPARED_##kind(bytes, DEFINE_MERGE, name, c_type)
 #include "dtypes.def"
 #undef GPR_DTYPE
 
@@ -478,31 +475,22 @@ typedef void (*merge_found)(const void *numbers, const int64_t *steps, uint64_t 
                             uint64_t width, uint64_t first, uint64_t stride, int is_largest,
                             int skips, void *extremes, int64_t *positions);
 
-/* Of dtypes whose positions are found in columns. */
+/* NULL of dtypes whose positions are not found in columns. */
 static merge_found merge_of(gpr_dtype dtype)
 {
     static const merge_found merges[GPR_DTYPE_COUNT] = {
-        [GPR_BOOL] = merge_bool,       [GPR_INT8] = merge_int8,       [GPR_INT16] = merge_int16,
-        [GPR_INT32] = merge_int32,     [GPR_INT64] = merge_int64,     [GPR_UINT8] = merge_uint8,
-        [GPR_UINT16] = merge_uint16,   [GPR_UINT32] = merge_uint32,   [GPR_UINT64] = merge_uint64,
-        [GPR_FLOAT32] = merge_float32, [GPR_FLOAT64] = merge_float64,
+#define MERGE(ID, name) [GPR_##ID] = merge_##name,
+#define GPR_DTYPE(ID, name, bytes, kind, ...) COMPARED_##kind(bytes, MERGE, ID, name)
+#include "dtypes.def"
+#undef GPR_DTYPE
     };
 
     return merges[dtype];
 }
 
-/* As gpr_squares_about_mean, with the inverse of the count: a column of few elements would wait for
- * divisions more than for memory. */
-static inline double squares_about_mean(double squares, double distance, double inverse)
-{
-    const double less = squares - distance * inverse * distance;
-
-    if (squares > DBL_MAX) return squares;
-    return less < 0 ? 0 : less;
-}
-
 /* Merges the moments of `rows` rows more, given as the sums of a first pass over them and the sums
- * of distances from centers of a second pass. */
+ * of distances from centers of a second pass. Products with the inverse of the number of rows: a
+ * column of few elements would wait for divisions more than for memory. */
 static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
                           const double *restrict centers, const double *restrict distances,
                           const double *restrict squares)
@@ -514,12 +502,14 @@ static void merge_columns(column_moments *all, uint64_t rows, uint64_t width,
         for (uint64_t j = 0; j < width; j++) {
             all->mean[j] = centers[j];
             all->rest[j] = distances[j] * inverse;
-            all->squares[j] = squares_about_mean(squares[j], distances[j], inverse);
+            all->squares[j] =
+                gpr_squares_without(squares[j], distances[j] * inverse * distances[j]);
         }
     } else {
         for (uint64_t j = 0; j < width; j++) {
             const double rest = distances[j] * inverse,
-                         about = squares_about_mean(squares[j], distances[j], inverse);
+                         about =
+                             gpr_squares_without(squares[j], distances[j] * inverse * distances[j]);
             const double apart = (centers[j] - all->mean[j]) + (rest - all->rest[j]);
 
             all->rest[j] += apart * share;

@@ -157,14 +157,20 @@ typedef void (*gpr_moments_loop)(const char *data, int64_t stride, uint64_t rows
 typedef void (*gpr_skipping_moments_loop)(const char *data, int64_t stride, uint64_t rows,
                                           uint64_t n, double *squares, uint64_t *counts);
 
-/* Squared distances from the mean, given those from a number near it, their sum, and the sum of the
- * distances. What is too large for a double stays so. */
-static inline double gpr_squares_about_mean(double squares, double distance, uint64_t count)
+/* Squared distances less a part of them. What is too large for a double stays so. */
+static inline double gpr_squares_without(double squares, double part)
 {
-    const double less = squares - distance / (double)count * distance;
+    const double less = squares - part;
 
     if (squares > DBL_MAX) return squares;
     return less < 0 ? 0 : less; /* rounding may go below; NaN stays */
+}
+
+/* Squared distances from the mean, given those from a number near it, and the sum of the distances
+ * from that. */
+static inline double gpr_squares_about_mean(double squares, double distance, uint64_t count)
+{
+    return gpr_squares_without(squares, distance / (double)count * distance);
 }
 
 /* Position of the first of n elements that equals *value, an accumulator of min's loop; of the
