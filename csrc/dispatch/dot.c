@@ -3,7 +3,6 @@
 #include "dispatch/device_select.h"
 #include "dispatch/reduce.h"
 #include "dispatch/resolve.h"
-#include "lib/base/clock.h"
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
 #include "lib/run/launch.h"
@@ -190,15 +189,12 @@ done:
 
 gpr_status gpr_dot(const gpr_dot_request *request)
 {
-    const double start = gpr_seconds();
-    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = GPR_KERNEL_exact, .variant = "none"};
+    gpr_run run = gpr_begin_run(GPR_KERNEL_exact);
     gpr_status status = GPR_OK;
 
-    for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
     GPR_TRY(check_way(request));
     GPR_TRY(multiply(request, &run));
-    run.seconds = gpr_seconds() - start;
-    gpr_record_run(&run);
+    gpr_end_run(&run);
 done:
     return status;
 }

@@ -2,7 +2,6 @@
 #include "cpu/cpu.h"
 #include "dispatch/reduce.h"
 #include "dispatch/resolve.h"
-#include "lib/base/clock.h"
 #include "lib/base/status.h"
 
 static gpr_dtype result_of(const gpr_request *request)
@@ -54,14 +53,11 @@ done:
 
 gpr_status gpr_logsumexp(const gpr_request *request)
 {
-    const double start = gpr_seconds();
-    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = GPR_KERNEL_auto, .variant = "none"};
+    gpr_run run = gpr_begin_run(GPR_KERNEL_auto);
     gpr_status status = GPR_OK;
 
-    for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
     GPR_TRY(compute(request, &run));
-    run.seconds = gpr_seconds() - start;
-    gpr_record_run(&run);
+    gpr_end_run(&run);
 done:
     return status;
 }

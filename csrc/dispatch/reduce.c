@@ -23,8 +23,18 @@ const gpr_run *gpr_last_run(void)
     return has_run ? &last_run : NULL;
 }
 
-void gpr_record_run(const gpr_run *run)
+gpr_run gpr_begin_run(int kernel)
 {
+    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = kernel, .variant = "none"};
+
+    for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
+    run.seconds = gpr_seconds(); /* when it began */
+    return run;
+}
+
+void gpr_end_run(gpr_run *run)
+{
+    run->seconds = gpr_seconds() - run->seconds;
     last_run = *run;
     has_run = 1;
 }
@@ -172,7 +182,6 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
 
     GPR_TRY(gpr_resolve_call(request, &call));
     const gpr_view *view = &call.view;
-    run->kernel = request->kernel < 0 ? GPR_KERNEL_auto : request->kernel;
     run->elements = elements_of(request);
     run->bytes = run->elements * view->bytes;
     /* Without elements there is no result, even if there are no rows: as in NumPy. */
@@ -186,14 +195,11 @@ done:
 
 gpr_status gpr_reduce(const gpr_request *request)
 {
-    const double start = gpr_seconds();
-    gpr_run run = {.device = GPR_DEVICE_CPU, .variant = "none", .chunks = 0};
+    gpr_run run = gpr_begin_run(request->kernel < 0 ? GPR_KERNEL_auto : request->kernel);
     gpr_status status = GPR_OK;
 
-    for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
     GPR_TRY(reduce(request, &run));
-    run.seconds = gpr_seconds() - start;
-    gpr_record_run(&run);
+    gpr_end_run(&run);
 done:
     return status;
 }

@@ -4,7 +4,9 @@
 
 #include "gpureduce.h"
 
-/* Makes `run` what gpr_last_run returns to the calling thread. */
-void gpr_record_run(const gpr_run *run);
+/* The record of a call of a kernel that begins: on the CPU, until it says otherwise. */
+gpr_run gpr_begin_run(int kernel);
+/* Ends a call that succeeded: its record is what gpr_last_run returns to the calling thread. */
+void gpr_end_run(gpr_run *run);
 
 #endif

@@ -86,9 +86,7 @@ static PyObject *exact_update(PyObject *module, PyObject *const *arguments, Py_s
     if ((on_device ? describe_device_array(state, (glue_device_array *)arguments[1], &call)
                    : describe_host_array((PyArrayObject *)arguments[1], &call)) < 0)
         return NULL;
-    call.request.interrupted = glue_is_interrupted;
-    call.request.interrupted_arg = &pause;
-    pause.thread = PyEval_SaveThread();
+    glue_release_gil(&pause, &call.request.interrupted, &call.request.interrupted_arg);
     status = gpr_exact_update(sum, &call.request);
     PyEval_RestoreThread(pause.thread);
     if (status != GPR_OK) return glue_raise(state);

@@ -6,9 +6,7 @@ static gpr_status logsumexp_unlocked(gpr_request *request)
     glue_pause pause;
     gpr_status status = GPR_OK;
 
-    request->interrupted = glue_is_interrupted;
-    request->interrupted_arg = &pause;
-    pause.thread = PyEval_SaveThread();
+    glue_release_gil(&pause, &request->interrupted, &request->interrupted_arg);
     status = gpr_logsumexp(request);
     PyEval_RestoreThread(pause.thread);
     return status;

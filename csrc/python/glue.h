@@ -266,9 +266,9 @@ typedef struct glue_pause {
     PyThreadState *thread;
 } glue_pause;
 
-/* A request's interrupt callback, its argument a glue_pause: takes the GIL back and runs
- * Python's signal handlers. */
-int glue_is_interrupted(void *argument);
+/* Releases the GIL, until PyEval_RestoreThread(pause->thread), and sets a request's interrupt
+ * callback: it takes the GIL back and runs Python's signal handlers. */
+void glue_release_gil(glue_pause *pause, int (**interrupted)(void *), void **argument);
 /* Warns if a GPU kernel was named, the device was left open and there is no GPU. 0, or -1 with
  * an exception. */
 int glue_warn_if_none(glue_state *state, const glue_call *call);

@@ -43,7 +43,7 @@ static int show_progress(void)
 
 /* Runs signal handlers and shows progress between chunks. The library calls it on the thread
  * that called the library, whose own state takes the GIL back. */
-int glue_is_interrupted(void *argument)
+static int is_interrupted(void *argument)
 {
     glue_pause *pause = argument;
     int stop = 0;
@@ -52,6 +52,13 @@ int glue_is_interrupted(void *argument)
     stop = PyErr_CheckSignals() < 0 || show_progress() < 0;
     pause->thread = PyEval_SaveThread();
     return stop;
+}
+
+void glue_release_gil(glue_pause *pause, int (**interrupted)(void *), void **argument)
+{
+    *interrupted = is_interrupted;
+    *argument = pause;
+    pause->thread = PyEval_SaveThread();
 }
 
 /* Whether a call is over before another thread could use the GIL: NumPy keeps it up to as many
@@ -75,9 +82,7 @@ gpr_status glue_reduce_unlocked(gpr_request *request)
     gpr_status status = GPR_OK;
 
     if (keeps_gil(request)) return gpr_reduce(request);
-    request->interrupted = glue_is_interrupted;
-    request->interrupted_arg = &pause;
-    pause.thread = PyEval_SaveThread();
+    glue_release_gil(&pause, &request->interrupted, &request->interrupted_arg);
     status = gpr_reduce(request);
     PyEval_RestoreThread(pause.thread);
     return status;
@@ -88,9 +93,7 @@ gpr_status glue_dot_unlocked(gpr_dot_request *request)
     glue_pause pause;
     gpr_status status = GPR_OK;
 
-    request->interrupted = glue_is_interrupted;
-    request->interrupted_arg = &pause;
-    pause.thread = PyEval_SaveThread();
+    glue_release_gil(&pause, &request->interrupted, &request->interrupted_arg);
     status = gpr_dot(request);
     PyEval_RestoreThread(pause.thread);
     return status;
