@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from ._exceptions import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -52,10 +53,22 @@ def name_of(dtype: DTypeLike) -> str:
 
 
 def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """A dtype in the machine's byte order; ``"bfloat16"`` is the one of ``ml_dtypes``."""
+    """A dtype in the machine's byte order; ``"bfloat16"`` is the one of ``ml_dtypes``.
+
+    Raises
+    ------
+    TypeError
+        NumPy's, with the nearest names of dtypes.
+    """
     if isinstance(dtype, str) and dtype in _core.DTYPES:
         return _core.numpy_dtype(dtype)
-    descr: np.dtype[Any] = np.dtype(dtype)
+    try:
+        descr: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        hint = did_you_mean(dtype, _core.DTYPES) if isinstance(dtype, str) else ""
+        if not hint:
+            raise
+        raise TypeError(f"{error}{hint}") from None
     return descr if descr.isnative else descr.newbyteorder("=")
 
 

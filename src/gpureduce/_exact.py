@@ -74,7 +74,7 @@ class ExactSum:
     __hash__ = None  # type: ignore[assignment]  # a state changes
 
     def __init__(self, dtype: DTypeLike = np.float64) -> None:
-        self._type = np.dtype(dtype).newbyteorder("=")
+        self._type = native_dtype(dtype)
         self._state = _core.exact_new(self._type)
 
     # ------------------------------------------------------------ adding

@@ -11,16 +11,19 @@ import difflib
 from collections.abc import Collection
 
 
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The end of an error of an unknown name: the nearest names of `known`; "" if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.75)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 def unknown_operator(op: object, known: Collection[str]) -> ValueError:
     """The error of an operator that no name of `known` is; it names the nearest ones, or all."""
     name = op if isinstance(op, str) else getattr(op, "__name__", "")
-    near = difflib.get_close_matches(name, list(known), n=2, cutoff=0.75)
     if isinstance(op, list):
         hint = "; pass several operators as a tuple"
-    elif near:
-        hint = f"; did you mean {' or '.join(map(repr, near))}?"
     else:
-        hint = f": the operators are {', '.join(known)}"
+        hint = did_you_mean(name, known) or f": the operators are {', '.join(known)}"
     return ValueError(f"unknown operator {op!r}{hint}")
 
 

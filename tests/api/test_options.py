@@ -26,6 +26,10 @@ def test_kernel_names_and_aliases_are_checked_on_the_cpu_too() -> None:
     for kernel in gr.kernels():
         for name in (kernel.name, *kernel.aliases):
             assert gr.sum(a, kernel=name, device="cpu") == a.sum()
+    with pytest.raises(TypeError, match="not understood; did you mean 'float64'"):
+        gr.ExactSum("flot64")
+    with pytest.raises(TypeError, match="'decimal' not understood$"):
+        gr.ExactSum("decimal")
     with pytest.raises(ValueError, match="did you mean 'sequential'"):
         gr.sum(a, kernel="sequentail", device="cpu")
     with pytest.raises(ValueError, match="unknown kernel"):

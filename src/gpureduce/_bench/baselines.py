@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._exceptions import did_you_mean
 from .._temporary import temporary_folder
 
 __all__ = ["BASELINES", "DeviceView", "DeviceWork", "available", "numpy_function"]
@@ -326,7 +327,8 @@ def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[
     absent: dict[str, str] = {}
     for name in [each for each in BASELINES if each != NumPy.name] if names is None else names:
         if name not in BASELINES:
-            raise ValueError(f"unknown baseline {name!r}: the baselines are {', '.join(BASELINES)}")
+            known = f": the baselines are {', '.join(BASELINES)}"
+            raise ValueError(f"unknown baseline {name!r}{did_you_mean(name, BASELINES) or known}")
         if name in _made:
             present[name] = _made[name]
             continue
