@@ -28,7 +28,7 @@ def test_kernel_names_and_aliases_are_checked_on_the_cpu_too() -> None:
             assert gr.sum(a, kernel=name, device="cpu") == a.sum()
     with pytest.raises(TypeError, match="not understood; did you mean 'float64'"):
         gr.ExactSum("flot64")
-    with pytest.raises(TypeError, match="'decimal' not understood$"):
+    with pytest.raises(TypeError, match=r"'decimal' not understood$"):
         gr.ExactSum("decimal")
     with pytest.raises(ValueError, match="did you mean 'sequential'"):
         gr.sum(a, kernel="sequentail", device="cpu")
