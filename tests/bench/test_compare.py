@@ -451,6 +451,17 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
     )
 
 
+def test_without_a_gpu_the_reason_is_short_in_the_rows_of_libraries() -> None:
+    if gr.devices():
+        pytest.skip("there is a GPU")
+    reason = _core.why_no_cuda()
+    assert reason is not None
+    _, absent = baselines.available()
+    for why in absent.values():
+        assert reason.startswith(why.removeprefix("there is no GPU for it (").removesuffix(")"))
+        assert len(why) < 80
+
+
 def test_on_a_device_kernels_and_block_sizes_are_compared(tmp_path: Path) -> None:
     over_fakes(
         """

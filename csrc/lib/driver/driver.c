@@ -71,11 +71,10 @@ static void explain_absence(const char *path, const char *detail)
 {
     switch (path != NULL ? GPR_HARDWARE_UNKNOWN : gpr_find_nvidia("")) {
     case GPR_HARDWARE_NONE:
-        explain(
-            "no NVIDIA GPU on this machine, and no NVIDIA driver%s. device=\"cpu\" computes the "
-            "results here, and gpureduce.explain runs kernels on an emulated GPU; their speed "
-            "needs a machine with an NVIDIA GPU, such as a hosted notebook",
-            "");
+        explain("no NVIDIA GPU on this machine%s: device=\"cpu\" computes results here, "
+                "gpureduce.explain shows kernels on an emulated GPU, and a hosted notebook with an "
+                "NVIDIA GPU runs them",
+                "");
         break;
     case GPR_HARDWARE_GPU:
         explain("no NVIDIA driver for this machine's NVIDIA GPU: libcuda cannot be opened "
