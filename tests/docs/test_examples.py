@@ -34,6 +34,8 @@ MODULES = (
 needs_tools = pytest.mark.skipif(
     shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc"
 )
+# Whoever tests the library builds it, which takes half a minute: one process.
+builds_library = pytest.mark.xdist_group("library")
 
 
 def run(*command: str | os.PathLike[str], **options: object) -> subprocess.CompletedProcess[str]:
@@ -200,6 +202,7 @@ def sum_file(installed: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
     return program
 
 
+@builds_library
 @needs_tools
 @pytest.mark.parametrize("n", [0, 1, 1000, 1_000_003])
 def test_c_program_sums_a_file_of_floats(
@@ -212,6 +215,7 @@ def test_c_program_sums_a_file_of_floats(
     assert float(done.stdout) == values.sum(dtype=np.float64)
 
 
+@builds_library
 @needs_tools
 def test_c_program_says_what_is_wrong(sum_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "odd").write_bytes(b"12345")
@@ -224,6 +228,7 @@ def test_c_program_says_what_is_wrong(sum_file: pathlib.Path, tmp_path: pathlib.
     assert "whole number" in odd.stderr
 
 
+@builds_library
 @needs_tools
 def test_library_exports_the_public_header_and_nothing_else(installed: pathlib.Path) -> None:
     if shutil.which("nm") is None:
