@@ -295,7 +295,15 @@ def check_out_dtype(
 def check_moment_out_dtype(
     op: str, out: np.dtype[Any], elements: np.dtype[Any], dtype: Any, skip_nan: bool
 ) -> None:
-    """Refuse a type of ``out`` that holds neither a sum nor a quotient, nor the root of one."""
+    """Refuse a type of ``out`` that holds neither a sum nor a quotient, nor the root of one.
+
+    Nor one of more digits than any result has, unless ``dtype`` asks for fewer.
+    """
+    if dtype is None and out.type in (np.longdouble, np.clongdouble):
+        raise TypeError(
+            f"out of dtype {out} is not supported: {op} has no more digits than float64; "
+            "dtype=numpy.float64 rounds to that"
+        )
     if op == "mean":
         asked, summed = dtype or type_of_mean(elements, skip_nan), elements
     else:

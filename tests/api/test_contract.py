@@ -907,6 +907,28 @@ def test_other_dtypes_are_refused_by_name(op: str, array: Any) -> None:
     assert "float32" in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", [np.longdouble, np.clongdouble])
+@pytest.mark.parametrize("source", [np.int64, np.float64])
+@pytest.mark.parametrize("op", [name for name in NAMES if name != "count_nonzero"])
+def test_extended_precision_takes_elements_and_truths_and_nothing_rounded(
+    op: str, source: Any, dtype: Any
+) -> None:
+    values = np.random.default_rng().integers(-(2**63), 2**63 - 1, (4, 3)).astype(source)
+    first, second, wanted = (np.zeros(3, dtype) for _ in range(3))
+    if op == "minmax":
+        gr.minmax(values, axis=0, out=(first, second), device="cpu")
+        np.testing.assert_array_equal(first, values.min(axis=0).astype(dtype))
+        np.testing.assert_array_equal(second, values.max(axis=0).astype(dtype))
+    elif op in ("min", "max", "nanmin", "nanmax", "ptp", "any", "all", "logical_xor"):
+        assert getattr(gr, op)(values, axis=0, out=first, device="cpu") is first
+        getattr(Theirs(), op)(values, axis=0, out=wanted)
+        np.testing.assert_array_equal(first, wanted)
+    else:
+        with pytest.raises(TypeError):
+            getattr(gr, op)(values, axis=0, out=first, device="cpu")
+        assert not first.any()
+
+
 @on_devices
 @pytest.mark.parametrize(
     "name", ["min", "max", "sum", "argmin", "mean", "ptp", "any", "bitwise_or"]
