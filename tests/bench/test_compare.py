@@ -859,6 +859,20 @@ def test_a_wide_table_is_continued_below_its_first_column() -> None:
     assert sorted(set(narrow.split()) - set(whole.split())) == []
 
 
+def test_a_result_is_no_wider_than_the_terminal(
+    comparison: gr.Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01, ceiling=False)
+    results = (comparison, timing, comparison.against(comparison))
+    whole = [str(result).split() for result in results]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    for result, words in zip(results, whole, strict=True):
+        text = str(result)
+        assert max(map(len, text.splitlines()[2:])) <= 60, text
+        assert set(text.split()) == set(words)  # the first column is there again
+
+
 def test_text_in_the_last_column_wraps() -> None:
     rows = [["auto", "the fastest way to reduce an array on this GPU"], ["exact", "rounded once"]]
     lines = lay_out(["kernel", "what it is"], rows, left=2, width=40).splitlines()

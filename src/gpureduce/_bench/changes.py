@@ -9,7 +9,7 @@ from typing import Any
 
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
-from .._display.tables import lay_out, markdown, show_speedup, show_time, terminal_width
+from .._display.tables import fold_lines, lay_out, markdown, show_speedup, show_time, terminal_width
 from .contenders import ComparisonRecord, Contender, outcome
 from .environment import flat_environment
 from .sampling import Spread, ratio_interval
@@ -143,7 +143,7 @@ class Changes(Exported):
     def __str__(self) -> str:
         lines = [*self._notes(), *(f"warning: {each}" for each in self._warnings())]
         body = lay_out(*self._table(), left=1, width=terminal_width())
-        return "\n\n".join([self.title, body, "\n".join(lines)]) + "\n"
+        return "\n\n".join([self.title, body, fold_lines(lines, terminal_width())]) + "\n"
 
     def to_markdown(self) -> str:
         """The table and notes as Markdown.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
 from .._display.tables import (
+    fold_lines,
     lay_out,
     markdown,
     show_bandwidth,
@@ -263,7 +264,8 @@ class Comparison(ComparisonRecord, Exported):
         if counters is not None:
             parts.append(lay_out(*counters, left=1, width=terminal_width()))
         lines = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
-        return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])]) + "\n"
+        parts += [fold_lines(lines, terminal_width())] if lines else []
+        return "\n\n".join(parts) + "\n"
 
     def to_markdown(self) -> str:
         """Tables and notes as Markdown.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
 from .._display.tables import (
+    fold_lines,
     lay_out,
     markdown,
     show_bandwidth,
@@ -229,13 +230,14 @@ class Timing(Exported):
 
     def __str__(self) -> str:
         width = terminal_width()
-        parts = [self.title, lay_out(*self._table(), left=1, width=width), "\n".join(self._facts())]
+        body = lay_out(*self._table(), left=1, width=width)
+        parts = [self.title, body, fold_lines(self._facts(), width)]
         if self.stages:
             parts.append(f"stages of a call from host memory\n{self._stage_lines()}")
         if self.counters:
             parts.append(lay_out(*counter_table(self.counters), left=1, width=width))
         if self.warnings:
-            parts.append("\n".join(f"warning: {each}" for each in self.warnings))
+            parts.append(fold_lines((f"warning: {each}" for each in self.warnings), width))
         return "\n\n".join(parts) + "\n"
 
     def to_markdown(self) -> str:

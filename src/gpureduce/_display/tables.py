@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 __all__ = [
+    "fold_lines",
     "html",
     "lay_out",
     "markdown",
@@ -64,6 +65,22 @@ def lay_out(
     return "\n\n".join(
         "\n".join("  ".join(line).rstrip() for line in zip(*part, strict=True))
         for part in ([columns[i] for i in part] for part in parts)
+    )
+
+
+def fold_lines(lines: Iterable[str], width: int | None = None) -> str:
+    """Lines of words for a terminal: one that is wider continues, indented, on the next."""
+    if width is None:
+        return "\n".join(lines)
+    return "\n".join(
+        textwrap.fill(
+            line,
+            max(width, LEAST_TEXT),
+            subsequent_indent=" " * GAP,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines
     )
 
 
