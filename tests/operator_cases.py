@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,10 @@ class Case:
     takes_n: bool = False
     """Whether a result depends on the number of elements that counted."""
 
-    def operator(self) -> gr.Operator:
+    def operator(self, made_of: str = "CUDA C++") -> gr.Operator:
+        """The operator, of its text or of ``"Python"`` functions."""
+        if made_of == "Python":
+            return PYTHON[self.name]
         return gr.Operator(self.name, self.text, commutative=self.commutative)
 
 
@@ -204,6 +207,98 @@ CASES = {
     )
 }
 DTYPES = ("int8", "int64", "float32")
+
+
+# ---------------------------------------------------------------- Python functions ---------------
+# What the texts compute, as Numba compiles it.
+
+
+def lift_affine(x: Any, index: Any) -> Any:
+    place = np.int64(np.uint64(index) % np.uint64(7))
+    return (2 * place + 3, np.int64(x))
+
+
+@gr.operator(identity=(1, 0), lift=lift_affine, finish=lambda s, n: s[1] + 1000 * n, name="affine")
+def affine(l: Any, r: Any) -> Any:  # noqa: E741
+    return (l[0] * r[0], l[1] * r[0] + r[1])
+
+
+def lift_matrix(x: Any) -> Any:
+    return (np.uint32(x), np.uint32(1), np.uint32(1), np.uint32(0))
+
+
+@gr.operator(
+    identity=lambda dtype: (1, 0, 0, 1),
+    lift=lift_matrix,
+    finish=lambda s: np.uint32(s.a ^ (3 * s.b) ^ (5 * s.c) ^ (7 * s.d)),
+    state=[(name, "u4") for name in "abcd"],
+)
+def matrix(l: Any, r: Any) -> Any:  # noqa: E741
+    return (
+        l.a * r.a + l.b * r.c,
+        l.a * r.b + l.b * r.d,
+        l.c * r.a + l.d * r.c,
+        l.c * r.b + l.d * r.d,
+    )
+
+
+@gr.operator(
+    identity=(0, 1),
+    lift=lambda x: (np.uint64(np.int64(x) + 7), np.uint64(1099511628211)),
+    finish=lambda s: s[0],
+    name="hash",
+)
+def polynomial(l: Any, r: Any) -> Any:  # noqa: E741
+    return (l[0] * r[1] + r[0], l[1] * r[1])
+
+
+class Run(NamedTuple):
+    first: Any
+    last: Any
+    prefix: int
+    suffix: int
+    best: int
+    length: int
+    any: bool
+
+
+@gr.operator(
+    lift=lambda x: Run(x, x, 1, 1, 1, 1, True), finish=lambda s: np.int32(s.best), name="run"
+)
+def longest_run(l: Any, r: Any) -> Any:  # noqa: E741
+    prefix, suffix, best = l.prefix, r.suffix, max(l.best, r.best)
+    if l.last == r.first:
+        best = max(best, l.suffix + r.prefix)
+        if l.prefix == l.length:
+            prefix = l.length + r.prefix
+        if r.suffix == r.length:
+            suffix = r.length + l.suffix
+    return Run(l.first, r.last, prefix, suffix, best, l.length + r.length, True)
+
+
+@gr.operator(identity=0, commutative=True)
+def gcd(a: Any, b: Any) -> Any:
+    a, b = abs(a), abs(b)
+    while b != 0:
+        a, b = b, a % b
+    return a
+
+
+@gr.operator(identity=0, state="i8", commutative=True)
+def total(a: Any, b: Any) -> Any:
+    return a + b
+
+
+@gr.operator(lift=lambda x, index: (x, np.uint64(index)), finish=lambda s: s[1], commutative=True)
+def largest(a: Any, b: Any) -> Any:
+    if a[0] != b[0]:
+        return a if a[0] > b[0] else b
+    return a if a[1] < b[1] else b
+
+
+PYTHON = {
+    each.name: each for each in (affine, matrix, polynomial, longest_run, gcd, total, largest)
+}
 
 
 def reference(

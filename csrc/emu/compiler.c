@@ -380,6 +380,17 @@ API int nvrtcGetPTX(nvrtcProgram program, char *image)
     return INVALID_PROGRAM;
 }
 
+/* Nor is there LTO-IR. */
+API int nvrtcGetLTOIRSize(nvrtcProgram program, size_t *bytes)
+{
+    return nvrtcGetPTXSize(program, bytes);
+}
+
+API int nvrtcGetLTOIR(nvrtcProgram program, char *image)
+{
+    return nvrtcGetPTX(program, image);
+}
+
 API int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
 {
     *bytes = program->log != NULL ? strlen(program->log) + 1 : 1;

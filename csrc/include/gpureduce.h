@@ -642,8 +642,9 @@ typedef struct gpr_launch {
 
 /* Compiles CUDA C++ with NVRTC for compute capability `cc`; needs no GPU and reads no cache.
  * `name` stands for the text in the compiler's messages; `entries` are name expressions of
- * kernels, `options` of the compiler. GPR_ERROR_COMPILE with the log; GPR_ERROR_VALUE: no entries
- * or too many; GPR_ERROR_DEVICE. */
+ * kernels, `options` of the compiler; with "-dlto" the image is LTO-IR, which nvJitLink makes
+ * machine code of. GPR_ERROR_COMPILE with the log; GPR_ERROR_VALUE: no entries or too many;
+ * GPR_ERROR_DEVICE. */
 GPR_API gpr_status gpr_compile_text(const char *name, const char *text, const char *const *entries,
                                     int entry_count, const char *const *options, int option_count,
                                     int cc, gpr_image *image);

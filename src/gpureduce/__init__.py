@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ._yours.exponentials import logsumexp
     from ._yours.kernel import Kernel
     from ._yours.own_operator import Operator
+    from ._yours.python_operator import operator
 
 __all__ = [
     "CacheInfo",
@@ -102,6 +103,7 @@ __all__ = [
     "limits",
     "logsumexp",
     "norm",
+    "operator",
     "pinned_copy",
     "set_limits",
     "tune",
@@ -117,6 +119,7 @@ _LATE = {
     "Kernel": "_yours.kernel",
     "logsumexp": "_yours.exponentials",
     "Operator": "_yours.own_operator",
+    "operator": "_yours.python_operator",
     "compare": "_bench.compare",
     "Changes": "_bench.changes",
     "Comparison": "_bench.comparison",

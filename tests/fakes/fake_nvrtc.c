@@ -302,6 +302,19 @@ API int nvrtcGetPTX(nvrtcProgram program, char *image)
     return copy_image(program, 0, image);
 }
 
+/* LTO-IR is the image of machine code here. */
+API int nvrtcGetLTOIRSize(nvrtcProgram program, size_t *bytes)
+{
+    ENTER();
+    return image_size(program, 1, bytes);
+}
+
+API int nvrtcGetLTOIR(nvrtcProgram program, char *image)
+{
+    ENTER();
+    return copy_image(program, 1, image);
+}
+
 API int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)
 {
     ENTER();

@@ -245,9 +245,19 @@ static void record_log(nvrtc_program program)
     gpr_fail_log(log);
 }
 
+static int has_option(const gpr_translation *translation, const char *option)
+{
+    int found = 0;
+
+    for (int i = 0; i < translation->option_count; i++)
+        found |= strcmp(translation->options[i], option) == 0;
+    return found;
+}
+
 static gpr_status take_object(nvrtc_program program, const gpr_translation *translation,
                               int machine_code, gpr_object *object)
 {
+    const int is_linked = has_option(translation, "-dlto");
     gpr_status status = GPR_OK;
 
     for (int i = 0; i < translation->entry_count; i++) {
@@ -257,14 +267,18 @@ static gpr_status take_object(nvrtc_program program, const gpr_translation *tran
         if (object->lowered[i] == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
         object->entry_count = i + 1;
     }
-    if (machine_code) {
+    if (is_linked) {
+        RT_TRY(GetLTOIRSize, program, &object->bytes);
+    } else if (machine_code) {
         RT_TRY(GetCUBINSize, program, &object->bytes);
     } else {
         RT_TRY(GetPTXSize, program, &object->bytes);
     }
     object->image = malloc(object->bytes + 1);
     if (object->image == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-    if (machine_code) {
+    if (is_linked) {
+        RT_TRY(GetLTOIR, program, object->image);
+    } else if (machine_code) {
         RT_TRY(GetCUBIN, program, object->image);
     } else {
         RT_TRY(GetPTX, program, object->image);

@@ -23,6 +23,8 @@ typedef struct nvrtc_program *nvrtc_program;
     RT(GetCUBIN, (nvrtc_program program, char *image))                                          \
     RT(GetPTXSize, (nvrtc_program program, size_t *bytes))                                      \
     RT(GetPTX, (nvrtc_program program, char *image))                                            \
+    RT(GetLTOIRSize, (nvrtc_program program, size_t *bytes))                                    \
+    RT(GetLTOIR, (nvrtc_program program, char *image))                                          \
     RT(GetProgramLogSize, (nvrtc_program program, size_t *bytes))                               \
     RT(GetProgramLog, (nvrtc_program program, char *log))
 
@@ -47,7 +49,7 @@ typedef struct gpr_translation {
 typedef struct gpr_object {
     char *lowered[GPR_MAX_ENTRIES]; /* symbol of each entry, malloc'ed */
     int entry_count;
-    void *image; /* cubin, or NUL-terminated PTX */
+    void *image; /* cubin, NUL-terminated PTX, or LTO-IR */
     size_t bytes;
 } gpr_object;
 
@@ -70,7 +72,8 @@ int gpr_nvrtc_version(void);
  * GPR_ERROR_DEVICE: the GPU is older than NVRTC compiles for. */
 gpr_status gpr_nvrtc_target(int cc, char target[GPR_TARGET_ROOM]);
 
-/* Compiles for `target`. GPR_ERROR_COMPILE with the log. Threads may compile at once: NVRTC allows
+/* Compiles for `target`; with option "-dlto" to LTO-IR, which a linker makes machine code of.
+ * GPR_ERROR_COMPILE with the log. Threads may compile at once: NVRTC allows
  * it from its first version that is taken on, though older ones work on one program at a time. */
 gpr_status gpr_nvrtc_compile(const gpr_translation *translation, const char *target,
                              gpr_object *object);

@@ -17,7 +17,6 @@ from .._exceptions import DeviceUnavailableError
 from .._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .._records import forget_run
-from .operator_cpu import CpuProgram
 from .operator_device import OperatorReduction, block_of, reduce_chunks, steps_of
 from .operator_device_program import Launch
 from .operator_gpu import GpuProgram, gpu_program
@@ -30,6 +29,7 @@ from .operator_named import (
     check_state,
     named_program,
 )
+from .operator_on_cpu import cpu_program
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 from .targets import find_device
 
@@ -212,8 +212,10 @@ def _reduce_on_host(
     if ordinal is None:
         key = ("cpu", 0, types)
         if key not in programs:
-            programs[key] = CpuProgram(operator, types)
+            programs[key] = cpu_program(operator, types)
         program = programs[key]
+        if array.dtype != program.element:
+            array = array.astype(program.element)
     else:
         program = _program(operator, call, types, ordinal)
     check_state(operator, call.kernel, program.facts)

@@ -21,21 +21,12 @@ import numpy as np
 
 from .. import _core
 from .._exceptions import KernelUnavailableError
-from .operator_layout import ACROSS, FACTS, Layout, facts_of, parameters
+from .operator_layout import FACTS, facts_of
+from .operator_tasks import CpuTasks
 from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
 
-__all__ = ["COMBINE", "EMPTY", "CpuProgram"]
+__all__ = ["CpuProgram"]
 
-COMBINE, EMPTY = -1, -2
-"""Steps of :meth:`CpuProgram.evaluate` (csrc/kernels/custom/custom_cpu.cuh)."""
-
-_PIECE = 1 << 17
-"""Elements of a row that a task folds, where rows are few."""
-_ENOUGH = 64
-"""Groups of rows that keep all cores busy without cutting rows."""
-_BATCH = 1 << 14
-"""Elements of the short rows that a task folds."""
-_ROWS_PER_END = 16
 _OPTIONS = (
     "-std=c++17", "-O3", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno",
     "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden", "-fPIC", "-shared", "-w",
@@ -123,7 +114,7 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-class CpuProgram:
+class CpuProgram(CpuTasks):
     """An operator's program that is loaded into this process.
 
     Parameters
@@ -145,6 +136,7 @@ class CpuProgram:
     """
 
     def __init__(self, operator: OperatorText, types: OperatorTypes) -> None:
+        self.element = types.element
         text = operator_program(operator, types, _BEFORE, _AFTER)
         options = (*_OPTIONS, *_ISA.get(_core.cpu_isa(), ()))
         command = [*_find_compiler(operator.name), *options]
@@ -162,60 +154,16 @@ class CpuProgram:
         self._library.custom_facts(ctypes.c_void_p(told.ctypes.data))
         self.facts = facts_of(told)
 
-    def reduce(self, layout: Layout, array: np.ndarray[Any, Any], out: Any, **values: Any) -> None:
-        """Reduce an array into `out`; `values` are more of the parameters, of which ``mask``.
+    def fold_task(self, is_across: bool) -> int:
+        """Address of the function that folds a part of rows."""
+        return _address(self._library.custom_fold_task)
 
-        Parameters
-        ----------
-        layout : Layout
-        array : ndarray
-        out : ndarray
-            C-contiguous, of the results' dtype.
-        """
-        if layout.rows == 0:
-            return
-        side_by_side, across = layout.kept[-1].extent, layout.is_across
-        if across:
-            lanes = min(self.facts["columns"], side_by_side)
-        else:
-            lanes = min(max(1, _BATCH // max(1, layout.n)), side_by_side)
-        groups = layout.rows // side_by_side * -(-side_by_side // lanes)
-        wanted = 1 if groups >= _ENOUGH else -(-layout.n * lanes // _PIECE)
-        parts, share = layout.cut(wanted)
-        values["flags"] = values.get("flags", 0) | (ACROSS if across else 0)
-        given = parameters(
-            layout, parts=parts, share=share, lanes=lanes, out=out.ctypes.data, **values
-        )
-        given["in"] = array.ctypes.data
-        partials = None
-        if parts > 1:
-            partials = np.empty(layout.rows * parts * self.facts["partial_bytes"] + 64, np.uint8)
-            given["partials"] = -(-partials.ctypes.data // 64) * 64
-        context = given.ctypes.data
-        library = self._library
-        _core.run_custom_tasks(_address(library.custom_fold_task), context, groups * parts)
-        if parts > 1:
-            given["lanes"] = _ROWS_PER_END
-            ends = -(-layout.rows // _ROWS_PER_END)
-            _core.run_custom_tasks(_address(library.custom_end_task), context, ends)
-        del partials
+    def end_task(self) -> int:
+        """Address of the function that merges the parts of rows."""
+        return _address(self._library.custom_end_task)
 
     def evaluate(self, array: np.ndarray[Any, Any], steps: Sequence[int], out: Any) -> bool:
-        """Combine elements as postfix steps say: the number of one, COMBINE, or EMPTY.
-
-        Parameters
-        ----------
-        array : ndarray
-            Of one axis, contiguous.
-        steps : sequence of int
-        out : ndarray
-            The result, of no axes and the results' dtype.
-
-        Returns
-        -------
-        bool
-            False: they have no value.
-        """
+        """Combine elements as postfix steps say."""
         program = np.array(steps, np.int64)
         pointers = (array.ctypes.data, program.ctypes.data, program.size, out.ctypes.data)
         return bool(self._library.custom_evaluate(*map(ctypes.c_void_p, pointers)))

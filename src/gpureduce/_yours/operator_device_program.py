@@ -6,6 +6,7 @@ Nothing here waits for the device but the first use of a program.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any, NamedTuple
 
@@ -14,13 +15,26 @@ import numpy as np
 from .. import _core
 from .._exceptions import CudaError
 from .._records import DeviceInfo
+from .numba_device import addresses, device_code, link
 from .operator_layout import CONTINUES, ENDS, FACTS, Axis, Layout, facts_of, parameters
 from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
-from .targets import MOST_BLOCKS
+from .python_text import PythonText
+from .targets import MOST_BLOCKS, is_emulated
 
-__all__ = ["MOST_BLOCK", "OPTIONS", "Launch", "Launches", "OperatorProgram", "device_text", "store"]
+__all__ = [
+    "LINKED",
+    "MOST_BLOCK",
+    "OPTIONS",
+    "Launch",
+    "Launches",
+    "OperatorProgram",
+    "device_text",
+    "store",
+]
 
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+LINKED = "-dlto"
+"""Option of a program that is linked with functions of another compiler."""
 MOST_BLOCK = 256
 """Threads per block of kernels of operators: of more, tiles would not fit shared memory."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
@@ -59,7 +73,10 @@ def device_text(operator: OperatorText, types: OperatorTypes, after: str, *, emu
     before = "#define GPR_CUSTOM_ALIGNED(bytes) alignas(bytes)\n"
     if emulated:
         before += '#include "plain_cuda.h"'
-    return _with_headers(operator_program(operator, types, before, after))
+    functions = None
+    if emulated and isinstance(operator, PythonText):
+        functions = addresses(operator, types.compute)
+    return _with_headers(operator_program(operator, types, before, after, functions))
 
 
 def store(staged: np.ndarray[Any, Any], array: np.ndarray[Any, Any], at: int) -> None:
@@ -99,6 +116,8 @@ class OperatorProgram:
     Parameters
     ----------
     operator : OperatorText
+    compute : dtype
+        What elements are computed in.
     device : DeviceInfo
     text : str
     entries : tuple of str
@@ -123,35 +142,47 @@ class OperatorProgram:
     """Whether a chunk has the elements of a row beside each other."""
 
     def __init__(
-        self, operator: OperatorText, device: DeviceInfo, text: str, entries: tuple[str, ...],
-        block: int,
+        self, operator: OperatorText, compute: np.dtype[Any], device: DeviceInfo, text: str,
+        entries: tuple[str, ...], block: int,
     ) -> None:  # fmt: skip
         self._device, self._block = device, block
-        image, symbols = self._compile(operator, text, entries)
+        image, symbols = self._compile(operator, compute, text, entries)
         self._loaded = _core.load_image(device.ordinal, image, symbols)
         self.facts = self._ask()
 
     def _compile(
-        self, operator: OperatorText, text: str, entries: tuple[str, ...]
+        self, operator: OperatorText, compute: np.dtype[Any], text: str, entries: tuple[str, ...]
     ) -> tuple[bytes, tuple[str, ...]]:
         version = _core.cuda_versions()[1]
-        major, minor = self._device.compute_capability
+        capability = self._device.compute_capability
+        major, minor = capability
+        code: list[bytes] = []
+        options: tuple[str, ...] = OPTIONS
+        if isinstance(operator, PythonText) and not is_emulated():
+            code = device_code(operator, compute, capability)
+            options = (*OPTIONS, LINKED)
         key = "\n".join(
             [f"gpureduce {_core.__version__} operator", f"nvrtc {version}", f"{major}.{minor}"]
-            + [*OPTIONS, *entries, text]
+            + [hashlib.sha256(each).hexdigest() for each in code]
+            + [*options, *entries, text]
         )
-        cached = _core.find_cached_image(key)
+        is_kept = not (isinstance(operator, PythonText) and is_emulated())  # it has addresses
+        cached = _core.find_cached_image(key) if is_kept else None
         if cached is not None:
             return cached
         try:
             image, symbols = _core.compile_text(
-                "operator", text, entries, OPTIONS, 10 * major + minor
+                "operator", text, entries, options, 10 * major + minor
             )
         except CudaError as error:
             if error.call != "nvrtcCompileProgram" or not error.log:
                 raise
             raise compile_error(operator, error.log) from None
-        _core.cache_image(key, image, symbols)
+        if code:
+            assert isinstance(operator, PythonText)
+            image = link(operator, [image, *code], capability)
+        if is_kept:
+            _core.cache_image(key, image, symbols)
         return image, symbols
 
     def _ask(self) -> dict[str, int]:

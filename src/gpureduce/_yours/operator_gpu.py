@@ -68,7 +68,7 @@ class GpuProgram(OperatorProgram):
     ) -> None:
         self._types = types
         text, entries = gpu_text(operator, types, block, emulated=is_emulated())
-        super().__init__(operator, device, text, entries, block)
+        super().__init__(operator, types.compute, device, text, entries, block)
 
     @property
     def element_bytes(self) -> int:

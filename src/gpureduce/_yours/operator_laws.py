@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .operator_cpu import COMBINE, EMPTY, CpuProgram
+from .operator_on_cpu import cpu_program
+from .operator_tasks import COMBINE, EMPTY
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 
 __all__ = ["Laws", "agree", "some_elements", "tolerance_of"]
@@ -72,7 +73,7 @@ class Laws:
 
     def __init__(self, operator: OperatorText, dtype: np.dtype[Any]) -> None:
         self._operator, self._dtype = operator, dtype
-        self._program = CpuProgram(operator, OperatorTypes(dtype, dtype, False))
+        self._program = cpu_program(operator, OperatorTypes(dtype, dtype, False))
         self.facts = self._program.facts
         self._result = result_dtype(operator, self.facts, dtype)
 

@@ -256,7 +256,7 @@ class NamedProgram(OperatorProgram):
             "shared memory that a block has. Take a smaller block_size, or kernel 'auto'"
         )
         try:
-            super().__init__(operator, device, text, entries, MOST_BLOCK)
+            super().__init__(operator, types.compute, device, text, entries, MOST_BLOCK)
         except CompileError as error:
             if "too much shared data" not in error.log:
                 raise

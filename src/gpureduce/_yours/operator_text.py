@@ -61,6 +61,14 @@ class OperatorText:
     dtypes: tuple[np.dtype[Any], ...] | None
     result: np.dtype[Any] | None
 
+    def text_for(self, types: OperatorTypes, addresses: Mapping[str, int] | None = None) -> str:
+        """The structure, for a program; `addresses` are those of functions on the emulator."""
+        return self.source
+
+    def result_of(self, compute: np.dtype[Any]) -> np.dtype[Any] | None:
+        """Dtype of results, where it is known before there is a program."""
+        return None
+
 
 @dataclass(frozen=True)
 class OperatorTypes:
@@ -128,7 +136,10 @@ def _structure(dtype: np.dtype[Any]) -> tuple[str, str]:
     )
 
 
-def operator_program(operator: OperatorText, types: OperatorTypes, before: str, after: str) -> str:
+def operator_program(
+    operator: OperatorText, types: OperatorTypes, before: str, after: str,
+    addresses: Mapping[str, int] | None = None,
+) -> str:  # fmt: skip
     """The text of a program.
 
     Parameters
@@ -137,13 +148,15 @@ def operator_program(operator: OperatorText, types: OperatorTypes, before: str, 
     types : OperatorTypes
     before, after : str
         What the target needs around it.
+    addresses : mapping, optional
+        Of functions that it calls on the emulator.
 
     Returns
     -------
     str
     """
     number, conversions = _numbers(types)
-    text = _INCLUDE.sub(lambda found: blank(found[0]), operator.source)
+    text = _INCLUDE.sub(lambda found: blank(found[0]), operator.text_for(types, addresses))
     return f"""{before}
 #include "custom_words.cuh"
 namespace yours {{
@@ -197,6 +210,9 @@ def result_dtype(
         They are structures, and no dtype of their size is given; or they are numbers, and another
         one is given.
     """
+    known = operator.result_of(compute)
+    if known is not None:
+        return known
     kind, size = facts["result_kind"], facts["result_bytes"]
     name, given = operator.name, operator.result
     if kind == _STRUCT:

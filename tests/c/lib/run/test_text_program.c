@@ -50,6 +50,28 @@ static void test_a_text_that_does_not_compile_leaves_the_log(void)
     CHECK(fake.programs() == 0, "%s", gpr_last_error()->message);
 }
 
+static void test_a_program_that_is_linked_is_code_of_the_linker(void)
+{
+    const char *options[] = {"--std=c++17", "-dlto"};
+    gpr_image image;
+
+    fake.nvrtc_fail("nvrtcGetCUBIN", 1, 11); /* which is not called */
+    REQUIRE(gpr_compile_text("mine.cu", text, entries, 2, options, 2, CC, &image) == GPR_OK);
+    CHECK(strncmp(image.data, "FAKE sm 90", 10) == 0, "%s", (char *)image.data);
+    gpr_free_image(&image);
+    for (int i = 0; i < 2; i++) {
+        const char *call = i == 0 ? "nvrtcGetLTOIRSize" : "nvrtcGetLTOIR";
+        fake.nvrtc_fail(call, 1, 11);
+        expect_error(gpr_compile_text("mine.cu", text, entries, 2, options, 2, CC, &image),
+                     GPR_ERROR_COMPILE, call);
+        CHECK(image.data == NULL, "%s", gpr_last_error()->message);
+    }
+    fake.nvrtc_fail("nvrtcGetCUBIN", 1, 11);
+    expect_error(gpr_compile_text("mine.cu", text, entries, 2, options, 1, CC, &image),
+                 GPR_ERROR_COMPILE, "nvrtcGetCUBIN");
+    CHECK(fake.programs() == 0, "%s", gpr_last_error()->message);
+}
+
 static void test_images_that_are_none_and_devices_that_are_not_there_are_refused(void)
 {
     char none[] = "none", missing[] = "nothing";
@@ -210,6 +232,7 @@ int main(void)
     REQUIRE(gpr_write_program(kernel, GPR_OP_SUM, GPR_INT32, BLOCK, text, TEXT_BYTES) == GPR_OK);
     test_numbers_of_entries_and_options_are_bounded();
     test_a_text_that_does_not_compile_leaves_the_log();
+    test_a_program_that_is_linked_is_code_of_the_linker();
     test_images_that_are_none_and_devices_that_are_not_there_are_refused();
     test_launches_that_no_gpu_has_are_refused();
     test_a_kernel_of_the_course_is_planned_for_any_operator();

@@ -1,0 +1,123 @@
+"""An operator of Python functions on the CPU: compiled by Numba, functions and loops as one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._dtypes import native_dtype
+from .numba_loops import Loops, partial_dtype
+from .operator_layout import Layout
+from .operator_tasks import CpuTasks
+from .operator_text import OperatorTypes
+from .python_text import PythonText
+
+__all__ = ["NumbaProgram"]
+
+
+class NumbaProgram(CpuTasks):
+    """Machine code of an operator for elements of a dtype.
+
+    Parameters
+    ----------
+    operator : PythonText
+    types : OperatorTypes
+
+    Raises
+    ------
+    ImportError
+        Numba is not installed.
+    CompileError
+        Numba does not compile a function.
+
+    Attributes
+    ----------
+    facts
+        ``gpr_custom_facts``, by name.
+    """
+
+    def __init__(self, operator: PythonText, types: OperatorTypes) -> None:
+        self._operator = operator
+        self.element = types.compute  # to which NumPy converts elements before
+        compute, functions = types.compute, operator.functions
+        values = operator.types(compute)
+        self._result = native_dtype(operator.result_of(compute))
+        # What the loops store: NumPy makes 16-bit floats of the results.
+        self._stored = _stored(self._result)
+        self._loops = Loops(
+            {"combine": functions.combine, "lift": functions.lift, "finish": functions.finish},
+            values, self.element, self._stored, operator.identity(compute),
+            commutative=operator.commutative, masked=types.masked,
+            takes_index=functions.takes_index, takes_count=functions.takes_count,
+        )  # fmt: skip
+        state = values.state.aligned() if values.state.is_tuple else values.state.dtypes[0]
+        self.facts = {
+            "partial_bytes": partial_dtype(values.state).itemsize,
+            "state_bytes": state.itemsize,
+            "result_bytes": self._result.itemsize,
+            "has_identity": int(functions.has_identity),
+            "takes_index": int(functions.takes_index),
+            "columns": self._loops.columns,
+        }
+
+    def fold_task(self, is_across: bool) -> int:
+        """Address of the function that folds a part of rows, or of columns."""
+        return self._loops.address("fold_columns" if is_across else "fold_rows")
+
+    def end_task(self) -> int:
+        """Address of the function that merges the parts of rows."""
+        return self._loops.address("end_rows")
+
+    def run(self, task: int, given: np.ndarray[Any, Any], count: int) -> None:
+        """Run tasks on all cores.
+
+        Raises
+        ------
+        RuntimeError
+            A function raised an exception.
+        """
+        done = np.zeros(count, np.uint8)
+        given["states"] = done.ctypes.data
+        super().run(task, given, count)
+        if not done.all():
+            raise RuntimeError(
+                f"a function of operator '{self._operator.name}' raised an exception, which "
+                "sys.unraisablehook has"
+            )
+
+    def reduce(self, layout: Layout, array: np.ndarray[Any, Any], out: Any, **values: Any) -> None:
+        """Reduce an array into `out`."""
+        if self._stored == out.dtype:
+            super().reduce(layout, array, out, **values)
+            return
+        size, stored = out.dtype.itemsize, self._stored.itemsize
+        kept = tuple(axis._replace(last=axis.last // size * stored) for axis in layout.kept)
+        target = np.empty(out.shape, self._stored)
+        super().reduce(replace(layout, kept=kept), array, target, **values)
+        out[...] = target
+
+    def evaluate(self, array: np.ndarray[Any, Any], steps: Sequence[int], out: Any) -> bool:
+        """Combine elements as postfix steps say."""
+        program = np.array(steps, np.int64)
+        function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4)(
+            self._loops.address("evaluate")
+        )
+        target = out if self._stored == out.dtype else np.empty(out.shape, self._stored)
+        found = function(array.ctypes.data, program.ctypes.data, program.size, target.ctypes.data)
+        if target is not out:
+            out[...] = target
+        return bool(found)
+
+
+def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype whose floats of 16 bits are of 32."""
+    if dtype.names is not None:
+        fields = {name: _stored(dtype[name]) for name in dtype.names}
+        if all(fields[name] == dtype[name] for name in fields):
+            return dtype
+        return np.dtype(list(fields.items()))
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype

@@ -1,0 +1,360 @@
+"""Operators that are Python functions: results of left-to-right folds, as of those that are text,
+on the CPU, on the emulator and on GPUs; programs for a GPU; errors.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from operator_cases import CASES, check, random_call, reference
+from test_operator_on_gpu import BEGIN, END, emulated
+
+import gpureduce as gr
+from gpureduce import _core
+from gpureduce._yours.numba_device import device_code, link
+from gpureduce._yours.operator_device_program import LINKED, OPTIONS
+from gpureduce._yours.operator_gpu import gpu_text
+from gpureduce._yours.operator_text import OperatorTypes
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+needs_numba = pytest.mark.skipif(
+    importlib.util.find_spec("numba") is None, reason="Numba is not installed"
+)
+pytestmark = needs_numba
+ADD = (
+    "struct add { static T identity() { return 0; } static T combine(T a, T b) { return a + b; } };"
+)
+
+
+@gr.operator(identity=0, commutative=True)
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+# ---------------------------------------------------------------- results ------------------------
+
+
+@pytest.mark.parametrize("name", ["run", "total"])
+def test_any_layout_is_folded_in_order(name: str) -> None:
+    rng = np.random.default_rng([SEED, len(name)])
+    case = CASES[name]
+    operator = case.operator("Python")
+    dtype = None
+    for number in range(120):
+        a, arguments = random_call(case, rng, 3000)
+        if a.dtype.newbyteorder("=") != (dtype or a.dtype.newbyteorder("=")):
+            continue  # one dtype: a program each takes its time
+        dtype = a.dtype.newbyteorder("=")
+        got = gr.reduce(a, operator, device="cpu", **arguments)
+        what = f"seed {SEED}: call {number}, {a.dtype} {a.shape} {a.strides} {arguments}"
+        check(got, reference(case, a, **arguments), what)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_long_rows_are_folded_by_many_tasks(name: str) -> None:
+    rng = np.random.default_rng([SEED, len(name)])
+    case = CASES[name]
+    a = (6 * rng.integers(0, 3, (2, 300_000 + int(rng.integers(1000))))).astype("int32")
+    a[a == 12] = 1 if name != "gcd" else 12
+    got = gr.reduce(a, case.operator("Python"), axis=1, device="cpu")
+    check(got, reference(case, a, 1), f"seed {SEED}")
+
+
+def test_columns_of_many_tasks_and_threads() -> None:
+    rng = np.random.default_rng(SEED)
+    case = CASES["affine"]
+    a = rng.integers(-3, 4, (150_000, 3))
+    want = reference(case, a, 0)
+    before = gr.limits().cpu_threads
+    try:
+        for threads in (1, 5):
+            gr.set_limits(cpu_threads=threads)
+            check(gr.reduce(a, case.operator("Python"), axis=0, device="cpu"), want, f"seed {SEED}")
+    finally:
+        gr.set_limits(cpu_threads=before)
+
+
+def test_elements_states_and_results_may_be_structures() -> None:
+    rng = np.random.default_rng(SEED)
+
+    @gr.operator
+    def heaviest(a: Any, b: Any) -> Any:
+        return b if b.mass > a.mass else a
+
+    @gr.operator(
+        lift=lambda x: (x.mass, x.mass, np.int64(x.charge)),
+        result=[("low", "f8"), ("high", "f8"), ("charge", "i8")],
+        commutative=True,
+    )
+    def box(a: Any, b: Any) -> Any:
+        return (min(a[0], b[0]), max(a[1], b[1]), a[2] + b[2])
+
+    a = np.zeros((30, 14), [("mass", "f8"), ("charge", "i2"), ("half", "f2"), ("alive", "?")])
+    a["mass"] = rng.integers(0, 50, a.shape)
+    a["charge"] = rng.integers(-3, 4, a.shape)
+    a["half"] = rng.standard_normal(a.shape)
+    a["alive"] = rng.random(a.shape) < 0.5
+    for part in (a[:, ::2], a):
+        got = gr.reduce(part, heaviest, 1, device="cpu")
+        assert got.dtype == a.dtype
+        places = np.argmax(part["mass"], 1)
+        assert (got == part[np.arange(30), places]).all(), f"seed {SEED}"
+        found = gr.reduce(part, box, 1, device="cpu")
+        assert found.dtype.names == ("low", "high", "charge")
+        for name, want in (("low", np.min), ("high", np.max)):
+            np.testing.assert_array_equal(found[name], want(part["mass"], 1))
+        np.testing.assert_array_equal(found["charge"], part["charge"].sum(1))
+
+
+def test_results_of_type_t_have_the_arrays_dtype() -> None:
+    rng = np.random.default_rng(SEED)
+    for dtype in ("int8", "float16", "complex64", "bfloat16"):
+        if dtype == "bfloat16":
+            kind = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+        else:
+            kind = np.dtype(dtype)
+        a = rng.integers(-9, 9, 400).astype("float32").astype(kind)
+        got = gr.reduce(a, add, device="cpu")
+        assert got.dtype == kind
+        wide = np.complex64 if kind.kind == "c" else np.float32
+        want = np.sum(a.astype(wide)).astype(kind) if dtype != "int8" else np.sum(a, dtype="int8")
+        assert got == want, f"seed {SEED} {dtype}"
+
+
+def test_every_float16_is_read() -> None:
+    """Subnormal ones, infinities and nan too; of which results are."""
+
+    @gr.operator
+    def last(a: Any, b: Any) -> Any:
+        return b
+
+    a = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    got = gr.reduce(np.stack([a, a], 1), last, 1, device="cpu")
+    np.testing.assert_array_equal(got, a)
+
+
+def test_numpys_arguments() -> None:
+    a = np.arange(24).reshape(2, 3, 4)
+    for axis in (None, 0, (0, 2), ()):
+        want = np.sum(a, axis=axis, keepdims=True)
+        np.testing.assert_array_equal(gr.reduce(a, add, axis, keepdims=True, device="cpu"), want)
+    mask = a % 3 != 1
+    got = gr.reduce(a, add, 1, where=mask, initial=7, device="cpu")
+    np.testing.assert_array_equal(got, np.sum(a, 1, where=mask, initial=7))
+    out = np.zeros((3, 4))
+    assert gr.reduce(a, add, 0, out=out, device="cpu") is out
+    np.testing.assert_array_equal(out, a.sum(0))
+    assert gr.reduce(np.array([200, 100], "u1"), add, dtype="int64", device="cpu") == 300
+    assert gr.reduce(np.zeros(0, int), add, device="cpu") == 0
+    assert gr.reduce(np.zeros((0, 3), int), add, 1, device="cpu").shape == (0,)
+    assert add(2, 3) == 5
+    assert add.__name__ == add.name == "add"
+
+
+def test_a_state_is_widened_until_combine_returns_nothing_wider() -> None:
+    square = gr.operator(
+        lambda a, b: (a[0] + b[0],), lift=lambda x: (x,), identity=(0,), finish=lambda s: s[0],
+        name="wide",
+    )  # fmt: skip
+    a = np.full(1000, 100, "int8")
+    got = gr.reduce(a, square, device="cpu")
+    assert got == 100_000
+    assert got.dtype == np.int64
+
+
+# ---------------------------------------------------------------- the emulator -------------------
+
+
+@needs_compiler
+def test_kernels_call_the_hosts_machine_code_on_the_emulator(tmp_path: Path) -> None:
+    code = """
+for name, kernels in (("run", ["auto", "last_block_ordered"]), ("gcd", ["auto", "shfl_two_pass"])):
+    case = CASES[name]
+    a = (6 * rng.integers(0, 3, (3, 700))).astype("int32")
+    for kernel in kernels:
+        got = gr.reduce(a, case.operator("Python"), 1, device="cuda", kernel=kernel)
+        check(got, reference(case, a, 1), kernel)
+mask = rng.random(a.shape) < 0.5
+got = gr.reduce(a, case.operator("Python"), 0, device="cuda", where=mask, initial=6)
+check(got, reference(case, a, 0, mask, 6), "masked")
+complex_ = gr.operator(lambda a, b: a * b, identity=1, name="product")
+z = rng.integers(-2, 3, 20) + 1j
+assert gr.reduce(z, complex_, device="cuda") == gr.reduce(z, complex_, device="cpu")
+half = np.arange(100, dtype="float16")
+assert gr.reduce(half, gr.operator(lambda a, b: a + b, name="add"), device="cuda") == 4950
+"""
+    assert emulated(BEGIN + code + END, tmp_path) == "done"
+
+
+@needs_compiler
+def test_operators_are_explained_and_checked() -> None:
+    found = gr.explain("last_block_ordered", op=CASES["hash"].operator("Python"), dtype="int32",
+                       block_size=64)  # fmt: skip
+    assert str(found).startswith("last_block_ordered: hash of 256 int32, blocks of 64 threads")
+    minus = gr.operator(lambda a, b: a - b, identity=0, name="minus")
+    report = gr.check("last_block_ordered", op=minus, dtypes=["int32"])
+    assert report.kinds == ("not associative", "no identity")
+    assert gr.check("shfl_two_pass", op=add, dtypes=["int32"], sizes=[1, 65]).right
+
+
+# ---------------------------------------------------------------- programs for a GPU -------------
+
+
+def linked(operator: gr.Operator, dtype: str) -> bytes:
+    """Machine code for compute capability 9.0; skips where a compiler or linker is missing."""
+    types = OperatorTypes(np.dtype(dtype), np.dtype(dtype), False)
+    text, entries = gpu_text(operator.text, types, 256, emulated=False)
+    try:
+        code = device_code(operator.text, types.compute, (9, 0))  # type: ignore[arg-type]
+        image, _ = _core.compile_text("operator", text, entries, (*OPTIONS, LINKED), 90)
+        return link(operator.text, [image, *code], (9, 0))  # type: ignore[arg-type]
+    except (gr.DeviceUnavailableError, gr.KernelUnavailableError) as error:
+        pytest.skip(str(error))
+
+
+def code_of(image: bytes) -> dict[str, bytes]:
+    """Sections of a cubin that are machine code, by kernel."""
+    (table,) = struct.unpack_from("<Q", image, 0x28)
+    size, count, names = struct.unpack_from("<HHH", image, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
+    found = {}
+    for section in sections:
+        name = image[sections[names][4] + section[0] :].split(b"\0")[0].decode()
+        if name.startswith(".text."):
+            found[name] = image[section[4] : section[4] + section[5]]
+    return found
+
+
+def test_a_linked_program_has_the_machine_code_of_the_text() -> None:
+    """Functions are inlined: instructions are those of an operator in CUDA C++."""
+    code = code_of(linked(add, "float32"))
+    types = OperatorTypes(np.dtype("f4"), np.dtype("f4"), False)
+    text, entries = gpu_text(
+        gr.Operator("add", ADD, commutative=True).text, types, 256, emulated=False
+    )
+    image, _ = _core.compile_text("operator", text, entries, OPTIONS, 90)
+    assert len(code) == 4
+    assert code == code_of(image)
+
+
+def test_states_and_counts_are_linked() -> None:
+    for name in ("affine", "run"):
+        assert len(code_of(linked(CASES[name].operator("Python"), "int32"))) == 4
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_large_arrays_on_a_gpu_are_folded_as_on_the_cpu(name: str) -> None:
+    rng = np.random.default_rng([SEED, len(name)])
+    case = CASES[name]
+    for shape, axis in (((10_000_019,), None), ((3001, 3001), 0), ((200_001, 33), 1)):
+        a = (6 * rng.integers(0, 3, shape)).astype("int32")
+        got = gr.reduce(a, case.operator("Python"), axis, device="cuda")
+        np.testing.assert_array_equal(got, gr.reduce(a, case.operator(), axis, device="cpu"))
+
+
+@pytest.mark.gpu
+def test_named_kernels_and_masks_on_a_gpu() -> None:
+    rng = np.random.default_rng(SEED)
+    a = rng.integers(0, 1000, (7, 10_007))
+    mask = rng.random(a.shape) < 0.5
+    for kernel in ("shfl_two_pass", "shfl_atomic", "last_block", "auto"):
+        got = gr.reduce(a, add, 1, where=mask, kernel=kernel, device="cuda")
+        np.testing.assert_array_equal(got, a.sum(1, where=mask))
+    z = rng.integers(-3, 4, 1000) + 1j * rng.integers(-3, 4, 1000)
+    assert gr.reduce(z, add, device="cuda") == z.sum()
+
+
+# ---------------------------------------------------------------- errors -------------------------
+
+
+def test_what_numba_does_not_compile_is_refused_with_its_message_and_the_line() -> None:
+    @gr.operator
+    def wrong(a: Any, b: Any) -> Any:
+        c = a + b
+        return c.no_such_attribute
+
+    line = wrong.text.functions.combine.__code__.co_firstlineno + 3  # type: ignore[attr-defined]
+    with pytest.raises(gr.CompileError, match="operator 'wrong' does not compile") as caught:
+        gr.reduce(np.zeros(3), wrong, device="cpu")
+    assert caught.value.line == line
+    assert f"test_python_operator.py, line {line}: " in str(caught.value)
+    assert "Unknown attribute 'no_such_attribute' of type float64" in str(caught.value)
+    assert str(caught.value).endswith("return c.no_such_attribute")
+    assert "no_such_attribute" in caught.value.log
+
+
+def test_results_that_lose_more_than_bits_are_refused() -> None:
+    half = gr.operator(lambda a, b: (a + b) / 2, name="half")
+    with pytest.raises(gr.CompileError, match="returns float64, and its state is int32"):
+        gr.reduce(np.zeros(3, "i4"), half, device="cpu")
+    text = gr.operator(lambda a, b: "ab", name="text")
+    with pytest.raises(gr.CompileError, match="values of operators are numbers and tuples"):
+        gr.reduce(np.zeros(3), text, device="cpu")
+    more = gr.operator(lambda a, b: (a, b), name="more")
+    with pytest.raises(gr.CompileError, match=r"returns \(float64, float64\), and its state is"):
+        gr.reduce(np.zeros(3), more, device="cpu")
+    far = gr.operator(lambda a, b: a + b, identity=300, name="far")
+    with pytest.raises(ValueError, match="identity of operator 'far': 300 is no int8"):
+        gr.reduce(np.zeros(3, "i1"), far, device="cpu")
+
+
+def test_what_is_no_operator_is_refused() -> None:
+    with pytest.raises(TypeError, match="combine of operator 'max' is a Python function, not buil"):
+        gr.operator(max)
+    with pytest.raises(TypeError, match=r"is combine\(left, right\), not <lambda>\(a\)"):
+        gr.operator(lambda a: a)  # type: ignore[arg-type, misc]
+    with pytest.raises(TypeError, match=r"finish of operator 'add' is finish\(state\) or finish"):
+        gr.operator(lambda a, b: a, name="add", finish=lambda: 0)
+    with pytest.raises(ValueError, match="name is one of C"):
+        gr.operator(lambda a, b: a, name="a b")
+
+    def refuses(a: Any, b: Any) -> Any:
+        assert a == b
+        return a
+
+    with pytest.raises(ValueError, match="raises an exception in line"):
+        gr.operator(refuses)
+    with pytest.raises(ValueError, match="zero-size array to reduction operation operator"):
+        gr.reduce(np.zeros(0), gr.operator(lambda a, b: a), device="cpu")
+    with pytest.raises(ValueError, match="kernel 'sequential' reorders operands"):
+        gr.reduce(np.zeros(3), gr.operator(lambda a, b: a), kernel="sequential", device="cpu")
+
+
+def test_operators_are_pickled_by_their_code() -> None:
+    limit = 7
+    operator = gr.operator(lambda a, b: min(a + b, limit), name="limited", commutative=True)
+    other = pickle.loads(pickle.dumps(operator))
+    assert other(5, 5) == limit
+    assert repr(other) == "<Operator: limited>"
+    assert other.commutative
+
+
+def test_numba_is_imported_when_an_operator_is_used_and_its_lack_is_an_error() -> None:
+    script = """
+    import sys
+    import numpy as np, gpureduce as gr
+    add = gr.operator(lambda a, b: a + b, name="add")
+    assert "numba" not in sys.modules
+    sys.modules["numba"] = None
+    try:
+        gr.reduce(np.arange(3), add, device="cpu")
+    except ImportError as error:
+        print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'gpureduce[numba]'" in done.stdout
