@@ -541,3 +541,27 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
     return status;
 }
+
+uint64_t gpr_cpu_count_nonzero(gpr_dtype dtype, const void *data, uint64_t n)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_widening widen = loops->widen[dtype];
+    gpr_dtype counted = dtype;
+    uint64_t all = 0, some;
+    _Alignas(64) float wide[GPR_WIDE_ELEMENTS];
+
+    if (n == 0) return 0;
+    if (loops->loop[GPR_FOLD_count][dtype].rows != NULL) {
+        loops->loop[GPR_FOLD_count][dtype].rows(data, 0, 1, n, &all);
+        return all;
+    }
+    counted = widen.to; /* 16-bit floats */
+    for (uint64_t done = 0; done < n; done += GPR_WIDE_ELEMENTS) {
+        const uint64_t left = least(n - done, GPR_WIDE_ELEMENTS);
+
+        widen.loop((const char *)data + done * gpr_dtype_rows[dtype].bytes, wide, left);
+        loops->loop[GPR_FOLD_count][counted].rows((const char *)wide, 0, 1, left, &some);
+        all += some;
+    }
+    return all;
+}

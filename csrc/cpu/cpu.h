@@ -14,6 +14,9 @@
  * GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run);
 
+/* How many of n contiguous, aligned, native elements are not 0, counted on this thread. */
+uint64_t gpr_cpu_count_nonzero(gpr_dtype dtype, const void *data, uint64_t n);
+
 /* What a reduction of a host array is estimated to take, by as many threads as it is worth: by
  * rates of processors with AVX2 and AVX-512. */
 double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule);

@@ -283,6 +283,13 @@ GPR_API const gpr_run *gpr_last_run(void);
  * has no record, such as gpr_run_launches. */
 GPR_API void gpr_forget_run(void);
 
+/* gpr_reduce of GPR_OP_COUNT_NONZERO where checks would take longer than counting: on the CPU, on
+ * the calling thread, of n contiguous elements, aligned and in native byte order, in ordinary
+ * memory. `kernel`: -1 for "auto", or an index; `device`: GPR_DEVICE_CPU or GPR_DEVICE_DEFAULT.
+ * Returns 0, and does nothing, if a device is there that GPR_DEVICE_DEFAULT selects. */
+GPR_API int gpr_count_few(gpr_dtype dtype, const void *data, uint64_t n, int kernel, int device,
+                          int64_t *count);
+
 /* ---------------------------------------------------------------- products ------------------- */
 
 /* One of two arrays that are multiplied. */

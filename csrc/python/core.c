@@ -89,6 +89,7 @@ static int add_names(glue_state *state)
     state->stream_and_version_keywords =
         PyTuple_Pack(2, in_state[GLUE_NAME_stream], in_state[GLUE_NAME_max_version]);
     state->kernels = PyDict_New();
+    if (gpr_find_kernel("fast", &state->fast) != GPR_OK) return -1;
     return state->dtype_keyword != NULL && state->stream_keyword != NULL &&
                    state->stream_and_version_keywords != NULL && state->kernels != NULL
                ? 0

@@ -159,6 +159,13 @@ static int may_lack_elements(const glue_function *self, PyArrayObject *array, in
     }
 }
 
+/* Whether a call counts elements of a whole array. */
+static int counts_all(const glue_function *self, PyObject *const *given)
+{
+    return self->op == GPR_OP_COUNT_NONZERO && PyArray_CheckExact(given[PARAMETER_a]) &&
+           given[PARAMETER_axis] == Py_None && given[PARAMETER_keepdims] == Py_False;
+}
+
 static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,
                                PyObject *keywords)
 {
@@ -167,8 +174,14 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
     glue_ending ending = {.has_start = 0};
 
     memcpy(given, self->defaults, sizeof given);
-    if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given) &&
-        are_plain(self, given, &ending)) {
+    const int is_bound = bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given);
+
+    if (is_bound && counts_all(self, given)) {
+        PyObject *result = glue_count_few(self->state, (PyArrayObject *)given[PARAMETER_a],
+                                          given + PARAMETER_kernel);
+        if (result != NULL || PyErr_Occurred() != NULL) return result;
+    }
+    if (is_bound && are_plain(self, given, &ending)) {
         PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
         PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
         const glue_arguments all = {self->number,

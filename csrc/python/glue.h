@@ -84,6 +84,7 @@ typedef struct glue_state {
     PyObject *library_type;       /* gpureduce._core.Library */
     PyObject *names[GLUE_NAME_COUNT];
     PyObject *kernels; /* kernels' indices by the names that calls gave so far */
+    int fast;          /* the index of kernel "fast" */
     PyObject *dtype_keyword, *stream_keyword, *stream_and_version_keywords; /* tuples of names */
     _Atomic(PyObject *) libraries[GLUE_MOST_LIBRARIES]; /* by row; NULL: no array seen */
     _Atomic(struct glue_loan *) loans;                  /* loans.c */
@@ -290,6 +291,12 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array);
  * where NumPy has further rules. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given, const glue_ending *ending);
+
+/* ---- count_few.c ---- */
+
+/* The number of an array's elements that are not 0, for a call with such options. NULL without an
+ * exception: a request has to count them. */
+PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options);
 
 /* ---- function_type.c ---- */
 

@@ -142,6 +142,19 @@ static void requests_that_make_no_sense_are_refused(void)
             gpr_last_run()->device == 0);
 }
 
+/* Few elements are counted on the CPU, unless a device would have been selected. */
+static void counts_of_few_elements_go_where_requests_go(void)
+{
+    int64_t count = -1;
+
+    REQUIRE(gpr_count_few(GPR_INT32, values, COUNT, -1, GPR_DEVICE_DEFAULT, &count) == 0);
+    REQUIRE(count == -1);
+    REQUIRE(gpr_count_few(GPR_INT32, values, COUNT, -1, GPR_DEVICE_CPU, &count) == 1);
+    REQUIRE(count == COUNT - 1 && gpr_last_run()->device == GPR_DEVICE_CPU);
+    REQUIRE(gpr_last_run()->elements == COUNT && gpr_last_run()->bytes == sizeof values);
+    REQUIRE(gpr_count_few(GPR_INT32, values, 0, -1, GPR_DEVICE_CPU, &count) == 1 && count == 0);
+}
+
 static int stop(void *asked)
 {
     ++*(int *)asked;
@@ -423,6 +436,7 @@ int main(void)
     REQUIRE(mkdtemp(root) != NULL);
     for (int i = 0; i < COUNT; i++) values[i] = i;
     in_child(requests_that_make_no_sense_are_refused, "requests", "");
+    in_child(counts_of_few_elements_go_where_requests_go, "counts of few elements", "");
     in_child(updates_that_make_no_sense_change_nothing, "updates", "devices=2");
     in_child(measurements_that_make_no_sense_are_refused, "measurements", "");
     in_child(kernels_that_the_gpu_is_too_old_for_say_so, "an old GPU", "cc=75");
