@@ -557,7 +557,7 @@ uint64_t gpr_cpu_count_nonzero(gpr_dtype dtype, const void *data, uint64_t n)
     }
     counted = widen.to; /* 16-bit floats */
     for (uint64_t done = 0; done < n; done += GPR_WIDE_ELEMENTS) {
-        const uint64_t left = least(n - done, GPR_WIDE_ELEMENTS);
+        const uint64_t left = gpr_smaller(n - done, GPR_WIDE_ELEMENTS);
 
         widen.loop((const char *)data + done * gpr_dtype_rows[dtype].bytes, wide, left);
         loops->loop[GPR_FOLD_count][counted].rows((const char *)wide, 0, 1, left, &some);
