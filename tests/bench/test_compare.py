@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 from conftest import environment_without_pytest
 from outputs import assert_balanced
+from pages import blocks
 from test_timing import over_fakes
 
 import gpureduce as gr
@@ -1143,8 +1144,13 @@ def run_pytest(*arguments: str, cwd: Path) -> dict[str, Any]:
 def test_a_users_own_benchmark_works(tmp_path: Path) -> None:
     pytest.importorskip("pytest_benchmark", reason="needs pytest-benchmark")
     (tmp_path / "test_mine.py").write_text(USERS_TEST)
-    found = run_pytest("test_mine.py", cwd=tmp_path)
-    assert [each["params"]["kernel"] for each in found["benchmarks"]] == ["auto", "shfl_atomic"]
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    (example,) = (each.text for each in blocks(page) if "def test_sum(benchmark" in each.text)
+    (tmp_path / "test_speed.py").write_text(example)
+    found = run_pytest("test_mine.py", "test_speed.py", cwd=tmp_path)
+    kernels = [each["params"]["kernel"] for each in found["benchmarks"]]
+    assert kernels == ["auto", "shfl_atomic", "auto", "fast"]
+    assert all(each["extra_info"]["device"] for each in found["benchmarks"][2:])
 
 
 def test_the_suite_is_grouped_and_records_what_ran(

@@ -508,6 +508,18 @@ def test_a_kernels_source_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "did you mean" in err
 
 
+def test_in_a_terminal_a_source_names_the_option_for_its_helpers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    status, out, err = run("kernels", "--source", "shfl_atomic", capsys=capsys)
+    assert (status, out) == (0, gr.kernel_source("shfl_atomic"))
+    assert "--with-helpers" in err
+    assert "shfl_down_sync" in succeed(
+        "kernels", "--source", "shfl_atomic", "--with-helpers", capsys=capsys
+    )
+
+
 def test_kernels_exports_a_kernel_as_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = gr.kernel_source("last_block", standalone=True, dtype="int16", op="max", block_size=64)
     arguments = ("--dtype", "int16", "--op", "max", "--block-size", "64")

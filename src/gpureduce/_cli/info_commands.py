@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -177,6 +178,8 @@ def run_kernels(options: argparse.Namespace) -> int:
             print_json({"kernel": _core.find_kernel(wanted), "source": text})
         else:
             print(text, end="" if text.endswith("\n") else "\n")
+            if options.source is not None and not options.with_helpers and terminal_width():
+                print("\n(--with-helpers also prints the functions that it calls)", file=sys.stderr)
         return 0
     names = [_core.find_kernel(name) for name in options.name]
     found = [info for info in kernels() if not names or info.name in names]
