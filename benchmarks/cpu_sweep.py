@@ -3,7 +3,9 @@
     python benchmarks/cpu_sweep.py                      # ten minutes, a fresh seed
     python benchmarks/cpu_sweep.py --seconds 120 --seed 7 --largest 1e7
     python benchmarks/cpu_sweep.py --threads 1 --functions var,std --dtypes float32
-    GPUREDUCE_CPU_ISA=avx2 python benchmarks/cpu_sweep.py  # or baseline
+    python benchmarks/cpu_sweep.py --threads 1 --processes 4  # a core and a seed each
+    GPUREDUCE_CPU_ISA=avx2 NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" \
+        python benchmarks/cpu_sweep.py  # or baseline, and X86_V3 disabled, too
 
 A *case* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask. Cases
 are drawn until the time is used up, or until there are enough; the seed repeats their order. Every
@@ -20,7 +22,10 @@ that each look for the largest number of their own part of an array beyond the c
 Cases that read as much have a share of it.
 
 With one thread a sample is the time that the processor spent on it: what other programs take then
-is not in it.
+is not in it. Then several processes can draw cases at once, from seeds that follow each other.
+
+GPUREDUCE_CPU_ISA narrows the instruction set of gpureduce alone. NPY_DISABLE_CPU_FEATURES makes
+NumPy what it is on such a machine; the file has the features that are left.
 
 Every answer is compared with NumPy's, sums with NumPy's of wider numbers. The file has the
 environment, the raw samples in microseconds, and the worst cases; `report.py` makes tables of it.
@@ -34,10 +39,13 @@ import functools
 import importlib
 import json
 import math
+import os
 import pathlib
 import random
 import secrets
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -498,8 +506,85 @@ def write(path: pathlib.Path, result: dict[str, Any], rows: list[dict[str, Any]]
     path.write_text(f'{head},\n "cases": [\n  {cases}\n ]\n}}\n', encoding="utf-8")
 
 
-def main() -> None:
+def numpy_features() -> list[str]:
+    """The instruction sets that NumPy chooses loops by and has on this machine."""
+    umath = importlib.import_module("numpy._core._multiarray_umath")
+    return [name for name in umath.__cpu_dispatch__ if umath.__cpu_features__.get(name)]
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    over = np.array([row["times_numpy"] for row in rows])
+    worst = sorted(rows, key=lambda row: row["times_numpy"])[:WORST]
+    return {
+        "geometric_mean": float(np.exp(np.log(over).mean())),
+        "not_slower": float((over >= 1).mean()),
+        "least": float(over.min()),
+        "wrong": sum(not row["right"] for row in rows),
+        "worst": [describe(row).strip() for row in worst],
+    }
+
+
+def sweep_by_processes(options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The sweeps of several processes as one: each has a core of this one's, and its own seed."""
+    cores = sorted(os.sched_getaffinity(0))[: options.processes]
+    if len(cores) < options.processes:
+        sys.exit(f"{options.processes} processes have {len(cores)} cores")
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [pathlib.Path(folder) / f"{core}.json" for core in cores]
+        running = [
+            subprocess.Popen(
+                [
+                    sys.executable, __file__, "--threads", "1", "--output", str(path),
+                    "--seed", str(options.seed + i), "--seconds", str(options.seconds),
+                    "--cases", str(options.cases), "--largest", str(options.largest),
+                    "--functions", ",".join(options.functions),
+                    "--dtypes", ",".join(options.dtypes), "--core", str(core),
+                ],
+                stdout=subprocess.DEVNULL,
+            )
+            for i, (core, path) in enumerate(zip(cores, paths, strict=True))
+        ]  # fmt: skip
+        for process in running:
+            process.wait()
+        if not all(path.exists() for path in paths):
+            sys.exit("a process measured nothing")
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    rows = [row for one in found for row in one.pop("cases")]
+    bandwidths = [x for one in found for x in one["read_gigabytes_per_second"]]
+    return {**found[0], "read_gigabytes_per_second": bandwidths}, rows
+
+
+def sweep_here(options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The sweep of this process, and what it was measured with."""
     global clock
+    modules = importable()
+    limit_threads(options.threads, modules)
+    if options.threads == 1:
+        clock = time.thread_time
+    bandwidths = [read_bandwidth(options.threads)]
+    rows = sweep(options, modules)
+    bandwidths.append(read_bandwidth(options.threads))
+    if not rows:
+        sys.exit("no case was measured: more --seconds")
+    result = {
+        "part": "cpu_sweep",
+        "environment": environment(),
+        "peers": {name: module.__version__ for name, module in modules.items()},
+        "numpy_features": numpy_features(),
+        "threads": options.threads,
+        "clock": clock.__name__,
+        "isa": _core.cpu_isa(),
+        "seed": options.seed,
+        "seconds": options.seconds,
+        "largest": options.largest,
+        "read_gigabytes_per_second": bandwidths,
+        "beyond_caches": BEYOND_CACHES * last_cache_bytes(),
+        "again_below": AGAIN_BELOW,
+    }
+    return result, rows
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -511,41 +596,23 @@ def main() -> None:
     parser.add_argument("--largest", type=float, default=1e8, help="most elements of a case")
     parser.add_argument("--functions", type=names, default=list(FUNCTIONS), help="of these alone")
     parser.add_argument("--dtypes", type=names, default=list(DTYPES), help="of these alone")
+    parser.add_argument("--processes", type=int, default=1, help="of one thread, a core each")
+    parser.add_argument("--core", type=int, help="run on this one alone")
     parser.add_argument("--output", type=pathlib.Path, help="the file; default: in results/")
     options = parser.parse_args()
-    modules = importable()
-    limit_threads(options.threads, modules)
-    if options.threads == 1:
-        clock = time.thread_time
+    if options.processes > 1 and options.threads != 1:
+        parser.error("several processes have one thread each: --threads 1")
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
     began = time.perf_counter()
-    bandwidths = [read_bandwidth(options.threads)]
-    rows = sweep(options, modules)
-    bandwidths.append(read_bandwidth(options.threads))
-    if not rows:
-        sys.exit("no case was measured: more --seconds")
-    over = np.array([row["times_numpy"] for row in rows])
-    worst = sorted(rows, key=lambda row: row["times_numpy"])[:WORST]
-    result = {
-        "part": "cpu_sweep",
-        "environment": environment(),
-        "peers": {name: module.__version__ for name, module in modules.items()},
-        "threads": options.threads,
-        "clock": clock.__name__,
-        "isa": _core.cpu_isa(),
-        "seed": options.seed,
-        "seconds": options.seconds,
-        "largest": options.largest,
-        "read_gigabytes_per_second": bandwidths,
-        "beyond_caches": BEYOND_CACHES * last_cache_bytes(),
-        "again_below": AGAIN_BELOW,
-        "geometric_mean": float(np.exp(np.log(over).mean())),
-        "not_slower": float((over >= 1).mean()),
-        "least": float(over.min()),
-        "wrong": sum(not row["right"] for row in rows),
-        "worst": [describe(row).strip() for row in worst],
-    }
+    if options.processes > 1:
+        result, rows = sweep_by_processes(options)
+    else:
+        result, rows = sweep_here(options)
+    result.update(processes=options.processes, **summary_of(rows))
     path = options.output or RESULTS / f"cpu_sweep-{_core.cpu_isa()}-{options.threads}.json"
     write(path, result, rows)
+    worst = sorted(rows, key=lambda row: row["times_numpy"])[:WORST]
     for row in [*worst, *(row for row in rows if not row["right"])]:
         print(describe(row))
     print(

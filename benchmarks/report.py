@@ -733,9 +733,15 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
         "case", "shape, axes", "layout, data", "µs", "NumPy, µs", "ratio", "quartiles", "class",
     ]  # fmt: skip
     libraries = ", ".join(f"{name} {version}" for name, version in peers.items())
+    processes = result.get("processes", 1)
+    features = (
+        " ".join(result["numpy_features"] or ["X86_V2"]) if "numpy_features" in result else ""
+    )
     note = (
-        f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}, "
-        f"{result['threads']} threads, {result['isa']}; the best of NumPy"
+        f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}"
+        f"{f' and the {processes - 1} after it' if processes > 1 else ''}, "
+        f"{result['threads']} threads, {result['isa']}"
+        f"{f', NumPy with {features}' if features else ''}; the best of NumPy"
         f"{f', {libraries}' if libraries else ''}. Cases below {result['again_below']} were "
         "measured three times, twice of them after all other cases."
     )

@@ -38,6 +38,26 @@ def test_a_short_sweep_has_right_answers_and_makes_tables(tmp_path: Path) -> Non
     assert max(0, len(listed) - 2) == sum(case["times_numpy"] < 1 for case in cases)
 
 
+def test_processes_draw_cases_of_their_own_for_one_table(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    few = ["--seconds", "30", "--cases", "4", "--largest", "100", "--threads", "1"]
+    script = str(ROOT / "benchmarks" / "cpu_sweep.py")
+    several = ["--processes", "2", "--seed", str(SEED), "--output", str(path)]
+    command = [sys.executable, script, *few, *several]
+    if len(os.sched_getaffinity(0)) < 2:
+        command[-5] = "1"
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, f"seed {SEED}: {run.stdout}{run.stderr}"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["clock"] == "thread_time"
+    assert result["least"] == min(case["times_numpy"] for case in result["cases"])
+    if result["processes"] == 2:
+        drawn = [(case["function"], case["dtype"], case["shape"]) for case in result["cases"]]
+        assert len(drawn) == 8
+        assert drawn[:4] != drawn[4:]
+        assert f"seed {SEED} and the 1 after it" in report.cpu_sweep_table(result)
+
+
 def slower_case(**facts: object) -> dict[str, object]:
     """A case that takes twice NumPy's time."""
     drawn = {
