@@ -34,7 +34,7 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
             "kernels on a GPU: pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
         )
     extras = {
-        "cuda.pathfinder": ("cu13", "finds NVRTC that pip has installed"),
+        "cuda.pathfinder": ("cu13", "on a GPU: finds NVRTC that pip has installed"),
         "ml_dtypes": ("bf16", "bfloat16 arrays"),
         "matplotlib": ("plot", "pictures"),
         "tqdm": ("progress", "progress bars"),
@@ -45,7 +45,7 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
             there = importlib.util.find_spec(module) is not None
         except ModuleNotFoundError:
             there = False
-        if not there:
+        if not there and (no_cuda is None or module != "pynvml"):
             found[module] = f"{purpose}: pip install 'gpureduce[{extra}]'"
     if emulator() is None:
         found["emulator"] = "explain, check: install gpureduce from its source, with pip install ."
