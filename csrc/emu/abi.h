@@ -4,7 +4,7 @@
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
-#define GPR_EMU_ABI 2u
+#define GPR_EMU_ABI 3u
 
 /* Bytes from one shared variable to the next. None is larger than 48 KiB, so that the bytes behind
  * each belong to no variable. */
@@ -57,6 +57,11 @@ typedef struct gpr_emu_hooks {
                         const void *pc);
     unsigned (*active_lanes)(const void *pc);
     void (*fence)(int scope, const void *pc);
+    /* Copies of a thread from global to shared memory, which arrive at a wait: each belongs to the
+     * thread's next group; the wait is for all groups but the `newest` last ones. */
+    void (*copy_async)(void *to, const void *from, unsigned bytes, unsigned zeros, const void *pc);
+    void (*end_group)(const void *pc);
+    void (*wait_groups)(unsigned newest, const void *pc);
 } gpr_emu_hooks;
 
 typedef struct gpr_emu_entry {

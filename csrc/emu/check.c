@@ -279,23 +279,46 @@ static const char *say_shared(void *argument)
     return name->text;
 }
 
+/* Where the flags of a byte of shared memory are, among those of all variables. */
+static size_t shared_offset(const engine_module *module, const shared_variable *variable,
+                            uintptr_t address)
+{
+    size_t before = 0;
+
+    for (const shared_variable *v = module->shared; v < variable; v++)
+        before += (v->bytes + 7) / 8 * 8;
+    return before + (address - variable->start);
+}
+
+static void read_unwritten(engine_launch *launch, const emu_block *block, shared_name *name,
+                           const void *pc)
+{
+    const pending_copy *copy = copies_find(block, name->address, name->bytes);
+
+    if (copy == NULL) {
+        report_finding(launch, pc, "read of %s, which no thread of the block has written",
+                       say_shared(name));
+    }
+    launch->finding.other_pc = copy->pc;
+    (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", and the copy has begun");
+    report_finding(launch, pc,
+                   "read of %s, to which an asynchronous copy is under way that its thread has not "
+                   "waited for: it reads",
+                   say_shared(name));
+}
+
 static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t address,
                          unsigned bytes, int access, const void *pc)
 {
     const shared_variable *variable = module_shared(launch->module, address);
     emu_block *block = thread->block;
     shared_name name = {.variable = variable, .address = address, .bytes = bytes};
-    size_t before = 0;
 
     if (address - variable->start + bytes > variable->bytes)
         out_of_shared(launch, variable, address, bytes, access, pc);
-    for (const shared_variable *v = launch->module->shared; v < variable; v++)
-        before += (v->bytes + 7) / 8 * 8;
-    const size_t offset = before + (address - variable->start);
-    if (access != GPR_EMU_STORE && memchr(block->written + offset, 0, bytes) != NULL) {
-        report_finding(launch, pc, "read of %s, which no thread of the block has written",
-                       say_shared(&name));
-    }
+    const size_t offset = shared_offset(launch->module, variable, address);
+    if (access != GPR_EMU_STORE && memchr(block->written + offset, 0, bytes) != NULL)
+        read_unwritten(launch, block, &name, pc);
     memset(block->written + offset, 1, bytes);
     for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
         word_history *history = &block->histories[w];
@@ -304,6 +327,13 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
         check_word(launch, thread, history, &block->records, w * WORD_BYTES, offset, bytes, access,
                    pc, say_shared, &name);
     }
+}
+
+void check_copy_begins(engine_launch *launch, emu_block *block, uintptr_t to, unsigned bytes)
+{
+    const shared_variable *variable = module_shared(launch->module, to);
+
+    memset(block->written + shared_offset(launch->module, variable, to), 0, bytes);
 }
 
 /* ---------------------------------------------------------------- global memory -------------- */

@@ -165,6 +165,26 @@ __forceinline__ void __threadfence_system()
     gpr_emu_fence(GPR_EMU_FENCE_DEVICE);
 }
 
+// ---------------------------------------------------------------- asynchronous copies ----------
+
+// CUDA's primitives: 4, 8 or 16 bytes, of which the last `zeros` are not read.
+GPR_EMU_UNWATCHED inline void __pipeline_memcpy_async(void *to, const void *from,
+                                                      unsigned long bytes, unsigned long zeros = 0)
+{
+    gpr_emu->copy_async(to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(zeros),
+                        GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+GPR_EMU_UNWATCHED inline void __pipeline_commit()
+{
+    gpr_emu->end_group(GPR_EMU_HERE);
+}
+GPR_EMU_UNWATCHED inline void __pipeline_wait_prior(unsigned long newest)
+{
+    gpr_emu->wait_groups(static_cast<unsigned>(newest), GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+
 // ---------------------------------------------------------------- warps -------------------------
 
 // A value of 4 or 8 bytes goes as one or two words, as on the GPU.

@@ -6,6 +6,7 @@
  *   fiber.c      a thread of control with a stack of its own
  *   settings.c   options
  *   module.c     a loaded shared object: entries, shared variables, source lines
+ *   copies.c     asynchronous copies that are under way
  *   finding.c    the first broken rule of a launch
  *   check.c      the rules of memory: bounds, alignment, initialized reads, no races
  *   count.c      events of a launch, counted as the hardware counts them, for the report
@@ -199,6 +200,20 @@ typedef struct releases {
     size_t room, count;
 } releases;
 
+/* An asynchronous copy to shared memory for which its thread has not waited. */
+typedef struct pending_copy {
+    uintptr_t to, from;
+    unsigned bytes, zeros; /* the last ones are zeros */
+    uint64_t group;
+    const void *pc;
+} pending_copy;
+
+typedef struct copy_queue {
+    pending_copy *all; /* in the order in which they began */
+    size_t room, count;
+    uint64_t groups; /* that have ended */
+} copy_queue;
+
 typedef enum thread_state { READY, AT_BARRIER, AT_WARP_OP, AT_ACTIVE_MASK, EXITED } thread_state;
 
 typedef struct emu_block emu_block;
@@ -218,6 +233,7 @@ typedef struct emu_thread {
     release fence;  /* of its last device fence; fence.fence 0: none */
     releases known; /* of other blocks, since the block's last barrier */
     table pending;  /* words of its atomics since its last fence: the releases it saw there */
+    copy_queue copies;
 } emu_thread;
 
 typedef struct event {
@@ -277,6 +293,16 @@ struct engine_launch {
     int out_of_memory;
 };
 
+/* ---------------------------------------------------------------- copies.c ------------------- */
+
+/* 0: out of memory. */
+int copies_begin(emu_thread *thread, pending_copy copy);
+/* Takes the oldest copy out of the queue if its group is none of the `newest` last ones that have
+ * ended; 0: there is none. */
+int copies_arrive(emu_thread *thread, unsigned newest, pending_copy *copy);
+/* The copy of any thread of the block that will write one of the bytes; NULL: none. */
+const pending_copy *copies_find(const emu_block *block, uintptr_t address, unsigned bytes);
+
 /* ---------------------------------------------------------------- finding.c ------------------ */
 
 /* Ends the launch: `what` (printf) happened at pc. Called by the running thread; it does not
@@ -297,6 +323,8 @@ const char *thread_name(unsigned index, char room[48]);
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
 place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
                    int access, const void *pc);
+/* An asynchronous copy to shared memory has begun: the bytes must not be read. */
+void check_copy_begins(engine_launch *launch, emu_block *block, uintptr_t to, unsigned bytes);
 void check_fence(engine_launch *launch, emu_thread *thread);
 /* All threads of a block, or the lanes of `mask` in the thread's warp, have met. */
 void check_block_met(engine_launch *launch, emu_block *block);

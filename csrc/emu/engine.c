@@ -111,6 +111,7 @@ static void free_block(emu_block *block)
 {
     for (unsigned i = 0; block->thread != NULL && i < MOST_THREADS; i++) {
         free(block->thread[i].known.all);
+        free(block->thread[i].copies.all);
         table_free(&block->thread[i].pending);
     }
     free(block->thread);

@@ -211,6 +211,11 @@ static void check_exit(engine_launch *launch, emu_thread *thread)
     emu_block *block = thread->block;
     char room[48];
 
+    if (thread->copies.count > 0) {
+        thread->pc = thread->copies.all[0].pc;
+        report_waiting(launch, thread,
+                       "asynchronous copy whose thread returns without waiting for it: it begins");
+    }
     (void)thread_name(thread->index, room);
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *other = &block->thread[i];
@@ -378,8 +383,55 @@ static void hook_fence(int scope, const void *pc)
     if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
 }
 
-static const gpr_emu_hooks hooks = {hook_access, hook_block_op, hook_warp_op, hook_active_lanes,
-                                    hook_fence};
+static void hook_copy_async(void *to, const void *from, unsigned bytes, unsigned zeros,
+                            const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+    const pending_copy copy = {(uintptr_t)to, (uintptr_t)from, bytes, zeros, 0, pc};
+    place source = GLOBAL_MEMORY;
+
+    count_step(launch, thread, pc);
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes) {
+        report_finding(launch, pc, "asynchronous copy of %u bytes, of which %u are zeros", bytes,
+                       zeros);
+    }
+    if (zeros < bytes)
+        source = check_access(launch, thread, copy.from, bytes - zeros, GPR_EMU_LOAD, pc);
+    if (source != GLOBAL_MEMORY ||
+        check_access(launch, thread, copy.to, bytes, GPR_EMU_STORE, pc) != SHARED_MEMORY)
+        report_finding(launch, pc, "asynchronous copy that is not from global to shared memory");
+    check_copy_begins(launch, thread->block, copy.to, bytes);
+    if (launch->counts != NULL) {
+        count_event(launch, thread, GLOBAL_LOAD, copy.from, bytes, pc);
+        count_event(launch, thread, SHARED_STORE, copy.to, bytes, pc);
+    }
+    if (!copies_begin(thread, copy)) launch->out_of_memory = 1;
+}
+
+static void hook_end_group(const void *pc)
+{
+    (void)pc;
+    running->current->copies.groups++;
+}
+
+static void hook_wait_groups(unsigned newest, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+    pending_copy copy;
+
+    count_step(launch, thread, pc);
+    if (emu_settings_now.schedule == RANDOM) fiber_yield();
+    while (copies_arrive(thread, newest, &copy)) {
+        (void)check_access(launch, thread, copy.to, copy.bytes, GPR_EMU_STORE, copy.pc);
+        memcpy((void *)copy.to, (const void *)copy.from, copy.bytes - copy.zeros);
+        memset((char *)copy.to + copy.bytes - copy.zeros, 0, copy.zeros);
+    }
+}
+
+static const gpr_emu_hooks hooks = {hook_access, hook_block_op,   hook_warp_op,   hook_active_lanes,
+                                    hook_fence,  hook_copy_async, hook_end_group, hook_wait_groups};
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
@@ -426,6 +478,8 @@ static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
         thread->fence.fence = 0;
         thread->known.count = 0;
         table_clear(&thread->pending);
+        thread->copies.count = 0;
+        thread->copies.groups = 0;
     }
 }
 
@@ -464,9 +518,8 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     if (launch->finding.found) return;
     if (fiber_ended(thread->fiber)) {
         thread->state = EXITED;
-        if (++block->exited < block->threads)
-            check_exit(launch, thread);
-        else {
+        check_exit(launch, thread);
+        if (++block->exited == block->threads) {
             count_phase(launch, block);
             block->live = 0;
         }

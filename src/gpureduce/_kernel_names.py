@@ -37,6 +37,7 @@ KernelName = Literal[
     "shfl_atomic_vec",
     "block_atomic_vec",
     "shfl_xor",
+    "async_copy",
     "cub",
     "single_block",
     "single_block_ordered",

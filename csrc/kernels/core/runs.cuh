@@ -43,6 +43,15 @@ template <class In> GPR_DEVICE uint64 position_of(const Vector *vector, const In
     return static_cast<uint64>(reinterpret_cast<const In *>(vector) - in);
 }
 
+// Returns how many elements lie before the first multiple of 16 bytes. `in` is aligned to its
+// elements, whose size divides a vector's.
+template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
+{
+    const unsigned past =
+        static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
+    return past == 0 ? 0 : vector_elements<In> - past;
+}
+
 // Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
 // at once. `in` is aligned to its elements only: the group's first threads add the elements before
 // the first multiple of 16 bytes one by one, its last threads those after the last whole vector.
@@ -61,9 +70,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
                                   const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
-    const unsigned past =
-        static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
-    const unsigned to_aligned = WHOLE || past == 0 ? 0 : vector_elements<In> - past;
+    const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
     const uint64 head = to_aligned < n ? to_aligned : n;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
     uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded

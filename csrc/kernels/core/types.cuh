@@ -2,8 +2,8 @@
 // type holds, and its bytes as another type.
 //
 // Sizes, kinds and formats of dtypes come from the registry, which the library reads too. Inline
-// PTX occurs here and in vector.cuh, conversions.cuh and ordering.cuh only; each use has a portable
-// equivalent for compilers other than CUDA's.
+// PTX occurs in files of this folder only; each use has an equivalent for other compilers than
+// CUDA's.
 #pragma once
 
 #include "dtype_kinds.h"
