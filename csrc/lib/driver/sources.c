@@ -14,18 +14,18 @@
 /* clang-format off */
 #define HELPER_FILES(F) \
     F(types) F(vector) F(conversions) F(ordering) F(operators) F(accumulators) F(kernel_traits) \
-    F(rows) F(warp) F(block) F(ticket) F(tile) F(thread_accumulator) F(runs) \
-    F(async_copy_groups) F(finalize) F(layout) F(fast_axes) F(fast_columns) F(fast_counted) \
-    F(fast_few) F(fast_narrow) F(fast_shifted) F(fast_strided) F(finalize_rows) \
-    F(exact_superaccumulator_layout) F(exact_rounding) F(exact_interval) F(exact_short_sum) \
-    F(exact_single_tile) F(exact_results) F(exact_superaccumulator) F(exact_bins) \
-    F(exact_double_double) F(exact_integer_bins) F(exact_bin_placement) F(exact_adders) \
-    F(exact_block) F(exact_any_row) F(exact_again) F(exact_fast) F(exact_limb_partial) \
-    F(exact_run) F(exact_strided_tiles) F(exact_column_merge) F(exact_strided) F(exact_rows) \
-    F(exact_merge) F(exact_products) F(exact_variance) F(exact_moments) F(exact_moments_strided) \
-    F(exact_dot) F(exact_dot_rows)
+    F(rows) F(warp) F(block) F(ticket) F(tile) F(thread_accumulator) F(runs) F(async_copy_groups) \
+    F(finalize) F(layout) F(fast_axes) F(fast_columns) F(fast_counted) F(fast_few) F(fast_narrow) \
+    F(fast_shifted) F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) \
+    F(exact_rounding) F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
+    F(exact_superaccumulator) F(exact_bins) F(exact_double_double) F(exact_integer_bins) \
+    F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) F(exact_again) \
+    F(exact_fast) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) \
+    F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
+    F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
 
-/* Files of operators, of users' own and logsumexp: programs of the package's kernels do not carry them. */
+/* Files of operators, of users' own and logsumexp: programs of the package's kernels do not carry
+ * them. */
 #define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu) F(custom_kernels) \
     F(custom_traits)
 
