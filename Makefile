@@ -443,12 +443,14 @@ NIGHTLY ?=
 nightly: $(STAMPS)/build $(STAMPS)/test
 	$(PY) tools/nightly.py $(NIGHTLY)
 
+# Asked for once, by the first recipe that needs it: there is a Python by then.
+GLUE_FLAGS = $(eval GLUE_FLAGS := $$(shell $$(PY) tools/glue_flags.py))$(GLUE_FLAGS)
 # The glue and the emulator too become objects: the rooms are checked by who calls whom.
 MODULE_SOURCES := $(filter %.c,$(GLUE_SOURCES) $(EMU_SOURCES))
 strict_MODULE_OBJECTS := $(MODULE_SOURCES:csrc/%.c=build/strict/%.o)
 # The assembler finds what compiler.c embeds by -I.
 build/strict/emu/%.o: private C_INCLUDES += -Icsrc
-build/strict/python/%.o: private C_INCLUDES += $$($(PY) tools/glue_flags.py)
+build/strict/python/%.o: private C_INCLUDES += $(GLUE_FLAGS)
 $(strict_MODULE_OBJECTS): | $(STAMPS)/build
 -include $(strict_MODULE_OBJECTS:.o=.d)
 
@@ -460,7 +462,7 @@ TIDIED := $(LIB_SOURCES) $(MODULE_SOURCES)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
 	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) \
-	  $(C_DEFINES) $$($(PY) tools/glue_flags.py) 2>&1 \
+	  $(C_DEFINES) $(GLUE_FLAGS) 2>&1 \
 	  | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; \
 	  exit $${PIPESTATUS[0]}
 
