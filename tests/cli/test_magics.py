@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -142,6 +143,39 @@ def test_kernels_of_the_notebook_are_named_in_magics(magics: dict[str, Any]) -> 
         found = magics["gr_compare"](f"{line} --baselines --no-break-even {QUICK}")
         assert sorted(row.name for row in found) == ["auto", "mine"]
         assert "runs on GPUs only" in found["mine"].absent
+
+
+@pytest.mark.parametrize("name", ["gr_bench", "gr_compare", "gr_explain"])
+def test_help_of_a_magic_lists_no_option_that_it_refuses(name: str, magics: dict[str, Any]) -> None:
+    before = "sequential" if name == "gr_explain" else "a"
+    listed = set(re.findall(r"--[a-z-]+", magics[name].__doc__)) - {"--help"}
+    assert "--block-size" in listed
+    for option in listed:
+        for value in ("", " 8"):
+            with pytest.raises((ValueError, OSError)) as caught:
+                magics[name](f"{before} {option}{value} --op nothing")
+            assert f"has no {option}" not in str(caught.value)
+            assert "takes an array, not" not in str(caught.value)
+
+
+def test_wrong_words_are_shown_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell()
+    shell.extension_manager.load_extension("gpureduce")
+    shell.user_ns["a"] = np.arange(10)
+    for line, message in (
+        ("%gr_explain reduc0", "unknown kernel 'reduc0'; did you mean 'reduce0'"),
+        ("%gr_bench a auto --op summ", "did you mean 'sum'"),
+        ("%gr_compare a auto --baselines nmupy", "did you mean 'numpy'"),
+    ):
+        assert not shell.run_cell(line).success
+        shown = "".join(capsys.readouterr())
+        assert message in shown
+        assert "Traceback" not in shown
+    shell.run_cell("%gr_bench int('x')")
+    assert "Traceback" in "".join(capsys.readouterr())  # the user's own expression
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,12 @@ import argparse
 import ast
 import keyword
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from .. import _core
+from .._exceptions import CompileError
 from .._yours.check import check
 from .._yours.kernel import Kernel
 from .check_command import add_kernel_options, kernel_of
@@ -63,11 +65,35 @@ class _Parser(Parser):
         raise _HelpPrinted
 
 
-def _parser(name: str, before: str) -> _Parser:
-    """The parser of the command that a magic is named after; `before` its words come others."""
+class _WrongWordsError(ValueError):
+    """An error of a magic's words, which IPython shows in one line."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython's protocol
+        return [f"UsageError: {self}"]
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Show wrong words as those of IPython's own magics are shown, without a traceback."""
+    try:
+        yield
+    except CompileError:  # has the compiler's log
+        raise
+    except (ValueError, TypeError) as error:
+        raise _WrongWordsError(str(error)) from None
+
+
+def _parser(name: str, before: str, hidden: tuple[str, ...] = ()) -> _Parser:
+    """The parser of the command that a magic is named after; `before` its words come others.
+
+    Its help leaves out options that the magic refuses, and those of `hidden`.
+    """
     command = SUBCOMMANDS[name.removeprefix("gr_")]
     parser = _Parser(prog=f"%{name}{before}", description=command.summary)
     command.add_arguments(parser)
+    for action in parser._actions:
+        if action.dest in {*_OF_COMMANDS, *hidden}:
+            action.help = argparse.SUPPRESS
     return parser
 
 
@@ -124,9 +150,10 @@ def _find_kernels(shell: Any, options: argparse.Namespace) -> None:
 def _over_array(
     shell: Any, name: str, measure: Callable[[Any, argparse.Namespace], Any]
 ) -> Callable[[str], Any]:
-    parser = _parser(name, " ARRAY")
+    # dtypes of a comparison are those that the array is converted to
+    parser = _parser(name, " ARRAY", ("file", "n") + ("dtype",) * (name == "gr_bench"))
 
-    def magic(line: str) -> Any:
+    def words_of(line: str) -> tuple[str, argparse.Namespace] | None:
         if line.strip() in ("-h", "--help"):
             parser.print_help()
             return None
@@ -151,7 +178,16 @@ def _over_array(
             raise ValueError(f"%{name} takes an array, not --dtype: convert it by astype")
         _refuse_files(name, options)
         _find_kernels(shell, options)
-        return measure(shell.ev(expression), options)
+        return expression, options
+
+    def magic(line: str) -> Any:
+        with _in_one_line():
+            found = words_of(line)
+        if found is None:
+            return None
+        array = shell.ev(found[0])  # an error in it has its traceback
+        with _in_one_line():
+            return measure(array, found[1])
 
     magic.__doc__ = parser.format_help()
     return magic
@@ -186,7 +222,8 @@ def _make_kernel_magic(shell: Any) -> Callable[[str, str | None], Any]:
 
     def on_kernel(line: str, cell: str | None = None) -> Any:
         try:
-            options = parser.parse_args(shlex.split(line))
+            with _in_one_line():
+                options = parser.parse_args(shlex.split(line))
         except _HelpPrinted:
             return None
         if cell is None or not cell.strip():
@@ -194,12 +231,13 @@ def _make_kernel_magic(shell: Any) -> Callable[[str, str | None], Any]:
                 "%%gr_kernel is the first line of a cell in CUDA C++: see %gr_kernel --help"
             )
         # The file's lines are the cell's: the first one is the magic.
-        kernel = kernel_of(
-            "\n" + cell,
-            options,
-            block_size=options.block_size,
-            elements_per_thread=options.elements_per_thread,
-        )
+        with _in_one_line():
+            kernel = kernel_of(
+                "\n" + cell,
+                options,
+                block_size=options.block_size,
+                elements_per_thread=options.elements_per_thread,
+            )
         name = options.variable or kernel.name
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"%%gr_kernel: {name!r} is no name of a variable")
@@ -216,12 +254,13 @@ def register(shell: Any) -> None:
 
     def on_explain(line: str) -> Any:
         try:
-            options = parser.parse_args(shlex.split(line))
+            with _in_one_line():
+                options = parser.parse_args(shlex.split(line))
+                _refuse_files("gr_explain", options)
+                _find_kernels(shell, options)
+                found = explained(options)
         except _HelpPrinted:
             return None
-        _refuse_files("gr_explain", options)
-        _find_kernels(shell, options)
-        found = explained(options)
         return found if len(found) > 1 else found[0]
 
     on_explain.__doc__ = parser.format_help()
