@@ -47,9 +47,20 @@ class MinMax(NamedTuple):
     """Largest element, or elements."""
 
 
-@dataclass(frozen=True, slots=True)
+_ON_THE_CPU = ("auto", "exact", "fast")
+"""Kernels that the CPU backend has, too."""
+
+
+def _on_the_cpu(name: str) -> str:
+    """What a kernel's name gives without a GPU."""
+    if name in _ON_THE_CPU:
+        return f"yes: its results, by the CPU backend; gpureduce explain {name} draws the kernel"
+    return f"emulated, by gpureduce explain {name}; reductions warn, and run 'fast' there"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class KernelInfo:
-    """A row of the kernel catalogue.
+    """A row of the kernel catalogue; ``print`` shows all of it, ``repr`` its name and summary.
 
     Attributes
     ----------
@@ -96,6 +107,24 @@ class KernelInfo:
     min_compute_capability: tuple[int, int] | None
     available: bool
     reason: str
+
+    def __repr__(self) -> str:
+        return f"<KernelInfo: {self.name}: {self.summary}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.summary}"]
+        lines += [f"  aliases    {', '.join(self.aliases)}"] if self.aliases else []
+        lines += [
+            f"  removes    {self.removes}",
+            f"  pays       {self.pays}",
+            f"  source     {self.source}",
+            f"  block      {self.block_size} by default; takes {self.block_rule}",
+        ]
+        if not self.available:
+            if _core.why_no_cuda() is not None:
+                lines.append(f"  on the CPU {_on_the_cpu(self.name)}")
+            lines.append(f"  on a GPU   {self.reason}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -491,7 +491,9 @@ def test_kernels_say_where_they_run_without_a_gpu(capsys: pytest.CaptureFixture[
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = [each.name for each in gr.kernels()]
-    blocks = succeed("kernels", *names, capsys=capsys).split("\n\n")
+    blocks = succeed("kernels", *names, capsys=capsys).rstrip("\n").split("\n\n")
+    assert blocks == [str(each) for each in gr.kernels()]
+    assert all(len(repr(each)) < 120 for each in gr.kernels())  # a list of them is legible
     assert not any("not here" in block for block in blocks)
     served = [block.partition(":")[0] for block in blocks if "on the CPU yes" in block]
     assert sorted(served) == sorted(done.stdout.split())

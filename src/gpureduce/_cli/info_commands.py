@@ -14,10 +14,6 @@ from .options import add_json, print_json
 __all__ = ["add_cache", "add_kernels", "run_cache", "run_info", "run_kernels"]
 
 
-_ON_THE_CPU = ("auto", "exact", "fast")
-"""Kernels that the CPU backend has, too."""
-
-
 def _missing(versions: tuple[int, int]) -> dict[str, str]:
     """Missing parts, each with the reason or how to install it."""
     import importlib.util
@@ -187,7 +183,7 @@ def run_kernels(options: argparse.Namespace) -> int:
         print_json([asdict(info) for info in found])
         return 0
     if names:
-        print("\n\n".join(_describe(info) for info in found))
+        print("\n\n".join(map(str, found)))
         return 0
     rows = [
         [
@@ -201,30 +197,6 @@ def run_kernels(options: argparse.Namespace) -> int:
     headings = ["kernel", "block", "same bits", "what it does"]
     print(lay_out(headings, rows, left=4, width=terminal_width()))
     return 0
-
-
-def _describe(info: Any) -> str:
-    lines = [f"{info.name}: {info.summary}"]
-    lines += [f"  aliases    {', '.join(info.aliases)}"] if info.aliases else []
-    lines += [
-        f"  removes    {info.removes}",
-        f"  pays       {info.pays}",
-        f"  source     {info.source}",
-    ]
-    lines.append(f"  block      {info.block_size} by default; takes {info.block_rule}")
-    if not info.available:
-        no_cuda = _core.why_no_cuda()
-        if no_cuda is not None:
-            lines += [f"  on the CPU {_on_the_cpu(info.name)}"]
-        lines.append(f"  on a GPU   {info.reason}")
-    return "\n".join(lines)
-
-
-def _on_the_cpu(name: str) -> str:
-    """What a kernel's name gives without a GPU."""
-    if name in _ON_THE_CPU:
-        return f"yes: its results, by the CPU backend; gpureduce explain {name} draws the kernel"
-    return f"emulated, by gpureduce explain {name}; reductions warn, and run 'fast' there"
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
