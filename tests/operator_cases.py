@@ -284,7 +284,7 @@ def gcd(a: Any, b: Any) -> Any:
     return a
 
 
-@gr.operator(identity=0, state="i8", commutative=True)
+@gr.operator(identity=0, lift=lambda x: np.int64(x), commutative=True)
 def total(a: Any, b: Any) -> Any:
     return a + b
 

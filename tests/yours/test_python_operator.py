@@ -22,6 +22,7 @@ from test_operator_on_gpu import BEGIN, END, emulated
 
 import gpureduce as gr
 from gpureduce import _core
+from gpureduce._yours import numba_device
 from gpureduce._yours.numba_device import device_code, link
 from gpureduce._yours.operator_device_program import LINKED, OPTIONS
 from gpureduce._yours.operator_gpu import gpu_text
@@ -222,6 +223,23 @@ def linked(operator: gr.Operator, dtype: str) -> bytes:
         return link(operator.text, [image, *code], (9, 0))  # type: ignore[arg-type]
     except (gr.DeviceUnavailableError, gr.KernelUnavailableError) as error:
         pytest.skip(str(error))
+
+
+def test_what_a_gpu_lacks_is_said_with_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = pytest.importorskip("numba.cuda")
+
+    def fails(*arguments: Any, **more: Any) -> None:
+        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+    monkeypatch.setattr(cuda, "compile", fails, raising=False)
+    numba_device._import_cuda.cache_clear()
+    dtype = np.dtype("f4")
+    with pytest.raises(gr.KernelUnavailableError, match="pip install") as caught:
+        device_code(add.text, dtype, (9, 0))  # type: ignore[arg-type]
+    if importlib.util.find_spec("numba_cuda") is not None:
+        assert f"NumPy {np.__version__} are installed: AttributeError" in str(caught.value)
+        assert "install an older numpy" in str(caught.value)
+    numba_device._import_cuda.cache_clear()
 
 
 def code_of(image: bytes) -> dict[str, bytes]:

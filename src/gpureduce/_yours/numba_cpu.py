@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from .._dtypes import native_dtype
-from .numba_loops import Loops, partial_dtype
+from .numba_loops import Loops, columns_of, partial_dtype
+from .numba_task import compiled_task
 from .operator_layout import Layout
 from .operator_tasks import CpuTasks
 from .operator_text import OperatorTypes
@@ -43,34 +45,49 @@ class NumbaProgram(CpuTasks):
     def __init__(self, operator: PythonText, types: OperatorTypes) -> None:
         self._operator = operator
         self.element = types.compute  # to which NumPy converts elements before
+        self._types = types
         compute, functions = types.compute, operator.functions
-        values = operator.types(compute)
+        state = operator.types(compute).state
         self._result = native_dtype(operator.result_of(compute))
         # What the loops store: NumPy makes 16-bit floats of the results.
         self._stored = _stored(self._result)
-        self._loops = Loops(
-            {"combine": functions.combine, "lift": functions.lift, "finish": functions.finish},
-            values, self.element, self._stored, operator.identity(compute),
-            commutative=operator.commutative, masked=types.masked,
-            takes_index=functions.takes_index, takes_count=functions.takes_count,
-        )  # fmt: skip
-        state = values.state.aligned() if values.state.is_tuple else values.state.dtypes[0]
+        self._tasks: dict[str, Any] = {}
+        whole = state.aligned() if state.is_tuple else state.dtypes[0]
         self.facts = {
-            "partial_bytes": partial_dtype(values.state).itemsize,
-            "state_bytes": state.itemsize,
+            "partial_bytes": partial_dtype(state).itemsize,
+            "state_bytes": whole.itemsize,
             "result_bytes": self._result.itemsize,
             "has_identity": int(functions.has_identity),
             "takes_index": int(functions.takes_index),
-            "columns": self._loops.columns,
+            "columns": columns_of(state),
         }
+
+    @functools.cached_property
+    def _loops(self) -> Loops:
+        operator, compute = self._operator, self._types.compute
+        return Loops(
+            operator.functions, operator.inferred(compute), self.element, self._stored,
+            operator.identity(compute), commutative=operator.commutative,
+            masked=self._types.masked,
+        )  # fmt: skip
+
+    def _address(self, name: str) -> int:
+        """Address of a task, which is compiled where the cache does not have it."""
+        if name not in self._tasks:
+            compute = self._types.compute
+            identity = self._operator.identity(compute)
+            key = self._operator.key("task", name, compute, self._types.masked, identity)
+            count = 4 if name == "evaluate" else 3
+            self._tasks[name] = compiled_task(key, count, lambda: self._loops.written(name))
+        return int(self._tasks[name].address)
 
     def fold_task(self, is_across: bool) -> int:
         """Address of the function that folds a part of rows, or of columns."""
-        return self._loops.address("fold_columns" if is_across else "fold_rows")
+        return self._address("fold_columns" if is_across else "fold_rows")
 
     def end_task(self) -> int:
         """Address of the function that merges the parts of rows."""
-        return self._loops.address("end_rows")
+        return self._address("end_rows")
 
     def run(self, task: int, given: np.ndarray[Any, Any], count: int) -> None:
         """Run tasks on all cores.
@@ -104,7 +121,7 @@ class NumbaProgram(CpuTasks):
         """Combine elements as postfix steps say."""
         program = np.array(steps, np.int64)
         function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_int64] * 4)(
-            self._loops.address("evaluate")
+            self._address("evaluate")
         )
         target = out if self._stored == out.dtype else np.empty(out.shape, self._stored)
         found = function(array.ctypes.data, program.ctypes.data, program.size, target.ctypes.data)

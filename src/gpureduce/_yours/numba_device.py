@@ -6,16 +6,17 @@ nvJitLink, which optimises both as one. On the emulator they are machine code of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .._exceptions import CudaError, KernelUnavailableError
-from .numba_types import Types, Value, compile_error, import_numba
-from .python_text import PythonText, addresses_of_numbers, entry_name
+from .numba_types import Types, Value, compile_error, dispatcher, import_numba
+from .python_text import PythonText, addresses_of_numbers, entry_name, version_of
 
-__all__ = ["addresses", "device_code", "link"]
+__all__ = ["addresses", "device_code", "device_compilers", "link"]
 
 _INSTALL = (
     "operators that are Python functions run on a GPU by numba-cuda and nvJitLink: pip install "
@@ -24,10 +25,10 @@ _INSTALL = (
 
 
 def _entries(
-    operator: PythonText, types: Types, compiled: Callable[[Callable[..., Any]], Any]
+    operator: PythonText, types: Types, compiled: Callable[[str], Any]
 ) -> Iterator[tuple[str, Callable[..., Any], Any]]:
     """Roles of functions, functions that pass numbers by their addresses, and their signatures;
-    `compiled` makes a function of the user's own one that they can call.
+    `compiled` makes of a role the function of the user's own that they can call.
     """
     from numba import types as kinds
     from numba.np.numpy_support import from_dtype
@@ -38,10 +39,10 @@ def _entries(
         "lift": (types.state, [types.element], functions.takes_index),
         "finish": (types.result, [types.state], functions.takes_count),
     }
-    for role, function in functions.named():
+    for role, _ in functions.named():
         returned, arguments, counts = given[role]
         text = _entry_text(returned, arguments, counts)
-        space: dict[str, Any] = {"user": compiled(function)}
+        space: dict[str, Any] = {"user": compiled(role)}
         for number, value in enumerate((returned, *arguments)):
             space[f"make{number}"] = value.make
             for i, dtype in enumerate(value.dtypes):
@@ -63,11 +64,11 @@ def _entry_text(returned: Value, arguments: list[Value], counts: bool) -> str:
             name = f"p{number}_{i}"
             if number == 0:
                 part = f"v[{i}]" if value.is_tuple else "v"
-                written.append(f"    w = kind0_{i}({part})")
+                written.append(f"    w{i} = kind0_{i}({part})")
                 if dtype.kind == "c":
-                    written += [f"    {name}r[0] = w.real", f"    {name}i[0] = w.imag"]
+                    written += [f"    {name}r[0] = w{i}.real", f"    {name}i[0] = w{i}.imag"]
                 else:
-                    written.append(f"    {name}[0] = w")  # of a bool, 0 or 1
+                    written.append(f"    {name}[0] = w{i}")  # of a bool, 0 or 1
             if dtype.kind == "c":
                 names += [f"{name}r", f"{name}i"]
                 parts.append(f"kind{number}_{i}(complex({name}r[0], {name}i[0]))")
@@ -82,19 +83,8 @@ def _entry_text(returned: Value, arguments: list[Value], counts: bool) -> str:
     if counts:
         names.append("count")
         passed.append("count")
-    # One `w` per number, so that none has two types.
-    lines: list[str] = []
-    for line in written:
-        if line.startswith("    w = "):
-            lines.append(line.replace("    w = ", f"    w{len(lines)} = "))
-            latest = f"w{len(lines) - 1}"
-        else:
-            lines.append(line.replace(" = w", f" = {latest}"))
-    return (
-        f"def entry({', '.join(names)}):\n    v = user({', '.join(passed)})\n"
-        + "\n".join(lines)
-        + "\n    return 0\n"
-    )
+    begin = [f"def entry({', '.join(names)}):", f"    v = user({', '.join(passed)})"]
+    return "\n".join([*begin, *written, "    return 0\n"])
 
 
 def addresses(operator: PythonText, compute: np.dtype[Any]) -> dict[str, int]:
@@ -103,12 +93,12 @@ def addresses(operator: PythonText, compute: np.dtype[Any]) -> dict[str, int]:
     if key not in _on_host:
         numba = import_numba()
 
-        def compiled(function: Callable[..., Any]) -> Any:
-            return numba.njit(function, error_model="numpy")
+        def compiled(role: str) -> Any:
+            return dispatcher(operator.functions, role)
 
         _on_host[key] = {
             role: numba.cfunc(signature, error_model="numpy")(entry)
-            for role, entry, signature in _entries(operator, operator.types(compute), compiled)
+            for role, entry, signature in _entries(operator, operator.inferred(compute), compiled)
         }
     return {role: int(function.address) for role, function in _on_host[key].items()}
 
@@ -117,15 +107,40 @@ _on_host: dict[tuple[PythonText, np.dtype[Any]], dict[str, Any]] = {}
 """C functions that live as long as programs of the emulator may call them."""
 
 
+@functools.cache
 def _import_cuda() -> Any:
     import_numba()
     try:
         from numba import cuda
 
-        _ = cuda.compile
-    except (ImportError, AttributeError):
-        raise KernelUnavailableError(_INSTALL) from None
+        # Its parts are imported when it first compiles: here, so that what fails is not taken for
+        # a mistake of the user's function.
+        cuda.compile(_nothing, "int32()", abi="c", cc=(9, 0), output="ltoir")
+    except Exception as error:  # what an import of others raises may be anything
+        raise KernelUnavailableError(f"{_INSTALL}{_why_not(error)}") from error
     return cuda
+
+
+def _nothing() -> int:
+    return 0
+
+
+def _why_not(error: Exception) -> str:
+    """What is installed, and what it said."""
+    found = [each for each in device_compilers() if each.startswith("numba-cuda ")]
+    if not found:
+        return " (numba-cuda is not installed)"
+    versions = f"{found[0]}, numba {version_of('numba')} and NumPy {np.__version__}"
+    remedy = ""
+    if isinstance(error, AttributeError) and "numpy" in str(error):
+        remedy = "; this NumPy is too new for it: upgrade numba-cuda, or install an older numpy"
+    return f" ({versions} are installed: {type(error).__name__}: {error}{remedy})"
+
+
+def device_compilers() -> list[str]:
+    """Versions of what makes device code of functions."""
+    packages = ("numba-cuda", "cuda-bindings", "nvidia-nvvm", "nvidia-nvjitlink")
+    return [f"{each} {found}" for each in packages if (found := version_of(each)) != "none"]
 
 
 def device_code(
@@ -143,12 +158,13 @@ def device_code(
     cuda = _import_cuda()
     from numba.core.errors import NumbaError
 
-    def compiled(function: Callable[..., Any]) -> Any:
-        return cuda.jit(device=True, inline="always")(function)
+    functions = dict(operator.functions.named())
+
+    def compiled(role: str) -> Any:
+        return cuda.jit(device=True, inline="always")(functions[role])
 
     made = []
-    functions = dict(operator.functions.named())
-    for role, entry, signature in _entries(operator, operator.types(compute), compiled):
+    for role, entry, signature in _entries(operator, operator.inferred(compute), compiled):
         try:
             code, _ = cuda.compile(
                 entry, signature, device=True, abi="c", cc=capability, output="ltoir",
@@ -157,8 +173,6 @@ def device_code(
         except NumbaError as error:
             where = " for a GPU"
             raise compile_error(operator.name, functions[role], error, where) from None
-        except (OSError, RuntimeError) as error:
-            raise KernelUnavailableError(f"{_INSTALL} ({error})") from None
         made.append(bytes(code))
     return made
 

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .._dtypes import name_of
-from .numba_types import Types, Value, import_numba
+from .numba_types import Types, Value, dispatcher, import_numba
 from .operator_layout import PARAMETERS, STARTS
+from .python_functions import Functions
 
-__all__ = ["Loops", "partial_dtype"]
+__all__ = ["Loops", "columns_of", "partial_dtype"]
 
 _CHAINS = 4
 """Values that a run is folded to at once where order is kept, so that no operation waits for the
@@ -40,6 +41,11 @@ _AXIS = PARAMETERS["axes"].subdtype[0]  # type: ignore[index]
 def partial_dtype(state: Value) -> np.dtype[Any]:
     """What tasks leave for the task that ends a row."""
     return state.aligned(("count", "i8"))
+
+
+def columns_of(state: Value) -> int:
+    """Rows side by side that a task takes at most."""
+    return max(8, _COLUMN_BYTES // partial_dtype(state).itemsize)
 
 
 # ---------------------------------------------------------------- memory -------------------------
@@ -215,7 +221,7 @@ def _places() -> dict[str, int]:
 def _shared() -> dict[str, Any]:
     """What loops use that depends on no operator."""
     numba = import_numba()
-    space: dict[str, Any] = {"pointer": _pointer_of()}
+    space: dict[str, Any] = {"__name__": __name__, "pointer": _pointer_of()}
     for name in ("i8", "i4", "u1"):
         space[f"load_{name}"] = _load_of(np.dtype(name))
         space[f"store_{name}"] = _store_of(np.dtype(name))
@@ -532,42 +538,35 @@ class Loops:
 
     Parameters
     ----------
-    functions : mapping
-        ``combine``, ``lift`` and ``finish``.
+    functions : Functions
     types : Types
     element, result : dtype
         Of elements and results in memory.
     identity : list or None
         Its numbers.
-    commutative, masked, takes_index, takes_count : bool
-
-    Attributes
-    ----------
-    columns
-        Rows side by side that a task takes at most.
+    commutative, masked : bool
     """
 
     def __init__(
-        self, functions: Mapping[str, Callable[..., Any] | None], types: Types,
-        element: np.dtype[Any], result: np.dtype[Any], identity: list[Any] | None, *,
-        commutative: bool, masked: bool, takes_index: bool, takes_count: bool,
+        self, functions: Functions, types: Types, element: np.dtype[Any], result: np.dtype[Any],
+        identity: list[Any] | None, *, commutative: bool, masked: bool,
     ) -> None:  # fmt: skip
         state, partial = types.state, partial_dtype(types.state)
-        self.columns = max(8, _COLUMN_BYTES // partial.itemsize)
+        columns = columns_of(state)
         width = max(8, _LANE_BYTES // max(each.itemsize for each in state.dtypes))
         lanes, end = [], 0  # a lane's numbers are in an array each
         for dtype in state.dtypes:
             lanes.append(end)
-            end += -(-max(self.columns, width) * dtype.itemsize // 64) * 64
-        self._space = self._functions(functions, types, element, identity, end + 8 * self.columns)
-        has_lift = functions["lift"] is not None
+            end += -(-max(columns, width) * dtype.itemsize // 64) * 64
+        self._space = self._functions(functions, types, element, identity, end + 8 * columns)
+        has_lift = functions.lift is not None
 
         def loaded(address: str, index: str) -> str:
             """The state of an element."""
             numbers = [f"load_e{i}(x, {address} + {at})" for i, at in enumerate(_offsets(element))]
             value = _value(types.element, numbers, "Element")
             if has_lift:
-                value = f"user_lift({value}{', ' + index if takes_index else ''})"
+                value = f"user_lift({value}{', ' + index if functions.takes_index else ''})"
             return self._converted(types.lifted, state, value, "lifted")
 
         def combined(left: str) -> str:
@@ -585,11 +584,11 @@ class Loops:
         ]
         in_partial = [f"at + {at}" for at in _offsets(partial)[:-1]]
         finish = "s"
-        if functions["finish"] is not None:
-            finish = f"user_finish(s{', total' if takes_count else ''})"
+        if functions.finish is not None:
+            finish = f"user_finish(s{', total' if functions.takes_count else ''})"
         words: dict[str, Any] = {
             **_places(), "size": element.itemsize, "counts": end, "partial": partial.itemsize,
-            "columns": self.columns, "has_identity": identity is not None, "width": width,
+            "columns": columns, "has_identity": identity is not None, "width": width,
             "most": 4 * width, "count_at": _offsets(partial)[-1],
             "counted": "0" if masked else "end - begin",
             "element": loaded(f"i * {element.itemsize}", "index + i * step"),
@@ -625,23 +624,20 @@ class Loops:
                 ("evaluate", _EVALUATE),
             )
         }  # fmt: skip
-        self._tasks: dict[str, Any] = {}
 
     def _functions(
-        self, functions: Mapping[str, Callable[..., Any] | None], types: Types,
-        element: np.dtype[Any], identity: list[Any] | None, room: int,
+        self, functions: Functions, types: Types, element: np.dtype[Any],
+        identity: list[Any] | None, room: int,
     ) -> dict[str, Any]:  # fmt: skip
         """What the texts name."""
-        numba = import_numba()
         from numba.np.numpy_support import from_dtype
 
         space: dict[str, Any] = {
-            **_shared(), "np": np, "Element": types.element.make, "State": types.state.make,
-            "room_of_lanes": _room_of(room),
+            **_shared(), "__name__": __name__, "np": np, "Element": types.element.make,
+            "State": types.state.make, "room_of_lanes": _room_of(room),
         }  # fmt: skip
-        for name, function in functions.items():
-            if function is not None:
-                space[f"user_{name}"] = numba.njit(function, error_model="numpy")
+        for role, _ in functions.named():
+            space[f"user_{role}"] = dispatcher(functions, role)
         for prefix, value in (("s", types.state), ("r", types.result)):
             for i, dtype in enumerate(value.dtypes):
                 space[f"load_{prefix}{i}"] = _load_of(dtype)
@@ -670,15 +666,10 @@ class Loops:
             self._space[f"convert_{name}"] = numba.njit(space["convert"], error_model="numpy")
         return f"convert_{name}({expression})"
 
-    def address(self, name: str) -> int:
-        """The address of a C function: ``fold_rows``, ``fold_columns``, ``end_rows``,
+    def written(self, name: str) -> Any:
+        """The Python function of a task: ``fold_rows``, ``fold_columns``, ``end_rows``,
         ``evaluate``.
         """
-        if name not in self._tasks:
-            from numba import cfunc, types
-
-            space = dict(self._space)
-            exec(self._texts[name], space)
-            arguments = [types.int64] * (4 if name == "evaluate" else 3)
-            self._tasks[name] = cfunc(types.int32(*arguments), error_model="numpy")(space[name])
-        return int(self._tasks[name].address)
+        space = dict(self._space)
+        exec(self._texts[name], space)
+        return space[name]

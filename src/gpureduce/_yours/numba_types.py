@@ -8,9 +8,10 @@ integer, which would hide a mistake.
 from __future__ import annotations
 
 import collections
+import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,18 @@ import numpy as np
 from .._exceptions import CompileError
 from .python_functions import Functions
 
-__all__ = ["Types", "Value", "compile_error", "identity_of", "import_numba", "types_of", "value_of"]
+__all__ = [
+    "Types",
+    "Value",
+    "compile_error",
+    "dispatcher",
+    "identity_of",
+    "import_numba",
+    "types_of",
+    "value_of",
+]
 
+_VALUES = ("element", "lifted", "combined", "state", "result")
 _MOST_FIELDS = 32
 _ROUNDS = 4
 """Of widening states until ``combine`` returns no wider ones."""
@@ -139,6 +150,32 @@ class Types:
     result: Value
     result_is_element: bool
 
+    def to_text(self) -> str:
+        """As JSON, without the classes of named tuples."""
+        values = {
+            name: {
+                "dtypes": [each.str for each in value.dtypes],
+                "is_tuple": value.is_tuple,
+                "names": value.names,
+            }
+            for name, value in ((name, getattr(self, name)) for name in _VALUES)
+        }
+        return json.dumps({**values, "result_is_element": self.result_is_element})
+
+    @classmethod
+    def from_text(cls, text: str) -> Types:
+        """What :meth:`to_text` returned."""
+        found = json.loads(text)
+        values = {
+            name: Value(
+                tuple(map(np.dtype, found[name]["dtypes"])),
+                found[name]["is_tuple"],
+                tuple(found[name]["names"]),
+            )
+            for name in _VALUES
+        }
+        return cls(**values, result_is_element=found["result_is_element"])
+
 
 def compile_error(
     name: str, function: Callable[..., Any], error: Exception, what: str = ""
@@ -184,12 +221,22 @@ def _line_of(path: str, function: Callable[..., Any], line: int | None) -> str:
     return f": {shown}" if shown else ""
 
 
-def _returned(name: str, function: Callable[..., Any], arguments: Sequence[Value]) -> Value:
+def dispatcher(functions: Functions, role: str) -> Any:
+    """The function that Numba compiles for the CPU: once per types."""
+    if role not in functions.dispatchers:
+        function = getattr(functions, role)
+        functions.dispatchers[role] = import_numba().njit(function, error_model="numpy")
+    return functions.dispatchers[role]
+
+
+def _returned(name: str, functions: Functions, role: str, *arguments: Value) -> Value:
     """What a function returns for arguments of these types."""
     numba = import_numba()
+    function = getattr(functions, role)
     given = tuple(each.numba_type() for each in arguments)
     try:
-        compiled = numba.njit(given, error_model="numpy")(function)
+        compiled = dispatcher(functions, role)
+        compiled.compile(given)
         returned = compiled.overloads[given].signature.return_type
     except numba.core.errors.NumbaError as error:
         raise compile_error(name, function, error) from None
@@ -279,20 +326,22 @@ def types_of(name: str, functions: Functions, element: np.dtype[Any], result: An
     lift, combine, finish = functions.lift, functions.combine, functions.finish
     lifted = number
     if lift is not None:
-        lifted = _returned(name, lift, (number, index) if functions.takes_index else (number,))
+        more = [index] if functions.takes_index else []
+        lifted = _returned(name, functions, "lift", number, *more)
     state = value_of(functions.state) if functions.state is not None else lifted
-    combined = _returned(name, combine, (state, state))
+    combined = _returned(name, functions, "combine", state, state)
     if lift is not None and functions.state is None:
         for _ in range(_ROUNDS):
             wider = _widened(state, combined)
             if wider == state:
                 break
-            state, combined = wider, _returned(name, combine, (wider, wider))
+            state, combined = wider, _returned(name, functions, "combine", wider, wider)
     _check_conversion(name, lift or combine, lifted, state, "its state")
     _check_conversion(name, combine, combined, state, "its state")
     returned = state
     if finish is not None:
-        returned = _returned(name, finish, (state, index) if functions.takes_count else (state,))
+        more = [index] if functions.takes_count else []
+        returned = _returned(name, functions, "finish", state, *more)
     made = returned
     if result is not None:
         made = value_of(np.dtype(result))

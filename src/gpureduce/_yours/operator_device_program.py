@@ -15,7 +15,7 @@ import numpy as np
 from .. import _core
 from .._exceptions import CudaError
 from .._records import DeviceInfo
-from .numba_device import addresses, device_code, link
+from .numba_device import addresses, device_code, device_compilers, link
 from .operator_layout import CONTINUES, ENDS, FACTS, Axis, Layout, facts_of, parameters
 from .operator_text import OperatorText, OperatorTypes, compile_error, headers, operator_program
 from .python_text import PythonText
@@ -157,19 +157,27 @@ class OperatorProgram:
         capability = self._device.compute_capability
         major, minor = capability
         code: list[bytes] = []
+        known: list[str] = []
         options: tuple[str, ...] = OPTIONS
         if isinstance(operator, PythonText) and not is_emulated():
-            code = device_code(operator, compute, capability)
             options = (*OPTIONS, LINKED)
+            functions = operator.key("device", compute, device_compilers())
+            if functions is None:
+                code = device_code(operator, compute, capability)
+                known = [hashlib.sha256(each).hexdigest() for each in code]
+            else:
+                known = [functions]
         key = "\n".join(
             [f"gpureduce {_core.__version__} operator", f"nvrtc {version}", f"{major}.{minor}"]
-            + [hashlib.sha256(each).hexdigest() for each in code]
+            + known
             + [*options, *entries, text]
         )
         is_kept = not (isinstance(operator, PythonText) and is_emulated())  # it has addresses
         cached = _core.find_cached_image(key) if is_kept else None
         if cached is not None:
             return cached
+        if isinstance(operator, PythonText) and LINKED in options and not code:
+            code = device_code(operator, compute, capability)
         try:
             image, symbols = _core.compile_text(
                 "operator", text, entries, options, 10 * major + minor

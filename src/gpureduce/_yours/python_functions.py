@@ -6,7 +6,7 @@ import dis
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class Functions:
     """A value, or a function of the elements' dtype; None: there is none."""
     state: Any
     """Dtype of states, if it was given."""
+    dispatchers: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What Numba compiled for the CPU, by role."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By their code: in their module, and in a notebook, the operator has the function's name.

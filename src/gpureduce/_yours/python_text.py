@@ -8,18 +8,24 @@ passes structures; a linker that optimises makes registers of them.
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib.metadata
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .._dtypes import name_of, native_dtype
 from .numba_types import Types, Value, identity_of, types_of
 from .operator_text import OperatorText, OperatorTypes
+from .python_fingerprint import fingerprint
 from .python_functions import Functions
 
-__all__ = ["PythonText", "addresses_of_numbers", "entry_name"]
+__all__ = ["PythonText", "addresses_of_numbers", "entry_name", "version_of"]
 
 
 def entry_name(role: str) -> str:
@@ -49,8 +55,29 @@ class PythonText(OperatorText):
     functions: Functions
 
     def types(self, compute: np.dtype[Any]) -> Types:
-        """Types of its values, for elements that are computed in a dtype."""
+        """Types of its values, for elements that are computed in a dtype; from the cache without
+        classes of named tuples.
+        """
         return _types_of(self, compute)
+
+    def inferred(self, compute: np.dtype[Any]) -> Types:
+        """Types of its values as Numba infers them."""
+        return _inferred(self, compute)
+
+    def key(self, *what: object) -> str | None:
+        """A key of the cache for something that is made of the functions; ``None``: they have
+        none.
+        """
+        functions = _fingerprint(self.functions)
+        if functions is None:
+            return None
+        given = self.functions.state, self.result, self.commutative
+        settings = sorted(each for each in os.environ.items() if each[0].startswith("NUMBA_"))
+        return "\n".join(
+            [f"gpureduce {_core.__version__} functions {functions}", _own_digest()]
+            + [f"{package} {version_of(package)}" for package in ("numba", "llvmlite")]
+            + [repr(each) for each in (*given, settings, *what)]
+        )
 
     def identity(self, compute: np.dtype[Any]) -> list[Any] | None:
         """Numbers of the state of no elements."""
@@ -128,7 +155,40 @@ def _pointer(kind: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _types_of(operator: PythonText, compute: np.dtype[Any]) -> Types:
+    key = operator.key("types", compute)
+    cached = None if key is None else _core.find_cached_image(key)
+    if cached is not None:
+        return Types.from_text(cached[0].decode())
+    types = operator.inferred(compute)
+    if key is not None:
+        _core.cache_image(key, types.to_text().encode(), ())
+    return types
+
+
+@functools.lru_cache(maxsize=256)
+def _inferred(operator: PythonText, compute: np.dtype[Any]) -> Types:
     return types_of(operator.name, operator.functions, compute, operator.result)
+
+
+@functools.lru_cache(maxsize=256)
+def _fingerprint(functions: Functions) -> str | None:
+    return fingerprint(functions.named())
+
+
+@functools.cache
+def version_of(package: str) -> str:
+    """Version of a package; "none": it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+@functools.cache
+def _own_digest() -> str:
+    """Of the files that write programs of functions."""
+    files = sorted(Path(__file__).parent.glob("numba_*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _members(element: Value, compute: np.dtype[Any]) -> list[tuple[str, str]]:
