@@ -27,14 +27,18 @@ void gpr_cpu_split_parts(const char *elements, size_t part_bytes, uint64_t count
         split_8(elements, count, real, imaginary);
 }
 
-int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
+int gpr_cpu_has_elements_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
 {
-    return view->rows_contiguous && view->dtype == factors->dtype && factors->components == 1;
+    return view->rows_contiguous && view->dtype == factors->dtype;
 }
 
-void gpr_cpu_read_factors(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
-                          uint64_t at, uint64_t count, factor_stage *s,
-                          const void *components[GPR_EXACT_PARTS])
+int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
+{
+    return gpr_cpu_has_elements_in_place(factors, view) && factors->components == 1;
+}
+
+const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view *view,
+                                  uint64_t row, uint64_t at, uint64_t count, factor_stage *s)
 {
     const char *elements =
         view->rows_contiguous ? gpr_view_row(view, row) + at * view->bytes : s->packed;
@@ -44,6 +48,15 @@ void gpr_cpu_read_factors(const gpr_cpu_factors *factors, const gpr_view *view, 
         gpr_convert(view->dtype, elements, factors->dtype, s->converted, count);
         elements = s->converted;
     }
+    return elements;
+}
+
+void gpr_cpu_read_factors(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
+                          uint64_t at, uint64_t count, factor_stage *s,
+                          const void *components[GPR_EXACT_PARTS])
+{
+    const void *elements = gpr_cpu_read_elements(factors, view, row, at, count, s);
+
     components[0] = elements;
     if (factors->components == 1) return;
     gpr_cpu_split_parts(elements, gpr_part_bytes(factors->dtype), count, s->split[0], s->split[1]);

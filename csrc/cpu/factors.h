@@ -26,8 +26,16 @@ typedef struct factor_stage {
 void gpr_cpu_split_parts(const char *elements, size_t part_bytes, uint64_t count, char *real,
                          char *imaginary);
 
-/* Whether the view's factors are read where they are in memory, however many there are. */
+/* Whether the view's elements are factors as they are in memory, however many there are. */
+int gpr_cpu_has_elements_in_place(const gpr_cpu_factors *factors, const gpr_view *view);
+
+/* The same of the real numbers of factors: complex ones have two, which are split. */
 int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_view *view);
+
+/* `count` factors of the view's row, from `at` on, of the dtype that both are converted to: in
+ * memory, or in the stage, which holds PRODUCT_TILE real numbers. */
+const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view *view,
+                                  uint64_t row, uint64_t at, uint64_t count, factor_stage *s);
 
 /* Makes components[p] the real numbers of `count` factors of the view's row, from `at` on: a tile
  * at most, unless they are read in place. */

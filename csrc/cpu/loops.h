@@ -86,12 +86,19 @@ typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, doubl
 typedef struct gpr_product_sum {
     double upper, lower, size;
 } gpr_product_sum;
+
+typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
+
+/* Of complex numbers a and b, the sums of the products of their parts: of real parts, of imaginary
+ * parts, of a's real and b's imaginary parts, and of a's imaginary and b's real parts. */
+enum { GPR_PART_PRODUCTS = 4 };
+typedef void (*gpr_complex_product_sums_loop)(const void *a, const void *b, uint64_t n,
+                                              gpr_product_sum *of_parts);
+
 /* Multiplies mantissas by those of `count` numbers, which are in [1, 2), and adds the numbers'
  * exponents to exponents; zeros, infinities and NaN are mantissas of exponent 0. */
 typedef void (*gpr_mantissas_loop)(const double *x, uint64_t count, double *mantissas,
                                    int64_t *exponents);
-
-typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
 /* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
  * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; magnitudes of
@@ -241,7 +248,8 @@ typedef struct gpr_loops {
     gpr_products_loop products[GPR_DTYPE_COUNT];
     gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
-    /* of the same */
+    gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
+    /* of float32 and float64 */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
     /* of the same */
     gpr_exp_loop exp_sums[GPR_DTYPE_COUNT];

@@ -96,3 +96,68 @@ DEFINE_PRODUCT_SUM(magnitudes, float32, float, WIDEN_F32, 0, 0)
 DEFINE_PRODUCT_SUM(products, float64, double, load_f64, 1, 1)
 DEFINE_PRODUCT_SUM(squares, float64, double, load_f64, 0, 1)
 DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)
+
+/* Of complex numbers, a vector has both parts of each: times the other factor as it is, and with
+ * its parts swapped, it makes the four products of the parts. */
+enum { COMPLEX_VECTORS = 2, COMPLEX_TERMS = 2 };
+
+INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size)
+{
+    double lost;
+
+    ADD_WITH_REST(double, sum->upper, term, lost);
+    sum->lower += lost + rest;
+    sum->size += size;
+}
+
+#define DEFINE_COMPLEX_PRODUCT_SUMS(name, T, LOAD, TWICE)                                         \
+    static void sums_of_products_##name(const void *a, const void *b, uint64_t n,                 \
+                                        gpr_product_sum *of_parts)                                \
+    {                                                                                             \
+        enum { STEP = COMPLEX_VECTORS * VECTOR_LANES };                                           \
+        const T *p = a, *q = b;                                                                   \
+        const uint64_t numbers = 2 * n;                                                           \
+        vec_f64 sums[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                   \
+                rests[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                  \
+                sizes[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}};                                  \
+        uint64_t i = 0;                                                                           \
+        for (; i + STEP <= numbers; i += STEP) {                                                  \
+            PREFETCH(p + i, STEP * sizeof(T));                                                    \
+            PREFETCH(q + i, STEP * sizeof(T));                                                    \
+            UNROLLED                                                                              \
+            for (int k = 0; k < COMPLEX_VECTORS; k++) {                                           \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                        \
+                              y = (vec_f64)LOAD(q + i + k * VECTOR_LANES);                        \
+                UNROLLED                                                                          \
+                for (int t = 0; t < COMPLEX_TERMS; t++) {                                         \
+                    const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;          \
+                    if (TWICE) {                                                                  \
+                        vec_f64 lost;                                                             \
+                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                           \
+                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);               \
+                    } else {                                                                      \
+                        sums[t][k] += term;                                                       \
+                    }                                                                             \
+                    sizes[t][k] += MAGNITUDES(term);                                              \
+                }                                                                                 \
+            }                                                                                     \
+        }                                                                                         \
+        for (int part = 0; part < 2 * COMPLEX_TERMS; part++)                                      \
+            of_parts[part] = (gpr_product_sum){0, 0, 0};                                          \
+        for (; i < numbers; i += 2) {                                                             \
+            UNROLLED                                                                              \
+            for (uint64_t part = 0; part < 2 * COMPLEX_TERMS; part++) {                           \
+                const double x = p[i + part % 2], y = q[i + (part % 2 ^ part / 2)], term = x * y; \
+                add_term(&of_parts[part], term, (TWICE) ? PRODUCT_REST(x, y, term) : 0,           \
+                         fabs(term));                                                             \
+            }                                                                                     \
+        }                                                                                         \
+        for (int t = 0; t < COMPLEX_TERMS; t++)                                                   \
+            for (int k = 0; k < COMPLEX_VECTORS; k++)                                             \
+                for (int lane = 0; lane < VECTOR_LANES; lane++)                                   \
+                    add_term(&of_parts[2 * t + lane % 2], sums[t][k][lane], rests[t][k][lane],    \
+                             sizes[t][k][lane]);                                                  \
+    }
+
+DEFINE_COMPLEX_PRODUCT_SUMS(complex64, float, WIDEN_F32, 0)
+DEFINE_COMPLEX_PRODUCT_SUMS(complex128, double, load_f64, 1)

@@ -2027,6 +2027,8 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_MAGNITUDES] = {[GPR_FLOAT32] = sum_of_magnitudes_float32,
                                 [GPR_FLOAT64] = sum_of_magnitudes_float64},
         },
+    .complex_product_sums = {[GPR_COMPLEX64] = sums_of_products_complex64,
+                             [GPR_COMPLEX128] = sums_of_products_complex128},
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
     .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},

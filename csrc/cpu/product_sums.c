@@ -8,9 +8,9 @@
 #include "lib/base/registry.h"
 #include "lib/rules/rules.h"
 
-/* Factors that a loop multiplies at once where they are read in place. A loop has 8 lanes at
- * least. */
-enum { IN_PLACE_TILE = 8192, FEWEST_LANES = 8 };
+/* Factors that a loop multiplies at once where they are read in place: a loop of real numbers has 8
+ * lanes at least, one of complex numbers 2 for the products of two parts. */
+enum { IN_PLACE_TILE = 8192, COMPLEX_TILE = 2048 };
 
 /* Bounds on errors, in shares of the sum of magnitudes. A lane adds 2^10 products at most.
  *   products of float32  are added plainly: 2^10 roundings of 2^-53, and the lanes' sum
@@ -60,13 +60,34 @@ void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others)
     sums->merged += others->merged + 1;
 }
 
-static void add_tile(gpr_product_sum_loop loop, const void *x, const void *y, uint64_t count,
-                     int is_subtracted, gpr_product_sum *sum)
+static void add(gpr_product_sum *sum, gpr_product_sum other, int is_subtracted)
 {
-    const gpr_product_sum made = loop(x, y, count);
+    merge(sum, is_subtracted ? -other.upper : other.upper,
+          is_subtracted ? -other.lower : other.lower, other.size);
+}
 
-    merge(sum, is_subtracted ? -made.upper : made.upper, is_subtracted ? -made.lower : made.lower,
-          made.size);
+static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
+                                 uint64_t end, product_sums_memory *memory, product_sums *sums)
+{
+    const gpr_complex_product_sums_loop loop =
+        gpr_cpu_loops()->complex_product_sums[factors->dtype];
+    const int in_place = gpr_cpu_has_elements_in_place(factors, factors->first) &&
+                         gpr_cpu_has_elements_in_place(factors, factors->second);
+    const uint64_t tile = in_place ? COMPLEX_TILE : PRODUCT_TILE / 2;
+
+    for (uint64_t at = first; at < end; at += tile) {
+        const uint64_t count = end - at < tile ? end - at : tile;
+        gpr_product_sum of_parts[GPR_PART_PRODUCTS];
+
+        loop(gpr_cpu_read_elements(factors, factors->first, row, at, count, &memory->stages[0]),
+             gpr_cpu_read_elements(factors, factors->second, row, at, count, &memory->stages[1]),
+             count, of_parts);
+        add(&sums->of[0], of_parts[0], 0);
+        add(&sums->of[0], of_parts[1], !factors->conjugates);
+        add(&sums->of[1], of_parts[2], 0);
+        add(&sums->of[1], of_parts[3], factors->conjugates);
+        sums->merged += 2;
+    }
 }
 
 /* Numbers as a loop reads them. */
@@ -82,14 +103,18 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
                           uint64_t end, product_sums_memory *memory, product_sums *sums)
 {
     const gpr_loops *loops = gpr_cpu_loops();
-    const int has_second = factors->products == GPR_PRODUCTS, is_complex = factors->components > 1;
+    const int has_second = factors->products == GPR_PRODUCTS;
     gpr_dtype real = gpr_real_dtype(factors->dtype);
     const gpr_widening how = loops->widen[real];
     const int in_place = how.loop == NULL &&
                          gpr_cpu_reads_factors_in_place(factors, factors->first) &&
                          (!has_second || gpr_cpu_reads_factors_in_place(factors, factors->second));
-    const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE / (uint64_t)factors->components;
+    const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE;
 
+    if (factors->components > 1) {
+        sum_complex_products(factors, row, first, end, memory, sums);
+        return;
+    }
     if (how.loop != NULL) real = how.to;
     const gpr_product_sum_loop loop = loops->product_sums[factors->products][real];
 
@@ -100,16 +125,9 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         gpr_cpu_read_factors(factors, factors->first, row, at, count, &memory->stages[0], x);
         if (has_second)
             gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);
-        if (is_complex) {
-            add_tile(loop, x[0], y[0], count, 0, &sums->of[0]);
-            add_tile(loop, x[1], y[1], count, !factors->conjugates, &sums->of[0]);
-            add_tile(loop, x[0], y[1], count, 0, &sums->of[1]);
-            add_tile(loop, x[1], y[0], count, factors->conjugates, &sums->of[1]);
-        } else {
-            x[0] = widen(&how, x[0], count, memory->widened[0]);
-            if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
-            add_tile(loop, x[0], y[0], count, 0, &sums->of[0]);
-        }
+        x[0] = widen(&how, x[0], count, memory->widened[0]);
+        if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
+        add(&sums->of[0], loop(x[0], y[0], count), 0);
         sums->merged += 2;
     }
 }
