@@ -529,10 +529,15 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     if (work.watches_range) {
         const gpr_float_environment before = enter_ieee();
 
-        status = reduce_rows_of_some(call, &work, &marks, &single, run);
-        gpr_cpu_note_range(&work);
-        if (status == GPR_OK && work.left_range && !work.stop.stopped)
-            status = gpr_cpu_multiply_scaled(&work);
+        if (gpr_cpu_starts_out_of_range(&work, &status)) {
+            gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
+            status = gpr_cpu_multiply_scaled(&work, 0);
+        } else if (status == GPR_OK) {
+            status = reduce_rows_of_some(call, &work, &marks, &single, run);
+            gpr_cpu_note_range(&work);
+            if (status == GPR_OK && work.left_range && !work.stop.stopped)
+                status = gpr_cpu_multiply_scaled(&work, 1);
+        }
         leave_ieee(before);
     } else {
         status = reduce_rows_of_some(call, &work, &marks, &single, run);

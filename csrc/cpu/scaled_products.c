@@ -19,16 +19,19 @@ enum {
     EXPONENT_BIAS = 1023,
     WIDTH = GPR_COLUMN_BLOCK, /* products side by side */
     /* Of a run: products that do not wait for each other, of a whole row and of a piece of one. */
-    LANES = 8,
+    LANES = 16,
     PIECE_LANES = 64,
-    SHORT_RUN = 32, /* fewer numbers are multiplied one after the other */
+    SHORT_RUN = 64, /* fewer numbers are multiplied one after the other */
     /* Steps until mantissas are normalized again: each at most doubles a real one, and makes a
      * complex one 2^1.5 times as large. */
     MOST_STEPS = 512,
     /* Elements of a row, or of columns, that the loops multiply at first: few enough that most
      * stay in range where all of them do not, and as many as fill the lanes. */
     CHUNK = 512,
-    MOST_AT_ONCE = 16, /* of a lane's numbers */
+    COLUMN_CHUNK = 64, /* of columns, of which some left the range */
+    FEW_TO_TRY = 256,  /* elements that are looked at first if they are apart in memory, ... */
+    MANY_TO_TRY = 128 * 256, /* ... of so many */
+    MOST_AT_ONCE = 16,       /* of a lane's numbers */
     /* Where they do not, fewer are tried, as long as reading the processor's flags takes less than
      * multiplying; and where that was enough for many times, more again. */
     LEAST_NUMBERS = 128,
@@ -120,9 +123,17 @@ static double times_power(double x, int64_t exponent)
  * last bits of the larger one by a double's whole range. */
 static product normalize_pair(double re, double im, int64_t exponent)
 {
+    const uint64_t magnitude = ~(UINT64_C(1) << 63), bits_re = gpr_bits_of_double(re) & magnitude,
+                   bits_im = gpr_bits_of_double(im) & magnitude,
+                   field = (bits_re > bits_im ? bits_re : bits_im) >> FRACTION_BITS;
     const double largest = fmax(fabs(re), fabs(im));
     int64_t own = 0;
 
+    if (field > 0 && field < EXPONENT_FIELD - 1) {
+        const double scale = gpr_double_of_bits((2 * EXPONENT_BIAS - field) << FRACTION_BITS);
+
+        return (product){re * scale, im * scale, exponent + (int64_t)field - EXPONENT_BIAS};
+    }
     if (!isfinite(re) || !isfinite(im)) return (product){as_sign(re), as_sign(im), 0};
     if (largest == 0) return (product){re, im, 0};
     (void)split(largest, &own);
@@ -179,16 +190,14 @@ static uint64_t fewer(uint64_t than)
 
 static void normalize_reals(products *to, uint64_t width)
 {
-    for (uint64_t j = 0; j < width; j += 2) { /* there is room for one more */
-        pair_bits exponents, sums;
-        pair mantissas;
+    double numbers[PIECE_LANES];
 
-        memcpy(&mantissas, to->re + j, sizeof mantissas);
-        memcpy(&sums, to->exponent + j, sizeof sums);
-        mantissas = split_pair(mantissas, &exponents);
-        sums += exponents;
-        memcpy(to->re + j, &mantissas, sizeof mantissas);
-        memcpy(to->exponent + j, &sums, sizeof sums);
+    for (uint64_t done = 0; done < width; done += PIECE_LANES) {
+        const uint64_t some = gpr_smaller(width - done, PIECE_LANES);
+
+        memcpy(numbers, to->re + done, some * sizeof *numbers);
+        for (uint64_t j = 0; j < some; j++) to->re[done + j] = 1;
+        gpr_cpu_loops()->multiply_mantissas(numbers, some, to->re + done, to->exponent + done);
     }
 }
 
@@ -215,19 +224,10 @@ static void multiply_pairs(const double *x, uint64_t width, products *to)
 static void multiply_plainly(const double *x, uint64_t rows, uint64_t width, int is_complex,
                              double *to)
 {
-    const uint64_t doubles = is_complex ? 2 * width : width;
+    const gpr_dtype dtype = is_complex ? GPR_COMPLEX128 : GPR_FLOAT64;
 
-    memcpy(to, x, doubles * sizeof *x);
-    for (uint64_t row = 1; row < rows; row++) {
-        x += doubles;
-        for (uint64_t j = 0; j < width && !is_complex; j++) to[j] *= x[j];
-        for (uint64_t j = 0; j < doubles && is_complex; j += 2) {
-            const double re = to[j], im = to[j + 1];
-
-            to[j] = re * x[j] - im * x[j + 1];
-            to[j + 1] = re * x[j + 1] + im * x[j];
-        }
-    }
+    gpr_cpu_loops()->loop[GPR_FOLD_prod][dtype].columns(
+        (const char *)x, (int64_t)(width * gpr_dtype_rows[dtype].bytes), rows, width, 1, to);
 }
 
 /* One step: multiplies products by a number each. */
@@ -282,6 +282,13 @@ static product merge_lanes(products *lanes, uint64_t width, int is_complex)
     product whole = {1, 0, 0};
 
     normalize_all(lanes, width, is_complex);
+    if (!is_complex) { /* so few mantissas do not leave the range */
+        for (uint64_t j = 0; j < width; j++) {
+            whole.re *= lanes->re[j];
+            whole.exponent += lanes->exponent[j];
+        }
+        return normalize(whole, 0);
+    }
     for (uint64_t j = 0; j < width; j++) whole = multiply(whole, at(lanes, j), is_complex);
     return whole;
 }
@@ -310,7 +317,7 @@ static product multiply_run(const double *x, uint64_t count, int is_complex, tas
 {
     const uint64_t width = count < SHORT_RUN ? 1 : LANES;
 
-    if (!is_complex && count <= MOST_STEPS) return multiply_few(x, count);
+    if (!is_complex && count < SHORT_RUN) return multiply_few(x, count);
     start(&memory->columns, width);
     multiply_lanes(x, count, width, is_complex, &memory->columns, memory->factors);
     return merge_lanes(&memory->columns, width, is_complex);
@@ -369,7 +376,7 @@ static product multiply_piece(const scaled_job *scaled, uint64_t row, uint64_t f
     uint64_t lanes = 0, untried = 0;
 
     while (first < end) {
-        const uint64_t count = gpr_smaller(end - first, CHUNK);
+        const uint64_t count = gpr_smaller(end - first, untried == 0 ? CHUNK : STAGE_ELEMENTS);
         gpr_value value;
 
         lower_flags();
@@ -410,7 +417,10 @@ static void multiply_whole_rows(const scaled_job *scaled, uint64_t row, uint64_t
             j = end;
             continue;
         }
-        numbers = read_numbers(scaled, scaled->how.view, (row + j) * n, rows * n, memory);
+        if (rows == 1)
+            numbers = read_run(scaled, row + j, 0, n, memory);
+        else
+            numbers = read_numbers(scaled, scaled->how.view, (row + j) * n, rows * n, memory);
         for (; j < end; j++) {
             store(scaled, multiply_run(numbers, n, scaled->is_complex, memory), j, memory);
             numbers += scaled->is_complex ? 2 * n : n;
@@ -443,7 +453,7 @@ static void multiply_columns(const scaled_job *scaled, uint64_t row, uint64_t wi
                              uint64_t end, task_memory *memory)
 {
     const uint64_t fewest = gpr_divide_up(LEAST_NUMBERS, width) + 1;
-    uint64_t rows = CHUNK, stayed = 0;
+    uint64_t rows = COLUMN_CHUNK, stayed = 0;
 
     start(&memory->columns, width);
     while (first < end) {
@@ -696,11 +706,60 @@ static gpr_status run(scaled_job *scaled, uint64_t count, gpr_task task)
     return gpr_cpu_run_tasks(alone, count, task, scaled, sizeof(task_memory), &threads);
 }
 
-gpr_status gpr_cpu_multiply_scaled(job *work)
+/* As the loops', but NaN that are left out are replaced: numbers are not multiplied by the loop that
+ * skips them. */
+static recipe recipe_of(const job *work)
+{
+    recipe how = work->how[0];
+
+    if (how.rule->skip_nan) {
+        how.replace_nan = 1;
+        how.neutral = gpr_neutral_element(GPR_FOLD_prod, how.rule->element);
+    }
+    return how;
+}
+
+/* Whether a job's first elements leave the range of doubles and are on both sides of 1: then little
+ * is gained by multiplying all of them plainly first. Sets *found, and lowers the flags. */
+static gpr_status try_first(job *work, int *found)
+{
+    const recipe *how = &work->how[0];
+    const gpr_view *view = work->view;
+    const uint64_t some = gpr_smaller(view->n, gpr_cpu_is_direct(how) ? CHUNK : FEW_TO_TRY);
+    scaled_job scaled = {.work = work, .how = recipe_of(work)};
+    task_memory *memory = NULL;
+    gpr_status status = GPR_OK;
+
+    *found = 0;
+    if (some < FEW_TO_TRY || view->rows * view->n < MANY_TO_TRY) return GPR_OK;
+    GPR_TRY(gpr_cpu_take_memory(sizeof *memory, (void **)&memory));
+    lower_flags();
+    (void)gpr_cpu_fold_run(how, 0, 0, some, &memory->staged);
+    *found = left_range();
+    if (*found && how->acc != GPR_COMPLEX128) {
+        if (gpr_cpu_loops()->exact[how->loop_dtype].extent != NULL)
+            note_rows(&scaled, 0, 1, 0, some, &memory->staged.s);
+        *found = lies_on_both_sides(&scaled);
+    }
+    lower_flags();
+    gpr_cpu_give_memory(memory);
+done:
+    return status;
+}
+
+int gpr_cpu_starts_out_of_range(job *work, gpr_status *status)
+{
+    int found;
+
+    *status = try_first(work, &found);
+    return *status == GPR_OK && found;
+}
+
+gpr_status gpr_cpu_multiply_scaled(job *work, int has_results)
 {
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
-    scaled_job scaled = {.work = work, .how = *how, .pieces = 1};
+    scaled_job scaled = {.work = work, .how = recipe_of(work), .pieces = 1};
     uint64_t tasks;
     gpr_status status = GPR_OK;
 
@@ -712,10 +771,6 @@ gpr_status gpr_cpu_multiply_scaled(job *work)
         gpr_cpu_lies_crosswise(view) && how->direct && gpr_cpu_columns_in_place(view);
 
     scaled.is_complex = scaled.how.acc == GPR_COMPLEX128;
-    if (scaled.how.rule->skip_nan) {
-        scaled.how.replace_nan = 1;
-        scaled.how.neutral = gpr_neutral_element(GPR_FOLD_prod, scaled.how.rule->element);
-    }
     scaled.units = gpr_cpu_cut_units(view, WIDTH);
     scaled.length = TASK_ELEMENTS / scaled.units.rows;
     if (scaled.length < STAGE_ELEMENTS) scaled.length = STAGE_ELEMENTS;
@@ -728,7 +783,8 @@ gpr_status gpr_cpu_multiply_scaled(job *work)
         scaled.pieces = gpr_divide_up(view->n, scaled.length);
     }
     tasks = gpr_divide_up(scaled.units.count, scaled.per_task) * scaled.pieces;
-    if (!scaled.is_complex && gpr_cpu_loops()->exact[how->loop_dtype].extent != NULL) {
+    if (has_results && !scaled.is_complex &&
+        gpr_cpu_loops()->exact[how->loop_dtype].extent != NULL) {
         GPR_TRY(run(&scaled, tasks, sides_task));
         scaled.is_one_sided = !lies_on_both_sides(&scaled);
     }

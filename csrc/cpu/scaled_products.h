@@ -10,10 +10,15 @@
 
 #include "cpu/job.h"
 
-/* Reduces the job's rows again, which have one element or more. Products in range are as accurate
- * as those of the loops; others are infinity or 0. Of rows with infinite elements, NaN or zeros,
- * the result is the IEEE 754 product of these. GPR_ERROR_MEMORY; if the job has to stop, work->stop
- * is set. */
-gpr_status gpr_cpu_multiply_scaled(job *work);
+/* Whether products of a job's first elements, which are on both sides of 1, leave the range: then
+ * the loops' results would not be used. Of large jobs alone; otherwise 0, as where *status
+ * becomes GPR_ERROR_MEMORY. In an environment of enter_ieee. */
+int gpr_cpu_starts_out_of_range(job *work, gpr_status *status);
+
+/* Reduces the job's rows, which have one element or more; the loops' results are there already if
+ * it `has_results`. Products in range are as accurate as those of the loops; others are infinity or
+ * 0. Of rows with infinite elements, NaN or zeros, the result is the IEEE 754 product of these.
+ * GPR_ERROR_MEMORY; if the job has to stop, work->stop is set. */
+gpr_status gpr_cpu_multiply_scaled(job *work, int has_results);
 
 #endif
