@@ -28,6 +28,7 @@ enum {
     TILE_ROWS = 16,            /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
+    FEW_TRUTHS = 64,           /* bools that are searched without a loop's call */
     RESULT_BATCH = 64,         /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
@@ -784,14 +785,55 @@ static void find_in_each(const recipe *how, const char *elements, int64_t stride
     }
 }
 
+/* Marks the bytes of a word that are not 0, or those that are, in their highest bits. */
+static uint64_t mark_truths(uint64_t word, int wanted)
+{
+    const uint64_t highest = UINT64_C(0x8080808080808080),
+                   truths = (((word & ~highest) + ~highest) | word) & highest;
+
+    return wanted ? truths : truths ^ highest;
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a word is the lowest");
+
+/* Position of the first of n <= FEW_TRUTHS bools that decides, or 0: by words, since whether a bool
+ * decides cannot be predicted. `readable` bytes are memory of the array, n at least. */
+static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, int wanted)
+{
+    uint64_t word = 0, marks = 0, i = 0;
+
+    if (n < sizeof word) {
+        if (readable >= sizeof word)
+            memcpy(&word, row, sizeof word);
+        else
+            for (uint64_t k = 0; k < n; k++) word |= (uint64_t)(uint8_t)row[k] << (8 * k);
+        marks = mark_truths(word, wanted) & ((UINT64_C(1) << (8 * n)) - 1);
+        return marks != 0 ? (uint64_t)__builtin_ctzll(marks) / 8 : 0;
+    }
+    for (; marks == 0 && i < n; i += sizeof word) {
+        if (i + sizeof word > n) i = n - sizeof word; /* the bytes before it do not decide */
+        memcpy(&word, row + i, sizeof word);
+        marks = mark_truths(word, wanted);
+    }
+    return marks != 0 ? i - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
+}
+
 /* The first bool that decides; where there is none, all are equal, and the first is the result. */
 static void find_truths(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
                         uint64_t n, int64_t *positions)
 {
     const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};
+    const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
 
     for (uint64_t i = 0; i < rows; i++) {
         const char *row = elements + (int64_t)i * stride;
+
+        if (n <= FEW_TRUTHS) {
+            const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
+
+            positions[i] = (int64_t)find_among_few(row, n, n + behind, wanted.bytes[0]);
+            continue;
+        }
         const int is_first = (*row != 0) == wanted.bytes[0]; /* often: no call for it */
         const uint64_t at = is_first ? 0 : position_of(how, row, n, &wanted);
         positions[i] = at < n ? (int64_t)at : 0;

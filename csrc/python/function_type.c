@@ -195,7 +195,9 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
                                     given + PARAMETER_kernel};
         PyObject *result;
 
-        ending.only_ordinary = may_lack_elements(self, array, mask != Py_None);
+        ending.skips_nan = self->skips_nan;
+        /* An extreme with a start is never of nothing. */
+        ending.only_ordinary = !ending.has_start && may_lack_elements(self, array, mask != Py_None);
         result = glue_reduce_plain_ndarray(self->state, array, &all, &ending);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);

@@ -97,6 +97,7 @@ typedef struct glue_state {
 typedef struct glue_ending {
     int only_ordinary; /* others are left to NumPy's further rules */
     int has_start;     /* extremes are folded with a start, as a float or an integer as they are */
+    int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     double number;
     int64_t integer;
 } glue_ending;

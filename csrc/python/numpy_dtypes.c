@@ -117,16 +117,19 @@ int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_ending *ending)
     return ending->has_start;
 }
 
-/* NaN stay. */
-#define DEFINE_FOLD_START(name, c_type, given)                                                     \
-    static void fold_start_##name(gpr_operator op, const glue_ending *ending, void *results,       \
-                                  npy_intp count)                                                  \
-    {                                                                                              \
-        const c_type start = (c_type)ending->given;                                                \
-        c_type *extremes = results;                                                                \
-                                                                                                   \
-        for (npy_intp i = 0; i < count; i++)                                                       \
-            if (op == GPR_OP_MAX ? extremes[i] < start : extremes[i] > start) extremes[i] = start; \
+/* NaN stay, unless the start takes the place of rows of which nothing else is left. */
+#define DEFINE_FOLD_START(name, c_type, given)                                               \
+    static void fold_start_##name(gpr_operator op, const glue_ending *ending, void *results, \
+                                  npy_intp count)                                            \
+    {                                                                                        \
+        const c_type start = (c_type)ending->given;                                          \
+        c_type *extremes = results;                                                          \
+                                                                                             \
+        for (npy_intp i = 0; i < count; i++) {                                               \
+            const c_type x = extremes[i];                                                    \
+            if ((op == GPR_OP_MAX ? x < start : x > start) || (ending->skips_nan && x != x)) \
+                extremes[i] = start;                                                         \
+        }                                                                                    \
     }
 #define CASE_FOLD_START(ID, name) \
     case GPR_##ID: fold_start_##name(op, ending, results, count); break;

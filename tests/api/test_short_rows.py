@@ -1,0 +1,51 @@
+"""Positions in short rows of bool, read by words, and extremes of rows that a start is left of.
+
+``GPR_TEST_SEED`` repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
+
+
+@pytest.mark.parametrize("density", [0.02, 0.5, 0.98])
+def test_positions_in_short_rows_of_bool_are_numpys(density: float) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED, int(100 * density)])
+    for n in range(1, 75):
+        base = rng.random((int(rng.integers(1, 90)), n + int(rng.integers(0, 3)))) < density
+        raw = base.view(np.uint8) * rng.integers(1, 256, base.shape, np.uint8)
+        for a in (base[:, :n], raw.view(bool)[:, :n], base[::-1, :n], base[:, :n][:, ::-1]):
+            for name in ("argmax", "argmin", "nanargmax"):
+                got = getattr(gr, name)(a, axis=1, device="cpu")
+                wanted = getattr(np, name)(a.view(np.uint8) != 0, axis=1)
+                assert np.array_equal(got, wanted), (name, n, SEED)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["nanmin", "nanmax"])
+def test_rows_of_nan_alone_have_the_start(dtype: type, name: str) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng(SEED)
+    a = np.where(rng.random((40, 6)) < 0.5, np.nan, 10 * rng.standard_normal((40, 6))).astype(dtype)
+    a[3] = np.nan
+    a[5, 1:3] = np.inf, -np.inf
+    mask = rng.random(a.shape) < 0.6
+    mask[7] = False
+    for given in ({}, {"where": mask}):
+        for start in (3, -2.5, 0):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                got = getattr(gr, name)(a, axis=1, initial=start, device="cpu", **given)
+                wanted = getattr(np, name)(a, axis=1, initial=start, **given)
+            assert got.dtype == wanted.dtype
+            assert np.array_equal(got, wanted), (start, given, SEED)
