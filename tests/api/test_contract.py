@@ -869,6 +869,39 @@ def test_what_bits_begin_with_passes_through_an_out_of_bools() -> None:
             assert getattr(gr, name)(array, out=np.zeros((), bool), **keywords) == theirs
 
 
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_that_overflow_are_no_numbers_and_exact_ones_are_right(name: str) -> None:
+    """The row `rounding`: sums of distances, and of the elements themselves, may overflow."""
+    rng = np.random.default_rng()
+    some = set()
+    for top, n, axis in itertools.product((1e150, 1e160, 1e300, 1e308), (3, 40, 700), (0, 1)):
+        shape = (n, 3) if axis == 0 else (3, n)
+        for values in (
+            np.full(shape, top),
+            top * rng.choice([-1.0, 1.0, 1 / 3, 0.0], shape),
+            top * rng.normal(1, 1e-9, shape),
+        ):
+            exact = getattr(gr, name)(values, axis=axis, device="cpu", kernel="exact")
+            found = getattr(gr, name)(values, axis=axis, device="cpu")
+            is_number = np.isfinite(found)
+            some |= {*is_number.tolist()}
+            # The means are right to some 1e-16 of themselves.
+            np.testing.assert_allclose(
+                found[is_number] / top,
+                exact[is_number] / top,
+                1e-6,
+                1e-15 if name.endswith("std") else top * 1e-30,
+            )
+            # Far from where anything overflows, in more digits.
+            power = 600 if name.endswith("std") else 1200
+            wide = np.ldexp(values.astype(np.longdouble), -600)
+            scaled = getattr(np, name)(wide, axis=axis)
+            close = np.isclose(np.ldexp(exact.astype(np.longdouble), -power), scaled, 1e-9, 0)
+            is_too_large = np.ldexp(scaled, power) > np.finfo(float).max
+            assert np.all(close | (np.isinf(exact) & is_too_large))
+    assert some == {False, True}
+
+
 def test_means_into_another_sixteen_bit_float_are_rounded_there() -> None:
     halves = np.array([-1.6201171875, -0.131103515625, -0.27099609375], np.float16)
     short, half = ml_dtypes.bfloat16, np.float16
