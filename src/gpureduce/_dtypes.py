@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = [
     "dtype_of_saved",
     "finest_unit",
+    "is_below_float32",
+    "is_float",
     "is_narrow_float",
     "is_numpys",
     "item_bytes",
@@ -28,10 +30,19 @@ def is_numpys(name: str) -> bool:
     return name not in _core.DTYPES or _core.DTYPES[name][3]
 
 
+def is_float(name: str) -> bool:
+    """Whether a dtype is a real float."""
+    return _core.DTYPES[name][2] > 0
+
+
 def is_narrow_float(name: str) -> bool:
     """Whether a dtype is a real float narrower than float64."""
-    bytes_, _, exponent, _ = _core.DTYPES[name]
-    return exponent > 0 and bytes_ < _core.DTYPES["float64"][0]
+    return is_float(name) and item_bytes(name) < item_bytes("float64")
+
+
+def is_below_float32(name: str) -> bool:
+    """Whether a dtype is a real float narrower than float32, in which C computes its elements."""
+    return is_float(name) and item_bytes(name) < item_bytes("float32")
 
 
 def item_bytes(name: str) -> int:

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from . import _core, _functions
 from ._calls import Array, NoValue, Options, placement
 from ._dot import MAGNITUDES, SQUARES, along_device, along_host
-from ._dtypes import native_dtype
+from ._dtypes import is_below_float32, native_dtype
 from ._interop.device_reduction import EXACT, NUMBERS, Work, same_memory
 from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import Library, device_library
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["average", "norm"]
 
-_NARROW = ("float16", "bfloat16")
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -278,7 +277,7 @@ class _HostNorm(_Norm):
     def power(self, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         result = native_dtype(self.result)
         power = self.magnitudes()
-        if self.result in _NARROW:
+        if is_below_float32(self.result):
             power = power.astype(np.float32)
         power **= ord
         total = np.asarray(_functions.sum(power, axis=axis, keepdims=keepdims, device="cpu"))
@@ -596,7 +595,7 @@ def _average_device(
         )
     _check_weights(source.shape, w.shape, axes)
     result = _result_of(native_dtype(source.dtype), native_dtype(w.dtype)).name
-    wide = "float32" if result in _NARROW else result
+    wide = "float32" if is_below_float32(result) else result
     factor = np.promote_types(native_dtype(source.dtype), native_dtype(w.dtype)).name
     reduced = tuple(range(len(source.shape))) if axes is None else axes
     everywhere = same_memory(w, source.shape, _spread(source.shape, w.shape, w.strides, axes))

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from ._dtypes import is_below_float32
+
 __all__ = ["slice_program"]
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"$', re.MULTILINE)
@@ -80,8 +82,8 @@ class Facts:
                 return False
             if second.startswith("fold_") and second not in self.folds:
                 return False
-            if second == "float" and not {"float16", "bfloat16", "float32", "complex64"} & set(
-                self.dtypes
+            if second == "float" and not any(
+                name in ("float32", "complex64") or is_below_float32(name) for name in self.dtypes
             ):
                 return False
         return None

@@ -16,6 +16,7 @@ import numpy as np
 
 from . import _core, _exceptions
 from ._core import __version__
+from ._dtypes import is_float
 from ._source_slices import slice_program
 
 __all__ = ["standalone_source"]
@@ -70,7 +71,7 @@ _EXTREMES = {
 
 def _check_of(op: str, dtype: str) -> _Check:
     """The check of an operator for elements of a dtype."""
-    draw = _UNSIGNED if dtype[0] in "ub" and dtype != "bfloat16" else _SIGNED
+    draw = _UNSIGNED if dtype[0] in "ub" and not is_float(dtype) else _SIGNED
     if dtype == "bool":
         draw = "bits % 2"
     if op in _EXTREMES:

@@ -9,7 +9,7 @@ import numpy as np
 from .. import _core, _functions
 from .._arguments import as_mask, check_host_out, check_shape
 from .._calls import NoValue, Options, OwnCall, placement
-from .._dtypes import name_of, native_dtype
+from .._dtypes import is_float, name_of, native_dtype
 from .._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .operator_call import place_of
@@ -142,15 +142,11 @@ def _result_dtype(element: str, dtype: Any) -> str:
     if element not in _core.DTYPES or element.startswith("complex"):
         raise TypeError(f"logsumexp is not defined for dtype {element}: it takes real numbers")
     if dtype is None:
-        return element if _is_float(element) else "float64"
+        return element if is_float(element) else "float64"
     name = name_of(dtype)
-    if name not in _core.DTYPES or not _is_float(name):
+    if name not in _core.DTYPES or not is_float(name):
         raise TypeError(f"logsumexp is computed in floats: dtype={dtype!r} is none")
     return name
-
-
-def _is_float(name: str) -> bool:
-    return _core.DTYPES[name][2] > 0 and not name.startswith("complex")
 
 
 def _on_host(
@@ -177,7 +173,7 @@ def _on_host(
 
 def _widened(call: OwnCall, element: str, result: str) -> OwnCall:
     """The call with elements converted first, if that keeps their values."""
-    widens = _is_float(element) and _core.DTYPES[result][0] > _core.DTYPES[element][0]
+    widens = is_float(element) and _core.DTYPES[result][0] > _core.DTYPES[element][0]
     return call._replace(dtype=result) if widens else call
 
 
@@ -190,7 +186,7 @@ def _on_device(
     result = _result_dtype(element, given)
     call = OwnCall(a, axis, None, out, keepdims, NoValue, where, *options)
     call = _widened(call, element, result)
-    if call.dtype is not None or result == (element if _is_float(element) else "float64"):
+    if call.dtype is not None or result == (element if is_float(element) else "float64"):
         return LOGSUMEXP.reduce_array(call)
     made = LOGSUMEXP.reduce_array(call._replace(out=None))
     return _functions.sum(made, (), dtype, out, **placement(options))
