@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .shared_header import constants, structure
+
 __all__ = [
     "ACROSS",
     "CONTINUES",
@@ -25,44 +27,14 @@ __all__ = [
     "parameters",
 ]
 
-MOST_AXES = 64
-INITIAL_BYTES = 256
-CONTINUES, ENDS, STARTS, ACROSS = 1, 2, 4, 8
-FACTS = np.dtype(
-    [
-        ("partial_bytes", "u8"),
-        ("state_bytes", "u8"),
-        ("result_bytes", "u8"),
-        ("result_kind", "u4"),
-        ("has_identity", "u4"),
-        ("takes_index", "u4"),
-        ("columns", "u4"),
-    ]
+_HEADERS = ("custom_params.h", "launch_params.h")
+_CONSTANTS = constants("custom_params.h")
+INITIAL_BYTES = _CONSTANTS["GPR_CUSTOM_INITIAL_BYTES"]
+CONTINUES, ENDS, STARTS, ACROSS = (
+    _CONSTANTS[f"GPR_CUSTOM_{flag}"] for flag in ("CONTINUES", "ENDS", "STARTS", "ACROSS")
 )
-"""``gpr_custom_facts``."""
-_AXIS = np.dtype([("extent", "u8"), ("in", "i8"), ("mask", "i8"), ("last", "i8")])
-PARAMETERS = np.dtype(
-    [
-        ("in", "u8"),
-        ("mask", "u8"),
-        ("out", "u8"),
-        ("partials", "u8"),
-        ("states", "u8"),
-        ("rows", "u8"),
-        ("n", "u8"),
-        ("parts", "u8"),
-        ("share", "u8"),
-        ("total", "u8"),
-        ("first", "u8"),
-        ("units", "u8"),
-        ("kept", "u4"),
-        ("reduced", "u4"),
-        ("lanes", "u4"),
-        ("flags", "u4"),
-        ("initial", "V256"),
-        ("axes", _AXIS, MOST_AXES),
-    ]
-)
+FACTS = structure("gpr_custom_facts", *_HEADERS)
+PARAMETERS = structure("gpr_custom_params", *_HEADERS)
 
 
 class Axis(NamedTuple):

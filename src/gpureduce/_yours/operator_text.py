@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._dtypes import name_of, native_dtype
+from .._dtypes import is_below_float32, name_of, native_dtype
 from .._exceptions import CompileError
 from .device_text import blank
+from .shared_header import constants
 
 __all__ = [
     "OperatorText",
@@ -30,12 +31,10 @@ __all__ = [
 
 _NUMBERS = {
     "bool": "bool",
-    "float16": "float",
-    "bfloat16": "float",
     "complex64": "gpr::dt_complex64",
     "complex128": "gpr::dt_complex128",
 }
-"""What ``T`` is, of dtypes whose device type is no number of C++."""
+"""What ``T`` is, of dtypes whose device type is no number of C++, floats below float32 excepted."""
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+):(?:\d+:)?|\((?P<line2>\d+)\):)\s*"
@@ -47,7 +46,9 @@ _STATIC = re.compile(
 )
 _KINDS = "biufc"
 """NumPy's letters of the kinds that a program names by number (csrc/shared/dtype_kinds.h)."""
-_ELEMENT, _STRUCT = 100, 101  # GPR_CUSTOM_RESULT_... of csrc/shared/custom_params.h
+_ELEMENT, _STRUCT = (
+    constants("custom_params.h")[f"GPR_CUSTOM_RESULT_{kind}"] for kind in ("ELEMENT", "STRUCT")
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _constant(value: bool) -> str:
 def _number(dtype: np.dtype[Any]) -> str:
     """What elements of a dtype are in C++."""
     name = name_of(dtype)
-    return _NUMBERS.get(name, f"gpr::dt_{name}")
+    return "float" if is_below_float32(name) else _NUMBERS.get(name, f"gpr::dt_{name}")
 
 
 def _numbers(types: OperatorTypes) -> tuple[str, str]:
