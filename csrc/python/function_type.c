@@ -105,9 +105,9 @@ static int finds_positions(gpr_operator op)
     return op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX;
 }
 
-/* Whether the core takes `initial`, which is then in *ending. */
+/* Whether the core takes `initial`, which is then in *epilogue. */
 static int takes_start(const glue_function *self, PyArrayObject *array, PyObject *initial,
-                       glue_ending *ending)
+                       glue_epilogue *epilogue)
 {
     gpr_dtype dtype;
 
@@ -117,11 +117,11 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
         PyErr_Clear();
         return 0;
     }
-    return glue_read_start(initial, dtype, ending);
+    return glue_read_start(initial, dtype, epilogue);
 }
 
 /* Whether the core does all that NumPy does for such arguments. */
-static int are_plain(const glue_function *self, PyObject *const *given, glue_ending *ending)
+static int are_plain(const glue_function *self, PyObject *const *given, glue_epilogue *epilogue)
 {
     PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
     const int is_masked = where != Py_True;
@@ -131,9 +131,9 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_end
         given[PARAMETER_correction] != NULL)
         return 0;
     if (given[PARAMETER_initial] != NULL &&
-        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], ending))
+        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
         return 0;
-    if (is_masked && !((takes_mask(self->op) || ending->has_start) &&
+    if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
                        glue_is_mask_of(where, (PyArrayObject *)array)))
         return 0;
     if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
@@ -171,7 +171,7 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
 {
     const glue_function *self = (glue_function *)callable;
     PyObject *given[PARAMETER_COUNT];
-    glue_ending ending = {.has_start = 0};
+    glue_epilogue epilogue = {.has_start = 0};
 
     memcpy(given, self->defaults, sizeof given);
     const int is_bound = bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given);
@@ -181,7 +181,7 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
                                           given + PARAMETER_kernel);
         if (result != NULL || PyErr_Occurred() != NULL) return result;
     }
-    if (is_bound && are_plain(self, given, &ending)) {
+    if (is_bound && are_plain(self, given, &epilogue)) {
         PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
         PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
         const glue_arguments all = {self->number,
@@ -195,10 +195,11 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
                                     given + PARAMETER_kernel};
         PyObject *result;
 
-        ending.skips_nan = self->skips_nan;
+        epilogue.skips_nan = self->skips_nan;
         /* An extreme with a start is never of nothing. */
-        ending.only_ordinary = !ending.has_start && may_lack_elements(self, array, mask != Py_None);
-        result = glue_reduce_plain_ndarray(self->state, array, &all, &ending);
+        epilogue.only_ordinary =
+            !epilogue.has_start && may_lack_elements(self, array, mask != Py_None);
+        result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);
     }

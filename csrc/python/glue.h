@@ -94,13 +94,13 @@ typedef struct glue_state {
 } glue_state;
 
 /* What a call does with results of an array of the host. */
-typedef struct glue_ending {
+typedef struct glue_epilogue {
     int only_ordinary; /* others are left to NumPy's further rules */
     int has_start;     /* extremes are folded with a start, as a float or an integer as they are */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     double number;
     int64_t integer;
-} glue_ending;
+} glue_epilogue;
 
 /* A request and the memory that its pointers point to. */
 typedef struct glue_call {
@@ -114,9 +114,9 @@ typedef struct glue_call {
     int keepdims;
     int64_t result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
-    PyArray_Descr *result_descr;      /* owned */
-    int names_kernel;                 /* the call names a kernel that only GPUs have */
-    const struct glue_ending *ending; /* or NULL */
+    PyArray_Descr *result_descr;          /* owned */
+    int names_kernel;                     /* the call names a kernel that only GPUs have */
+    const struct glue_epilogue *epilogue; /* or NULL */
 } glue_call;
 
 /* The arguments of a function that reduces, besides the array and the result's place; mask None:
@@ -188,10 +188,10 @@ int glue_is_numpys(gpr_dtype dtype);
 /* Whether all of `count` results are finite, or not negative if they are integers. */
 int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count);
 /* Whether an extreme's `initial` is a Python number that NumPy converts to such elements without a
- * word; then it is in *ending. Never an exception. */
-int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_ending *ending);
+ * word; then it is in *epilogue. Never an exception. */
+int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_epilogue *epilogue);
 /* Folds each of `count` extremes with the start. */
-void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_ending *ending, void *results,
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_epilogue *epilogue, void *results,
                      npy_intp count);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError for one that is not supported. 0 or
  * -1. */
@@ -278,8 +278,8 @@ int glue_warn_if_none(glue_state *state, const glue_call *call);
  * them. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
-/* Carries out a filled-in call for an array of the host with the GIL released; its result, or
- * NULL; NotImplemented where call->ending wants others. Releases call->result_descr. */
+/* Carries out a filled-in call for an array of the host with the GIL released; its result, or NULL;
+ * NotImplemented where call->epilogue leaves them to NumPy's rules. Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 /* Whether a variance has no more elements per result than ddof. */
 int glue_lacks_freedom(const glue_call *call);
@@ -288,10 +288,10 @@ int glue_lacks_freedom(const glue_call *call);
 
 /* Whether the core takes `where` as it is. */
 int glue_is_mask_of(PyObject *where, PyArrayObject *array);
-/* The result of reduce_plain for an exact ndarray, after `ending` if it is not NULL. NotImplemented
- * where NumPy has further rules. */
+/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL.
+ * NotImplemented where NumPy has further rules. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, const glue_ending *ending);
+                                    const glue_arguments *given, const glue_epilogue *epilogue);
 
 /* ---- count_few.c ---- */
 

@@ -43,7 +43,7 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     gpr_request *request = &call->request;
 
     memset(request, 0, sizeof *request);
-    call->ending = NULL;
+    call->epilogue = NULL;
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
@@ -93,7 +93,7 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array)
 }
 
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, const glue_ending *ending)
+                                    const glue_arguments *given, const glue_epilogue *epilogue)
 {
     PyObject *result = NULL;
     glue_call call;
@@ -105,7 +105,7 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
             Py_DECREF(call.result_descr);
             Py_RETURN_NOTIMPLEMENTED;
         }
-        call.ending = ending;
+        call.epilogue = epilogue;
         result = glue_run(state, &call);
     }
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;

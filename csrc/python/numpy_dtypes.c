@@ -89,50 +89,50 @@ int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count)
     }
 }
 
-int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_ending *ending)
+int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_epilogue *epilogue)
 {
     const gpr_kind kind = rows[dtype].kind;
     int overflows = 0;
 
     if (PyLong_CheckExact(initial))
-        ending->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
+        epilogue->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
     else if (!PyFloat_CheckExact(initial))
         return 0;
     if (overflows != 0) return 0;
     if (kind == GPR_KIND_FLOAT) {
-        ending->number =
-            PyFloat_CheckExact(initial) ? PyFloat_AS_DOUBLE(initial) : (double)ending->integer;
-        ending->has_start = (dtype == GPR_FLOAT64 && isfinite(ending->number)) ||
-                            (dtype == GPR_FLOAT32 && fabs(ending->number) <= FLT_MAX);
-        return ending->has_start;
+        epilogue->number =
+            PyFloat_CheckExact(initial) ? PyFloat_AS_DOUBLE(initial) : (double)epilogue->integer;
+        epilogue->has_start = (dtype == GPR_FLOAT64 && isfinite(epilogue->number)) ||
+                              (dtype == GPR_FLOAT32 && fabs(epilogue->number) <= FLT_MAX);
+        return epilogue->has_start;
     }
     if (!PyLong_CheckExact(initial)) return 0;
     if (kind == GPR_KIND_SIGNED) {
         const int64_t most = INT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
-        ending->has_start = ending->integer <= most && ending->integer >= -most - 1;
+        epilogue->has_start = epilogue->integer <= most && epilogue->integer >= -most - 1;
     } else if (kind == GPR_KIND_UNSIGNED) {
         const uint64_t most = UINT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
-        ending->has_start = ending->integer >= 0 && (uint64_t)ending->integer <= most;
+        epilogue->has_start = epilogue->integer >= 0 && (uint64_t)epilogue->integer <= most;
     }
-    return ending->has_start;
+    return epilogue->has_start;
 }
 
 /* NaN stay, unless the start takes the place of rows of which nothing else is left. */
-#define DEFINE_FOLD_START(name, c_type, given)                                               \
-    static void fold_start_##name(gpr_operator op, const glue_ending *ending, void *results, \
-                                  npy_intp count)                                            \
-    {                                                                                        \
-        const c_type start = (c_type)ending->given;                                          \
-        c_type *extremes = results;                                                          \
-                                                                                             \
-        for (npy_intp i = 0; i < count; i++) {                                               \
-            const c_type x = extremes[i];                                                    \
-            if ((op == GPR_OP_MAX ? x < start : x > start) || (ending->skips_nan && x != x)) \
-                extremes[i] = start;                                                         \
-        }                                                                                    \
+#define DEFINE_FOLD_START(name, c_type, given)                                                   \
+    static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
+                                  npy_intp count)                                                \
+    {                                                                                            \
+        const c_type start = (c_type)epilogue->given;                                            \
+        c_type *extremes = results;                                                              \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++) {                                                   \
+            const c_type x = extremes[i];                                                        \
+            if ((op == GPR_OP_MAX ? x < start : x > start) || (epilogue->skips_nan && x != x))   \
+                extremes[i] = start;                                                             \
+        }                                                                                        \
     }
 #define CASE_FOLD_START(ID, name) \
-    case GPR_##ID: fold_start_##name(op, ending, results, count); break;
+    case GPR_##ID: fold_start_##name(op, epilogue, results, count); break;
 #define NO_START(...)
 #define START_GPR_KIND_BOOL_1 NO_START
 #define START_GPR_KIND_SIGNED_1(EACH, ID, name, c_type) EACH(ID, name, c_type, integer)
@@ -155,7 +155,7 @@ int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_ending *ending)
 #include "registry/dtypes.def"
 #undef GPR_DTYPE
 
-void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_ending *ending, void *results,
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_epilogue *epilogue, void *results,
                      npy_intp count)
 {
     switch (dtype) {

@@ -109,14 +109,14 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
 }
 
 /* 0: the results are left to other rules. */
-static int end_call(const glue_call *call, npy_intp count)
+static int apply_epilogue(const glue_call *call, npy_intp count)
 {
     const gpr_request *request = &call->request;
-    const glue_ending *ending = call->ending;
+    const glue_epilogue *epilogue = call->epilogue;
     const gpr_dtype dtype = call->resolution.result;
 
-    if (ending->only_ordinary && !glue_are_ordinary(dtype, request->result, count)) return 0;
-    if (ending->has_start) glue_fold_start(request->op, dtype, ending, request->result, count);
+    if (epilogue->only_ordinary && !glue_are_ordinary(dtype, request->result, count)) return 0;
+    if (epilogue->has_start) glue_fold_start(request->op, dtype, epilogue, request->result, count);
     return 1;
 }
 
@@ -145,8 +145,8 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         goto done;
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
-    if (call->ending != NULL &&
-        !end_call(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
+    if (call->epilogue != NULL &&
+        !apply_epilogue(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
         result = Py_NewRef(Py_NotImplemented);
         goto done;
     }

@@ -485,7 +485,7 @@ static void trim(int directory)
     free(all.items);
 }
 
-int gpr_cache_put(int folder, const char *name, const char *data, size_t bytes)
+int gpr_cache_store(int folder, const char *name, const char *data, size_t bytes)
 {
     char temporary[NAME_LENGTH + 40];
     int file = -1, good = 0;
@@ -519,7 +519,7 @@ void gpr_cache_write(const char *key, const gpr_object *object)
     if (entry == NULL || bytes > size_limit() || bytes > LARGEST_ENTRY)
         goto done; /* it would cost every other entry its place */
     entry_name(key, name);
-    good = gpr_cache_put(directory, name, entry, bytes);
+    good = gpr_cache_store(directory, name, entry, bytes);
     trim(directory);
 done:
     atomic_fetch_add(good ? &writes : &faults, 1);

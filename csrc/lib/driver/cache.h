@@ -38,7 +38,7 @@ struct stat;
 int gpr_is_ours_alone(const struct stat *about);
 
 /* Puts a file of mode 0600 into the folder, whole or not at all. 0: it could not. */
-int gpr_cache_put(int folder, const char *name, const char *data, size_t bytes);
+int gpr_cache_store(int folder, const char *name, const char *data, size_t bytes);
 
 /* Removes every entry and every left-over temporary file. */
 void gpr_cache_remove_all(void);

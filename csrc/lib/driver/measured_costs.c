@@ -235,7 +235,7 @@ gpr_status gpr_write_measured_costs(const char *gpu, const gpr_plan_costs *costs
     GPR_TRY(gpr_text_status(&text));
     GPR_TRY(open_folder(1, &folder));
     name_file(gpu, name);
-    if (!gpr_cache_put(folder, name, text.text, text.length))
+    if (!gpr_cache_store(folder, name, text.text, text.length))
         status =
             gpr_fail(GPR_ERROR_SYSTEM, "measured costs cannot be written to the cache's folder");
 done:

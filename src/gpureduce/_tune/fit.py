@@ -191,22 +191,22 @@ def fit_costs(cells: Sequence[Times], start: Costs) -> Fit:
 def likely_ways(
     price: Callable[[Costs], Sequence[float]], start: Costs, most: int, rng: Any
 ) -> list[int]:
-    """Numbers of ways worth measuring: what many a card might choose, the likeliest first.
+    """Numbers of ways worth measuring, the likeliest first: choices of GPUs with other costs.
 
     Parameters
     ----------
     price : callable
         As in :class:`Times`.
     start : tuple of float
-        Costs that those of cards are near to.
+        Costs near those of the GPUs.
     most : int
         Most ways in the list.
     rng : numpy.random.Generator
-        Draws the costs of the cards, and ways that none of them would choose: a quarter.
+        Draws the costs of the GPUs, and ways that none of them would choose: a quarter.
     """
-    spread, cards = 0.5, 60
+    spread, gpus = 0.5, 60
     chosen = [int(np.argmin(price(start))) + 1]
-    for _ in range(cards):
+    for _ in range(gpus):
         drawn = np.array(start) * np.exp(rng.normal(0, spread, len(start)))
         way = int(np.argmin(price(tuple(drawn.tolist())))) + 1
         if way not in chosen:

@@ -182,7 +182,7 @@ def measure_ways(
 def measure_and_fit(
     cells: Sequence[Cell], facts: tuple[Any, ...], start: Costs, ordinal: int, flush_bytes: int
 ) -> tuple[Fit, list[Times]]:
-    """Measure arrays in the ways that cards near ``start`` might choose, and fit costs to that."""
+    """Measure arrays in ways that GPUs near ``start`` might choose, and fit costs to the times."""
     rng = np.random.default_rng(SEED)
     prices = [price_of(cell, facts) for cell in cells]
     ways = [likely_ways(price, start, WAYS, rng) for price in prices]
