@@ -35,6 +35,9 @@ OPERATORS = "sum,mean,var,max,argmin"
 DTYPES = "float16,bfloat16,float32,float64,int8,int64,complex64"
 ARCHITECTURES = "90"
 
+PRODUCTS = {"dot": None, "dot_rows": (0, False), "norm": (1, True)}
+"""Programs of exact products; along axes their kind, and whether a root follows."""
+
 INSTRUCTION_BYTES = 16
 # The lower twelve bits of STL, LDL, NOP.
 STORE_LOCAL, LOAD_LOCAL, NO_OPERATION = (0x387, 0x983, 0x918)
@@ -45,7 +48,7 @@ SIZED_VALUE = 4  # format of an attribute: two bytes of size, then the value
 
 @dataclass(frozen=True)
 class Case:
-    """Programs that one call compiles: of a kernel, an operator and a dtype, or of dot."""
+    """Programs that one call compiles: of a kernel, an operator or products, and a dtype."""
 
     kernel: str
     operator: str
@@ -217,8 +220,12 @@ def compile_programs(case: Case, folder: Path, recorder: Path) -> int | None:
     library = ctypes.CDLL(str(recorder))
     library.record_to(str(folder / case.label).encode())
     try:
-        if case.operator == "dot":
-            _core.compile_dot(case.dtype, case.dtype, case.dtype, None, 0, case.cc)
+        along = PRODUCTS.get(case.operator)
+        types = (case.dtype, case.dtype, case.dtype, None)
+        if along is not None:
+            _core.compile_dot_along(*types, along[0], False, along[1], 0, case.cc)
+        elif case.operator in PRODUCTS:
+            _core.compile_dot(*types, 0, case.cc)
         else:
             _core.compile_program(case.kernel, case.operator, case.dtype, None, 0, case.cc)
     except (gr.KernelUnavailableError, TypeError, ValueError):
@@ -237,7 +244,7 @@ def cases_of(options: argparse.Namespace) -> list[Case]:
     cases = [Case(*each) for each in itertools.product(kernels, operators, dtypes, architectures)]
     if "exact" in kernels:
         cases += [
-            Case(*each) for each in itertools.product(["exact"], ["dot"], dtypes, architectures)
+            Case(*each) for each in itertools.product(["exact"], PRODUCTS, dtypes, architectures)
         ]
     return cases
 
