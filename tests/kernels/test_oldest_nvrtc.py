@@ -30,6 +30,10 @@ WAYS = (
 SCRIPT = f"""
 import numpy as np
 from gpureduce import _core
+from gpureduce._yours.exponentials import LOGSUMEXP
+from gpureduce._yours.operator_device_program import OPTIONS
+from gpureduce._yours.operator_gpu import gpu_text
+from gpureduce._yours.operator_text import OperatorTypes
 WAYS = {WAYS}
 _core.compile_program("sequential", "sum", "float32", None, 0, 90)
 _core.compile_program("fast", "sum", "float32", None, 0, 90, 0)  # fast_stream
@@ -39,6 +43,10 @@ _core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_
 _core.compile_dot("float64", "float64", "float64", None, 0, 90)
 _core.compile_dot_along("float64", "float64", "float64", None, 1, False, True, 0, 90)
 _core.compile_dot_along("complex64", "float32", "complex64", None, 0, True, False, 0, 90)
+# An operator, by the kernels of operators.
+types = OperatorTypes(np.dtype("float32"), np.dtype("float32"), True)
+text, entries = gpu_text(LOGSUMEXP.text, types, 256, emulated=False)
+_core.compile_text("operator", text, entries, OPTIONS, 90)
 # Every way to read an array whose columns have few elements, or whose rows are short.
 facts = _core.typical_facts(90)
 for op, dtype, shape, strides in WAYS:
