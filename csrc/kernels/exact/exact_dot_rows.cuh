@@ -252,7 +252,8 @@ exact_dot_rows(const typename Traits::In *in, typename Traits::Out *out, Rows ro
     adder.finalize();
     __syncthreads(); // all warps have added
 
-    // Word i of what the block has found.
+    // Word i of the block's sums: as in exact_dot. Shared, as a function or as a structure of both
+    // lambdas, it leaves the numbers of instructions and registers and changes their order.
     const auto found = [&](unsigned i) -> uint64 {
         const unsigned p = i / part_words, w = i % part_words;
         if (w < words)
