@@ -189,9 +189,10 @@ done:
 
 gpr_status gpr_dot(const gpr_dot_request *request)
 {
-    gpr_run run = gpr_begin_run(GPR_KERNEL_exact);
+    gpr_run run;
     gpr_status status = GPR_OK;
 
+    gpr_begin_run(&run, GPR_KERNEL_exact);
     GPR_TRY(check_way(request));
     GPR_TRY(multiply(request, &run));
     gpr_end_run(&run);

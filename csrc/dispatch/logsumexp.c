@@ -53,9 +53,10 @@ done:
 
 gpr_status gpr_logsumexp(const gpr_request *request)
 {
-    gpr_run run = gpr_begin_run(GPR_KERNEL_auto);
+    gpr_run run;
     gpr_status status = GPR_OK;
 
+    gpr_begin_run(&run, GPR_KERNEL_auto);
     GPR_TRY(compute(request, &run));
     gpr_end_run(&run);
 done:

@@ -24,13 +24,11 @@ const gpr_run *gpr_last_run(void)
     return has_run ? &last_run : NULL;
 }
 
-gpr_run gpr_begin_run(int kernel)
+void gpr_begin_run(gpr_run *run, int kernel)
 {
-    gpr_run run = {.device = GPR_DEVICE_CPU, .kernel = kernel, .variant = "none"};
-
-    for (int i = 0; i < GPR_STAGE_COUNT; i++) run.stage_seconds[i] = -1;
-    run.seconds = gpr_seconds(); /* when it began */
-    return run;
+    *run = (gpr_run){.device = GPR_DEVICE_CPU, .kernel = kernel, .variant = "none"};
+    for (int i = 0; i < GPR_STAGE_COUNT; i++) run->stage_seconds[i] = -1;
+    run->seconds = gpr_seconds(); /* when it began */
 }
 
 void gpr_end_run(gpr_run *run)
@@ -196,9 +194,10 @@ done:
 
 gpr_status gpr_reduce(const gpr_request *request)
 {
-    gpr_run run = gpr_begin_run(request->kernel < 0 ? GPR_KERNEL_auto : request->kernel);
+    gpr_run run;
     gpr_status status = GPR_OK;
 
+    gpr_begin_run(&run, request->kernel < 0 ? GPR_KERNEL_auto : request->kernel);
     GPR_TRY(reduce(request, &run));
     gpr_end_run(&run);
 done:

@@ -5,7 +5,7 @@
 #include "gpureduce.h"
 
 /* The record of a call of a kernel that begins: on the CPU, until it says otherwise. */
-gpr_run gpr_begin_run(int kernel);
+void gpr_begin_run(gpr_run *run, int kernel);
 /* Ends a call that succeeded: its record is what gpr_last_run returns to the calling thread. */
 void gpr_end_run(gpr_run *run);
 
