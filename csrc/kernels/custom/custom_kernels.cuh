@@ -13,7 +13,8 @@
 // Contiguous shares of threads would be loads that no two lanes have in common. So a warp loads a
 // tile as it is in memory, vector by vector, and exchanges it in shared memory: then each lane has
 // a contiguous piece of the tile. The lanes' values are merged once per tile. An operator that says
-// it is commutative needs none of that: lanes fold what they loaded.
+// it is commutative needs none of that: lanes fold what they loaded, and the warps of all parts of
+// a row take its tiles in turn, so that what the GPU reads at a time lies together in memory.
 #pragma once
 
 #include "custom_operator.cuh"
@@ -145,7 +146,10 @@ struct CustomRun {
     const unsigned char *base; // of vector 0
     uint64 low, high;          // elements of the share, counted from element 0 of vector 0
     uint64 begin, end;         // vectors
+    uint64 stride;             // from tile to tile, in vectors
 };
+
+constexpr unsigned custom_tile_vectors = warp_lanes * custom_vectors;
 
 template <class Element> constexpr bool custom_is_vectorable =
     sizeof(Element) <= sizeof(Vector) && (sizeof(Element) & (sizeof(Element) - 1)) == 0;
@@ -207,11 +211,11 @@ template <class Element>
 GPR_DEVICE CustomPartial custom_fold_share(const CustomRun &run, uint64 shift, long long step,
                                            Vector *tile)
 {
-    constexpr unsigned tile_vectors = warp_lanes * custom_vectors, per = vector_elements<Element>;
+    constexpr unsigned tile_vectors = custom_tile_vectors, per = vector_elements<Element>;
     const unsigned lane = threadIdx.x % warp_lanes;
     CustomPartial total = custom_empty();
 
-    for (uint64 first = run.begin; first < run.end; first += tile_vectors) {
+    for (uint64 first = run.begin; first < run.end; first += run.stride) {
         const uint64 last = run.end - first < tile_vectors ? run.end : first + tile_vectors;
         uint64 begin = first * per, end = last * per;
         CustomPartial value = custom_is_commutative ? total : custom_empty();
@@ -243,7 +247,7 @@ __global__ void __launch_bounds__(BLOCK) custom_rows(CustomParams p, CustomParti
 {
     if constexpr (custom_is_vectorable<Element>) {
         constexpr unsigned per = vector_elements<Element>;
-        constexpr unsigned tile_vectors = custom_is_commutative ? 1 : warp_lanes * custom_vectors;
+        constexpr unsigned tile_vectors = custom_is_commutative ? 1 : custom_tile_vectors;
         __shared__ CustomWords of_warp[BLOCK / warp_lanes];
         __shared__ Vector tiles[BLOCK / warp_lanes][tile_vectors];
         const unsigned groups = BLOCK / p.lanes, lane = threadIdx.x % p.lanes;
@@ -256,10 +260,19 @@ __global__ void __launch_bounds__(BLOCK) custom_rows(CustomParams p, CustomParti
                 const unsigned char *in = p.in + custom_row(p, unit.row).in;
                 const uint64 before = reinterpret_cast<uint64>(in) % sizeof(Vector);
                 const uint64 low = before / sizeof(Element);
-                CustomRun run = {in - before, unit.begin + low, unit.end + low, 0, 0};
-                run.begin = run.low / per;
-                run.end = (run.high + per - 1) / per;
-                custom_narrow(run.begin, run.end, lane / warp_lanes, p.lanes / warp_lanes);
+                const uint64 warp = lane / warp_lanes, warps = p.lanes / warp_lanes;
+                CustomRun run = {in - before, low, p.n + low, 0, 0, custom_tile_vectors};
+                if constexpr (custom_is_commutative) {
+                    run.end = (run.high + per - 1) / per;
+                    run.begin = (unit.part * warps + warp) * run.stride;
+                    run.stride *= p.parts * warps;
+                } else {
+                    run.low += unit.begin;
+                    run.high = unit.end + low;
+                    run.begin = run.low / per;
+                    run.end = (run.high + per - 1) / per;
+                    custom_narrow(run.begin, run.end, warp, warps);
+                }
                 const uint64 shift = p.first - low * static_cast<uint64>(axis.position);
                 value = custom_fold_share<Element>(run, shift, axis.position,
                                                    tiles[threadIdx.x / warp_lanes]);
