@@ -10,7 +10,7 @@ and without a GPU. The system's compiler compiles, and zig links against glibc 2
 checks that no newer symbol is needed.
 
 Each wheel is installed into an empty environment, with no compiler and no source tree in sight, and
-has to run the first lines of README.md.
+has to run the first lines of README.md and the tests that need neither.
 
 ROOT is the root folder of another processor's Debian, with its packages libpython3.X-dev and
 python3.X. The wheel is made by this machine's Python 3.X and the processor's cross compiler
@@ -52,6 +52,13 @@ assert found["auto"].right and "numpy" in str(found)
 if hasattr(sys, "_is_gil_enabled"):
     print("GIL:", sys._is_gil_enabled())
 """
+
+
+TESTS = ("api/test_contract.py", "api/test_own_rules.py", "exact/test_exact_rows.py")
+"""Tests that need neither sources nor a compiler: NumPy's contract, and exact sums."""
+TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
+EXAMPLES = "20"
+"""Random examples of each test: the loops are those that all tests reach already."""
 
 
 def run(*command: str | Path, **options: object) -> str:
@@ -200,7 +207,21 @@ def try_wheel(python: Path, wheel: Path, folder: Path) -> str:
     )
     if "C++ compiler" not in explained.stderr:  # there is none: the error says what is missing
         sys.exit(f"explain without a compiler: {explained.stderr}")
-    return said
+    return ", ".join(filter(None, [said, run_tests(bin_ / "python", folder, environment)]))
+
+
+def run_tests(python: Path, folder: Path, environment: dict[str, str]) -> str:
+    """Run tests over the installed wheel; how many passed, in pytest's words."""
+    run(python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *TOOLS)
+    shutil.copytree(ROOT / "tests", folder / "tests")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    words = ("-m", "pytest", "--quiet", "-p", "no:cacheprovider")
+    said = run(
+        *(python, *words, *(folder / "tests" / name for name in TESTS)),
+        cwd=folder,
+        env=environment | {"GPR_TEST_EXAMPLES": EXAMPLES},
+    )
+    return said.strip().splitlines()[-1]
 
 
 def cross_try_wheel(system: System, wheel: Path, folder: Path) -> str:
