@@ -72,7 +72,7 @@ def check_operator(
         for broken in laws.broken(_SEED):
             if broken.kind in {each.kind for each in found}:  # of another dtype
                 continue
-            place = _place(operator, broken.line)
+            place = Place(*operator.text.place_of(broken.role))
             case = _case(broken.n, 0, "", dtype) | {"grid": 0}
             found.append(Finding.of(Trouble(broken.kind, broken.what, place), case))
         cases = _cases(row, blocks, sizes)
@@ -114,11 +114,6 @@ def _dtypes(operator: Operator, given: Iterable[Any] | None) -> list[np.dtype[An
 
 def _case(n: int, block: int, schedule: str, dtype: np.dtype[Any]) -> dict[str, Any]:
     return {"n": n, "block": block, "grid": 1, "schedule": schedule, "in": str(dtype)}
-
-
-def _place(operator: Operator, line: int) -> Place:
-    lines = operator.source.splitlines()
-    return Place(line, lines[line - 1] if 0 < line <= len(lines) else "")
 
 
 def _cases(
@@ -173,4 +168,4 @@ def _wrong(
         "right"
     )
     case = _case(last["n"], last["block"] or 0, last["schedule"], dtype)
-    return [Finding.of(Trouble("result", what, _place(operator, 0)), case)]
+    return [Finding.of(Trouble("result", what, Place(0)), case)]

@@ -6,7 +6,6 @@ Promises are tried on a few hundred random elements, and shown by the first that
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +56,10 @@ def some_elements(
 
 @dataclass(frozen=True)
 class Broken:
-    """A promise that an operator does not keep: its kind, the line, and what shows it."""
+    """A promise that an operator does not keep: its kind, the function, and what shows it."""
 
     kind: str
-    line: int
+    role: str
     what: str
     n: int
 
@@ -120,12 +119,7 @@ class Laws:
                     count = max(*left, *right) + 1
                     shown = [f"{n} = {v}" for n, v in zip("xyz"[:count], x.tolist(), strict=False)]
                     what = f"of {', '.join(shown)}: {words.format(*(v.item() for v in values))}"
-                    found.append(Broken(_KINDS[name], self._line(name), what, count))
+                    role = "identity" if name == "identity" else "combine"
+                    found.append(Broken(_KINDS[name], role, what, count))
                     break
         return found
-
-    def _line(self, name: str) -> int:
-        """Line of the function that the promise is about."""
-        word = "identity" if name == "identity" else "combine"
-        place = re.search(rf"\b{word}\s*\(", self._operator.source)
-        return self._operator.source.count("\n", 0, place.start()) + 1 if place else 0

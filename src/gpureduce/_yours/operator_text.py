@@ -66,6 +66,14 @@ class OperatorText:
         """The structure, for a program; `addresses` are those of functions on the emulator."""
         return self.source
 
+    def place_of(self, role: str) -> tuple[int, str]:
+        """Line of the file in which ``combine`` or ``identity`` begins, and its text; 0: none."""
+        place = re.search(rf"\b{role}\s*\(", self.source)
+        if place is None:
+            return 0, ""
+        line = self.source.count("\n", 0, place.start()) + 1
+        return line, self.source.splitlines()[line - 1]
+
     def result_of(self, compute: np.dtype[Any]) -> np.dtype[Any] | None:
         """Dtype of results, where it is known before there is a program."""
         return None

@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import linecache
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,13 @@ class PythonText(OperatorText):
     """An operator that is made of Python functions."""
 
     functions: Functions
+
+    def place_of(self, role: str) -> tuple[int, str]:
+        """Line of the file in which a function begins; of a value, where ``combine`` does."""
+        given = self.functions.identity if role == "identity" else None
+        code = (given if isinstance(given, FunctionType) else self.functions.combine).__code__
+        line = code.co_firstlineno
+        return line, linecache.getline(code.co_filename, line).rstrip("\n")
 
     def types(self, compute: np.dtype[Any]) -> Types:
         """Types of its values, for elements that are computed in a dtype; from the cache without
