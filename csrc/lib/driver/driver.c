@@ -66,37 +66,6 @@ static int starts(CUresult result, const char *call)
     return 0;
 }
 
-/* Explains why libcuda cannot be opened: what helps depends on the machine. */
-static void explain_absence(const char *path, const char *detail)
-{
-    switch (path != NULL ? GPR_HARDWARE_UNKNOWN : gpr_find_nvidia("")) {
-    case GPR_HARDWARE_NONE:
-        explain("no NVIDIA GPU on this machine%s: device=\"cpu\" computes results here, "
-                "gpureduce.explain shows kernels on an emulated GPU, and a hosted notebook with an "
-                "NVIDIA GPU runs them",
-                "");
-        break;
-    case GPR_HARDWARE_GPU:
-        explain("no NVIDIA driver for this machine's NVIDIA GPU: libcuda cannot be opened "
-                "(%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
-                detail);
-        break;
-    case GPR_HARDWARE_MODULE:
-        explain("no NVIDIA driver within reach, though its kernel module is loaded: libcuda cannot "
-                "be opened (%.400s). Install the driver's libcuda of the module's "
-                "version, start a container with its GPUs (docker run --gpus all), or use "
-                "device=\"cpu\"",
-                detail);
-        break;
-    case GPR_HARDWARE_UNKNOWN:
-    default:
-        explain("no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA driver if "
-                "this machine has an NVIDIA GPU, or use device=\"cpu\"",
-                detail);
-        break;
-    }
-}
-
 static int initialise(void)
 {
     const char *path = gpr_environment("GPUREDUCE_LIBCUDA");
@@ -105,7 +74,9 @@ static int initialise(void)
     int devices = 0, found = 0;
 
     if (library == NULL) {
-        explain_absence(path, dlerror());
+        /* of another library that the environment names, the machine's hardware tells nothing */
+        gpr_explain_no_driver(path != NULL ? GPR_HARDWARE_UNKNOWN : gpr_find_nvidia(""), dlerror(),
+                              reason, sizeof reason);
         return UNUSABLE;
     }
     if (!resolve_functions(library)) goto close;

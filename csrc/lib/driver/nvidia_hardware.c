@@ -1,5 +1,6 @@
 /* Looking for an NVIDIA GPU where there is no driver to ask: the files of kernel modules, then the
- * PCI devices' vendors. A failure to look is no error: then nothing is known. */
+ * PCI devices' vendors; and what to tell users then. A failure to look is no error: then nothing is
+ * known. */
 #include "lib/driver/nvidia_hardware.h"
 
 #include <dirent.h>
@@ -47,4 +48,37 @@ gpr_hardware gpr_find_nvidia(const char *root)
     }
     (void)closedir(devices);
     return found ? GPR_HARDWARE_GPU : is_read ? GPR_HARDWARE_NONE : GPR_HARDWARE_UNKNOWN;
+}
+
+void gpr_explain_no_driver(gpr_hardware hardware, const char *detail, char *text, size_t room)
+{
+    switch (hardware) {
+    case GPR_HARDWARE_NONE:
+        (void)snprintf(text, room,
+                       "no NVIDIA GPU on this machine: device=\"cpu\" computes results here, "
+                       "gpureduce.explain shows kernels on an emulated GPU, and a hosted notebook "
+                       "with an NVIDIA GPU runs them");
+        break;
+    case GPR_HARDWARE_GPU:
+        (void)snprintf(text, room,
+                       "no NVIDIA driver for this machine's NVIDIA GPU: libcuda cannot be opened "
+                       "(%.400s). Install the NVIDIA driver, or use device=\"cpu\"",
+                       detail);
+        break;
+    case GPR_HARDWARE_MODULE:
+        (void)snprintf(text, room,
+                       "no NVIDIA driver within reach, though its kernel module is loaded: libcuda "
+                       "cannot be opened (%.400s). Install the driver's libcuda of the module's "
+                       "version, start a container with its GPUs (docker run --gpus all), or use "
+                       "device=\"cpu\"",
+                       detail);
+        break;
+    case GPR_HARDWARE_UNKNOWN:
+    default:
+        (void)snprintf(text, room,
+                       "no NVIDIA driver: libcuda cannot be opened (%.400s). Install the NVIDIA "
+                       "driver if this machine has an NVIDIA GPU, or use device=\"cpu\"",
+                       detail);
+        break;
+    }
 }

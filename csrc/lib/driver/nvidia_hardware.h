@@ -2,6 +2,8 @@
 #ifndef GPR_LIB_NVIDIA_HARDWARE_H
 #define GPR_LIB_NVIDIA_HARDWARE_H
 
+#include <stddef.h>
+
 typedef enum {
     GPR_HARDWARE_UNKNOWN, /* the system does not list its devices */
     GPR_HARDWARE_NONE,    /* it lists them, and none is NVIDIA's */
@@ -11,5 +13,9 @@ typedef enum {
 
 /* What the files below `root` tell: "" for those of this machine, else a folder (tests). */
 gpr_hardware gpr_find_nvidia(const char *root);
+
+/* Writes why there is no GPU where libcuda cannot be opened, and what helps on that machine.
+ * `detail` is dlopen's reason. */
+void gpr_explain_no_driver(gpr_hardware hardware, const char *detail, char *text, size_t room);
 
 #endif

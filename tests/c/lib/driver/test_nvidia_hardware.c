@@ -4,6 +4,7 @@
 #endif
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -82,6 +83,29 @@ static void the_files_of_this_machine_are_read(void)
         CHECK(gpr_find_nvidia("") == GPR_HARDWARE_MODULE, "%s", root);
 }
 
+/* Each machine has advice of its own; tables show what is before the first colon. */
+static void advice_fits_the_machine(void)
+{
+    static const struct {
+        gpr_hardware hardware;
+        const char *words, *not_words;
+    } cases[] = {
+        {GPR_HARDWARE_NONE, "no NVIDIA GPU on this machine:", "nstall"},
+        {GPR_HARDWARE_GPU, "(not found). Install the NVIDIA driver,", "hosted"},
+        {GPR_HARDWARE_MODULE, "docker run --gpus all", "hosted"},
+        {GPR_HARDWARE_UNKNOWN, "if this machine has an NVIDIA GPU", "hosted"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[900];
+        gpr_explain_no_driver(cases[i].hardware, "not found", text, sizeof text);
+        CHECK(strstr(text, cases[i].words) != NULL, "%s", text);
+        CHECK(strstr(text, cases[i].not_words) == NULL, "%s", text);
+        CHECK(strstr(text, "device=\"cpu\"") != NULL, "%s", text);
+        CHECK(strcspn(text, ":") < 80, "%s", text);
+    }
+}
+
 int main(void)
 {
     check_begin();
@@ -89,5 +113,6 @@ int main(void)
     vendors_tell_a_gpu_of_nvidia_from_others();
     files_of_a_module_come_before_the_bus();
     the_files_of_this_machine_are_read();
+    advice_fits_the_machine();
     return check_end();
 }
