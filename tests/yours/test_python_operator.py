@@ -27,6 +27,7 @@ from gpureduce._yours.numba_device import device_code, link
 from gpureduce._yours.operator_device_program import LINKED, OPTIONS
 from gpureduce._yours.operator_gpu import gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
+from gpureduce._yours.python_fingerprint import fingerprint
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -349,6 +350,71 @@ def test_what_is_no_operator_is_refused() -> None:
         gr.reduce(np.zeros(3), gr.operator(lambda a, b: a), kernel="sequential", device="cpu")
 
 
+def test_what_a_called_function_raises_is_an_error() -> None:
+    import numba
+
+    @numba.njit(error_model="python")  # divides as Python does, and raises
+    def divided(a: int, b: int) -> int:
+        return a // b
+
+    operator = gr.operator(lambda a, b: divided(a, b), name="divided")
+    caught = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda args: caught.append(args.exc_type)
+    try:
+        with pytest.raises(RuntimeError, match="operator 'divided' raised an exception"):
+            gr.reduce(np.array([4, 0]), operator, device="cpu")
+    finally:
+        sys.unraisablehook = before
+    assert caught == [ZeroDivisionError]
+
+
+# ---------------------------------------------------------------- the cache ----------------------
+
+
+def key_of(function: Any) -> str | None:
+    return fingerprint(iter([("combine", function)]))
+
+
+def test_a_key_is_what_functions_compute() -> None:
+    def limited(limit: Any) -> Any:
+        return lambda a, b: min(a + b, limit)
+
+    assert key_of(limited(7)) == key_of(limited(7)) is not None
+    keys = [key_of(limited(each)) for each in (7, 8, 7.0, np.int8(7), True, (7,), limited(7))]
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+    assert key_of(lambda a, b: a + b) != key_of(lambda a, b: a - b)
+    assert key_of(lambda a, b: np.minimum(a, b)) != key_of(lambda a, b: np.maximum(a, b))
+    assert key_of(limited(np.arange(3))) != key_of(limited(np.arange(4)))
+    for unknown in (object(), [7], np.zeros(100_000), sys, type("Own", (), {})):
+        assert key_of(limited(unknown)) is None
+
+
+def test_machine_code_is_cached_on_disk(tmp_path: Path) -> None:
+    script = """
+    import sys
+    import numpy as np, gpureduce as gr
+    by = int(sys.argv[1])
+    shifted = gr.operator(lambda a, b: max(a, b) + by - by, name="shifted", state="i8")
+    a = np.arange(300_000)
+    assert gr.reduce(a, shifted, device="cpu") == a[-1]
+    found = gr.cache_info()
+    print(found.writes, found.hits)
+    """
+    environment = {**os.environ, "GPUREDUCE_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(by: int) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), str(by)],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    assert run(1) == "3 0"  # types, rows, ends of rows
+    assert run(1) == "0 3"
+    assert run(2) == "3 0"
+
+
 def test_operators_are_pickled_by_their_code() -> None:
     limit = 7
     operator = gr.operator(lambda a, b: min(a + b, limit), name="limited", commutative=True)
@@ -374,3 +440,18 @@ def test_numba_is_imported_when_an_operator_is_used_and_its_lack_is_an_error() -
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
     assert "pip install 'gpureduce[numba]'" in done.stdout
+
+
+def test_numba_that_compiles_nothing_is_refused() -> None:
+    script = """
+    import numpy as np, gpureduce as gr
+    try:
+        gr.reduce(np.arange(3), gr.operator(lambda a, b: a + b), device="cpu")
+    except RuntimeError as error:
+        print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "NUMBA_DISABLE_JIT is set" in done.stdout

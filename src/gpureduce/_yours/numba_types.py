@@ -48,6 +48,8 @@ def import_numba() -> Any:
     ------
     ImportError
         It is not installed.
+    RuntimeError
+        It is told to compile nothing.
     """
     try:
         import numba
@@ -57,6 +59,11 @@ def import_numba() -> Any:
         raise ImportError(
             "Numba compiles operators that are Python functions: pip install 'gpureduce[numba]'"
         ) from None
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError(
+            "NUMBA_DISABLE_JIT is set, and operators that are Python functions are compiled by "
+            "Numba: unset it"
+        )
     return numba
 
 
