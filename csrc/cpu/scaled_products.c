@@ -706,8 +706,8 @@ static gpr_status run(scaled_job *scaled, uint64_t count, gpr_task task)
     return gpr_cpu_run_tasks(alone, count, task, scaled, sizeof(task_memory), &threads);
 }
 
-/* As the loops', but NaN that are left out are replaced: numbers are not multiplied by the loop that
- * skips them. */
+/* As the loops', but NaN that are left out are replaced: other loops multiply, which do not skip
+ * them. */
 static recipe recipe_of(const job *work)
 {
     recipe how = work->how[0];
