@@ -58,57 +58,89 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
  * less and less, and of equals the first. The last vector may take elements a second time: they are
  * not better than themselves. A vector of INDEX has the lanes of one of T. With SKIP a row of
  * nothing but NaN has no position. */
+enum { ROW_CHAINS = 4 }; /* of comparisons, each of which waits for the one before it */
 #define GOES_BEFORE(BETTER, x, at, best, best_at) \
     (BETTER(x, best) | (~(BETTER(best, x)) & ((at) < (best_at))))
-#define DEFINE_ROW_POSITION(which, name, T, INDEX, LIFT, BETTER, SKIP)                 \
-    INLINE int64_t row_##which##_##name(const T *p, uint64_t n)                        \
-    {                                                                                  \
-        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) }; \
-        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                 \
-        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));              \
-        typedef T few_elements __attribute__((vector_size(GPR_COLUMN_BYTES)));         \
-        typedef INDEX few_indices __attribute__((vector_size(GPR_COLUMN_BYTES)));      \
-        elements best, x;                                                              \
-        indices lane, at;                                                              \
-        few_elements bests[LANES / FEW];                                               \
-        few_indices places[LANES / FEW];                                               \
-        UNROLLED                                                                       \
-        for (int k = 0; k < LANES; k++) lane[k] = (INDEX)k;                            \
-        memcpy(&best, p, sizeof best);                                                 \
-        best = (elements)LIFT(best);                                                   \
-        at = lane;                                                                     \
-        for (uint64_t i = LANES; i < n; i += LANES) {                                  \
-            const uint64_t from = i + LANES <= n ? i : n - LANES;                      \
-            memcpy(&x, p + from, sizeof x);                                            \
-            x = (elements)LIFT(x);                                                     \
-            const indices better = (indices)BETTER(x, best);                           \
-            best = (elements)(((indices)x & better) | ((indices)best & ~better));      \
-            at = ((lane + (INDEX)from) & better) | (at & ~better);                     \
-        }                                                                              \
-        memcpy(bests, &best, sizeof bests);                                            \
-        memcpy(places, &at, sizeof places);                                            \
-        UNROLLED                                                                       \
-        for (int half = LANES / FEW / 2; half > 0; half /= 2) {                        \
-            UNROLLED                                                                   \
-            for (int k = 0; k < half; k++) {                                           \
-                const few_indices before = (few_indices)GOES_BEFORE(                   \
-                    BETTER, bests[k + half], places[k + half], bests[k], places[k]);   \
-                bests[k] = (few_elements)(((few_indices)bests[k + half] & before) |    \
-                                          ((few_indices)bests[k] & ~before));          \
-                places[k] = (places[k + half] & before) | (places[k] & ~before);       \
-            }                                                                          \
-        }                                                                              \
-        T top = bests[0][0];                                                           \
-        INDEX place = places[0][0];                                                    \
-        UNROLLED                                                                       \
-        for (int k = 1; k < FEW; k++) {                                                \
-            const T other = bests[0][k];                                               \
-            const int is_better = BETTER(other, top), is_worse = BETTER(top, other);   \
-            const int before = is_better | (!is_worse & (places[0][k] < place));       \
-            top = before ? other : top;                                                \
-            place = before ? places[0][k] : place;                                     \
-        }                                                                              \
-        return SKIP && top != top ? -1 : place;                                        \
+#define DEFINE_ROW_POSITION(which, name, T, INDEX, LIFT, BETTER, SKIP)                           \
+    INLINE int64_t row_##which##_##name(const T *p, uint64_t n)                                  \
+    {                                                                                            \
+        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) };           \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                           \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
+        typedef T few_elements __attribute__((vector_size(GPR_COLUMN_BYTES)));                   \
+        typedef INDEX few_indices __attribute__((vector_size(GPR_COLUMN_BYTES)));                \
+        elements best, x;                                                                        \
+        indices lane, at;                                                                        \
+        few_elements bests[LANES / FEW];                                                         \
+        few_indices places[LANES / FEW];                                                         \
+        UNROLLED                                                                                 \
+        for (int k = 0; k < LANES; k++) lane[k] = (INDEX)k;                                      \
+        memcpy(&best, p, sizeof best);                                                           \
+        best = (elements)LIFT(best);                                                             \
+        at = lane;                                                                               \
+        uint64_t i = LANES;                                                                      \
+        if (n >= 2 * ROW_CHAINS * LANES) {                                                       \
+            elements bests_of[ROW_CHAINS];                                                       \
+            indices ats[ROW_CHAINS];                                                             \
+            UNROLLED                                                                             \
+            for (int k = 0; k < ROW_CHAINS; k++) {                                               \
+                memcpy(&x, p + k * LANES, sizeof x);                                             \
+                bests_of[k] = (elements)LIFT(x);                                                 \
+                ats[k] = lane + (INDEX)(k * LANES);                                              \
+            }                                                                                    \
+            for (i = ROW_CHAINS * LANES; i + ROW_CHAINS * LANES <= n; i += ROW_CHAINS * LANES) { \
+                UNROLLED                                                                         \
+                for (int k = 0; k < ROW_CHAINS; k++) {                                           \
+                    memcpy(&x, p + i + k * LANES, sizeof x);                                     \
+                    x = (elements)LIFT(x);                                                       \
+                    const indices better = (indices)BETTER(x, bests_of[k]);                      \
+                    bests_of[k] =                                                                \
+                        (elements)(((indices)x & better) | ((indices)bests_of[k] & ~better));    \
+                    ats[k] = ((lane + (INDEX)(i + k * LANES)) & better) | (ats[k] & ~better);    \
+                }                                                                                \
+            }                                                                                    \
+            best = bests_of[0];                                                                  \
+            at = ats[0];                                                                         \
+            UNROLLED                                                                             \
+            for (int k = 1; k < ROW_CHAINS; k++) {                                               \
+                const indices before =                                                           \
+                    (indices)GOES_BEFORE(BETTER, bests_of[k], ats[k], best, at);                 \
+                best = (elements)(((indices)bests_of[k] & before) | ((indices)best & ~before));  \
+                at = (ats[k] & before) | (at & ~before);                                         \
+            }                                                                                    \
+        }                                                                                        \
+        for (; i < n; i += LANES) {                                                              \
+            const uint64_t from = i + LANES <= n ? i : n - LANES;                                \
+            memcpy(&x, p + from, sizeof x);                                                      \
+            x = (elements)LIFT(x);                                                               \
+            const indices better = (indices)BETTER(x, best);                                     \
+            best = (elements)(((indices)x & better) | ((indices)best & ~better));                \
+            at = ((lane + (INDEX)from) & better) | (at & ~better);                               \
+        }                                                                                        \
+        memcpy(bests, &best, sizeof bests);                                                      \
+        memcpy(places, &at, sizeof places);                                                      \
+        UNROLLED                                                                                 \
+        for (int half = LANES / FEW / 2; half > 0; half /= 2) {                                  \
+            UNROLLED                                                                             \
+            for (int k = 0; k < half; k++) {                                                     \
+                const few_indices before = (few_indices)GOES_BEFORE(                             \
+                    BETTER, bests[k + half], places[k + half], bests[k], places[k]);             \
+                bests[k] = (few_elements)(((few_indices)bests[k + half] & before) |              \
+                                          ((few_indices)bests[k] & ~before));                    \
+                places[k] = (places[k + half] & before) | (places[k] & ~before);                 \
+            }                                                                                    \
+        }                                                                                        \
+        T top = bests[0][0];                                                                     \
+        INDEX place = places[0][0];                                                              \
+        UNROLLED                                                                                 \
+        for (int k = 1; k < FEW; k++) {                                                          \
+            const T other = bests[0][k];                                                         \
+            const int is_better = BETTER(other, top), is_worse = BETTER(top, other);             \
+            const int before = is_better | (!is_worse & (places[0][k] < place));                 \
+            top = before ? other : top;                                                          \
+            place = before ? places[0][k] : place;                                               \
+        }                                                                                        \
+        return SKIP && top != top ? -1 : place;                                                  \
     }
 
 /* Rows that are not short: the best of each segment, and its place in the segment with the best of
@@ -134,7 +166,11 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
         return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
     }
 
-enum { SHORT_FLOAT_ROW = 40 };
+/* Most elements of a row that is read once: of floats comparisons with NaN wait for each other,
+ * each for seven cycles, and of narrow integers positions have to fit. */
+enum { SHORT_FLOAT_ROW = 40, WIDE_ROW = 512 };
+#define MOST_OF_SHORT_ROW(T) \
+    ((T)0.5 != 0 ? SHORT_FLOAT_ROW : sizeof(T) >= 4 ? WIDE_ROW : GPR_SHORT_ROW)
 
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as
  * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
@@ -149,8 +185,7 @@ enum { SHORT_FLOAT_ROW = 40 };
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
         _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : 2 * LANES][LANES];                         \
         const T *row[LANES];                                                                     \
-        /* comparisons with NaN wait for each other, each for seven cycles */                    \
-        if (n > ((T)0.5 != 0 ? SHORT_FLOAT_ROW : GPR_SHORT_ROW)) {                               \
+        if (n > MOST_OF_SHORT_ROW(T)) {                                                          \
             for (uint64_t r = 0; r < rows; r++)                                                  \
                 positions[r] = long_##which##_##name(                                            \
                     (const T *)(const void *)(data + (int64_t)r * stride), n);                   \

@@ -171,6 +171,31 @@ enum { SHORT_ROW = 16 };
         return total;                                                      \
     }
 
+/* Numbers of 64 bits, which compilers would add to one vector, each addition waiting for the one
+ * before it: their sum, or how many of them are not 0. */
+enum { SUM_STREAMS = 4 };
+#define WIDE_NUMBER(x) ((vec_u64)(x))
+#define WIDE_TRUTH(x) (-(vec_u64)((x) != 0))
+#define DEFINE_WIDE_RUN(run, name, T, ADDED, ADDED_SCALAR)                             \
+    INLINE uint64_t run##_##name(const T *p, uint64_t n)                               \
+    {                                                                                  \
+        vec_u64 sums[SUM_STREAMS] = {{0}}, x;                                          \
+        uint64_t i = 0, total = 0;                                                     \
+        for (; i + SUM_STREAMS * VECTOR_LANES <= n; i += SUM_STREAMS * VECTOR_LANES) { \
+            UNROLLED                                                                   \
+            for (int k = 0; k < SUM_STREAMS; k++) {                                    \
+                memcpy(&x, p + i + k * VECTOR_LANES, sizeof x);                        \
+                sums[k] += ADDED(x);                                                   \
+            }                                                                          \
+        }                                                                              \
+        sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);                           \
+        UNROLLED                                                                       \
+        for (int k = 0; k < VECTOR_LANES; k++) total += sums[0][k];                    \
+        SCALAR_LOOP                                                                    \
+        for (; i < n; i++) total += (uint64_t)ADDED_SCALAR(p[i]);                      \
+        return total;                                                                  \
+    }
+
 /* Bytes are summed in 16-bit lanes, even and odd ones together, for as many vectors as surely fit;
  * those lanes then go to 32-bit ones the same way. BYTE maps a vector of elements to unsigned
  * bytes. */
@@ -479,6 +504,16 @@ INLINE double sum_of_few(vec_f64 acc[FEW_VECTORS])
 /* Four chains at once, because a vector minimum takes longer than the next one waits to start: each
  * reads a part of the run, because the processor fetches ahead in each, which together bring in
  * more than one from main memory. */
+/* A run of up to a few thousand bytes is four shorter ones, too short for the processor to get
+ * ahead of them: what is behind the run, often the next one, is fetched meanwhile. */
+enum { FETCHED_BYTES = 4096 };
+INLINE void fetch_behind(const void *run, uint64_t bytes)
+{
+    if (bytes > FETCHED_BYTES) return;
+    for (uint64_t ahead = 0; ahead < bytes; ahead += CACHE_LINE_BYTES)
+        __builtin_prefetch((const void *)((uintptr_t)run + bytes + ahead), 0, 3);
+}
+
 #define DEFINE_INT_EXTREME_RUN(fold, name, T)                                       \
     INLINE T fold##_##name(const T *p, uint64_t n)                                  \
     {                                                                               \
@@ -486,6 +521,7 @@ INLINE double sum_of_few(vec_f64 acc[FEW_VECTORS])
         const uint64_t quarter = n < 16 * lanes ? 0 : n / (4 * lanes) * lanes;      \
         const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
         T a = p[0], b = a, c = a, d = a;                                            \
+        if (quarter > 0) fetch_behind(p, n * sizeof(T));                            \
         for (uint64_t i = 0; i < quarter; i++) {                                    \
             a = GPR_COMBINE_##fold(p[i], a);                                        \
             b = GPR_COMBINE_##fold(q[i], b);                                        \
@@ -789,6 +825,11 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
 #define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK)                \
     DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, LANE, BLOCK) \
     DEFINE_COUNTS(name, T, LANE, BLOCK)
+/* Sums and counts of elements of 64 bits. */
+#define DEFINE_WIDE_RUNS(name, T)                             \
+    DEFINE_WIDE_RUN(sum, name, T, WIDE_NUMBER, LIFT_SAME)     \
+    DEFINE_WIDE_RUN(count, name, T, WIDE_TRUTH, SAW_NOT_ZERO) \
+    DEFINE_COUNTS(name, T, uint64_t, INT32_MAX)
 /* Bytes are counted like bools. */
 #define DEFINE_BYTE_COUNTS(name, T)                                    \
     DEFINE_BYTE_SUM(truth_##name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0) \
@@ -819,9 +860,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_8(name, T)                        \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
+    DEFINE_WIDE_RUNS(name, T)                                    \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
-    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)             \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                       \
@@ -846,9 +886,8 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
 #define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                        \
-    DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                  \
+    DEFINE_WIDE_RUNS(name, T)                                      \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)   \
-    DEFINE_WIDE_COUNTS(name, T, uint64_t, INT32_MAX)               \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
     DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
