@@ -7,10 +7,61 @@ _Static_assert(sizeof(npy_intp) == sizeof(npy_long), "counts are of NumPy's type
 
 enum {
     FEW_BYTES = 16384, /* counted before another thread could use the GIL */
-    FEW_APART = 64     /* elements with gaps, copied side by side first */
+    APART_BYTES = 4096 /* of elements with gaps, which are copied side by side first */
 };
 
-/* Copies the elements of an array that has some. */
+/* Whether elements fill a stretch of memory, in any order, which is then from *first on. */
+static int is_dense(PyArrayObject *array, const char **first)
+{
+    const npy_intp *shape = PyArray_DIMS(array), *steps = PyArray_STRIDES(array);
+    npy_intp step = PyArray_ITEMSIZE(array);
+    uint64_t left = 0; /* axes that have steps */
+
+    *first = PyArray_DATA(array);
+    for (int axis = 0; axis < PyArray_NDIM(array); axis++) {
+        if (shape[axis] == 1) continue;
+        left |= UINT64_C(1) << axis;
+        if (steps[axis] < 0) *first += (shape[axis] - 1) * steps[axis];
+    }
+    while (left != 0) { /* the axis whose steps are the block of those before it */
+        uint64_t others = left;
+        int axis;
+
+        do {
+            if (others == 0) return 0;
+            axis = 63 - __builtin_clzll(others);
+            others &= ~(UINT64_C(1) << axis);
+        } while (steps[axis] != step && steps[axis] != -step);
+        step *= shape[axis];
+        left &= ~(UINT64_C(1) << axis);
+    }
+    return 1;
+}
+
+#define DEFINE_COPY(bytes, type)                                                        \
+    static void copy_##bytes(const char *from, npy_intp step, npy_intp count, char *to) \
+    {                                                                                   \
+        for (npy_intp i = 0; i < count; i++)                                            \
+            memcpy(to + i * (npy_intp)sizeof(type), from + i * step, sizeof(type));     \
+    }
+DEFINE_COPY(1, uint8_t)
+DEFINE_COPY(2, uint16_t)
+DEFINE_COPY(4, uint32_t)
+DEFINE_COPY(8, uint64_t)
+DEFINE_COPY(16, npy_complex128)
+
+static void copy_run(size_t bytes, const char *from, npy_intp step, npy_intp count, char *to)
+{
+    switch (bytes) {
+    case 1: copy_1(from, step, count, to); break;
+    case 2: copy_2(from, step, count, to); break;
+    case 4: copy_4(from, step, count, to); break;
+    case 8: copy_8(from, step, count, to); break;
+    default: copy_16(from, step, count, to); break;
+    }
+}
+
+/* Copies the elements of an array that has some, and has axes. */
 static void copy_elements(PyArrayObject *array, char *to)
 {
     const int last = PyArray_NDIM(array) - 1;
@@ -19,10 +70,10 @@ static void copy_elements(PyArrayObject *array, char *to)
     const char *from = PyArray_DATA(array);
     npy_intp index[GPR_MAX_NDIM] = {0};
 
-    for (npy_intp i = PyArray_SIZE(array); i > 0; i--) {
-        memcpy(to, from, bytes);
-        to += bytes;
-        for (int axis = last; axis >= 0; axis--) {
+    for (npy_intp i = PyArray_SIZE(array) / shape[last]; i > 0; i--) {
+        copy_run(bytes, from, steps[last], shape[last], to);
+        to += (size_t)shape[last] * bytes;
+        for (int axis = last - 1; axis >= 0; axis--) {
             from += steps[axis];
             if (++index[axis] < shape[axis]) break;
             from -= shape[axis] * steps[axis];
@@ -33,20 +84,17 @@ static void copy_elements(PyArrayObject *array, char *to)
 
 PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options)
 {
-    const npy_intp count = PyArray_SIZE(array);
-    const int flags = PyArray_FLAGS(array),
-              is_dense = (flags & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)) != 0 &&
-                         (flags & NPY_ARRAY_ALIGNED) != 0;
-    _Alignas(16) char elements[FEW_APART * sizeof(npy_complex128)];
-    const void *data = PyArray_DATA(array);
+    const npy_intp count = PyArray_SIZE(array), bytes = PyArray_NBYTES(array);
+    _Alignas(16) char elements[APART_BYTES];
+    const char *data;
     PyObject *result = NULL;
     gpr_dtype dtype;
     int64_t found = 0;
     int kernel, device;
 
-    if (count == 0 || PyArray_ISBYTESWAPPED(array) || PyArray_NDIM(array) > GPR_MAX_NDIM)
-        return NULL;
-    if (is_dense ? PyArray_NBYTES(array) > FEW_BYTES : count > FEW_APART) return NULL;
+    if (count == 0 || bytes > FEW_BYTES || PyArray_ISBYTESWAPPED(array)) return NULL;
+    const int in_place = is_dense(array, &data) && PyArray_ISALIGNED(array);
+    if (!in_place && (bytes > APART_BYTES || PyArray_NDIM(array) == 0)) return NULL;
     for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
         if (options[i] != Py_None) return NULL;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0 ||
@@ -57,7 +105,7 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     }
     if (kernel >= 0 && kernel != state->fast) return NULL;
     if (device != GPR_DEVICE_CPU && device != GPR_DEVICE_DEFAULT) return NULL;
-    if (!is_dense) {
+    if (!in_place) {
         copy_elements(array, elements);
         data = elements;
     }

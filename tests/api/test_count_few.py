@@ -29,6 +29,10 @@ def _layouts(a: np.ndarray) -> dict[str, np.ndarray]:
         "as it is": a,
         "turned": a.T,
         "reversed": a[..., ::-1],
+        "reversed and turned": a[::-1].T,
+        "an axis moved": np.moveaxis(a, 0, -1),
+        "overlapping": np.lib.stride_tricks.sliding_window_view(a, 1, axis=-1),
+        "windows": np.lib.stride_tricks.sliding_window_view(a, a.shape[-1] // 2 + 1, axis=-1),
         "with gaps": a[::2],
         "broadcast": np.broadcast_to(a, (2, *a.shape)),
         "swapped": a.astype(a.dtype.newbyteorder()),
@@ -72,7 +76,8 @@ def test_no_element_is_missed_where_ways_change(char: str, elements: int) -> Non
     a[-1] = a[0] = 0
     assert gr.count_nonzero(a, device="cpu") == max(elements - 2, 0)
     assert gr.count_nonzero(a[:65], device="cpu") == np.count_nonzero(a[:65])
-    assert gr.count_nonzero(a[::2][:64], device="cpu") == np.count_nonzero(a[::2][:64])
+    for apart in (a[::2], a[::-3], a[::2][:64], a[1:][::-1]):
+        assert gr.count_nonzero(apart, device="cpu") == np.count_nonzero(apart)
 
 
 def test_no_elements_a_scalar_and_options() -> None:
