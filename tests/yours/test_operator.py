@@ -19,14 +19,8 @@ import pytest
 from operator_cases import CASES, GCD, check, check_structures, random_call, reference
 
 import gpureduce as gr
-from gpureduce._yours.operator_layout import (
-    ACROSS,
-    CONTINUES,
-    ENDS,
-    FACTS,
-    PARAMETERS,
-    STARTS,
-)
+from gpureduce._yours.operator_layout import FACTS, PARAMETERS
+from gpureduce._yours.shared_header import constants
 
 SEED = int(os.environ["GPR_TEST_SEED"])
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -50,11 +44,15 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_parameters_and_facts_are_the_structures_of_the_shared_header(tmp_path: Path) -> None:
-    """Each member's offset and size, and flags, as the C compiler has them."""
-    flags = {"CONTINUES": CONTINUES, "ENDS": ENDS, "STARTS": STARTS, "ACROSS": ACROSS}
-    lines = [f'printf("{name} %d\\n", GPR_CUSTOM_{name});' for name in flags]
-    wanted = [f"{name} {value}" for name, value in flags.items()]
-    for kind, dtype in (("gpr_custom_params", PARAMETERS), ("gpr_custom_facts", FACTS)):
+    """Each member's offset and size, and constants, as the C compiler has them."""
+    numbers = constants("custom_params.h")
+    assert {"GPR_CUSTOM_CONTINUES", "GPR_CUSTOM_COLUMN_BYTES"} <= numbers.keys()
+    lines = [f'printf("{name} %d\\n", {name});' for name in numbers]
+    wanted = [f"{name} {value}" for name, value in numbers.items()]
+    axis = PARAMETERS["axes"].subdtype[0]
+    for kind, dtype in (
+        ("gpr_custom_params", PARAMETERS), ("gpr_custom_facts", FACTS), ("gpr_axis", axis),
+    ):  # fmt: skip
         for name, (field, offset, *_) in (dtype.fields or {}).items():
             member = f"offsetof({kind}, {name}), sizeof(({kind} *)0)->{name}"
             lines.append(f'printf("{kind}.{name} %zu %zu\\n", {member});')
