@@ -5,6 +5,7 @@ on the CPU, on the emulator and on GPUs; programs for a GPU; errors.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import pickle
 import shutil
@@ -292,6 +293,25 @@ def test_named_kernels_and_masks_on_a_gpu() -> None:
         np.testing.assert_array_equal(got, a.sum(1, where=mask))
     z = rng.integers(-3, 4, 1000) + 1j * rng.integers(-3, 4, 1000)
     assert gr.reduce(z, add, device="cuda") == z.sum()
+
+
+@pytest.mark.gpu
+def test_functions_that_are_called_on_a_gpu() -> None:
+    import numba
+
+    @numba.njit
+    def larger(a: float, b: float) -> float:
+        return a if a > b else b
+
+    @gr.operator
+    def log_of_sum(a: Any, b: Any) -> Any:
+        top = larger(a, b)
+        return top + math.log(math.exp(a - top) + math.exp(b - top))
+
+    a = np.random.default_rng(SEED).standard_normal(100_003)
+    got = gr.reduce(a, log_of_sum, device="cuda")
+    np.testing.assert_allclose(got, gr.logsumexp(a, device="cpu"), rtol=1e-12)
+    np.testing.assert_allclose(got, gr.reduce(a, log_of_sum, device="cpu"), rtol=1e-12)
 
 
 # ---------------------------------------------------------------- errors -------------------------
