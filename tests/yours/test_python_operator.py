@@ -158,7 +158,14 @@ def test_numpys_arguments() -> None:
     out = np.zeros((3, 4))
     assert gr.reduce(a, add, 0, out=out, device="cpu") is out
     np.testing.assert_array_equal(out, a.sum(0))
-    assert gr.reduce(np.array([200, 100], "u1"), add, dtype="int64", device="cpu") == 300
+    for given, dtype, want in (
+        (np.array([200, 100], "u1"), "int64", 300),
+        (np.array([2049, 1], "f2"), "float64", 2049),
+        (np.array([2, 0.5]), "int32", 2),
+        (np.array([1, 2j]), "complex64", 1 + 2j),
+    ):
+        got = gr.reduce(given, add, dtype=dtype, device="cpu")
+        assert (got, got.dtype) == (want, np.dtype(dtype))
     assert gr.reduce(np.zeros(0, int), add, device="cpu") == 0
     assert gr.reduce(np.zeros((0, 3), int), add, 1, device="cpu").shape == (0,)
     assert add(2, 3) == 5

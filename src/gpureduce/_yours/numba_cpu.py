@@ -44,7 +44,9 @@ class NumbaProgram(CpuTasks):
 
     def __init__(self, operator: PythonText, types: OperatorTypes) -> None:
         self._operator = operator
-        self.element = types.compute  # to which NumPy converts elements before
+        # Of complex numbers, and to bools, NumPy converts elements before.
+        is_loaded = types.element.kind != "c" and types.compute.kind != "b"
+        self.element = types.element if is_loaded else types.compute
         self._types = types
         compute, functions = types.compute, operator.functions
         state = operator.types(compute).state
@@ -76,7 +78,8 @@ class NumbaProgram(CpuTasks):
         if name not in self._tasks:
             compute = self._types.compute
             identity = self._operator.identity(compute)
-            key = self._operator.key("task", name, compute, self._types.masked, identity)
+            layout = self.element, compute, self._types.masked
+            key = self._operator.key("task", name, layout, identity)
             count = 4 if name == "evaluate" else 3
             self._tasks[name] = compiled_task(key, count, lambda: self._loops.written(name))
         return int(self._tasks[name].address)

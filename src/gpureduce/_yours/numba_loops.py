@@ -564,6 +564,8 @@ class Loops:
         def loaded(address: str, index: str) -> str:
             """The state of an element."""
             numbers = [f"load_e{i}(x, {address} + {at})" for i, at in enumerate(_offsets(element))]
+            if element.names is None:  # converted to what elements are computed in
+                numbers = [f"E0({numbers[0]})"]
             value = _value(types.element, numbers, "Element")
             if has_lift:
                 value = f"user_lift({value}{', ' + index if functions.takes_index else ''})"
@@ -638,6 +640,7 @@ class Loops:
         }  # fmt: skip
         for role, _ in functions.named():
             space[f"user_{role}"] = dispatcher(functions, role)
+        space["E0"] = from_dtype(types.element.dtypes[0])
         for prefix, value in (("s", types.state), ("r", types.result)):
             for i, dtype in enumerate(value.dtypes):
                 space[f"load_{prefix}{i}"] = _load_of(dtype)
