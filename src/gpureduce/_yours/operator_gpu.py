@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import _core
 from .._records import DeviceInfo
 from .operator_device_program import Launch, Launches, OperatorProgram, device_text, store
 from .operator_layout import Layout
@@ -28,8 +29,9 @@ _ROWS, _STRIDED = range(2)
 """Kernels, in the order of a program's entries."""
 _WARP = 32
 _VECTOR = 16
-_TILE = 4096
-"""Bytes of a tile of ``custom_rows`` (csrc/kernels/custom/custom_kernels.cuh)."""
+_KERNELS = _core.sources()["custom_kernels.cuh"]
+_TILE = _WARP * _VECTOR * int(_KERNELS.partition("custom_vectors = ")[2].partition(";")[0])
+"""Bytes of a tile of ``custom_rows``: vectors of each lane of a warp."""
 _RESIDENT_BLOCKS = 6
 """Blocks of 256 threads that a multiprocessor holds, by their shared memory."""
 _LEAST_SHARE = 16
