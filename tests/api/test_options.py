@@ -68,7 +68,7 @@ def test_cuda_without_a_gpu_says_why() -> None:
     for device in ("cuda", "cuda:0", "cuda:1"):
         with pytest.raises(gr.DeviceUnavailableError) as caught:
             gr.sum(A, device=device)
-        assert "driver" in str(caught.value)
+        assert str(caught.value).startswith(("no NVIDIA GPU on", "no NVIDIA driver"))
 
 
 def test_streams_are_handles_or_objects_that_have_one() -> None:
