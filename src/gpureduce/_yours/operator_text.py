@@ -62,6 +62,11 @@ class OperatorText:
     dtypes: tuple[np.dtype[Any], ...] | None
     result: np.dtype[Any] | None
 
+    @property
+    def structure(self) -> str:
+        """Name of the structure."""
+        return self.name
+
     def text_for(self, types: OperatorTypes, addresses: Mapping[str, int] | None = None) -> str:
         """The structure, for a program; `addresses` are those of functions on the emulator."""
         return self.source
@@ -175,7 +180,7 @@ namespace yours {{
 #line 1 "operator"
 }}
 namespace gpr {{
-using CustomOp = yours::{operator.name};
+using CustomOp = yours::{operator.structure};
 using CustomNumber = yours::T;
 constexpr bool custom_is_commutative = {_constant(operator.commutative)};
 constexpr bool custom_is_masked = {_constant(types.masked)};

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import keyword
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -179,9 +178,7 @@ def operator(
     if called == "<lambda>":
         called = "operator"
     if not isinstance(called, str) or not called.isidentifier() or not called.isascii():
-        raise ValueError(f"an operator's name is one of C++, not {called!r}")
-    if keyword.iskeyword(called):
-        raise ValueError(f"an operator's name is no word of Python, as {called!r}")
+        raise ValueError(f"an operator's name is an identifier, not {called!r}")
     states = None if state is None else np.dtype(state)
     lifts = _same if lift is None and states is not None else lift
     finishes = _same if finish is None and result is not None else finish

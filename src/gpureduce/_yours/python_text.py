@@ -56,6 +56,11 @@ class PythonText(OperatorText):
 
     functions: Functions
 
+    @property
+    def structure(self) -> str:
+        """Name of the structure: not the operator's, which may be a word of C++."""
+        return "python_operator"
+
     def place_of(self, role: str) -> tuple[int, str]:
         """Line of the file in which a function begins; of a value, where ``combine`` does."""
         given = self.functions.identity if role == "identity" else None
@@ -104,7 +109,7 @@ class PythonText(OperatorText):
         values = self.types(types.compute)
         members = _members(values.element, types.compute)
         state, states = "T", members
-        lines = [f"struct {self.name} {{"]
+        lines = [f"struct {self.structure} {{"]
         if values.state != values.element:
             state, states = "State", _fields(values.state)
             lines.append(_type("State", values.state))
