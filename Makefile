@@ -386,13 +386,14 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
 CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options errors hostpath cache \
-                core import products) tests/exact/test_exact_rows.py \
+                core import products norms logsumexp narrow_columns left_out_rows several) \
+              tests/exact/test_exact_rows.py \
               $(patsubst %,tests/interop/test_%.py,interop extents random_device_calls)
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c 'import sys, gpureduce; \
 	  sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python GPR_TEST_EXAMPLES=$(EXAMPLES) \
-	  $(PY) -m pytest $(PYTEST_FLAGS) $(CORE_TESTS) $(3)
+	  $(PY) -m pytest $(PYTEST_FLAGS) -n $(PYTEST_WORKERS) --dist loadgroup $(CORE_TESTS) $(3)
 endef
 
 # Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it
