@@ -54,7 +54,9 @@ if hasattr(sys, "_is_gil_enabled"):
 """
 
 
-TESTS = ("api/test_contract.py", "api/test_own_rules.py", "exact/test_exact_rows.py")
+TESTS = (
+    "tests/api/test_contract.py", "tests/api/test_own_rules.py", "tests/exact/test_exact_rows.py",
+)  # fmt: skip
 """Tests that need neither sources nor a compiler: NumPy's contract, and exact sums."""
 TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
 EXAMPLES = "20"
@@ -217,7 +219,7 @@ def run_tests(python: Path, folder: Path, environment: dict[str, str]) -> str:
     shutil.copy(ROOT / "pyproject.toml", folder)
     words = ("-m", "pytest", "--quiet", "-p", "no:cacheprovider")
     said = run(
-        *(python, *words, *(folder / "tests" / name for name in TESTS)),
+        *(python, *words, *(folder / name for name in TESTS)),
         cwd=folder,
         env=environment | {"GPR_TEST_EXAMPLES": EXAMPLES},
     )
