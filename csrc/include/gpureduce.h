@@ -664,11 +664,12 @@ GPR_API gpr_status gpr_load_image(int device, const gpr_image *image, gpr_loaded
 GPR_API gpr_status gpr_unload_image(gpr_loaded_image *loaded);
 
 /* Launches kernels one after the other on `stream`, NULL for the device's own, and waits until they
- * have ended. *milliseconds: device time of them all, by events around them. If flush_bytes is not
- * 0, that much device memory is written before, so that L2 holds nothing of their arrays.
- * GPR_ERROR_VALUE: no such kernel, no blocks; GPR_ERROR_CUDA. */
+ * have ended, `repeats` times. milliseconds: as many device times of them all, by events around
+ * them. If flush_bytes is not 0, that much device memory is written before each time, so that L2
+ * holds nothing of their arrays. GPR_ERROR_VALUE: no such kernel, no blocks; GPR_ERROR_CUDA. */
 GPR_API gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
-                                    void *stream, uint64_t flush_bytes, float *milliseconds);
+                                    void *stream, uint64_t flush_bytes, int repeats,
+                                    float *milliseconds);
 /* A place of 8 bytes in a launch's arguments that receives the address of byte `offset` of
  * scratch. */
 typedef struct gpr_scratch_pointer {

@@ -152,25 +152,41 @@ static int read_launches(const glue_state *state, PyObject *capsule, PyObject *s
     return 0;
 }
 
-/* run_launches(loaded image, launches, stream=None, flush_bytes=0) -> milliseconds */
+/* run_launches(loaded image, launches, stream=None, flush_bytes=0, repeats=1) -> list of
+ * milliseconds */
 static PyObject *run_launches(PyObject *module, PyObject *arguments)
 {
     const glue_state *state = glue_state_of(module);
-    PyObject *capsule = NULL, *sequence = NULL, *stream = Py_None;
+    PyObject *capsule = NULL, *sequence = NULL, *stream = Py_None, *times = NULL;
     unsigned long long flush_bytes = 0;
+    int repeats = 1;
     given_launches given;
-    float milliseconds = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!|OK", &capsule, &PyTuple_Type, &sequence, &stream,
-                          &flush_bytes) ||
+    if (!PyArg_ParseTuple(arguments, "OO!|OKi", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &flush_bytes, &repeats) ||
         read_launches(state, capsule, sequence, stream, &given) < 0)
         return NULL;
+    if (repeats < 0) return PyErr_Format(PyExc_ValueError, "launches run %d times", repeats);
+    float *milliseconds = PyMem_New(float, (size_t)repeats + 1);
+    if (milliseconds == NULL) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
     status = gpr_run_launches(given.loaded, given.launches, given.count, given.stream, flush_bytes,
-                              &milliseconds);
+                              repeats, milliseconds);
     Py_END_ALLOW_THREADS
-    return status == GPR_OK ? PyFloat_FromDouble((double)milliseconds) : glue_raise(state);
+    if (status == GPR_OK)
+        times = PyList_New(repeats);
+    else
+        (void)glue_raise(state);
+    for (int i = 0; times != NULL && i < repeats; i++) {
+        PyObject *time = PyFloat_FromDouble((double)milliseconds[i]);
+        if (time == NULL)
+            Py_CLEAR(times);
+        else
+            PyList_SET_ITEM(times, i, time);
+    }
+    PyMem_Free(milliseconds);
+    return times;
 }
 
 enum { MOST_POINTERS = 64 };
@@ -327,7 +343,8 @@ PyMethodDef glue_text_methods[] = {
     {"load_image", load_image, METH_VARARGS,
      PyDoc_STR("load_image(device, image, symbols) -> loaded image")},
     {"run_launches", run_launches, METH_VARARGS,
-     PyDoc_STR("run_launches(loaded image, launches, stream=None, flush_bytes=0) -> ms")},
+     PyDoc_STR(
+         "run_launches(loaded image, launches, stream=None, flush_bytes=0, repeats=1) -> ms")},
     {"queue_launches", queue_launches, METH_VARARGS,
      PyDoc_STR("queue_launches(loaded image, launches, stream, scratch_bytes=0, pointers=())")},
     {"plan_kernel", plan_kernel, METH_VARARGS,

@@ -173,8 +173,9 @@ def run_launches(
     launches: tuple[tuple[int, int, int, int, tuple[bytes | bytearray, ...]], ...],
     stream: Any = None,
     flush_bytes: int = 0,
+    repeats: int = 1,
     /,
-) -> float: ...
+) -> list[float]: ...
 def queue_launches(
     loaded: Any,
     launches: tuple[tuple[int, int, int, int, tuple[bytes | bytearray, ...]], ...],

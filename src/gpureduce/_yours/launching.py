@@ -293,11 +293,8 @@ class LoadedKernel:
         """Device times, in seconds, of reductions of an array in device memory."""
         with self.room() as room:
             launches, _ = self.launches(elements, room)
-            times = [
-                1e-3 * _core.run_launches(self.image, launches, stream, flush_bytes)
-                for _ in range(warmup + repeats)
-            ]
-        return times[warmup:]
+            times = _core.run_launches(self.image, launches, stream, flush_bytes, warmup + repeats)
+        return [1e-3 * time for time in times[warmup:]]
 
 
 def types_of(form: KernelForm, dtype: str) -> tuple[str, str]:

@@ -231,10 +231,10 @@ class OperatorProgram:
         try:
             for argument, place, offset in made.pointers:
                 argument[place : place + 8] = (scratch + offset).to_bytes(8, "little")
-            return [
-                1e-3 * _core.run_launches(self._loaded, made.launches, launch.stream, flush_bytes)
-                for _ in range(count)
-            ]
+            times = _core.run_launches(
+                self._loaded, made.launches, launch.stream, flush_bytes, count
+            )
+            return [1e-3 * time for time in times]
         finally:
             _core.free_device(ordinal, scratch)
 

@@ -115,7 +115,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     gpr_free_image(&image);
     const unsigned before = fake.launches();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        expect_error(gpr_run_launches(loaded, &cases[i].launch, 1, NULL, 0, &milliseconds),
+        expect_error(gpr_run_launches(loaded, &cases[i].launch, 1, NULL, 0, 1, &milliseconds),
                      GPR_ERROR_VALUE, cases[i].words);
         expect_error(gpr_queue_launches(loaded, &cases[i].launch, 1, NULL, 0, NULL, 0),
                      GPR_ERROR_VALUE, cases[i].words);
@@ -123,7 +123,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     const gpr_scratch_pointer behind = {&loaded, 64};
     expect_error(gpr_queue_launches(loaded, NULL, 0, NULL, 64, &behind, 1), GPR_ERROR_VALUE,
                  "byte 64 of scratch of 64");
-    CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, &milliseconds) == GPR_OK, "%s",
+    CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, 1, &milliseconds) == GPR_OK, "%s",
           gpr_last_error()->message);
     CHECK(fake.launches() == before, "%s", gpr_last_error()->message);
     CHECK(gpr_unload_image(loaded) == GPR_OK, "%s", gpr_last_error()->message);
