@@ -28,7 +28,8 @@ enum {
     TILE_ROWS = 16,            /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024,    /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,          /* least positions in a run that make tiles worth their while */
-    FEW_TRUTHS = 64,           /* bools that are searched without a loop's call */
+    FEW_TRUTHS = 512,          /* bools that are searched without a call of a loop ... */
+    TRUTHS = 2048,             /* ... and those of one call */
     RESULT_BATCH = 64,         /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
@@ -796,8 +797,8 @@ static uint64_t mark_truths(uint64_t word, int wanted)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a word is the lowest");
 
-/* Position of the first of n <= FEW_TRUTHS bools that decides, or 0: by words, since whether a bool
- * decides cannot be predicted. `readable` bytes are memory of the array, n at least. */
+/* Position of the first of n bools that decides, or 0: by words, since whether a bool decides
+ * cannot be predicted. `readable` bytes are memory of the array, n at least. */
 static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, int wanted)
 {
     uint64_t word = 0, marks = 0, i = 0;
@@ -818,25 +819,44 @@ static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, i
     return marks != 0 ? i - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
 }
 
+/* The same of n > FEW_TRUTHS bools, of which the first does not decide. Where none of the next ones
+ * does either, loops that end early look for the stretch that does. */
+static uint64_t find_among_many(const char *row, uint64_t n, int wanted)
+{
+    enum { SOON = 64 };
+    const gpr_rows_loop look =
+        gpr_cpu_loops()->loop[wanted ? GPR_FOLD_any : GPR_FOLD_all][GPR_BOOL].rows;
+
+    const uint64_t at = find_among_few(row, SOON, SOON, wanted);
+
+    if (at > 0) return at;
+    for (uint64_t first = SOON; first < n; first += TRUTHS) {
+        const uint64_t count = gpr_smaller(n - first, TRUTHS);
+        uint8_t found;
+
+        look(row + first, 0, 1, count, &found);
+        if (found == wanted) return first + find_among_few(row + first, count, count, wanted);
+    }
+    return 0;
+}
+
 /* The first bool that decides; where there is none, all are equal, and the first is the result. */
 static void find_truths(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
                         uint64_t n, int64_t *positions)
 {
-    const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};
+    const int wanted = how->rule->fold == GPR_FOLD_argmax;
     const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
 
     for (uint64_t i = 0; i < rows; i++) {
         const char *row = elements + (int64_t)i * stride;
+        const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
 
-        if (n <= FEW_TRUTHS) {
-            const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
-
-            positions[i] = (int64_t)find_among_few(row, n, n + behind, wanted.bytes[0]);
-            continue;
-        }
-        const int is_first = (*row != 0) == wanted.bytes[0]; /* often: no call for it */
-        const uint64_t at = is_first ? 0 : position_of(how, row, n, &wanted);
-        positions[i] = at < n ? (int64_t)at : 0;
+        if (n <= FEW_TRUTHS)
+            positions[i] = (int64_t)find_among_few(row, n, n + behind, wanted);
+        else if ((*row != 0) == wanted) /* often */
+            positions[i] = 0;
+        else
+            positions[i] = (int64_t)find_among_many(row, n, wanted);
     }
 }
 

@@ -21,7 +21,7 @@ SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 def test_positions_in_short_rows_of_bool_are_numpys(density: float) -> None:
     print("seed", SEED)
     rng = np.random.default_rng([SEED, int(100 * density)])
-    for n in range(1, 75):
+    for n in [*range(1, 75), 511, 512, 513, 575, 576, 577, 2623, 2624, 2625, 5000]:
         base = rng.random((int(rng.integers(1, 90)), n + int(rng.integers(0, 3)))) < density
         raw = base.view(np.uint8) * rng.integers(1, 256, base.shape, np.uint8)
         for a in (base[:, :n], raw.view(bool)[:, :n], base[::-1, :n], base[:, :n][:, ::-1]):
