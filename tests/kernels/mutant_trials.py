@@ -16,9 +16,9 @@ from reference import ALL_DTYPES, takes
 import gpureduce as gr
 from gpureduce import _core
 
-# CUB's kernel is one call of it, and the CPU's loops for operators of users' own are no kernels. What
-# logsumexp folds is an operator's text: its results are compared with those of the CPU, which has
-# the same text.
+# CUB's kernel is one call of it, and the CPU's loops for operators of users' own are no kernels.
+# What logsumexp folds is an operator's text: its results are compared with those of the CPU, which
+# has the same text.
 NO_KERNELS = ("cub.cuh", "custom_cpu.cuh", "exp_states.h")
 SOURCES = {name: text for name, text in _core.sources().items() if not name.endswith(NO_KERNELS)}
 KERNELS = {info.name: info for info in gr.kernels() if info.name not in ("cub", "auto")}
