@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -267,12 +268,19 @@ def test_limits_can_be_set_and_bad_ones_change_nothing() -> None:
         )
 
 
-def test_cache_can_be_looked_at_and_cleared() -> None:
+def test_cache_can_be_looked_at_and_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUREDUCE_CACHE_DIR", str(tmp_path))  # tests share the other one
+    (tmp_path / f"{0:064x}.gpr").write_bytes(b"a program?")
+    (tmp_path / "other.txt").write_bytes(b"")
+    info = gr.cache_info()
+    assert (info.entries, info.bytes) == (1, 10)
+    assert info.directory == str(tmp_path)
     gr.clear_cache(loaded=True)
     info = gr.cache_info()
-    assert info.entries == 0
-    assert info.bytes == 0
-    assert info.directory or info.reason
+    assert (info.entries, info.bytes) == (0, 0)
+    assert [file.name for file in tmp_path.iterdir()] == ["other.txt"]
 
 
 @pytest.mark.filterwarnings("ignore::gpureduce.NoDeviceWarning")
