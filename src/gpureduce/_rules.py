@@ -103,6 +103,8 @@ def _reduce_into_outs(call: Call) -> Any:
         return _reduce(call._replace(out=out[0]))
     if out is not ...:
         return _reduce(call)
+    if device_library(call.array) is None and wrapper_of(call.array) is None:
+        check_plain(call.array, "a")
     UFUNCS[call.name].reduce(np.zeros(1, np.bool_), out=...)  # a TypeError before NumPy 2.3
     return _reduce(call._replace(out=None), always_array=True)
 

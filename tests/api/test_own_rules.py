@@ -98,6 +98,13 @@ def test_arrays_with_rules_of_their_own_are_refused_by_every_function(name: str,
     assert np.array_equal(plain, getattr(gr, name)(elements(name), device="cpu"))
 
 
+@pytest.mark.parametrize("name", ["sum", "bitwise_or", "logical_xor", "nanmax"])
+def test_rules_of_an_array_come_before_an_ellipsis_as_out(name: str) -> None:
+    a = A.astype(int).view(Lazy)
+    with pytest.raises(TypeError, match=r"__array_function__.*numpy\.asarray"):
+        getattr(gr, name)(a, out=...)
+
+
 @every_rule
 def test_arguments_with_rules_of_their_own_are_refused(kind: str) -> None:
     make, rule = RULES[kind]
