@@ -233,7 +233,11 @@ def linked(operator: gr.Operator, dtype: str) -> bytes:
 
 
 def test_what_a_gpu_lacks_is_said_with_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = pytest.importorskip("numba.cuda")
+    if importlib.util.find_spec("numba_cuda") is None:
+        with pytest.raises(gr.KernelUnavailableError, match=r"pip install.*numba-cuda is not inst"):
+            device_code(add.text, np.dtype("f4"), (9, 0))  # type: ignore[arg-type]
+        return
+    from numba import cuda
 
     def fails(*arguments: Any, **more: Any) -> None:
         raise AttributeError("module 'numpy' has no attribute 'row_stack'")
@@ -243,9 +247,8 @@ def test_what_a_gpu_lacks_is_said_with_versions(monkeypatch: pytest.MonkeyPatch)
     dtype = np.dtype("f4")
     with pytest.raises(gr.KernelUnavailableError, match="pip install") as caught:
         device_code(add.text, dtype, (9, 0))  # type: ignore[arg-type]
-    if importlib.util.find_spec("numba_cuda") is not None:
-        assert f"NumPy {np.__version__} are installed: AttributeError" in str(caught.value)
-        assert "install an older numpy" in str(caught.value)
+    assert f"NumPy {np.__version__} are installed: AttributeError" in str(caught.value)
+    assert "install an older numpy" in str(caught.value)
     numba_device._import_cuda.cache_clear()
 
 
@@ -288,6 +291,19 @@ def test_large_arrays_on_a_gpu_are_folded_as_on_the_cpu(name: str) -> None:
         a = (6 * rng.integers(0, 3, shape)).astype("int32")
         got = gr.reduce(a, case.operator("Python"), axis, device="cuda")
         np.testing.assert_array_equal(got, gr.reduce(a, case.operator(), axis, device="cpu"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float32"])
+def test_kernels_that_finish_by_atomics_take_what_a_gpus_atomics_swap(dtype: str) -> None:
+    a = np.arange(10, dtype=dtype)
+    for kernel in ("shfl_atomic", "naive_atomic"):
+        assert gr.reduce(a, add, kernel=kernel, device="cpu") == 45
+        wide = gr.operator(
+            identity=(0,) * 9, lift=lambda x: (x, x, x, x, x, x, x, x, x), commutative=True
+        )(lambda left, right: left)
+        for refused in (wide, gr.operator(commutative=True)(lambda left, right: left)):
+            with pytest.raises(ValueError, match="atomics, which swap 4 or 8 bytes"):
+                gr.reduce(a, refused, kernel=kernel, device="cpu")
 
 
 @pytest.mark.gpu

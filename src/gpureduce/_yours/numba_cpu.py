@@ -57,12 +57,22 @@ class NumbaProgram(CpuTasks):
         whole = state.aligned() if state.is_tuple else state.dtypes[0]
         self.facts = {
             "partial_bytes": partial_dtype(state).itemsize,
+            "swapped_bytes": self._swapped_bytes(whole),
             "state_bytes": whole.itemsize,
             "result_bytes": self._result.itemsize,
             "has_identity": int(functions.has_identity),
             "takes_index": int(functions.takes_index),
             "columns": columns_of(state),
         }
+
+    def _swapped_bytes(self, state: np.dtype[Any]) -> int:
+        """Bytes of a partial on a GPU, which has no count where the loops here always have one."""
+        functions = self._operator.functions
+        counts = self._types.masked and functions.takes_count
+        if counts or not functions.has_identity:
+            return np.dtype([("state", state), ("count", "i8")], align=True).itemsize
+        alignment = max(4, state.alignment)
+        return -(-state.itemsize // alignment) * alignment
 
     @functools.cached_property
     def _loops(self) -> Loops:

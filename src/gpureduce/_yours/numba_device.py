@@ -110,6 +110,9 @@ _on_host: dict[tuple[PythonText, np.dtype[Any]], dict[str, Any]] = {}
 @functools.cache
 def _import_cuda() -> Any:
     import_numba()
+    # Numba's own compiler for GPUs, which numba-cuda replaces, needs a driver to write for one.
+    if version_of("numba-cuda") == "none":
+        raise KernelUnavailableError(f"{_INSTALL} (numba-cuda is not installed)")
     try:
         from numba import cuda
 
@@ -127,14 +130,14 @@ def _nothing() -> int:
 
 def _why_not(error: Exception) -> str:
     """What is installed, and what it said."""
-    found = [each for each in device_compilers() if each.startswith("numba-cuda ")]
-    if not found:
-        return " (numba-cuda is not installed)"
-    versions = f"{found[0]}, numba {version_of('numba')} and NumPy {np.__version__}"
+    versions = ", ".join(f"{each} {version_of(each)}" for each in ("numba-cuda", "numba"))
     remedy = ""
     if isinstance(error, AttributeError) and "numpy" in str(error):
         remedy = "; this NumPy is too new for it: upgrade numba-cuda, or install an older numpy"
-    return f" ({versions} are installed: {type(error).__name__}: {error}{remedy})"
+    return (
+        f" ({versions} and NumPy {np.__version__} are installed: "
+        f"{type(error).__name__}: {error}{remedy})"
+    )
 
 
 def device_compilers() -> list[str]:

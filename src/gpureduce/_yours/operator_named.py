@@ -136,7 +136,7 @@ def check_state(operator: OperatorText, kernel: str, facts: dict[str, int]) -> N
     # A kernel's results vary from run to run where, and only where, it finishes by atomics.
     if kernel in PLANNED or facts_of_kernel(kernel)["deterministic"]:
         return
-    size, state = facts["partial_bytes"], facts["state_bytes"]
+    size, state = facts.get("swapped_bytes", facts["partial_bytes"]), facts["state_bytes"]
     if size in _SWAPPED:
         return
     counted = size > state + 4
