@@ -22,6 +22,8 @@ def unknown_operator(op: object, known: Collection[str]) -> ValueError:
     name = op if isinstance(op, str) else getattr(op, "__name__", "")
     if isinstance(op, list):
         hint = "; pass several operators as a tuple"
+    elif callable(op):
+        hint = did_you_mean(name, known) or "; gpureduce.operator makes one of a Python function"
     else:
         hint = did_you_mean(name, known) or f": the operators are {', '.join(known)}"
     return ValueError(f"unknown operator {op!r}{hint}")

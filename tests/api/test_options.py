@@ -89,6 +89,8 @@ def test_streams_are_handles_or_objects_that_have_one() -> None:
 
 
 def test_operators_of_reduce_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"unknown operator .*; gpureduce\.operator makes one"):
+        gr.reduce(A, lambda x, y: x + y)
     with pytest.raises(ValueError, match="unknown operator 'median'"):
         gr.reduce(A, "median")
     with pytest.raises(TypeError, match="mean takes no initial"):
