@@ -105,6 +105,17 @@ def test_left_out_elements_are_counted_and_named() -> None:
 def test_a_wrong_identity_is_told_from_missing_elements() -> None:
     report = gr.check(TREE.replace("in[i] : 0", "in[i] : 2"), block_sizes=[64])
     assert "threads without an element bring 2 each" in report.findings[0].what
+    # One element of two is lost, and not a part of one by each thread without any.
+    report = gr.check(
+        ATOMIC.replace(
+            "BODY",
+            "int v = i < n ? in[i] : 0;"
+            "for (int d = 16; d > 1; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);"
+            "if (threadIdx.x % 32 == 0) atomicAdd(out, v);",
+        )
+    )
+    assert "bring" not in report.findings[0].what, report.findings[0].what
+    assert "left out" in report.findings[0].what, report.findings[0].what
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ def missing(
 
     if left == 0 or not float(left).is_integer():
         return ""
-    if idle > 0 and left == lost and is_result(np.append(values, -left)):
+    # Elements are integers: what threads bring that have none is one, too.
+    if idle > 0 and left == lost and left % idle == 0 and is_result(np.append(values, -left)):
         return f": threads without an element bring {-left / idle:g} each"
     first = int(n - left)
     if probes["ones"] == 0 and left > 0:
