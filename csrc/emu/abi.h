@@ -59,8 +59,8 @@ typedef struct gpr_emu_hooks {
     void (*fence)(int scope, const void *pc);
     /* Copies of a thread from global to shared memory, which arrive at a wait: each belongs to the
      * thread's next group; the wait is for all groups but the `newest` last ones. */
-    void (*copy_async)(void *to, const void *from, unsigned bytes, unsigned zeros, const void *pc);
-    void (*end_group)(const void *pc);
+    void (*copy_async)(void *to, const void *from, unsigned bytes, const void *pc);
+    void (*end_group)(void);
     void (*wait_groups)(unsigned newest, const void *pc);
 } gpr_emu_hooks;
 

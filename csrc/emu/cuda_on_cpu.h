@@ -167,17 +167,16 @@ __forceinline__ void __threadfence_system()
 
 // ---------------------------------------------------------------- asynchronous copies ----------
 
-// CUDA's primitives: 4, 8 or 16 bytes, of which the last `zeros` are not read.
+// CUDA's primitives: 4, 8 or 16 bytes.
 GPR_EMU_UNWATCHED inline void __pipeline_memcpy_async(void *to, const void *from,
-                                                      unsigned long bytes, unsigned long zeros = 0)
+                                                      unsigned long bytes)
 {
-    gpr_emu->copy_async(to, from, static_cast<unsigned>(bytes), static_cast<unsigned>(zeros),
-                        GPR_EMU_HERE);
+    gpr_emu->copy_async(to, from, static_cast<unsigned>(bytes), GPR_EMU_HERE);
     __asm__ volatile("" ::: "memory");
 }
 GPR_EMU_UNWATCHED inline void __pipeline_commit()
 {
-    gpr_emu->end_group(GPR_EMU_HERE);
+    gpr_emu->end_group();
 }
 GPR_EMU_UNWATCHED inline void __pipeline_wait_prior(unsigned long newest)
 {

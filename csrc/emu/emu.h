@@ -203,7 +203,7 @@ typedef struct releases {
 /* An asynchronous copy to shared memory for which its thread has not waited. */
 typedef struct pending_copy {
     uintptr_t to, from;
-    unsigned bytes, zeros; /* the last ones are zeros */
+    unsigned bytes;
     uint64_t group;
     const void *pc;
 } pending_copy;

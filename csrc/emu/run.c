@@ -383,22 +383,16 @@ static void hook_fence(int scope, const void *pc)
     if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
 }
 
-static void hook_copy_async(void *to, const void *from, unsigned bytes, unsigned zeros,
-                            const void *pc)
+static void hook_copy_async(void *to, const void *from, unsigned bytes, const void *pc)
 {
     engine_launch *launch = running;
     emu_thread *thread = launch->current;
-    const pending_copy copy = {(uintptr_t)to, (uintptr_t)from, bytes, zeros, 0, pc};
-    place source = GLOBAL_MEMORY;
+    const pending_copy copy = {(uintptr_t)to, (uintptr_t)from, bytes, 0, pc};
 
     count_step(launch, thread, pc);
-    if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes) {
-        report_finding(launch, pc, "asynchronous copy of %u bytes, of which %u are zeros", bytes,
-                       zeros);
-    }
-    if (zeros < bytes)
-        source = check_access(launch, thread, copy.from, bytes - zeros, GPR_EMU_LOAD, pc);
-    if (source != GLOBAL_MEMORY ||
+    if (bytes != 4 && bytes != 8 && bytes != 16)
+        report_finding(launch, pc, "asynchronous copy of %u bytes, not of 4, 8 or 16", bytes);
+    if (check_access(launch, thread, copy.from, bytes, GPR_EMU_LOAD, pc) != GLOBAL_MEMORY ||
         check_access(launch, thread, copy.to, bytes, GPR_EMU_STORE, pc) != SHARED_MEMORY)
         report_finding(launch, pc, "asynchronous copy that is not from global to shared memory");
     check_copy_begins(launch, thread->block, copy.to, bytes);
@@ -409,9 +403,8 @@ static void hook_copy_async(void *to, const void *from, unsigned bytes, unsigned
     if (!copies_begin(thread, copy)) launch->out_of_memory = 1;
 }
 
-static void hook_end_group(const void *pc)
+static void hook_end_group(void)
 {
-    (void)pc;
     running->current->copies.groups++;
 }
 
@@ -425,8 +418,7 @@ static void hook_wait_groups(unsigned newest, const void *pc)
     if (emu_settings_now.schedule == RANDOM) fiber_yield();
     while (copies_arrive(thread, newest, &copy)) {
         (void)check_access(launch, thread, copy.to, copy.bytes, GPR_EMU_STORE, copy.pc);
-        memcpy((void *)copy.to, (const void *)copy.from, copy.bytes - copy.zeros);
-        memset((char *)copy.to + copy.bytes - copy.zeros, 0, copy.zeros);
+        memcpy((void *)copy.to, (const void *)copy.from, copy.bytes);
     }
 }
 
