@@ -79,6 +79,12 @@ def caption(result: dict[str, Any], head: Sequence[str] = ()) -> str:
     return f"*{', '.join(where)}, gpureduce {env['gpureduce']}, {env['date'][:10]}; medians.*"
 
 
+def threads_of(result: dict[str, Any]) -> str:
+    """How many threads of the CPU ran, and with which instructions."""
+    count = result["threads"]
+    return f"{count} thread{'s' * (count != 1)}, {result['isa']}"
+
+
 def kernels_table(result: dict[str, Any], only: Collection[str] | None = None) -> str:
     """Of all kernels, or of those that are named."""
     peak = result["environment"]["device"]["peak_bytes_per_second"]
@@ -378,7 +384,7 @@ def cpu_table(result: dict[str, Any]) -> str:
         for (op, dtype), found in cells.items()
     ]
     head = ["speed over NumPy's, elements", *[f"{n:,}" for n in sizes]]
-    threads = f"{result['threads']} threads, {result['isa']}. "
+    threads = f"{threads_of(result)}. "
     return f"{table(head, rows)}\n\n{threads}{caption(result)}"
 
 
@@ -418,7 +424,7 @@ def exact_cpu_table(result: dict[str, Any]) -> str:
         "`exact`, ns per element",
         *(f"times the speed of `{way}`" for way in ways),
     ]
-    threads = f"{result['threads']} threads, {result['isa']}. "
+    threads = f"{threads_of(result)}. "
     return f"{table(head, rows)}\n\n{table(fsum_head, beside)}\n\n{threads}{caption(result)}"
 
 
@@ -740,7 +746,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
     note = (
         f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}"
         f"{f' and the {processes - 1} after it' if processes > 1 else ''}, "
-        f"{result['threads']} threads, {result['isa']}"
+        f"{threads_of(result)}"
         f"{f', NumPy with {features}' if features else ''}; the best of NumPy"
         f"{f', {libraries}' if libraries else ''}. Cases below {result['again_below']} were "
         "measured three times, twice of them after all other cases."
