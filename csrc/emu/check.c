@@ -152,7 +152,8 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
         return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
     if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
     return earlier->thread / WARP_LANES == thread->warp &&
-           earlier->clock <= thread->seen[earlier->thread % WARP_LANES];
+           (emu_settings_now.lockstep ||
+            earlier->clock <= thread->seen[earlier->thread % WARP_LANES]);
 }
 
 /* The first access of a list that is not ordered before the thread's access to `bytes` of the

@@ -45,6 +45,7 @@ typedef struct emu_settings {
     char overlay[512];  /* folder of files that replace kernel sources of their names; "": none */
     char compiler[256]; /* "": CXX, g++ or clang++ */
     uint64_t limit;     /* most steps of a thread in a launch; 0: none */
+    int lockstep;       /* lanes of a warp do not race, so that races of several warps are found */
 } emu_settings;
 
 extern emu_settings emu_settings_now;

@@ -17,6 +17,7 @@ void engine_set(const char *key, const char *value)
     }
     if (strcmp(key, "seed") == 0) s->seed = strtoull(value, NULL, 0);
     if (strcmp(key, "limit") == 0) s->limit = strtoull(value, NULL, 0);
+    if (strcmp(key, "lockstep") == 0) s->lockstep = strcmp(value, "0") != 0;
     if (strcmp(key, "report") == 0) (void)snprintf(s->report, sizeof s->report, "%s", value);
     if (strcmp(key, "overlay") == 0) (void)snprintf(s->overlay, sizeof s->overlay, "%s", value);
     if (strcmp(key, "compiler") == 0) (void)snprintf(s->compiler, sizeof s->compiler, "%s", value);

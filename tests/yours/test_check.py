@@ -149,6 +149,103 @@ def test_another_operator_is_named() -> None:
     assert gr.check(mistaken, block_sizes=[64]).kinds == ("operator",)
 
 
+def test_the_operator_is_the_one_that_explains_every_case() -> None:
+    """Two elements may have one product and one maximum: all cases together tell them apart."""
+    maximum = TREE.replace("s[t] += s[t + h]", "s[t] = max(s[t], s[t + h])").replace("float", "int")
+    mistaken = gr.Kernel(maximum, op="sum")
+    for options in ({}, {"sizes": range(2, 9)}, {"block_sizes": [64], "sizes": [2, 31]}):
+        (finding,) = gr.check(mistaken, **options).findings  # type: ignore[arg-type]
+        assert finding.kind == "operator"
+        assert finding.what == "results are those of max, not of sum"
+    report = gr.check(mistaken, block_sizes=[64], sizes=[2])
+    assert re.fullmatch(r"results are those of [\w ]*max, not of sum", report.findings[0].what)
+
+
+SHARED = """
+__global__ void total(const int *x, int *out, int n)
+{
+    __shared__ int total, best[2];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    if (t == 0) total = best[0] = 0;
+    __syncthreads();
+    BODY
+    __syncthreads();
+    if (t == 0) out[blockIdx.x] = total + best[0];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("if (i < n) total += x[i];", "&total"),
+        ("if (i < n) total = total + x[i];", "&total"),
+        ("if (i < n) ++total;", "&total"),
+        ("if (i < n) best[0] += x[i];", "&best[0]"),
+        ("if (i < n && x[i] > best[0]) best[0] = x[i];", "&best[0]"),
+        ("total = 0;", ""),
+        ("if (i < n) best[0] = x[i];", ""),
+    ],
+)
+def test_one_word_of_all_threads_needs_no_barrier(body: str, word: str) -> None:
+    """Neither __syncwarp() nor __syncthreads() orders threads at one line."""
+    (finding,) = gr.check(gr.Kernel(SHARED.replace("BODY", body), op="sum")).findings
+    assert (finding.kind, finding.line, finding.other_line) == ("one word", 8, 8)
+    assert "__syncwarp" not in finding.remedy
+    if word:
+        assert f"atomicAdd({word}, ...)" in finding.remedy
+        assert "tree" in finding.remedy
+    else:
+        assert "Let one thread store it, if (threadIdx.x == 0)" in finding.remedy
+
+
+def test_plain_additions_to_one_result_need_atomics() -> None:
+    (finding,) = gr.check(ATOMIC.replace("BODY", "if (i < n) *out += in[i];")).findings
+    assert finding.kind == "output unwritten"
+    assert "atomicAdd" in finding.remedy
+
+
+def test_a_race_of_a_warp_that_other_warps_have_too_needs_a_block_barrier() -> None:
+    """Its smallest case is in one warp, where __syncwarp() would do."""
+    report = gr.check(
+        SHARED.replace("__syncthreads();\n    BODY", "if (i < n) atomicAdd(&total, 1);")
+    )
+    assert report.kinds == ("block race",)
+    assert (report.findings[0].line, report.findings[0].n) == (7, 2)
+    assert "__syncthreads()" in report.findings[0].remedy
+    of_warp = TREE.replace(
+        "    __syncthreads();\n    for", "    if (t < 32) s[t] += s[t ^ 1] * 0;\n    for"
+    )
+    of_warp = of_warp.replace("s[t] = i", "s[t] = 0; __syncthreads(); s[t] = i")
+    assert "block race" in gr.check(of_warp, block_sizes=[64]).kinds
+
+
+@pytest.mark.parametrize(
+    ("load", "condition"),
+    [
+        ("s[t] = 0;\n    if (i < n) {\n s[t] = in[i];\n __syncthreads();\n }", "i < n"),
+        ("s[t] = i < n ? in[i] : 0;\n    if (t % 2 == 0) __syncthreads();", "t % 2 == 0"),
+    ],
+)
+def test_a_barrier_in_a_branch_is_not_a_missing_one(load: str, condition: str) -> None:
+    source = TREE.replace("s[t] = i < n ? in[i] : 0;\n    __syncthreads();", load)
+    assert source != TREE
+    (finding,) = gr.check(source).findings
+    line = next(i for i, text in enumerate(source.splitlines(), 1) if "__sync" in text)
+    assert (finding.kind, finding.line) == ("divergent barrier", line)
+    assert finding.what == f"not all threads come to this barrier, only those with {condition}"
+    assert "Move the barrier out of the branch" in finding.remedy
+
+
+def test_a_barrier_that_no_thread_of_the_block_reaches_is_a_missing_one() -> None:
+    source = TREE.replace(
+        "    __syncthreads();\n    for", "    if (BLOCK > 512) __syncthreads();\n    for"
+    )
+    source = source.replace("BLOCK", "blockDim.x")
+    (finding,) = gr.check(source, block_sizes=[64]).findings
+    assert (finding.kind, finding.line) == ("block race", 9)
+
+
 def test_limits_are_not_mistakes() -> None:
     report = gr.check(TREE)
     assert report.right

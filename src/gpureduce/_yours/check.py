@@ -48,7 +48,7 @@ _TIME_LIMIT = 20.0
 _SANITIZER_SECONDS = 300.0
 """For a launch under compute-sanitizer, which is slow to start."""
 _HIDDEN_BY = {
-    "shared unwritten": ("block race", "warp race"),
+    "shared unwritten": ("block race", "warp race", "one word"),
     "output unwritten": ("grid race",),
 }
 """Kinds that another one on the same line explains."""
@@ -56,7 +56,8 @@ _UNWRITTEN = "copy to the host of memory that nobody has written"
 """The emulated driver's text of an output that is not stored (csrc/emu/driver_copies.c)."""
 _SHOWN_BY = {"warp race": "block race"}
 """Kinds whose cases show another one on the same line, too: a block barrier orders a warp."""
-_EXPLAIN_RESULTS = {"block race", "warp race", "grid race", "shared unwritten", "output unwritten"}
+_RACES = ("block race", "warp race", "grid race")
+_EXPLAIN_RESULTS = {*_RACES, "one word", "shared unwritten", "output unwritten"}
 """Kinds that make results wrong: those say nothing beyond them."""
 _WARP = 32
 _ENOUGH = 64
@@ -257,7 +258,19 @@ def _cases(
             for case in cases
             if case["n"] == largest and case["block"] == max(blocks)
         ]
-    return programs, cases
+    return programs, cases + _across_warps(cases)
+
+
+def _across_warps(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest launch of each program, for programs whose lanes race: with lanes that do not, it
+    shows whether threads of several warps race, too.
+    """
+    largest: dict[tuple[int, int], dict[str, Any]] = {}
+    for case in cases:
+        if case["block"] > _WARP and case["schedule"] == SCHEDULES[0] and case["kind"] == "random":
+            key = case["program"], case["block"]
+            largest[key] = max(case, largest.get(key, case), key=lambda each: each["n"])
+    return [{**case, "lockstep": True} for case in largest.values()]
 
 
 def launch_case(
@@ -285,6 +298,7 @@ def launch_case(
         "data": 0,
         "twice": False,
         "probes": False,
+        "lockstep": False,
     }
 
 
@@ -341,8 +355,12 @@ def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
 # ---------------------------------------------------------------- what was found -----------------
 
 
-def trouble_of(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> Trouble | None:
-    """The mistake in one case; ``None``: the case is right."""
+def trouble_of(
+    kernel: Kernel, case: dict[str, Any], answer: dict[str, Any], others: Sequence[str] = ()
+) -> Trouble | None:
+    """The mistake in one case; ``None``: the case is right. `others` are the operators whose
+    results the kernel computes.
+    """
     form = kernel.form
     here = Place(form.line, kernel.source.splitlines()[form.line - 1])
     if _UNWRITTEN in answer.get("finding", ""):
@@ -369,9 +387,9 @@ def trouble_of(kernel: Kernel, case: dict[str, Any], answer: dict[str, Any]) -> 
         )
     if "got" not in answer:
         return None
-    if answer["other"]:
+    if others:
         return Trouble(
-            "operator", f"results are those of {answer['other']}, not of {form.op}", here
+            "operator", f"results are those of {' or '.join(others)}, not of {form.op}", here
         )
     return Trouble(
         "result",
@@ -395,6 +413,22 @@ _RESULT_REMEDIES = {
 
 def _not_stored(outputs: int) -> str:
     return "the output is not stored" if outputs == 1 else f"not all {outputs} outputs are stored"
+
+
+def _other_operators(
+    cases: Sequence[dict[str, Any]], answers: dict[int, dict[str, Any]]
+) -> dict[int, list[str]]:
+    """By block size, the operators that explain all of its wrong results: a few elements may have
+    one product and one maximum.
+    """
+    by_block: dict[int, list[str]] = {}
+    for number, answer in answers.items():
+        if "others" in answer:
+            block, found = cases[number]["block"], answer["others"]
+            by_block[block] = [op for op in by_block.get(block, found) if op in found]
+    explained = [ops for ops in by_block.values() if ops]
+    common = [op for op in (explained[0] if explained else []) if all(op in o for o in explained)]
+    return {block: common if ops else [] for block, ops in by_block.items()}
 
 
 def _passing_blocks(
@@ -427,18 +461,31 @@ def _add(troubles: _Troubles, trouble: Trouble, case: dict[str, Any]) -> None:
 
 
 def _merge(troubles: _Troubles) -> None:
-    """Make one of two kinds that are one mistake, with the smaller case."""
-    for (kind, line, some), (trouble, case, _) in [*troubles.items()]:
-        shown = _SHOWN_BY.get(kind, "")
-        if (shown, line, some) in troubles:
-            remedy = troubles[shown, line, some][0].remedy
-            _, _, blocks = troubles.pop((kind, line, some))
-            least = min(
-                troubles[shown, line, some][:2], (trouble, case), key=lambda each: _rank(*each)
-            )
-            known = blocks | troubles[shown, line, some][2]
-            as_shown = replace(least[0], kind=shown, remedy=remedy)
-            troubles[shown, line, some] = (as_shown, least[1], known)
+    """Make one of two races that are one mistake, with the smaller case: at one line, or between
+    the same two lines in the other order.
+    """
+    for key in [*troubles]:
+        if key not in troubles or key[0] not in _RACES:
+            continue
+        kind, line, some = key
+        wider = _SHOWN_BY.get(kind, kind)
+        lines = troubles[key][0].lines
+        same = [
+            other
+            for other, (trouble, _, _) in troubles.items()
+            if other != key
+            and (other[0], other[2]) == (wider, some)
+            and (other[1] == line or trouble.lines == lines)
+        ]
+        if same:
+            other = min(same, key=lambda each: each[1] != line)
+            of_wider = troubles[other][0].remedy
+            parts = troubles.pop(key), troubles.pop(other)
+            trouble, case, _ = min(parts, key=lambda each: _rank(*each[:2]))
+            if trouble.kind != wider:
+                trouble = replace(trouble, kind=wider, remedy=of_wider)
+            blocks = parts[0][2] | parts[1][2]
+            troubles[wider, trouble.where.line, some] = (trouble, case, blocks)
 
 
 def _drop_consequences(troubles: _Troubles) -> None:
@@ -451,12 +498,20 @@ def _drop_consequences(troubles: _Troubles) -> None:
         for key, (_, _, blocks) in troubles.items()
         if any(block >= _ENOUGH and block & (block - 1) == 0 for block in blocks)
     }
+    barriers: list[int] = []
+    for trouble, _, _ in sorted(troubles.values(), key=lambda each: _rank(*each[:2])):
+        if trouble.kind == "divergent barrier" and trouble.lines.isdisjoint(barriers):
+            barriers.append(trouble.where.line)
+    unordered = {each.other_where.line for each, _, _ in troubles.values() if each.in_branch}
     for key in [*troubles]:
         kind, line, some = key
         if (
             any((other, line, some) in troubles for other in _HIDDEN_BY.get(kind, ()))
             or (kind == "result" and not _EXPLAIN_RESULTS.isdisjoint(kinds))
-            or (kind == "operator" and "result" in kinds)  # a coincidence: it is not always so
+            or (kind == "shared unwritten" and line in unordered)
+            or (kind == "divergent barrier" and some and line not in barriers)
+            # a coincidence: it is not always so
+            or (kind == "operator" and ("result", line, True) in (usual or troubles))
             or (some and key not in usual and any(other[2] for other in usual))
         ):
             del troubles[key]
@@ -470,16 +525,21 @@ def _report(
 ) -> CheckReport:
     troubles: _Troubles = {}
     failed = []
+    others = _other_operators(cases, answers)
     for number, answer in answers.items():
         case = cases[number]
-        trouble = trouble_of(kernel, case, answer)
+        trouble = trouble_of(
+            kernel, case, answer, others.get(case["block"], ()) if "others" in answer else ()
+        )
         if trouble is None:
             continue
         failed.append(case)
         _add(troubles, trouble, case)
     _merge(troubles)
     _drop_consequences(troubles)
-    unfinished = [case for number, case in enumerate(cases) if number not in answers]
+    unfinished = [
+        case for number, case in enumerate(cases) if number not in answers and not case["lockstep"]
+    ]
     good, is_right = _passing_blocks(
         blocks, (case for case in failed + unfinished if case["n"] > 0)
     )

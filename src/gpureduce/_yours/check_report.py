@@ -18,6 +18,7 @@ SCHEDULES = ("forward", "reverse", "random")
 """Orders of threads on the emulator, in the order in which cases are run."""
 
 _WIDTH = 88
+_HIDDEN = "One mistake may hide another: check again after each change."
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +189,14 @@ class CheckReport(Exported):
         )
 
     def __str__(self) -> str:
-        parts = [f"{self.file}: {self.kernel} is {self._verdict()}", self.description]
+        found = "" if self.right else " found"
+        parts = [f"{self.file}: {self.kernel} is {self._verdict()}{found}", self.description]
         for number, finding in enumerate(self.findings, 1):
             parts.append("\n".join(_text_of(f"{number}. ", finding)))
         if self.limits:
             parts.append("\n".join(["limits", *(f"  {each.text}" for each in self.limits)]))
+        if not self.right:
+            parts.append(_HIDDEN)
         parts.append(self._tried())
         return "\n\n".join(parts) + "\n"
 
@@ -221,6 +225,8 @@ class CheckReport(Exported):
             )
             parts.append(f"<p>{escape(each.rule)}</p><p><b>{escape(each.remedy)}</b></p>")
             parts.append(f"<p>Read: <code>{escape(_read(each))}</code></p>")
+        if not self.right:
+            parts.append(f"<p>{escape(_HIDDEN)}</p>")
         if self.limits:
             items = "".join(f"<li>{escape(each.text)}</li>" for each in self.limits)
             parts.append(f"<h4>limits</h4><ul>{items}</ul>")

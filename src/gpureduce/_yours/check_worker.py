@@ -29,6 +29,8 @@ _ENDS = {"finding", "hang", "crash"}
 """Answers of cases that ended their process."""
 _DOES_NOT_END = "thread that does not end"
 """How the emulator's text of such a thread begins (csrc/emu/run.c)."""
+_OF_LANES = "no warp or block barrier lies between"
+"""How the emulator's text of a race between lanes of a warp ends (csrc/emu/check.c)."""
 _TICKET_BYTES = 4
 _ROUNDING = 1e-3
 """Relative difference of floats' products in two orders, at most."""
@@ -220,7 +222,8 @@ def run_case(program: Emulated, case: dict[str, Any]) -> dict[str, Any]:
         for op in ("sum", "prod", "min", "max")
         if op != case["op"] and case["finish"] != "atomic" and values.size > 1
     }
-    answer["other"] = next((op for op, equal in others.items() if equal), None)
+    if others:
+        answer["others"] = [op for op, equal in others.items() if equal]
     if case["op"] == "sum" and case["probes"]:
         probes = {}
         for kind in ("ones", "index"):
@@ -240,6 +243,7 @@ def _run_cases(
         for case in map(cases.__getitem__, numbers):
             settings.fake_set(b"schedule", case["schedule"].encode())
             settings.fake_set(b"seed", str(case["seed"]).encode())
+            settings.fake_set(b"lockstep", str(int(case["lockstep"])).encode())
             number = case["program"]
             ended = False
             try:
@@ -309,8 +313,10 @@ def run(request: dict[str, Any], out: Any) -> None:
         answer = run_case(Emulated(*images[0]), request["cases"][0])
         print(json.dumps({"case": 0, **answer}), file=out)
         return
-    left = list(range(len(request["cases"])))
+    cases = request["cases"]
+    left = [number for number, case in enumerate(cases) if not case["lockstep"]]
     ended: Counter[int] = Counter()
+    of_lanes = set()
     while left and ended.total() < request["stretches"]:
         for answer in _answers(request, images, left):
             number = left.pop(0)
@@ -318,10 +324,17 @@ def run(request: dict[str, Any], out: Any) -> None:
             if "hang" in answer or _DOES_NOT_END in answer.get("finding", ""):
                 return  # each such case takes its time
             if not _ENDS.isdisjoint(answer):
-                block = request["cases"][number]["block"]
+                block = cases[number]["block"]
                 ended[block] += 1
+                if _OF_LANES in answer.get("finding", ""):
+                    of_lanes.add((cases[number]["program"], block))
                 if ended[block] == request["stretches_per_block"]:
-                    left = [each for each in left if request["cases"][each]["block"] != block]
+                    left = [each for each in left if cases[each]["block"] != block]
+    for number, case in enumerate(cases):
+        if case["lockstep"] and (case["program"], case["block"]) in of_lanes:
+            for answer in _answers(request, images, [number]):
+                if "finding" in answer:
+                    print(json.dumps({"case": number, **answer}), file=out, flush=True)
 
 
 def main() -> None:

@@ -15,12 +15,14 @@ from .host_headers import CUDA_HEADERS, KNOWN
 
 __all__ = [
     "Declaration",
+    "barrier_in_branch",
     "blank",
     "declarations",
     "device_text",
     "is_in_loop",
     "left_out",
     "line_of",
+    "stores_to_one_word",
     "without_comments",
 ]
 
@@ -77,11 +79,75 @@ def is_in_loop(code: str, line: int) -> bool:
         start = loop.end()
         if code[start - 1] == "(":
             start = _closing(code, start, ")") + 1
-        body = start + len(code[start:]) - len(code[start:].lstrip())
-        end = _closing(code, body, "}" if code[body : body + 1] == "{" else ";}")
-        if line_of(code, loop.start()) <= line <= line_of(code, end):
+        if line_of(code, loop.start()) <= line <= line_of(code, _body_end(code, start)):
             return True
     return False
+
+
+def _body_end(code: str, start: int) -> int:
+    """Where the statement ends that begins at `start`."""
+    body = start + len(code[start:]) - len(code[start:].lstrip())
+    return _closing(code, body, "}" if code[body : body + 1] == "{" else ";}")
+
+
+def _depends_on_thread(code: str, condition: str) -> bool:
+    """Whether a condition names ``threadIdx``, or a variable that is computed from it."""
+    names = {"threadIdx"}
+    found = True
+    while found:
+        of_thread = re.compile(rf"\b(?:{'|'.join(names)})\b")
+        found = False
+        for name, value in re.findall(r"\b(\w+)\s*=(?!=)([^,;]*)", code):
+            if name not in names and of_thread.search(value):
+                names.add(name)
+                found = True
+    return bool(of_thread.search(condition))
+
+
+def barrier_in_branch(code: str, here: int, there: int) -> tuple[int, str] | None:
+    """The line of the block barrier between two lines and the condition of its branch, if each
+    barrier between them is in a branch that not all threads of a block take.
+    """
+    first, last = sorted((here, there))
+    found = None
+    for barrier in re.finditer(r"\b__syncthreads\w*\s*\(", code):
+        line = line_of(code, barrier.start())
+        if not first <= line <= last:
+            continue
+        conditions = [
+            code[branch.end() : end].strip()
+            for branch in re.finditer(r"\bif\s*(?:constexpr\s*)?\(", code[: barrier.start()])
+            if (end := _closing(code, branch.end(), ")")) < barrier.start()
+            and _body_end(code, end + 1) > barrier.start()
+        ]
+        divergent = [each for each in conditions if _depends_on_thread(code, each)]
+        if not divergent:
+            return None
+        found = found or (line, " ".join(divergent[-1].split()))
+    return found
+
+
+def stores_to_one_word(code: str, line: int, name: str) -> str:
+    """How a line stores to a variable in a word that is the same for all threads of a block.
+
+    Returns
+    -------
+    str
+        ``"update"`` if the line also reads the variable, else ``"store"``; "" if threads have words
+        of their own, or it does not store.
+    """
+    text = code.splitlines()[line - 1]
+    index = r"\s*\[\s*(?:\d+|[A-Z_]+|blockIdx\.x)\s*\]"
+    stored = re.search(
+        rf"(?P<before>\+\+|--)?\s*\b{name}\b(?:{index})?\s*"
+        r"(?P<after>(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--|;)",
+        text,
+    )
+    if not name or stored is None or (not stored["before"] and stored["after"] == ";"):
+        return ""
+    others = text[: stored.start()] + text[stored.end() :]
+    is_read = stored["after"] != "=" or re.search(rf"\b{name}\b", others) is not None
+    return "update" if is_read else "store"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .device_text import is_in_loop, without_comments
+from .device_text import barrier_in_branch, is_in_loop, stores_to_one_word, without_comments
 
 __all__ = ["ADVICE", "Advice", "Place", "Trouble", "is_finding", "read_finding"]
 
@@ -73,6 +73,14 @@ ADVICE = {
         "Put __syncwarp() between the read and the write of each step, or use __shfl_down_sync, "
         "which needs no memory.",
         "unrolled_last_warp",
+    ),
+    "one word": Advice(
+        "one word that several threads write (race)",
+        "Threads run in any order: any of those that store to a word may be the last. An update is "
+        "a read, an operation and a write; where another thread updates the word in between, one "
+        "of the two updates is lost. No barrier helps, because the threads execute the same line.",
+        "Use an atomic operation, or a tree in which each thread has a slot of its own.",
+        "shared_atomic",
     ),
     "grid race": Advice(
         "race between blocks",
@@ -203,6 +211,16 @@ class Trouble:
     remedy: str = ""
 
     @property
+    def lines(self) -> frozenset[int]:
+        """Its lines, in no order."""
+        return frozenset((self.where.line, self.other_where.line))
+
+    @property
+    def in_branch(self) -> bool:
+        """Whether it is a race between threads of which some skip a barrier."""
+        return self.kind == "divergent barrier" and bool(self.end)
+
+    @property
     def summary(self) -> str:
         """All of it in one sentence."""
         other = f"; {self.other}{_in_line(self.other_where)}" if self.other else ""
@@ -301,9 +319,49 @@ def read_finding(
     here = place(places[0]) if places else Place(0)
     there = place(places[1]) if len(places) > 1 else Place(0)
     code = without_comments("\n".join(lines))
-    return Trouble(
-        kind, said, here, other, there, named(end), _remedy(kind, rest, here, there, code)
-    )
+    end = named(end)
+    remedy = _remedy(kind, rest, here, there, code)
+    if race and kind in ("block race", "warp race"):
+        if here == there and (of_word := _one_word_remedy(code, here, race["word"])):
+            kind, remedy = "one word", of_word
+        elif branch := barrier_in_branch(code, here.line, there.line):
+            line, condition = branch
+            return Trouble(
+                "divergent barrier",
+                f"not all threads come to this barrier, only those with {condition}",
+                Place(line, lines[line - 1].rstrip()),
+                said,
+                here,
+                f"{other}{_in_line(there)}: {end}",
+            )
+    if kind == "output unwritten" and stores_to_one_word(code, here.line, _name(what)) == "update":
+        remedy = (
+            "Where several threads add to one result, use atomicAdd: the result holds the identity "
+            "before the launch. Where one thread does, store with =."
+        )
+    return Trouble(kind, said, here, other, there, end, remedy)
+
+
+def _name(word: str) -> str:
+    """The variable of a word: ``"s"`` of ``"shared s[3]"``."""
+    found = re.search(r"(\w+)(?:\[\d+\])?(?:,.*)?$", word)
+    return found[1] if found is not None else ""
+
+
+def _one_word_remedy(code: str, place: Place, word: str) -> str:
+    """What mends a line that stores to one word in all threads of a block; "" of other lines."""
+    how = stores_to_one_word(code, place.line, _name(word))
+    if how == "store":
+        return (
+            "Let one thread store it, if (threadIdx.x == 0), and put __syncthreads() behind that, "
+            "before other threads use the word."
+        )
+    if how == "update":
+        return (
+            f"Use an atomic operation, such as atomicAdd(&{word.removeprefix('shared ')}, ...), or "
+            "give each thread a slot of its own in shared memory and combine the slots by a tree."
+        )
+    return ""
 
 
 _RACE = re.compile(
