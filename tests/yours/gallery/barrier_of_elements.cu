@@ -1,6 +1,6 @@
 // title: The barrier is where the elements are
 // verdict: wrong: divergent barrier
-// lesson: Threads without an element are at the tree while the others wait: the store may be in the branch, the barrier not.
+// lesson: Threads without elements skip the barrier: a store may be in a branch, a barrier not.
 
 __global__ void reduce(const float *in, float *out, unsigned n)
 {
