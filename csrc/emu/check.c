@@ -284,11 +284,7 @@ static const char *say_shared(void *argument)
 static size_t shared_offset(const engine_module *module, const shared_variable *variable,
                             uintptr_t address)
 {
-    size_t before = 0;
-
-    for (const shared_variable *v = module->shared; v < variable; v++)
-        before += (v->bytes + 7) / 8 * 8;
-    return before + (address - variable->start);
+    return module_shared_before(module, variable) + (address - variable->start);
 }
 
 static void read_unwritten(engine_launch *launch, const emu_block *block, shared_name *name,
@@ -529,10 +525,9 @@ void check_warp_met(emu_thread *threads, unsigned mask)
 
 void check_block_starts(engine_launch *launch, emu_block *block)
 {
-    size_t bytes = 0;
+    const engine_module *module = launch->module;
+    const size_t bytes = module_shared_before(module, module->shared + module->shared_count);
 
-    for (unsigned i = 0; i < launch->module->shared_count; i++)
-        bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     if (bytes > 0) {
         memset(block->written, 0, bytes);
         memset(block->histories, 0, bytes / WORD_BYTES * sizeof *block->histories);

@@ -153,6 +153,9 @@ const shared_variable *module_shared(const engine_module *module, uintptr_t addr
 /* ---------------------------------------------------------------- other programs ------------- */
 
 enum { FOLDER_ROOM = 640, PATH_ROOM = FOLDER_ROOM + 128 };
+/* Bytes of the shared variables before `end` in arrays that describe shared memory byte by byte:
+ * each variable begins a multiple of 8 there. */
+size_t module_shared_before(const engine_module *module, const shared_variable *end);
 
 /* Makes a folder that only this user can enter, in TMPDIR or /tmp. 0: it cannot be made. */
 int make_folder(char folder[FOLDER_ROOM]);

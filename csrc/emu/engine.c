@@ -127,10 +127,11 @@ static void free_block(emu_block *block)
 /* Room for a block of this launch; its content is undefined. */
 static int prepare_block(const engine_launch *launch, emu_block *block, unsigned place)
 {
-    size_t bytes = 8; /* each variable begins a word */
+    const engine_module *module = launch->module;
+    /* One more, so that none of them is empty. */
+    const size_t bytes =
+        sizeof(uint64_t) + module_shared_before(module, module->shared + module->shared_count);
 
-    for (unsigned i = 0; i < launch->module->shared_count; i++)
-        bytes += (launch->module->shared[i].bytes + 7) / 8 * 8;
     free(block->shared);
     free(block->written);
     free(block->histories);

@@ -210,6 +210,16 @@ const shared_variable *module_shared(const engine_module *module, uintptr_t addr
     return &module->shared[low];
 }
 
+size_t module_shared_before(const engine_module *module, const shared_variable *end)
+{
+    enum { ALIGNMENT = 8 };
+    size_t bytes = 0;
+
+    for (const shared_variable *v = module->shared; v < end; v++)
+        bytes += (v->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return bytes;
+}
+
 /* ---------------------------------------------------------------- loading -------------------- */
 
 static void set_extent(engine_module *module)
