@@ -21,7 +21,7 @@ GPR_DEVICE void begin_copy(Vector *shared, const Vector *global)
                  :
                  : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))), "l"(global)
                  : "memory");
-#else
+#elif !defined(__CUDACC__)
     __pipeline_memcpy_async(shared, global, sizeof(Vector));
 #endif
 }
@@ -31,7 +31,7 @@ GPR_DEVICE void end_group()
 {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.commit_group;" : : : "memory");
-#else
+#elif !defined(__CUDACC__)
     __pipeline_commit();
 #endif
 }
@@ -41,7 +41,7 @@ template <unsigned NEWEST> GPR_DEVICE void wait_for_groups()
 {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.wait_group %0;" : : "n"(NEWEST) : "memory");
-#else
+#elif !defined(__CUDACC__)
     __pipeline_wait_prior(NEWEST);
 #endif
 }
