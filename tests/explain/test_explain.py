@@ -41,6 +41,7 @@ from gpureduce._explain import (
     launches,
     page,
     picture,
+    picture_parts,
     report,
     timeline,
 )
@@ -310,6 +311,39 @@ def test_several_print_with_a_kernel_a_column_and_are_a_sequence(trees: gr.Expla
 
 
 @needs_compiler
+def test_a_table_says_what_it_is_of_and_which_kernels_have_an_alias(
+    trees: gr.Explanations, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who asks for reduce0 finds reduce0 in the table."""
+    lines = str(trees).splitlines()
+    assert lines[2].split() == ["alias", "reduce0", "reduce1", "reduce2"]
+    shared = "sum of 512 float32, blocks of 128 threads, counts of all launches on the emulated GPU"
+    assert lines[-1] == shared
+    assert shared in trees._repr_html_()
+    mixed = gr.explain(["reduce0", "shfl_atomic", "single_warp"], dtype="int32")
+    lines = str(mixed).splitlines()
+    assert lines[3].split() == ["elements", *(f"{each.n:,}" for each in mixed)]
+    assert lines[4].split() == ["threads", "per", "block", "256", "512", "32"]
+    assert lines[-1] == "sum of int32, counts of all launches on the emulated GPU"
+
+
+@needs_compiler
+def test_kernels_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """An exported kernel has the name of the one that it was."""
+    (tmp_path / "mine.cu").write_text(gr.kernel_source("sequential", standalone=True))
+    mine = gr.Kernel(tmp_path / "mine.cu")
+    several = gr.explain([mine, "sequential", mine], 256, block_size=256)
+    names = ["sequential in mine.cu", "sequential", "sequential in mine.cu #2"]
+    assert repr(several) == f"<Explanations: {', '.join(names)}>"
+    shown = several._repr_html_()
+    assert all(f"<h4>{name}</h4>" in shown for name in names)
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    picture.save(several, tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text()
+    assert all(f"<!-- {name}" in drawn for name in names)
+
+
+@needs_compiler
 def test_html_is_balanced_escaped_and_has_picture_table_and_source(strided: gr.Explanation) -> None:
     parsed = assert_balanced(strided._repr_html_())
     assert {"svg", "table", "style"} <= set(parsed.seen)
@@ -376,6 +410,15 @@ def test_every_kind_that_is_drawn_is_in_the_legend(
     text = (tmp_path / "trees.svg").read_text()
     for words in ("its warp has exited", "idle with its whole warp"):
         assert f"<!-- {words} -->" in text or words in text
+
+
+@needs_compiler
+def test_white_lines_are_in_the_legend_where_there_are_any(trees: gr.Explanations) -> None:
+    words = "next step, no block barrier"
+    shuffles = gr.explain("shfl_two_pass", block_size=64)
+    assert words in shuffles._repr_html_()
+    assert words in [entry.words for entry in picture_parts.legend([shuffles])]
+    assert words not in trees._repr_html_()  # a barrier ends each of their steps
 
 
 @needs_compiler

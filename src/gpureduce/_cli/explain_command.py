@@ -10,7 +10,7 @@ from .check_command import add_kernel_options, kernel_or_name
 from .options import count, expect_to_write, prints_file, write_text
 
 if TYPE_CHECKING:
-    from .._explain.explanation import Explanations
+    from .._explain.explanation import Explanation, Explanations
 
 __all__ = ["add_explain", "explained", "run_explain"]
 
@@ -71,6 +71,12 @@ def explained(options: argparse.Namespace) -> Explanations:
     return found
 
 
+def _word_of(explanation: Explanation, options: argparse.Namespace) -> str:
+    """How the command names the first kernel: by its name, or by the file of a user's own."""
+    word: str = options.kernel[0]
+    return explanation.kernel if explanation.own_source is None else word
+
+
 def run_explain(options: argparse.Namespace) -> int:
     expect_to_write(options)
     found = explained(options)
@@ -94,6 +100,8 @@ def run_explain(options: argparse.Namespace) -> int:
     parts += [each.annotated_source() for each in found if options.source]
     if not is_one:
         parts.append(str(found))
-        parts.append(f"gpureduce explain {found[0].kernel} shows each step of one kernel")
+        parts.append(
+            f"gpureduce explain {_word_of(found[0], options)} shows each step of one kernel"
+        )
     print("\n\n".join(part.rstrip("\n") for part in parts))
     return 0

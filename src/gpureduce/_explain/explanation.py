@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from .._display.exported import Exported, make_public
-from .._display.tables import lay_out, terminal_width
+from .._display.tables import fold_lines, lay_out, terminal_width
 from . import page, picture
-from .figure_tables import column_table, comparison_table, shorten, totals_table
+from .figure_tables import caption, column_table, comparison_table, names_of, shorten, totals_table
 from .launches import RATIOS, Figures, KernelRun
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ class Explanations(Exported, Sequence[Explanation]):
     """Several :class:`Explanation`, side by side.
 
     It prints as one table with a column per kernel, and shows and draws the kernels beside one
-    another. Its CSV has a row per column of each launch of each kernel.
+    another. The first rows are what differs between the runs (alias, elements, threads per block),
+    and the line below is what they share. Its CSV has a row per column of each launch of each
+    kernel.
 
     Parameters
     ----------
@@ -164,10 +166,13 @@ class Explanations(Exported, Sequence[Explanation]):
         return hash(tuple(each.title for each in self._all))
 
     def _summary(self) -> str:
-        return ", ".join(each.kernel for each in self._all)
+        return ", ".join(names_of(self._all))
 
     def __str__(self) -> str:
-        return lay_out(*comparison_table(self), left=1, width=terminal_width()) + "\n"
+        if not self._all:
+            return "no kernels\n"
+        table = lay_out(*comparison_table(self), left=1, width=terminal_width())
+        return f"{table}\n\n{fold_lines([caption(self)], terminal_width())}\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation as a dictionary.

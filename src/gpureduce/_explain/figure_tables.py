@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from .. import _core
 from .launches import Figures, KernelRun, Launch
 
 __all__ = [
     "FIGURE_WORDS",
+    "caption",
     "column_table",
     "comparison_table",
+    "names_of",
     "shorten",
     "show_figure",
     "totals_table",
@@ -126,13 +130,57 @@ def totals_table(run: KernelRun) -> tuple[list[str], list[list[str]]]:
     return ["launch", "grid x block", *(words[name] for name in names)], rows
 
 
+def names_of(runs: Sequence[KernelRun]) -> list[str]:
+    """A name per run: of runs of kernels that share one, a kernel of the user's own has its file's,
+    and further ones are numbered.
+    """
+    count = Counter(each.kernel for each in runs)
+    names: list[str] = []
+    for each in runs:
+        is_own = each.own_source is not None and count[each.kernel] > 1
+        name = f"{each.kernel} in {each.file}" if is_own else each.kernel
+        same = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{same + 1}" if same else name)
+    return names
+
+
 def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of several kernels' figures, with a column per kernel."""
     many = [each.figures for each in runs]
     names = shown_names([name for name, _ in FIGURE_WORDS], many)
     words = dict(FIGURE_WORDS)
     rows = [[words[name], *(show_figure(figures, name) for figures in many)] for name in names]
-    return ["all launches", *(each.kernel for each in runs)], rows
+    facts = [
+        ("alias", [_aliases(each) for each in runs]),
+        ("elements", [f"{each.n:,}" for each in runs]),
+        ("threads per block", [f"{each.block_size:,}" for each in runs]),
+    ]
+    first = [[word, *cells] for word, cells in facts if len(set(cells)) > 1]
+    return ["all launches", *names_of(runs)], first + rows
+
+
+def caption(runs: Sequence[KernelRun]) -> str:
+    """What :func:`comparison_table` is of, as far as it is common to all runs."""
+    one, *_ = runs
+    common = {word: len({getattr(each, word) for each in runs}) == 1 for word in _COMMON}
+    parts = []
+    if common["op"] and common["dtype"]:
+        n = f"{one.n:,} " if common["n"] else ""
+        rows = f"{one.rows:,} rows of " if common["rows"] and one.rows > 1 else ""
+        parts.append(f"{one.op} of {rows}{n}{one.dtype}")
+    if common["block_size"]:
+        parts.append(f"blocks of {one.block_size:,} threads")
+    return ", ".join([*parts, "counts of all launches on the emulated GPU"])
+
+
+_COMMON = ("op", "dtype", "n", "rows", "block_size")
+
+
+def _aliases(run: KernelRun) -> str:
+    if run.own_source is not None:
+        return ""
+    row = next((each for each in _core.kernels() if each["name"] == run.kernel), None)
+    return "" if row is None else ", ".join(row["aliases"].split())
 
 
 def shorten(rows: list[list[str]]) -> list[list[str]]:

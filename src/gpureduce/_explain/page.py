@@ -7,13 +7,23 @@ from html import escape
 
 from .._display.figures import INK
 from .._display.html_page import STYLE, table, whole_page
-from .figure_tables import MOST_ROWS, column_table, comparison_table, shorten, totals_table
+from .figure_tables import (
+    MOST_ROWS,
+    caption,
+    column_table,
+    comparison_table,
+    names_of,
+    shorten,
+    totals_table,
+)
 from .launches import WARP_LANES, KernelRun
 from .picture_parts import (
     BARRIER,
     BOUNDARY,
     CONFLICT_EDGE,
     ROW_NAMES,
+    STEP,
+    STEP_COLOUR,
     WaysLabel,
     facts,
     legend,
@@ -48,12 +58,14 @@ def fragment(explanations: Sequence[KernelRun]) -> str:
     -------
     str
     """
+    pictures = "".join(map(_picture, explanations, names_of(explanations)))
     parts = [
         _legend(explanations),  # above pictures that may be higher than a screen
-        f'<div class="gpr-side">{"".join(_picture(each) for each in explanations)}</div>',
+        f'<div class="gpr-side">{pictures}</div>',
     ]
     if len(explanations) > 1:
         parts.append(table(*comparison_table(explanations), left=1))
+        parts.append(f"<p>{escape(caption(explanations))}</p>")
     parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
     return f'<div class="gpr-explain"><style>{STYLE}</style>{"".join(parts)}</div>'
 
@@ -70,7 +82,7 @@ def page(explanations: Iterable[KernelRun]) -> str:
     str
     """
     several = list(explanations)
-    return whole_page(", ".join(each.kernel for each in several), fragment(several))
+    return whole_page(", ".join(names_of(several)), fragment(several))
 
 
 # ---------------------------------------------------------------- tables and source
@@ -116,6 +128,8 @@ _KEYS = {
     GONE: "box-shadow:inset 0 0 0 1px rgba(136,136,136,.6)",
     CONFLICT: f"background:repeating-linear-gradient(135deg,{KINDS[CONFLICT].colour} 0 3px,"
     f"{CONFLICT_EDGE} 3px 4px)",
+    STEP: f"background:linear-gradient(90deg,{STEP_COLOUR} 44%,transparent 44% 56%,"
+    f"{STEP_COLOUR} 56%)",
     BARRIER: "height:0;vertical-align:middle;border-top:1.5px solid currentColor",
     BOUNDARY: "height:0;vertical-align:middle;border-top:1px dashed currentColor",
 }
@@ -142,7 +156,7 @@ def _text(x: float, y: float, words: str, attributes: str = 'text-anchor="middle
     return f'<text x="{x:g}" y="{y:g}" {attributes}>{escape(words)}</text>'
 
 
-def _picture(explanation: KernelRun) -> str:
+def _picture(explanation: KernelRun, heading: str) -> str:
     launch = explanation.main
     threads = launch.map.threads
     columns = strips(launch)[:MOST_COLUMNS]
@@ -195,7 +209,7 @@ def _picture(explanation: KernelRun) -> str:
     note = f"<p>and {more:,} more columns</p>" if more else ""
     under = "<br>".join(map(escape, facts(explanation)))
     return (
-        f'<div class="gpr-scroll"><h4>{escape(explanation.kernel)}</h4><p>{under}</p>'
+        f'<div class="gpr-scroll"><h4>{escape(heading)}</h4><p>{under}</p>'
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {aria}>'
         f"{''.join(cells)}{''.join(lines)}"
         '<g fill="currentColor" font-family="sans-serif" font-size="11">'

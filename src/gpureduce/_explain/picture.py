@@ -16,6 +16,7 @@ from .._display.figures import (
     matplotlib_or_why,
     save_figure,
 )
+from .figure_tables import names_of
 from .launches import WARP_LANES, KernelRun
 from .picture_parts import (
     BARRIER,
@@ -23,6 +24,8 @@ from .picture_parts import (
     CONFLICT_EDGE,
     GONE_EDGE,
     ROW_NAMES,
+    STEP,
+    STEP_COLOUR,
     facts,
     legend,
     row_texts,
@@ -44,6 +47,8 @@ MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LETTER_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
 """Inches: the margins, the gap between two kernels, a column, a letter of a column's label, a
 legend's entry; bounds of one kernel's picture."""
+_GAP = 0.2
+"""Of a white line in the legend, in units of its letters."""
 _EDGES = {CONFLICT: CONFLICT_EDGE, GONE: GONE_EDGE}
 _LINES: dict[int, dict[str, Any]] = {
     BARRIER: {"linewidth": 1.5},
@@ -129,14 +134,15 @@ def save(explanations: Iterable[KernelRun], path: str | os.PathLike[str]) -> Non
 
 def _draw_all(explanations: Sequence[KernelRun], axes: Sequence[Axes]) -> None:
     threads = max(each.main.map.threads for each in explanations)
+    names = names_of(explanations)
     for i, (explanation, ax) in enumerate(zip(explanations, axes, strict=True)):
-        _draw(explanation, ax, threads, with_names=i == 0)
+        _draw(explanation, ax, names[i], threads, with_names=i == 0)
 
 
 # ---------------------------------------------------------------- one kernel
 
 
-def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> None:
+def _draw(explanation: KernelRun, ax: Axes, name: str, threads: int, with_names: bool) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -166,7 +172,7 @@ def _draw(explanation: KernelRun, ax: Axes, threads: int, with_names: bool) -> N
     if len(columns) <= MOST_WAYS:
         for x, strip in enumerate(columns):
             _write_ways(ax, x, strip, launch.map.threads)
-    _label(explanation, ax, columns, with_names)
+    _label(explanation, ax, name, columns, with_names)
     ax.set_xlim(0, len(columns))
     ax.set_ylim(threads, 0)
 
@@ -195,7 +201,9 @@ def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
     )
 
 
-def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_names: bool) -> None:
+def _label(
+    explanation: KernelRun, ax: Axes, name: str, columns: Sequence[Strip], with_names: bool
+) -> None:
     launch = explanation.main
     step = -(-len(columns) // MOST_LABELS)
     shown = range(0, len(columns), step)
@@ -220,7 +228,7 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
     for side in ax.spines.values():
         side.set_visible(False)
     ax.set_title(
-        f"{explanation.kernel}\n\n",
+        f"{name}\n\n",
         fontsize=TITLE_SIZE,
         fontweight="bold",
         color=INK,
@@ -239,18 +247,23 @@ def _label(explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_name
 
 
 def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
+    from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    entries = legend(explanations)
     handles: list[Any] = []
-    for entry in legend(explanations):
+    for entry in entries:
         if entry.kind in _LINES:
-            handles.append(Line2D([], [], color=INK, label=entry.words, **_LINES[entry.kind]))
+            handles.append(Line2D([], [], color=INK, **_LINES[entry.kind]))
+            continue
+        if entry.kind == STEP:  # a white line is the gap between two columns
+            side = Patch(facecolor=STEP_COLOUR, linewidth=0)
+            handles.append((side, side))
             continue
         handles.append(
             Patch(
                 facecolor=KINDS[entry.kind].colour,
-                label=entry.words,
                 hatch="////" if entry.kind == CONFLICT else None,
                 edgecolor=_EDGES.get(entry.kind, "none"),
                 linewidth=0.8 if entry.kind == GONE else 0,
@@ -259,6 +272,8 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
     across = max(1, int(figure.get_figwidth() / LEGEND_WIDTH))
     figure.legend(
         handles=handles,
+        labels=[entry.words for entry in entries],
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=_GAP)},
         loc="outside lower center",
         ncols=across,
         fontsize=LEGEND_SIZE,

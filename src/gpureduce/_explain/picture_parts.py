@@ -19,6 +19,8 @@ __all__ = [
     "CONFLICT_EDGE",
     "GONE_EDGE",
     "ROW_NAMES",
+    "STEP",
+    "STEP_COLOUR",
     "LegendEntry",
     "WaysLabel",
     "facts",
@@ -33,7 +35,9 @@ ROW_NAMES = ("step", "", "active threads", "active warps")
 """Names of the rows of text under the strips; the second one numbers strips of one word."""
 CONFLICT_EDGE, GONE_EDGE = "#7a4f00", "#a9a9a9"
 """Colours of the hatching of bank conflicts, and of the frame of white in the legend."""
-BARRIER, BOUNDARY = -1, -2
+STEP_COLOUR = "#777777"
+"""Of the two sides of a white line in the legend."""
+BARRIER, BOUNDARY, STEP = -1, -2, -3
 """Legend entries that are lines, beside the numbers of :data:`KINDS`."""
 _MOST_WARPS = 16
 """Most warps that are named."""
@@ -43,7 +47,9 @@ _ROOM_OF_WAYS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """A sign of the picture and what it means; `kind` is a number of KINDS, BARRIER or BOUNDARY."""
+    """A sign of the picture and what it means; `kind` is a number of KINDS, BARRIER,
+    BOUNDARY or STEP.
+    """
 
     kind: int
     words: str
@@ -113,4 +119,6 @@ def legend(explanations: Sequence[KernelRun]) -> list[LegendEntry]:
     entries = [LegendEntry(kind, KINDS[kind].words) for kind in order]
     if any(column.figures.barriers for each in explanations for column in each.main.columns):
         entries.append(LegendEntry(BARRIER, "block barrier"))
+    if any(strip.ends != "barrier" for each in explanations for strip in strips(each.main)[:-1]):
+        entries.append(LegendEntry(STEP, "next step, no block barrier"))
     return [*entries, LegendEntry(BOUNDARY, "warp boundary")]
