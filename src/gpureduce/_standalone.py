@@ -432,6 +432,11 @@ def _top(
         "//",
         "//     nvcc -std=c++17 -arch=native mine.cu -o mine && ./mine",
         "//",
+        _comment(
+            f'The kernel is below the line "change here"; gpureduce check mine.cu finds mistakes, '
+            f"gpureduce explain mine.cu {name} shows what a change does, both without a GPU."
+        ),
+        "//",
         "// Template parameters of the kernel:",
         *textwrap.wrap(
             f"First, below: {program['First']}.",
@@ -456,6 +461,18 @@ def _top(
         number = info["elements_per_thread"]
         parts.append(f"constexpr unsigned elements_per_thread = {number}; // at least")
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines())
+
+
+def _with_mark(name: str, body: str) -> str:
+    """The declarations, with a line above the kernel: what is above it need not be read first."""
+    mark = "// ==== change here: the kernel; then run gpureduce check on this file "
+    return re.sub(
+        rf"^(?=template <[^\n]*>\n__global__[^;{{]*?\b{name}\()",
+        f"{mark}{'=' * (_WIDTH - 1 - len(mark))}\n\n",
+        body,
+        count=1,
+        flags=re.MULTILINE,
+    )
 
 
 def _program(text: str) -> dict[str, str]:
@@ -530,7 +547,7 @@ def standalone_source(name: str, descr: np.dtype[Any], op: str, block_size: int 
         ]
     lines += [
         "",
-        body.rstrip(),
+        _with_mark(name, body).rstrip(),
         "",
         *textwrap.wrap(
             f"using First = {program['First']};",

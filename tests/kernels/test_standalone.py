@@ -89,6 +89,16 @@ def test_export_has_what_the_program_uses_and_nothing_else(case: Case) -> None:
     assert not [line for line in text.splitlines() if len(line) > 100 or line != line.rstrip()]
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_export_says_where_to_change_the_kernel(kernel: str) -> None:
+    text = gr.kernel_source(kernel, standalone=True)
+    (mark,) = re.finditer(r"^// ==== change here: the kernel; .*\n\n", text, re.MULTILINE)
+    after = text[mark.end() :]
+    assert re.match(rf"template <.*>\n__global__[^;{{]*?\b{kernel}\(", after)
+    assert "change here" in text[: text.index("constexpr unsigned block_size")]
+    assert f"gpureduce explain mine.cu {kernel}" in text.replace("\n// ", " ")
+
+
 @pytest.mark.parametrize("case", cases(READ)[:10], ids="-".join)
 def test_export_is_made_of_the_files_that_run(case: Case) -> None:
     """Comments and code are lines of the sources, but for shortened conditions and lists."""
