@@ -15,6 +15,7 @@ import pathlib
 import re
 import statistics
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -265,6 +266,36 @@ def sizes_table(result: dict[str, Any]) -> str:
         )
     head = ["sum of float32, device time in µs", *OURS, "CUB", "CuPy", "PyTorch"]
     return f"{table(head, rows)}\n\n{caption(result, head)}"
+
+
+def copies_table(result: dict[str, Any]) -> str:
+    """Times over sizes, and what a copy costs or saves at the largest one, in words."""
+    names = result["kernels"]
+    rows = [
+        [size_of(row["bytes"]), *(f"{1e3 * row[name]['median']:.1f}" for name in names)]
+        for row in result["rows"]
+    ]
+    head = ["sum of float32, device time in µs", *(f"`{name}`" for name in names)]
+    return f"{table(head, rows)}\n\n{caption(result, head)}\n\n{copies_words(result)}"
+
+
+def copies_words(result: dict[str, Any]) -> str:
+    """Each kernel that copies beside shfl_two_pass_vec, at the smallest and the largest size."""
+    rows = result["rows"]
+
+    def share(name: str, row: dict[str, Any]) -> str:
+        return f"{row[name]['median'] / row['shfl_two_pass_vec']['median']:.2f}"
+
+    parts = [
+        f"`{name}` takes {share(name, rows[0])} times as long for {size_of(rows[0]['bytes'])} and "
+        f"{share(name, rows[-1])} times for {size_of(rows[-1]['bytes'])}"
+        for name in ("async_copy", "bulk_copy")
+    ]
+    return "\n".join(
+        textwrap.wrap(
+            f"Beside `shfl_two_pass_vec`, {'; '.join(parts)}.", 100, break_on_hyphens=False
+        )
+    )
 
 
 def size_of(count: int) -> str:
@@ -767,6 +798,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "axes": axes_table,
     "interop": interop_table,
     "sizes": sizes_table,
+    "copies": copies_table,
     "exact": exact_table,
     "accuracy": accuracy_table,
     "host": host_table,

@@ -14,6 +14,7 @@ axes        axes and pairs of axes of large arrays, tall, wide and of three axes
 exact       kernel "exact" beside "fast" on data easy and hard to sum, over sizes and over axes
 accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
+copies      kernels that copy to shared memory beside those that load, over sizes from 4 KiB up
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
@@ -548,6 +549,39 @@ def part_sizes(quick: bool) -> dict[str, Any]:
     return {"op": "sum", "dtype": "float32", "absent": absent, "rows": rows}
 
 
+COPIES = ("multi_add", "shfl_two_pass_vec", "async_copy", "bulk_copy", "fast")
+
+
+def part_copies(quick: bool) -> dict[str, Any]:
+    repeats = 10 if quick else 40
+    rows = []
+    for exponent in range(12, (26 if quick else 30) + 1, 2):
+        n = 2**exponent // 4
+        values = random_values("float32", n)
+        expected = float(values.sum(dtype=np.float64))
+        flush = FLUSH if values.nbytes <= FLUSH else 0
+        found: dict[str, list[float]] = {kernel: [] for kernel in COPIES}
+        right = {}
+        with on_device(values) as pointer:
+            for kernel in COPIES:
+                got = _core.reduce_device("sum", pointer, (n,), values.dtype, 1, kernel, 0)
+                right[kernel] = bool(abs(float(got) - expected) <= 1e-4 * max(1.0, abs(expected)))
+            for _ in range(4):  # in turns
+                for kernel in COPIES:
+                    found[kernel] += measure(
+                        "sum", pointer, (n,), "float32", kernel, repeats // 4 + 1, flush=flush
+                    )
+        rows.append(
+            {
+                "bytes": values.nbytes,
+                "cold": bool(flush),
+                "right": right,
+                **{kernel: summary(times) for kernel, times in found.items()},
+            }
+        )
+    return {"op": "sum", "dtype": "float32", "kernels": list(COPIES), "rows": rows}
+
+
 def wall(call: Callable[[], Any], repeats: int) -> list[float]:
     """Wall times of a whole synchronous call, in milliseconds, after one that warms up."""
     call()
@@ -763,6 +797,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "exact": part_exact,
     "accuracy": part_accuracy,
     "sizes": part_sizes,
+    "copies": part_copies,
     "host": part_host,
     "first_call": part_first_call,
     "cpu": part_cpu,

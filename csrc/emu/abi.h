@@ -4,7 +4,7 @@
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
-#define GPR_EMU_ABI 3u
+#define GPR_EMU_ABI 4u
 
 /* Bytes from one shared variable to the next. None is larger than 48 KiB, so that the bytes behind
  * each belong to no variable. */
@@ -62,6 +62,13 @@ typedef struct gpr_emu_hooks {
     void (*copy_async)(void *to, const void *from, unsigned bytes, const void *pc);
     void (*end_group)(void);
     void (*wait_groups)(unsigned newest, const void *pc);
+    /* Barriers in shared memory, of 8 bytes. An arrival announces `bytes` of copies before. */
+    void (*mbarrier_init)(void *barrier, unsigned arrivals, const void *pc);
+    void (*mbarrier_publish)(const void *pc); /* to copies: those that the thread initialized */
+    void (*mbarrier_arrive)(void *barrier, unsigned bytes, const void *pc);
+    void (*mbarrier_wait)(void *barrier, unsigned parity, const void *pc);
+    /* A copy from global to shared memory that counts for the barrier's current phase. */
+    void (*copy_bulk)(void *to, const void *from, unsigned bytes, void *barrier, const void *pc);
 } gpr_emu_hooks;
 
 typedef struct gpr_emu_entry {

@@ -9,7 +9,9 @@
  *   - between blocks, a device fence after the first, then an atomic on some word; then an atomic
  *     on that word by the other block, a fence, and the second. A barrier passes the order that one
  *     thread has acquired in this way to all threads of its block;
- *   - by an atomic of the second thread on that word, after the first thread's atomic on it.
+ *   - by an atomic of the second thread on that word, after the first thread's atomic on it;
+ *   - in a block, an mbarrier: the first thread, or one that is ordered after it, arrives, and the
+ *     second waits for the phase. Copies write before their phase completes.
  * The order does not depend on which thread happened to run first, so one schedule finds a race
  * that another would show as a wrong result. */
 #include <stdlib.h>
@@ -39,23 +41,32 @@ static const driver_allocation *find_allocation(engine_launch *launch, uintptr_t
 
 static const char *verb(int access)
 {
-    return access == GPR_EMU_LOAD    ? "reads"
-           : access == GPR_EMU_STORE ? "writes"
-                                     : "updates atomically";
+    return access == GPR_EMU_LOAD     ? "reads"
+           : access == GPR_EMU_ATOMIC ? "updates atomically"
+                                      : "writes";
 }
 
 /* A shared word for people: "partial[17]" if it is an element of that size, else with its byte. */
 static void name_shared(const shared_variable *variable, uintptr_t address, unsigned bytes,
-                        char room[96])
+                        char room[SHARED_NAME_ROOM])
 {
     const size_t offset = address - variable->start;
 
     if (variable->bytes == bytes)
-        (void)snprintf(room, 96, "%s", variable->name);
+        (void)snprintf(room, SHARED_NAME_ROOM, "%s", variable->name);
     else if (offset % bytes == 0)
-        (void)snprintf(room, 96, "%s[%zu]", variable->name, offset / bytes);
+        (void)snprintf(room, SHARED_NAME_ROOM, "%s[%zu]", variable->name, offset / bytes);
     else
-        (void)snprintf(room, 96, "%s, byte %zu", variable->name, offset);
+        (void)snprintf(room, SHARED_NAME_ROOM, "%s, byte %zu", variable->name, offset);
+}
+
+void check_name_shared(const engine_module *module, uintptr_t address, unsigned bytes,
+                       char room[SHARED_NAME_ROOM])
+{
+    const shared_variable *variable = module_shared(module, address);
+
+    room[0] = '\0';
+    if (variable != NULL) name_shared(variable, address, bytes, room);
 }
 
 enum { GLOBAL_ROOM = 96 + LABEL_ROOM };
@@ -151,9 +162,25 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
     if (earlier->block != block->index)
         return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
     if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
-    return earlier->thread / WARP_LANES == thread->warp &&
-           (emu_settings_now.lockstep ||
-            earlier->clock <= thread->seen[earlier->thread % WARP_LANES]);
+    if (earlier->thread / WARP_LANES == thread->warp &&
+        (emu_settings_now.lockstep || earlier->clock <= thread->seen[earlier->thread % WARP_LANES]))
+        return 1;
+    return mbarriers_order(thread, earlier);
+}
+
+int check_is_ordered(const record *earlier, const emu_thread *thread)
+{
+    return is_ordered(earlier, thread);
+}
+
+record check_record(engine_launch *launch, const emu_thread *thread, const void *pc)
+{
+    return (record){.block = thread->block->index,
+                    .epoch = thread->block->epoch,
+                    .clock = thread->clock,
+                    .thread = thread->index,
+                    .time = launch->now,
+                    .pc = pc};
 }
 
 /* The first access of a list that is not ordered before the thread's access to `bytes` of the
@@ -201,6 +228,23 @@ static int add_record(records *records, uint32_t *list, const record *what)
     return 1;
 }
 
+/* Which phase a copy belongs to, and for which one the thread has waited. */
+static void say_phases(engine_launch *launch, const emu_thread *thread, const mbarrier *barrier,
+                       uint64_t phase)
+{
+    const uint64_t passed = mbarriers_passed(thread, barrier);
+    char room[SHARED_NAME_ROOM], waited[80] = "has not waited there";
+
+    check_name_shared(launch->module, barrier->address, sizeof(uint64_t), room);
+    if (passed > 0) {
+        (void)snprintf(waited, sizeof waited, "has waited there for phase %llu, parity %llu",
+                       (unsigned long long)passed - 1, (unsigned long long)(passed - 1) % 2);
+    }
+    (void)snprintf(launch->finding.end, sizeof launch->finding.end,
+                   ": it arrives with phase %llu, parity %llu, of mbarrier %s, and the thread %s",
+                   (unsigned long long)phase, (unsigned long long)phase % 2, room, waited);
+}
+
 static void report_race(engine_launch *launch, const emu_thread *thread, const record *earlier,
                         const char *did, const char *what, int access, const void *pc)
 {
@@ -208,7 +252,11 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
     char room[48];
     const int other_block = earlier->block != thread->block->index;
 
-    if (other_block) {
+    if (earlier->thread >= MOST_THREADS) {
+        const mbarrier *barrier = &thread->block->mbarriers.all[earlier->thread - MOST_THREADS];
+        (void)snprintf(finding->other, sizeof finding->other, ", and a bulk copy began");
+        say_phases(launch, thread, barrier, barrier->phase - 1);
+    } else if (other_block) {
         (void)snprintf(finding->other, sizeof finding->other, ", and %s of block %u %s before",
                        thread_name(earlier->thread, room), earlier->block, did);
         (void)snprintf(
@@ -217,13 +265,15 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
     } else {
         (void)snprintf(finding->other, sizeof finding->other, ", and %s %s before",
                        thread_name(earlier->thread, room), did);
-        (void)snprintf(finding->end, sizeof finding->end, ": no %sbarrier lies between",
-                       earlier->thread / WARP_LANES == thread->warp ? "warp or block " : "block ");
+        (void)snprintf(finding->end, sizeof finding->end, ": no %sbarrier%s lies between",
+                       earlier->thread / WARP_LANES == thread->warp ? "warp or block " : "block ",
+                       thread->block->mbarriers.count > 0 ? " or mbarrier" : "");
     }
     finding->other_pc = earlier->pc;
     report_finding(launch, pc, "race on %s: it %s", what,
                    access == GPR_EMU_LOAD    ? "reads it"
                    : access == GPR_EMU_STORE ? "writes it"
+                   : access == COPY_STORE    ? "begins a bulk copy to it"
                                              : "updates it atomically");
 }
 
@@ -249,13 +299,9 @@ static void check_word(engine_launch *launch, emu_thread *thread, word_history *
     }
     if (other != NULL) report_race(launch, thread, other, did, name(named), access, pc);
 
-    const record made = {.block = thread->block->index,
-                         .epoch = thread->block->epoch,
-                         .clock = thread->clock,
-                         .thread = thread->index,
-                         .bytes = (uint8_t)bytes,
-                         .time = launch->now,
-                         .pc = pc};
+    if (access == COPY_STORE) return;
+    record made = check_record(launch, thread, pc);
+    made.bytes = (uint8_t)bytes;
     uint32_t *list = access == GPR_EMU_LOAD    ? &history->reads
                      : access == GPR_EMU_STORE ? &history->writes
                                                : &history->atomics;
@@ -268,7 +314,7 @@ typedef struct shared_name {
     const shared_variable *variable;
     uintptr_t address;
     unsigned bytes;
-    char room[96], text[112];
+    char room[SHARED_NAME_ROOM], text[SHARED_NAME_ROOM + 16];
 } shared_name;
 
 static const char *say_shared(void *argument)
@@ -287,10 +333,27 @@ static size_t shared_offset(const engine_module *module, const shared_variable *
     return module_shared_before(module, variable) + (address - variable->start);
 }
 
-static void read_unwritten(engine_launch *launch, const emu_block *block, shared_name *name,
+/* Ends the launch if a bulk copy to the place is under way. */
+static void check_bulk_copy(engine_launch *launch, const emu_thread *thread, shared_name *name,
+                            int access, const void *pc)
+{
+    const bulk_copy *copy = mbarriers_copy_to(thread->block, name->address, name->bytes);
+    char room[48];
+
+    if (copy == NULL) return;
+    launch->finding.other_pc = copy->pc;
+    (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", and %s began the copy",
+                   thread_name(copy->thread, room));
+    say_phases(launch, thread, copy->barrier, copy->phase);
+    report_finding(launch, pc, "access to %s, to which a bulk copy is under way: it %s",
+                   say_shared(name), verb(access));
+}
+
+static void read_unwritten(engine_launch *launch, const emu_thread *thread, shared_name *name,
                            const void *pc)
 {
-    const pending_copy *copy = copies_find(block, name->address, name->bytes);
+    check_bulk_copy(launch, thread, name, GPR_EMU_LOAD, pc);
+    const pending_copy *copy = copies_find(thread->block, name->address, name->bytes);
 
     if (copy == NULL) {
         report_finding(launch, pc, "read of %s, which no thread of the block has written",
@@ -314,8 +377,11 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
     if (address - variable->start + bytes > variable->bytes)
         out_of_shared(launch, variable, address, bytes, access, pc);
     const size_t offset = shared_offset(launch->module, variable, address);
-    if (access != GPR_EMU_STORE && memchr(block->written + offset, 0, bytes) != NULL)
-        read_unwritten(launch, block, &name, pc);
+    const int reads = access == GPR_EMU_LOAD || access == GPR_EMU_ATOMIC;
+    if (reads && memchr(block->written + offset, 0, bytes) != NULL)
+        read_unwritten(launch, thread, &name, pc);
+    if (access != GPR_EMU_LOAD && block->mbarriers.copy_count > 0)
+        check_bulk_copy(launch, thread, &name, access, pc);
     memset(block->written + offset, 1, bytes);
     for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
         word_history *history = &block->histories[w];
@@ -331,6 +397,26 @@ void check_copy_begins(engine_launch *launch, emu_block *block, uintptr_t to, un
     const shared_variable *variable = module_shared(launch->module, to);
 
     memset(block->written + shared_offset(launch->module, variable, to), 0, bytes);
+}
+
+void check_copy_arrives(engine_launch *launch, emu_block *block, const bulk_copy *copy,
+                        unsigned actor)
+{
+    const size_t offset =
+        shared_offset(launch->module, module_shared(launch->module, copy->to), copy->to);
+    const record made = {.block = block->index,
+                         .epoch = block->epoch,
+                         .thread = (uint16_t)actor,
+                         .bytes = (1u << WORD_BYTES) - 1,
+                         .time = ++launch->now,
+                         .pc = copy->pc};
+
+    memset(block->written + offset, 1, copy->bytes);
+    for (size_t w = offset / WORD_BYTES; w < (offset + copy->bytes) / WORD_BYTES; w++) {
+        word_history *history = &block->histories[w];
+        if (history->epoch != block->epoch) *history = (struct word_history){.epoch = block->epoch};
+        if (!add_record(&block->records, &history->writes, &made)) launch->out_of_memory = 1;
+    }
 }
 
 /* ---------------------------------------------------------------- global memory -------------- */

@@ -184,6 +184,35 @@ GPR_EMU_UNWATCHED inline void __pipeline_wait_prior(unsigned long newest)
     __asm__ volatile("" ::: "memory");
 }
 
+// Barriers of shared memory and the copies that arrive there: for these CUDA has instructions, and
+// no functions without its library.
+GPR_EMU_UNWATCHED inline void gpr_emu_mbarrier_init(void *barrier, unsigned arrivals)
+{
+    gpr_emu->mbarrier_init(barrier, arrivals, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+GPR_EMU_UNWATCHED inline void gpr_emu_mbarrier_publish()
+{
+    gpr_emu->mbarrier_publish(GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+GPR_EMU_UNWATCHED inline void gpr_emu_mbarrier_arrive(void *barrier, unsigned bytes)
+{
+    gpr_emu->mbarrier_arrive(barrier, bytes, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+GPR_EMU_UNWATCHED inline void gpr_emu_mbarrier_wait(void *barrier, unsigned parity)
+{
+    gpr_emu->mbarrier_wait(barrier, parity, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+GPR_EMU_UNWATCHED inline void gpr_emu_bulk_copy(void *to, const void *from, unsigned bytes,
+                                                void *barrier)
+{
+    gpr_emu->copy_bulk(to, from, bytes, barrier, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
+}
+
 // ---------------------------------------------------------------- warps -------------------------
 
 // A value of 4 or 8 bytes goes as one or two words, as on the GPU.

@@ -7,9 +7,12 @@
  *   settings.c   options
  *   module.c     a loaded shared object: entries, shared variables, source lines
  *   copies.c     asynchronous copies that are under way
+ *   mbarriers.c  barriers in shared memory, and copies that arrive there
  *   finding.c    the first broken rule of a launch
  *   check.c      the rules of memory: bounds, alignment, initialized reads, no races
  *   count.c      events of a launch, counted as the hardware counts them, for the report
+ *   mbarrier_ops.c
+ *                what threads do with mbarriers
  *   run.c        blocks, warps and threads: which one runs next, and what each waits for
  *   driver_state.c, driver_memory.c
  *                what the stand-in driver's files share (driver_state.h), and its allocations
@@ -31,7 +34,8 @@ enum {
     WARP_LANES = GPR_WARP_LANES,
     MOST_THREADS = GPR_MOST_BLOCK,
     WORD_BYTES = 4,
-    MOST_RESIDENT = 4
+    MOST_RESIDENT = 4,
+    MOST_MBARRIERS = 64 /* of a block */
 };
 
 /* ---------------------------------------------------------------- settings.c ----------------- */
@@ -149,13 +153,13 @@ void module_look_up(engine_module *module);
 /* The shared variable that contains `address`, or the one before it, to which an address past an
  * end belongs. NULL: none. */
 const shared_variable *module_shared(const engine_module *module, uintptr_t address);
+/* Bytes of the shared variables before `end` in arrays that describe shared memory byte by byte:
+ * each variable begins a multiple of 8 there. */
+size_t module_shared_before(const engine_module *module, const shared_variable *end);
 
 /* ---------------------------------------------------------------- other programs ------------- */
 
 enum { FOLDER_ROOM = 640, PATH_ROOM = FOLDER_ROOM + 128 };
-/* Bytes of the shared variables before `end` in arrays that describe shared memory byte by byte:
- * each variable begins a multiple of 8 there. */
-size_t module_shared_before(const engine_module *module, const shared_variable *end);
 
 /* Makes a folder that only this user can enter, in TMPDIR or /tmp. 0: it cannot be made. */
 int make_folder(char folder[FOLDER_ROOM]);
@@ -218,7 +222,44 @@ typedef struct copy_queue {
     uint64_t groups; /* that have ended */
 } copy_queue;
 
-typedef enum thread_state { READY, AT_BARRIER, AT_WARP_OP, AT_ACTIVE_MASK, EXITED } thread_state;
+/* A barrier of 8 bytes in shared memory. Its current phase completes when no arrival is missing and
+ * copies of as many bytes have begun as the arrivals have announced: these arrive then. */
+typedef struct mbarrier {
+    uintptr_t address;
+    unsigned arrivals, missing; /* of each phase; of the current one */
+    uint64_t phase;             /* how many have completed */
+    uint64_t expected, begun;   /* bytes of the current phase */
+    int is_published;           /* to copies */
+    record made;                /* its initialization */
+} mbarrier;
+
+/* A copy to shared memory that counts for the current phase of an mbarrier. */
+typedef struct bulk_copy {
+    uintptr_t to, from;
+    unsigned bytes;
+    uint16_t thread; /* that began it */
+    mbarrier *barrier;
+    uint64_t phase;
+    const void *pc;
+} bulk_copy;
+
+typedef struct mbarriers {
+    mbarrier all[MOST_MBARRIERS];
+    unsigned count;
+    uint64_t *clocks; /* mbarriers.c */
+    size_t clock_room;
+    bulk_copy *copies; /* under way */
+    size_t copy_room, copy_count;
+} mbarriers;
+
+typedef enum thread_state {
+    READY,
+    AT_BARRIER,
+    AT_WARP_OP,
+    AT_ACTIVE_MASK,
+    AT_MBARRIER,
+    EXITED
+} thread_state;
 
 typedef struct emu_block emu_block;
 
@@ -238,6 +279,7 @@ typedef struct emu_thread {
     releases known; /* of other blocks, since the block's last barrier */
     table pending;  /* words of its atomics since its last fence: the releases it saw there */
     copy_queue copies;
+    mbarrier *barrier; /* AT_MBARRIER: where it waits, for the parity `argument` */
 } emu_thread;
 
 typedef struct event {
@@ -258,6 +300,7 @@ struct emu_block {
     unsigned char *written;  /* a byte for each byte of shared memory */
     word_history *histories; /* one for each word of it */
     records records;
+    mbarriers mbarriers;
     event *events;
     size_t event_room, event_count;
 };
@@ -307,6 +350,35 @@ int copies_arrive(emu_thread *thread, unsigned newest, pending_copy *copy);
 /* The copy of any thread of the block that will write one of the bytes; NULL: none. */
 const pending_copy *copies_find(const emu_block *block, uintptr_t address, unsigned bytes);
 
+/* ---------------------------------------------------------------- mbarriers.c ---------------- */
+
+/* NULL: there is none. */
+mbarrier *mbarriers_find(emu_block *block, uintptr_t address);
+/* One more than there are, of which there are fewer than MOST_MBARRIERS. NULL: out of memory. */
+mbarrier *mbarriers_add(emu_block *block, const mbarrier *made);
+/* What records of the barrier's copies have in place of a thread. */
+unsigned mbarriers_actor(const emu_block *block, const mbarrier *barrier);
+/* Whether mbarriers order an access of the thread's block before what the thread does. */
+int mbarriers_order(const emu_thread *thread, const record *earlier);
+/* The lanes of `mask` have met at a barrier of their warp. */
+void mbarriers_meet(emu_thread *lanes, unsigned mask, uint64_t now);
+/* The thread arrives. */
+void mbarriers_gather(const emu_thread *thread, const mbarrier *barrier, uint64_t now);
+/* The current phase completes. */
+void mbarriers_complete(const emu_block *block, mbarrier *barrier, uint64_t now);
+/* The thread has waited for the last phase that has completed. */
+void mbarriers_acquire(const emu_thread *thread, const mbarrier *barrier);
+/* How many phases had completed when it did so last; 0: never. */
+uint64_t mbarriers_passed(const emu_thread *thread, const mbarrier *barrier);
+/* 0: out of memory. */
+int mbarriers_begin(emu_block *block, const bulk_copy *copy);
+/* Takes the oldest copy that counts for the barrier; 0: there is none. */
+int mbarriers_take(emu_block *block, const mbarrier *barrier, bulk_copy *copy);
+/* The copy under way that will write one of the bytes; NULL: none. */
+const bulk_copy *mbarriers_copy_to(const emu_block *block, uintptr_t address, unsigned bytes);
+void mbarriers_clear(emu_block *block);
+void mbarriers_free(emu_block *block);
+
 /* ---------------------------------------------------------------- finding.c ------------------ */
 
 /* Ends the launch: `what` (printf) happened at pc. Called by the running thread; it does not
@@ -322,6 +394,10 @@ const char *thread_name(unsigned index, char room[48]);
 
 /* ---------------------------------------------------------------- check.c -------------------- */
 
+/* What a bulk copy does to its destination when it begins: as a store it must come after all other
+ * accesses, but it is none of the thread's own. An access beside those of abi.h. */
+enum { COPY_STORE = GPR_EMU_ATOMIC + 1 };
+
 /* Ends the launch if the running thread may not make this access; notes it for later ones. Returns
  * the kind of memory, for counting. */
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
@@ -329,6 +405,17 @@ place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address,
                    int access, const void *pc);
 /* An asynchronous copy to shared memory has begun: the bytes must not be read. */
 void check_copy_begins(engine_launch *launch, emu_block *block, uintptr_t to, unsigned bytes);
+/* The bytes of a bulk copy have arrived: `actor` has written them. */
+void check_copy_arrives(engine_launch *launch, emu_block *block, const bulk_copy *copy,
+                        unsigned actor);
+/* An event of a thread, at this time. */
+record check_record(engine_launch *launch, const emu_thread *thread, const void *pc);
+/* Whether it comes before what the thread does now. */
+int check_is_ordered(const record *earlier, const emu_thread *thread);
+/* Shared memory for people: "partial[17]". */
+enum { SHARED_NAME_ROOM = 96 };
+void check_name_shared(const engine_module *module, uintptr_t address, unsigned bytes,
+                       char room[SHARED_NAME_ROOM]);
 void check_fence(engine_launch *launch, emu_thread *thread);
 /* All threads of a block, or the lanes of `mask` in the thread's warp, have met. */
 void check_block_met(engine_launch *launch, emu_block *block);
@@ -361,6 +448,25 @@ void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uin
 void count_phase(engine_launch *launch, emu_block *block);
 /* Appends the launch to the report. */
 void counts_write(engine_launch *launch, const char *path);
+
+/* ---------------------------------------------------------------- mbarrier_ops.c ------------- */
+
+/* Each is called for the running thread, and ends the launch if a rule is broken. */
+void mbarrier_init(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned arrivals,
+                   const void *pc);
+void mbarrier_publish(emu_thread *thread);
+void mbarrier_arrive(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
+                     const void *pc);
+/* `copy` has its ends, bytes and pc. */
+void mbarrier_copy(engine_launch *launch, emu_thread *thread, bulk_copy copy, uintptr_t address);
+mbarrier *mbarrier_to_wait_for(engine_launch *launch, emu_thread *thread, uintptr_t address,
+                               unsigned parity, const void *pc);
+/* Whether the thread need not wait any longer. */
+int mbarrier_passes(engine_launch *launch, emu_thread *thread, mbarrier *barrier, unsigned parity);
+/* No thread of the block can go on, and this one waits for an mbarrier. */
+void mbarrier_report_wait(engine_launch *launch, emu_thread *thread);
+/* The last thread of a block has returned. */
+void mbarrier_check_end(engine_launch *launch, emu_thread *last);
 
 /* ---------------------------------------------------------------- run.c ---------------------- */
 

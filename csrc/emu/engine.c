@@ -120,6 +120,7 @@ static void free_block(emu_block *block)
     free(block->histories);
     free(block->records.all);
     free(block->known.all);
+    mbarriers_free(block);
     free(block->events);
     *block = (emu_block){0};
 }

@@ -355,7 +355,10 @@ static void read_lines(engine_module *module, FILE *text, const unsigned *asked,
             at = next < count ? &module->sites[asked[next++]] : NULL;
         } else if (at != NULL && parse_frame(line, &frame)) {
             if (at->where.line == 0 || is_helper(at->where.file)) at->where = frame;
-            if (at->from.line == 0 || !is_helper(frame.file)) at->from = frame;
+            /* of the kernel's file the innermost function, whose line tells most */
+            if (at->from.line == 0 ||
+                (!is_helper(frame.file) && strcmp(frame.file, at->from.file) != 0))
+                at->from = frame;
         }
     }
 }

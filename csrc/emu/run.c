@@ -165,7 +165,10 @@ static void meet_in_warp(engine_launch *launch, emu_thread *thread)
     }
     warp_results(launch, lanes, mask, thread->op);
     if (launch->finding.found) return;
-    if (thread->op == GPR_EMU_WARP_BARRIER) check_warp_met(lanes, mask);
+    if (thread->op == GPR_EMU_WARP_BARRIER) {
+        check_warp_met(lanes, mask);
+        mbarriers_meet(lanes, mask, ++launch->now);
+    }
     for (unsigned lane = 0; lane < WARP_LANES; lane++) {
         if ((mask >> lane & 1) == 0) continue;
         lanes[lane].step++;
@@ -242,8 +245,9 @@ static void report_deadlock(engine_launch *launch, emu_block *block)
         for (unsigned lane = 0; lane < WARP_LANES; lane++) {
             if ((thread->mask >> lane & 1) == 0 || lane == thread->lane) continue;
             const emu_thread *other = &lanes[lane];
-            if (other->state == AT_WARP_OP && other->op == thread->op &&
-                other->mask == thread->mask)
+            if ((other->state == AT_WARP_OP && other->op == thread->op &&
+                 other->mask == thread->mask) ||
+                other->state == AT_MBARRIER)
                 continue;
             launch->finding.other_pc = other->pc;
             (void)snprintf(launch->finding.other, sizeof launch->finding.other,
@@ -258,6 +262,11 @@ static void report_deadlock(engine_launch *launch, emu_block *block)
                            op_name(thread->op), thread->mask);
             return;
         }
+    }
+    for (unsigned i = 0; i < block->threads; i++) {
+        if (block->thread[i].state != AT_MBARRIER) continue;
+        mbarrier_report_wait(launch, &block->thread[i]);
+        return;
     }
 }
 
@@ -422,8 +431,57 @@ static void hook_wait_groups(unsigned newest, const void *pc)
     }
 }
 
-static const gpr_emu_hooks hooks = {hook_access, hook_block_op,   hook_warp_op,   hook_active_lanes,
-                                    hook_fence,  hook_copy_async, hook_end_group, hook_wait_groups};
+static void hook_mbarrier_init(void *barrier, unsigned arrivals, const void *pc)
+{
+    count_step(running, running->current, pc);
+    mbarrier_init(running, running->current, (uintptr_t)barrier, arrivals, pc);
+}
+
+static void hook_mbarrier_publish(const void *pc)
+{
+    if (running->counts != NULL) count_event(running, running->current, FENCE, 0, 0, pc);
+    mbarrier_publish(running->current);
+}
+
+static void hook_mbarrier_arrive(void *barrier, unsigned bytes, const void *pc)
+{
+    count_step(running, running->current, pc);
+    if (emu_settings_now.schedule == RANDOM) fiber_yield();
+    mbarrier_arrive(running, running->current, (uintptr_t)barrier, bytes, pc);
+}
+
+static void hook_mbarrier_wait(void *address, unsigned parity, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+
+    count_step(launch, thread, pc);
+    if (emu_settings_now.schedule == RANDOM) fiber_yield();
+    mbarrier *barrier = mbarrier_to_wait_for(launch, thread, (uintptr_t)address, parity, pc);
+    while (!mbarrier_passes(launch, thread, barrier, parity)) {
+        thread->barrier = barrier;
+        thread->argument = parity;
+        thread->pc = pc;
+        thread->state = AT_MBARRIER;
+        fiber_yield();
+    }
+}
+
+static void hook_copy_bulk(void *to, const void *from, unsigned bytes, void *barrier,
+                           const void *pc)
+{
+    const bulk_copy copy = {.to = (uintptr_t)to, .from = (uintptr_t)from, .bytes = bytes, .pc = pc};
+
+    count_step(running, running->current, pc);
+    if (emu_settings_now.schedule == RANDOM) fiber_yield();
+    mbarrier_copy(running, running->current, copy, (uintptr_t)barrier);
+}
+
+static const gpr_emu_hooks hooks = {hook_access,           hook_block_op,        hook_warp_op,
+                                    hook_active_lanes,     hook_fence,           hook_copy_async,
+                                    hook_end_group,        hook_wait_groups,     hook_mbarrier_init,
+                                    hook_mbarrier_publish, hook_mbarrier_arrive, hook_mbarrier_wait,
+                                    hook_copy_bulk};
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
@@ -460,6 +518,7 @@ static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
     if (launch->in == block) launch->in = NULL;
     memset(block->shared, POISON, launch->module->shared_bytes);
     check_block_starts(launch, block);
+    mbarriers_clear(block);
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i];
         thread->state = READY;
@@ -512,6 +571,7 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
         thread->state = EXITED;
         check_exit(launch, thread);
         if (++block->exited == block->threads) {
+            mbarrier_check_end(launch, thread);
             count_phase(launch, block);
             block->live = 0;
         }

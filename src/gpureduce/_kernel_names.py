@@ -38,6 +38,7 @@ KernelName = Literal[
     "block_atomic_vec",
     "shfl_xor",
     "async_copy",
+    "bulk_copy",
     "cub",
     "single_block",
     "single_block_ordered",

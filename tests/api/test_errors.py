@@ -242,18 +242,24 @@ def test_gpus_and_compilers_that_do_not_fit_are_explained(tmp_path: Path) -> Non
         )
 
 
-def test_a_kernel_that_needs_a_newer_gpu_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "needs", "has"), [("async_copy", (8, 0), "7.5"), ("bulk_copy", (9, 0), "8.0")]
+)
+def test_a_kernel_that_needs_a_newer_gpu_says_so(
+    kernel: str, needs: tuple[int, int], has: str, tmp_path: Path
+) -> None:
+    words = f"needs compute capability {needs[0]}.{needs[1]}"
     fakes.run(
-        """
-        (info,) = (info for info in gr.kernels() if info.name == "async_copy")
-        assert not info.available and info.min_compute_capability == (8, 0), info
-        assert "needs compute capability 8.0" in info.reason and "7.5" in info.reason, info.reason
-        with raises(gr.KernelUnavailableError, "async_copy", "needs compute capability 8.0", "7.5"):
-            gr.sum(np.ones(1000), kernel="async_copy", device="cuda")
+        f"""
+        (info,) = (info for info in gr.kernels() if info.name == "{kernel}")
+        assert not info.available and info.min_compute_capability == {needs}, info
+        assert "{words}" in info.reason and "{has}" in info.reason, info.reason
+        with raises(gr.KernelUnavailableError, "{kernel}", "{words}", "{has}"):
+            gr.sum(np.ones(1000), kernel="{kernel}", device="cuda")
         works()
         """,
         tmp_path,
-        cuda="cc=75",
+        cuda=f"cc={has.replace('.', '')}",
     )
 
 

@@ -80,7 +80,13 @@ def check(result: Any, values: np.ndarray, op: str, where: str) -> None:
 
 
 def on_device(
-    values: np.ndarray, shape: tuple[int, ...], offset: int, op: str, kernel: str, block: int
+    values: np.ndarray,
+    shape: tuple[int, ...],
+    offset: int,
+    op: str,
+    kernel: str,
+    block: int,
+    grid: int = 0,
 ) -> Any:
     """Reduce a device array's last axis; it starts at `offset` and ends where its memory does.
 
@@ -106,6 +112,7 @@ def on_device(
             kernel,
             0,
             block,
+            grid,
         )
         if result is None:
             return _core.reduce_device(*arguments)
@@ -143,20 +150,22 @@ def check_case(task: dict[str, Any]) -> None:
     """Run a case: ``kernel``, ``dtype``, ``ops``, ``block``, ``seed``.
 
     ``sizes`` and ``rows`` (n, count) if they are not the usual; ``starts`` "device" for device
-    memory alone, at starts that are not aligned to vectors. With ``spread`` each size runs under
-    one schedule, another one in the next run.
+    memory alone, at starts that are not aligned to vectors; ``grid``, a number of blocks, which
+    have several rounds then; ``schedules`` if not all. With ``spread`` each size runs under one
+    schedule, another one in the next run.
     """
     for op in task["ops"]:
         if not takes(op, ALL_DTYPES[task["dtype"]]) or not can(
             task["kernel"], op, ALL_DTYPES[task["dtype"]]
         ):
             continue
-        for schedule in SCHEDULES:
+        for schedule in task.get("schedules", SCHEDULES):
             check_schedule(task, op, schedule)
 
 
 def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
     kernel, dtype, block = (task[name] for name in ("kernel", "dtype", "block"))
+    grid = task.get("grid", 0)
     rng = np.random.default_rng(
         [task["seed"], *f"{kernel} {dtype} {op} {schedule}".encode(), block]
     )
@@ -174,9 +183,11 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
         where = f"{label} n={n} rows={count} offset={offset}"
         try:
             if offset is None:
-                result = gr.reduce(values, op, kernel=kernel, block_size=block, device="cuda")
+                options = {"kernel": kernel, "block_size": block, "grid_size": grid or None}
+                result = gr.reduce(values, op, **options, device="cuda")
             else:
-                result = on_device(values, (count, n) if count else (n,), offset, op, kernel, block)
+                shape = (count, n) if count else (n,)
+                result = on_device(values, shape, offset, op, kernel, block, grid)
         except Exception as error:
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
         if count == 0:
@@ -194,7 +205,7 @@ def check_schedule(task: dict[str, Any], op: str, schedule: str) -> None:
             continue
         if n > 0 or op not in (*WITHOUT_IDENTITY, "mean", "var", "std"):
             compare(n, 0, None if from_host or n == 0 else int(rng.integers(least, 8)))
-    for n, count in task.get("rows") or [(1, 3), (33, 5), (2 * block + 1, 3)]:
+    for n, count in task.get("rows", [(1, 3), (33, 5), (2 * block + 1, 3)]):
         compare(n, count, int(rng.integers(8)))
 
 

@@ -39,6 +39,8 @@ CUSTOM = "custom_kernels"
 # Kernels of the course with such operators: what their traits are made of.
 CUSTOM_TRAITS = "custom_traits"
 TRAITS = {"identity", "lift", "combine", "atomic_combine", "add", "add_tile", "finalize"}
+# Kernels whose blocks use places in shared memory round by round.
+COPYING = ("async_copy", "bulk_copy")
 # Exact sums by kernels of `fast`, whose programs start at this file.
 BY_PAIRS = "exact_fast"
 
@@ -291,6 +293,8 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
     kernels = kernels_of(mutant)
     if kernels[0] == CUSTOM:
         yield from operators_to_try()
+    if kernels[0] in COPYING:
+        yield from rounds_to_try(kernels[0])
     if kernels[0] == CUSTOM_TRAITS:
         yield from named_kernels_to_try()
     if kernels[0] == ALONG_AXES:
@@ -316,6 +320,14 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
             )
         yield from in_turn(sums, layouts, products, variances)
         yield from cases
+
+
+def rounds_to_try(kernel: str) -> Iterator[Trial]:
+    """Arrays of which one block, and three, have so many tiles that each stage is used again."""
+    for dtype, block, grid in (("int32", 64, 1), ("float64", 64, 3), ("uint8", 32, 1)):
+        elements = 16 * block // ALL_DTYPES[dtype].itemsize * grid
+        what = {"sizes": [elements * 13 + 5, 3 * elements], "rows": [], "grid": grid}
+        yield kernel, dtype, block, {"do": "cases.check_case", "ops": ["sum"], **what}
 
 
 def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:

@@ -13,6 +13,7 @@ import random
 import emu
 import pytest
 from emu.cases import FULL
+from mutant_trials import COPYING, rounds_to_try
 from reference import ALL_DTYPES, OPERATORS, covering, takes
 
 import gpureduce as gr
@@ -87,6 +88,19 @@ def test_kernel_is_right_and_breaks_no_rule_for_every_type_and_operator(kernel: 
             for dtype, op in cases_of(kernel)
         ]
     )
+
+
+def test_kernels_whose_blocks_have_many_rounds_are_right_and_break_no_rule() -> None:
+    """A place in shared memory that a kernel copies to is used again after a few rounds."""
+    tasks = [
+        {**case(kernel, dtype, [op], block), **what, "ops": [op]}
+        for kernel, dtype, block, what in (
+            trial for kernel in COPYING for trial in rounds_to_try(kernel)
+        )
+        for op in ("sum", "max")
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_accumulators_are_filled_to_the_end_of_their_memory_and_no_further() -> None:

@@ -21,7 +21,7 @@ GPR_DEVICE void add_copies(ThreadAccumulator<Traits> &accumulator, const typenam
     uint64 begun = group.rank;
     unsigned place = 0;
     const auto begin_next = [&](unsigned at) {
-        if (begun < count) begin_copy(&copies[at][threadIdx.x], vectors + begun);
+        if (begun < count) begin_copy(&copies[at][threadIdx.x], vectors + begun); // TESTS
         end_group();
         begun += group.size;
     };
@@ -55,7 +55,7 @@ async_copy(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
             head = to_aligned < row.n ? to_aligned : row.n;
             const uint64 vectors = (row.n - head) / vector_elements<In>;
             tail = head + vectors * vector_elements<In>;
-            add_copies<Traits, BLOCK>(accumulator, row_in, // TESTS
+            add_copies<Traits, BLOCK>(accumulator, row_in,
                                       reinterpret_cast<const Vector *>(row_in + head), vectors,
                                       group);
         }
