@@ -751,8 +751,9 @@ static uint64_t fold_unit(const job *work, uint64_t unit, uint64_t first, uint64
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
-/* Finalizes the accumulators of consecutive rows. */
-static void finish(const job *work, const gpr_value *values, uint64_t count, uint64_t row)
+/* Finalizes the accumulators of consecutive rows. Moments of elements that come several times have
+ * as many times the squares, about the mean that they have; positions stay the same. */
+static void finish(const job *work, gpr_value *values, uint64_t count, uint64_t row)
 {
     const recipe *how = &work->how[0];
     const gpr_acc_kind acc_kind = how->rule->acc_kind;
@@ -762,12 +763,34 @@ static void finish(const job *work, const gpr_value *values, uint64_t count, uin
     for (uint64_t done = 0; done < count;) {
         const uint64_t some = gpr_smaller(count - done, RESULT_BATCH);
 
-        for (uint64_t i = 0; i < some; i++)
-            gpr_write_acc(acc_kind, how->acc, &values[done + i], packed + i * bytes);
+        for (uint64_t i = 0; i < some; i++) {
+            gpr_value *value = &values[done + i];
+
+            if (acc_kind == GPR_ACC_MOMENTS) {
+                value->squares *= (double)work->repeats;
+                value->count *= work->repeats;
+            }
+            gpr_write_acc(acc_kind, how->acc, value, packed + i * bytes);
+        }
         gpr_finish_results(how->rule, how->acc, packed, some, work->view->n,
                            work->result + (row + done) * work->result_bytes, work->output_stride);
         done += some;
     }
+}
+
+/* Finalizes the squared distances of `count` rows: of counts[i] elements each, or of all where
+ * counts is NULL. */
+static void finish_squares(const job *work, double *squares, uint64_t *counts, uint64_t count,
+                           uint64_t row)
+{
+    const uint64_t repeats = work->repeats;
+
+    for (uint64_t i = 0; i < count && repeats > 1; i++) {
+        squares[i] *= (double)repeats;
+        if (counts != NULL) counts[i] *= repeats;
+    }
+    gpr_finish_squares(work->how[0].rule, squares, counts, count, work->view->n * repeats,
+                       work->result + row * work->result_bytes);
 }
 
 /* Positions in rows that the loops can read. */
@@ -923,8 +946,7 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
         gpr_pack(work->composite->marks, row * n, count, NULL, in->marks);
     mark_out(work, count, in);
     gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
-    gpr_finish_squares(how->rule, squares, counts, rows, n,
-                       work->result + row * work->result_bytes);
+    finish_squares(work, squares, counts, rows, row);
 }
 
 /* Variances of `width` rows that lie crosswise, of which something is left out, and all of which
@@ -955,8 +977,7 @@ static void vary_columns(const job *work, uint64_t row, uint64_t width, unit_mem
     add_parts(c, width, columns->squares);
     for (uint64_t j = 0; c->parts > 1 && j < width; j++)
         columns->counts[j] = columns->counts[j * (uint64_t)c->parts];
-    gpr_finish_squares(how->rule, columns->squares, columns->counts, width, n,
-                       work->result + row * work->result_bytes);
+    finish_squares(work, columns->squares, columns->counts, width, row);
 }
 
 /* Results of rows that the loops read in place. */
@@ -971,7 +992,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
 
     if (how->rule->acc_kind == GPR_ACC_MOMENTS) {
         gpr_cpu_loops()->moments[how->loop_dtype](elements, stride, rows, n, squares);
-        gpr_finish_squares(how->rule, squares, NULL, rows, n, results);
+        finish_squares(work, squares, NULL, rows, row);
         return;
     }
     if (how->loop_dtype == GPR_BOOL)
@@ -1047,8 +1068,7 @@ static int units_task(void *context, uint64_t index, void *memory)
         }
         fold_columns(work, row, rows, 0, work->view->n, in);
         add_parts(work->composite, rows, in->columns.all.squares);
-        gpr_finish_squares(work->how[0].rule, in->columns.all.squares, NULL, rows, work->view->n,
-                           work->result + row * work->result_bytes);
+        finish_squares(work, in->columns.all.squares, NULL, rows, row);
     }
     if (work->composite->columns) return 1;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
@@ -1199,8 +1219,7 @@ int gpr_cpu_reduce_small(job *work)
         return 1;
     }
     if (!finds) return 0;
-    const gpr_value value =
-        find_in_memory(how, view->data, 0, view->n, SEGMENT_BYTES / view->bytes);
+    gpr_value value = find_in_memory(how, view->data, 0, view->n, SEGMENT_BYTES / view->bytes);
     finish(work, &value, 1, 0);
     return 1;
 }

@@ -18,6 +18,7 @@
 
 #include "cpu/float_environment.h"
 #include "cpu/job.h"
+#include "cpu/repeats.h"
 #include "cpu/scaled_products.h"
 #include "lib/base/clock.h"
 #include "lib/base/convert.h"
@@ -29,7 +30,10 @@ enum {
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
     COLUMN_ACCUMULATOR_BYTES = 64 * 1024, /* of a unit of columns */
-    STACK_PARTIALS = 64
+    STACK_PARTIALS = 64,
+    /* of pieces that are folded before the next ones are read; pieces of a row, at least */
+    MOST_PARTIALS = 1 << 14,
+    LEAST_TURN = 64
 };
 
 /* A task's memory: packed accumulators for each recipe, and space for elements that loops cannot
@@ -46,6 +50,22 @@ typedef struct block {
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
                "workers have room for them");
 
+/* Whether accumulators of elements that come several times become those of all of them: floats'
+ * means are the same of one of each. */
+static int repeats_matter(const job *work)
+{
+    const gpr_rule *rule = work->how[0].rule;
+    const int is_mean = rule->divide || rule->acc_kind == GPR_ACC_SUM_COUNT;
+
+    return work->repeats > 1 && !(is_mean && gpr_is_inexact(rule->compute));
+}
+
+/* That an accumulator is of. */
+static uint64_t elements_of_row(const job *work)
+{
+    return work->view->n * (repeats_matter(work) ? work->repeats : 1);
+}
+
 /* Stores `count` sums and products that are doubles, or pairs of them, or means of those and of
  * integers, divided by as many counts or by the number of elements of a row, if a loop does it:
  * results that are float32 or float64, or complex numbers of them. */
@@ -61,7 +81,7 @@ static int finish_floats(const job *work, const char *accumulators, const char *
     const int is_single = gpr_real_dtype(rule->result) == GPR_FLOAT32,
               is_wide = widen.loop != NULL && widen.to == GPR_FLOAT64,
               is_double = gpr_real_dtype(how->acc) == GPR_FLOAT64;
-    const double divisor = rule->divide ? (double)work->view->n : 1;
+    const double divisor = rule->divide ? (double)elements_of_row(work) : 1;
     double values[GPR_WIDE_ELEMENTS], divisors[GPR_WIDE_ELEMENTS];
     const gpr_narrow_format any = {0};
 
@@ -90,24 +110,30 @@ static int finish_floats(const job *work, const char *accumulators, const char *
 
 /* Finalizes `count` accumulators, the first of row `row`; of a range, `high` has the largest
  * elements, of a sum and a count, the counts. */
-static void finish(job *work, const char *accumulators, const char *high, uint64_t count,
-                   uint64_t row)
+static void finish(job *work, char *accumulators, char *high, uint64_t count, uint64_t row)
 {
     const recipe *how = &work->how[0];
     char *results = work->result + row * work->result_bytes;
+    const uint64_t n = elements_of_row(work);
+
+    if (repeats_matter(work)) {
+        gpr_cpu_repeat(how->fold, how->acc, work->repeats, accumulators, count);
+        if (work->recipes > 1)
+            gpr_cpu_repeat(work->how[1].fold, work->how[1].acc, work->repeats, high, count);
+    }
 
     if (work->watches_range) {
         /* Rounding to a narrower result may overflow or underflow: that is the caller's choice of
          * dtype. */
         gpr_cpu_note_range(work);
-        gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
+        gpr_finish_results(how->rule, how->acc, accumulators, count, n, results,
                            work->output_stride);
         lower_flags();
         return;
     }
     if (finish_floats(work, accumulators, work->recipes > 1 ? high : NULL, count, results)) return;
     if (work->recipes == 1)
-        gpr_finish_results(how->rule, how->acc, accumulators, count, work->view->n, results,
+        gpr_finish_results(how->rule, how->acc, accumulators, count, n, results,
                            work->output_stride);
     else if (how->rule->acc_kind == GPR_ACC_SUM_COUNT)
         gpr_finish_means(how->rule, how->acc, accumulators, high, count, results);
@@ -129,7 +155,8 @@ static int piece_task(void *context, uint64_t task, void *memory)
 {
     job *work = context;
     const uint64_t index = work->done + task;
-    const uint64_t row = index / work->pieces, first = index % work->pieces * work->length;
+    const uint64_t row = index / work->pieces,
+                   first = (work->first + index % work->pieces) * work->length;
     const uint64_t tasks = work->view->rows * work->pieces;
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
@@ -148,24 +175,101 @@ static int piece_task(void *context, uint64_t task, void *memory)
     return 1;
 }
 
-static void finish_pieces(job *work)
+/* The accumulator of row `row` in the partials of recipe k. */
+static gpr_value fold_pieces(const job *work, int k, uint64_t row)
 {
-    for (uint64_t row = 0; row < work->view->rows && !gpr_cpu_must_stop(&work->stop); row++) {
+    const recipe *how = &work->how[k];
+    gpr_value *partials = work->partials;
+
+    return gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator,
+                             partials + ((uint64_t)k * work->view->rows + row) * work->pieces,
+                             work->pieces);
+}
+
+/* Finishes rows from what has been decided of them, or from the partials of their last pieces and
+ * what came before these, if `before` is not NULL: an accumulator for each recipe and row. */
+static void finish_pieces(job *work, const gpr_value *before)
+{
+    const uint64_t rows = work->view->rows;
+
+    for (uint64_t row = 0; row < rows && !gpr_cpu_must_stop(&work->stop); row++) {
         gpr_value values[MOST_RECIPES];
 
         for (int k = 0; k < work->recipes; k++) {
             const recipe *how = &work->how[k];
-            const uint64_t first = ((uint64_t)k * work->view->rows + row) * work->pieces;
 
-            if (work->decided != NULL)
+            if (work->decided != NULL) {
                 values[k] =
                     (gpr_value){.bytes = {(how->fold == GPR_FOLD_any) == work->decided[row]}};
-            else
-                values[k] = gpr_fold_partials(how->fold, how->loop_dtype, how->loop.accumulator,
-                                              (gpr_value *)work->partials + first, work->pieces);
+                continue;
+            }
+            values[k] = fold_pieces(work, k, row);
+            if (before != NULL)
+                values[k] = gpr_fold_acc(how->fold, how->loop.accumulator,
+                                         before[(uint64_t)k * rows + row], values[k]);
         }
-        finish(work, (const char *)&values[0], (const char *)&values[1], 1, row);
+        finish(work, (char *)&values[0], (char *)&values[1], 1, row);
     }
+}
+
+/* Folds whether any or all elements are true, piece by piece until that is decided. */
+static gpr_status decide_pieces(job *work, size_t memory, gpr_run *run)
+{
+    const gpr_view *view = work->view;
+    _Atomic uint8_t stack_decided[1];
+    void *heap = NULL;
+    uint64_t tasks = view->rows * work->pieces;
+    gpr_status status = GPR_OK;
+
+    work->decided = stack_decided;
+    if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
+    if (work->decided == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
+                        (unsigned long long)view->rows);
+    for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
+    /* The first elements often decide any and all: they are folded before threads are woken. */
+    status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
+    work->done = 1;
+    tasks = view->rows == 1 && work->decided[0] ? 0 : tasks - 1;
+    if (tasks > 0 && status == GPR_OK)
+        status = gpr_cpu_run_job(tasks, piece_task, work, memory, &run->block_size);
+    if (status == GPR_OK && !work->stop.stopped) finish_pieces(work, NULL);
+    free(heap);
+    return status;
+}
+
+/* Folds more pieces than there is memory for at a time: `at_once` of each row, and the next ones
+ * when the partials of these are one. */
+static gpr_status fold_in_turns(job *work, uint64_t at_once, size_t memory, gpr_run *run)
+{
+    const uint64_t rows = work->view->rows, pieces = work->pieces;
+    gpr_value *before = malloc(rows * (uint64_t)work->recipes * sizeof *before);
+    gpr_status status = GPR_OK;
+
+    if (before == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu rows",
+                        (unsigned long long)rows);
+    for (work->first = 0; work->first < pieces && status == GPR_OK && !work->stop.stopped;
+         work->first += at_once) {
+        const int is_first = work->first == 0, is_last = work->first + at_once >= pieces;
+
+        work->pieces = gpr_smaller(at_once, pieces - work->first);
+        status = gpr_cpu_run_job(rows * work->pieces, piece_task, work, memory, &run->block_size);
+        if (status != GPR_OK || work->stop.stopped) break;
+        if (is_last) finish_pieces(work, before);
+        for (int k = 0; k < work->recipes && !is_last; k++) {
+            const recipe *how = &work->how[k];
+
+            for (uint64_t row = 0; row < rows; row++) {
+                gpr_value *all = &before[(uint64_t)k * rows + row];
+                const gpr_value some = fold_pieces(work, k, row);
+
+                *all = is_first ? some : gpr_fold_acc(how->fold, how->loop.accumulator, *all, some);
+            }
+        }
+    }
+    free(before);
+    return status;
 }
 
 /* Not inlined: its partials would enlarge the frame of every call. */
@@ -173,37 +277,31 @@ static __attribute__((noinline)) gpr_status reduce_pieces(job *work, gpr_run *ru
 {
     const gpr_view *view = work->view;
     gpr_value stack_partials[STACK_PARTIALS];
-    _Atomic uint8_t stack_decided[1];
     void *heap = NULL;
     const size_t memory = rows_are_direct(work) ? 0 : sizeof(staging);
+    const uint64_t of_a_piece = view->rows * (uint64_t)work->recipes;
     gpr_status status = GPR_OK;
-    uint64_t tasks;
+    uint64_t at_once, partials;
 
     work->pieces = gpr_divide_up(view->n, work->length);
-    tasks = view->rows * work->pieces;
-    run->grid_size = tasks;
-    if (work->recipes == 1 && gpr_cpu_may_stop_early(work->how[0].fold)) {
-        work->decided = stack_decided;
-        if (view->rows > 1) work->decided = heap = malloc(view->rows * sizeof *work->decided);
-        if (work->decided == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
-                            (unsigned long long)view->rows);
-        for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
-        /* The first elements often decide any and all: they are folded before threads are woken. */
-        status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
-        work->done = 1;
-        tasks = view->rows == 1 && work->decided[0] ? 0 : tasks - 1;
+    run->grid_size = view->rows * work->pieces;
+    if (work->recipes == 1 && gpr_cpu_may_stop_early(work->how[0].fold))
+        return decide_pieces(work, memory, run);
+    at_once = MOST_PARTIALS / of_a_piece;
+    if (at_once < LEAST_TURN) at_once = LEAST_TURN;
+    at_once = gpr_smaller(at_once, work->pieces);
+    partials = of_a_piece * at_once;
+    work->partials = stack_partials;
+    if (partials > STACK_PARTIALS) work->partials = heap = malloc(partials * sizeof(gpr_value));
+    if (work->partials == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
+                        (unsigned long long)partials);
+    if (at_once < work->pieces) {
+        status = fold_in_turns(work, at_once, memory, run);
     } else {
-        work->partials = stack_partials;
-        if (tasks * (uint64_t)work->recipes > STACK_PARTIALS)
-            work->partials = heap = malloc(tasks * (uint64_t)work->recipes * sizeof(gpr_value));
-        if (work->partials == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu partial results",
-                            (unsigned long long)tasks);
+        status = gpr_cpu_run_job(run->grid_size, piece_task, work, memory, &run->block_size);
+        if (status == GPR_OK && !work->stop.stopped) finish_pieces(work, NULL);
     }
-    if (tasks > 0 && status == GPR_OK)
-        status = gpr_cpu_run_job(tasks, piece_task, work, memory, &run->block_size);
-    if (status == GPR_OK && !work->stop.stopped) finish_pieces(work);
     free(heap);
     return status;
 }
@@ -365,7 +463,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     if (is_direct) most = most_columns(work);
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
-                         view->n <= COLUMN_PIECE;
+                         view->n <= COLUMN_PIECE && !repeats_matter(work);
     if (work->into_results && work->columns_direct)
         most = piece / view->n > most ? piece / view->n : most;
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
@@ -454,10 +552,15 @@ static double by_threads(double alone)
 
 double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule)
 {
-    gpr_view marks;
+    const uint64_t repeats = gpr_cpu_may_repeat(rule) ? gpr_cpu_repeats(view, NULL) : 0;
+    gpr_view marks, once;
     job work = {.view = view};
     double alone;
 
+    if (repeats != 0) {
+        (void)gpr_view_once(view, repeats, &once);
+        work.view = view = &once;
+    }
     if (gpr_is_exact(rule->acc_kind)) {
         alone = gpr_cpu_exact_nanoseconds(view, rule->acc_kind);
     } else {
@@ -485,7 +588,7 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
         gpr_value value;
 
         work->how[0].loop.rows(view->data, 0, 1, view->n, &value);
-        finish(work, (const char *)&value, NULL, 1, 0);
+        finish(work, (char *)&value, NULL, 1, 0);
         return GPR_OK;
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(work)) return GPR_OK;
@@ -501,17 +604,18 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
     return reduce_rows(work, run);
 }
 
-gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
+/* Reduces the rows of a view, each of whose elements stands for `repeats` of them. */
+static gpr_status reduce_view(const gpr_resolved *call, const gpr_view *view, uint64_t repeats,
+                              gpr_run *run)
 {
-    const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
     gpr_view marks, single;
     job work;
     gpr_status status;
 
-    if (gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_exactly(call, run);
     memset(&work, 0, sizeof work);
     work.view = view;
+    work.repeats = repeats;
     work.result = call->result;
     work.result_bytes = gpr_dtype_rows[rule->result].bytes;
     work.output_stride = view->rows * work.result_bytes;
@@ -545,6 +649,37 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     if (status == GPR_OK && work.stop.stopped)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
     return status;
+}
+
+/* Reduces rows whose axes `repeats` are read once. Not inlined: its view would enlarge the frame of
+ * every call. */
+static __attribute__((noinline)) gpr_status reduce_once(const gpr_resolved *call, uint64_t repeats,
+                                                        gpr_run *run)
+{
+    gpr_view once;
+    const uint64_t times = gpr_view_once(&call->view, repeats, &once);
+    gpr_status status = reduce_view(call, &once, times, run);
+
+    for (uint64_t row = 0; row < once.rows && call->rule.acc_kind == GPR_ACC_INDEXED; row++) {
+        char *result = (char *)call->result + row * sizeof(int64_t);
+        int64_t position;
+
+        memcpy(&position, result, sizeof position);
+        if (position >= 0) position = (int64_t)gpr_view_position(&once, (uint64_t)position);
+        memcpy(result, &position, sizeof position);
+    }
+    return status;
+}
+
+gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
+{
+    const gpr_rule *rule = &call->rule;
+    uint64_t repeats = 0;
+
+    if (gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_exactly(call, run);
+    if (gpr_cpu_may_repeat(rule)) repeats = gpr_cpu_repeats(&call->view, NULL);
+    if (repeats != 0) return reduce_once(call, repeats, run);
+    return reduce_view(call, &call->view, 1, run);
 }
 
 uint64_t gpr_cpu_count_nonzero(gpr_dtype dtype, const void *data, uint64_t n)

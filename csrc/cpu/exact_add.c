@@ -11,6 +11,7 @@
 #include "cpu/float_environment.h"
 #include "cpu/job.h"
 #include "cpu/product_sums.h"
+#include "cpu/repeats.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
 
@@ -71,6 +72,7 @@ typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, 
 /* An addition, divided into tasks. */
 typedef struct exact_job {
     const gpr_view *view;
+    uint64_t repeats;        /* elements of a row that each of the view's stands for */
     gpr_cpu_factors factors; /* of products */
     add_range add;
     gpr_dtype sum; /* of the parts of sums */
@@ -280,6 +282,8 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
 static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *parts)
 {
+    for (int p = 0; p < work->width && work->repeats > 1; p++)
+        gpr_exact_repeat(&parts[p], work->repeats);
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
@@ -382,6 +386,7 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
                           void *interrupted_arg)
 {
     exact_job work = {.view = view,
+                      .repeats = 1,
                       .sum = sum,
                       .add = add_elements,
                       .task = add_task,
@@ -771,9 +776,15 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part)
 {
-    exact_job work = make_job(view, part->dtype, interrupted, interrupted_arg);
+    const uint64_t repeats = gpr_cpu_repeats(view, NULL);
+    gpr_view once;
+    const uint64_t times = repeats != 0 ? gpr_view_once(view, repeats, &once) : 1;
+    exact_job work = make_job(times > 1 ? &once : view, part->dtype, interrupted, interrupted_arg);
+    gpr_status status = add_one_row(&work, part);
 
-    return add_one_row(&work, part);
+    for (int p = 0; p < work.width && times > 1 && status == GPR_OK; p++)
+        gpr_exact_repeat(&part[p], times);
+    return status;
 }
 
 /* Runs work->task over rows that are not cut. */
@@ -892,18 +903,20 @@ static void describe_run(gpr_run *run)
     run->grid_size = 1;
 }
 
-gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
+static gpr_status reduce_products(const gpr_resolved *call, const gpr_view *view,
+                                  const gpr_view *second, uint64_t repeats, gpr_run *run)
 {
     const gpr_rule *rule = &call->rule;
-    exact_job work = make_job(&call->view, rule->compute, call->interrupted, call->interrupted_arg);
+    exact_job work = make_job(view, rule->compute, call->interrupted, call->interrupted_arg);
     /* The estimate of its time may be inexact: a program's own environment could trap it. */
     const gpr_float_environment before = enter_ieee();
     gpr_status status = GPR_OK;
 
+    work.repeats = repeats;
     work.add = add_products;
     work.components = work.width = gpr_exact_parts(rule->compute);
-    work.factors = (gpr_cpu_factors){.first = &call->view,
-                                     .second = call->second,
+    work.factors = (gpr_cpu_factors){.first = view,
+                                     .second = second,
                                      .products = rule->products,
                                      .conjugates = rule->conjugates,
                                      .dtype = rule->compute,
@@ -912,17 +925,37 @@ gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
     work.rule = rule;
     work.result = call->result;
     describe_run(run);
-    work.has_bounds = call->view.n > 0 && gpr_cpu_may_sum_products(&work.factors, rule);
+    work.has_bounds = view->n > 0 && repeats == 1 && gpr_cpu_may_sum_products(&work.factors, rule);
     if (work.has_bounds) status = finish_rows_by_bounds(&work);
     if (!work.has_bounds) status = finish_rows(&work);
     leave_ieee(before);
     return status;
 }
 
-gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
+/* Sums the products of rows whose axes `repeats` are read once. */
+static __attribute__((noinline)) gpr_status reduce_products_once(const gpr_resolved *call,
+                                                                 uint64_t repeats, gpr_run *run)
+{
+    gpr_view first, second;
+    const uint64_t times = gpr_view_once(&call->view, repeats, &first);
+
+    if (call->second != NULL) (void)gpr_view_once(call->second, repeats, &second);
+    return reduce_products(call, &first, call->second != NULL ? &second : NULL, times, run);
+}
+
+gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
+{
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second);
+
+    if (repeats != 0) return reduce_products_once(call, repeats, run);
+    return reduce_products(call, &call->view, call->second, 1, run);
+}
+
+static gpr_status reduce_exactly(const gpr_resolved *call, const gpr_view *whole, uint64_t repeats,
+                                 gpr_run *run)
 {
     gpr_view single;
-    const gpr_view *view = gpr_cpu_lay_crosswise(&call->view, &single) ? &single : &call->view;
+    const gpr_view *view = gpr_cpu_lay_crosswise(whole, &single) ? &single : whole;
     const gpr_rule *rule = &call->rule;
     exact_job work =
         make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
@@ -930,6 +963,7 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
     plain_adder plain;
     int is_done = 0;
 
+    work.repeats = repeats;
     work.rule = rule;
     work.result = call->result;
     work.skip_nan = rule->skip_nan;
@@ -941,6 +975,8 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
         work.tile = PRODUCT_TILE;
     }
     describe_run(run);
+    if (repeats > 1)
+        return finish_rows(&work); /* the other ways make results of rows as they are */
     if (work.rule->acc_kind == GPR_ACC_EXACT && view->n > 0 && view->rows > 0 &&
         gpr_cpu_make_plain_adder(view, rule, &plain)) {
         status = reduce_plain(&work, &plain, &is_done);
@@ -948,4 +984,22 @@ gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
     }
     if (has_paired_rows(&work)) return interrupted_or(&work, reduce_side_by_side(&work));
     return finish_rows(&work);
+}
+
+/* Reduces rows whose axes `repeats` are read once. */
+static __attribute__((noinline)) gpr_status reduce_exactly_once(const gpr_resolved *call,
+                                                                uint64_t repeats, gpr_run *run)
+{
+    gpr_view once;
+    const uint64_t times = gpr_view_once(&call->view, repeats, &once);
+
+    return reduce_exactly(call, &once, times, run);
+}
+
+gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
+{
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL);
+
+    if (repeats != 0) return reduce_exactly_once(call, repeats, run);
+    return reduce_exactly(call, &call->view, 1, run);
 }

@@ -11,6 +11,7 @@
 #include "cpu/cpu.h"
 #include "cpu/float_environment.h"
 #include "cpu/job.h"
+#include "cpu/repeats.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
 #include "shared/exp_states.h"
@@ -27,6 +28,7 @@ _Static_assert(PIECE_ELEMENTS % GPR_EXP_BLOCK == 0, "pieces are whole blocks");
 
 typedef struct exp_job {
     const gpr_view *view;
+    uint64_t repeats;      /* elements of a row that each of the view's stands for */
     const gpr_view *plain; /* the view without its mask */
     const gpr_view *marks; /* the mask; NULL if there is none */
     gpr_dtype dtype;       /* of the loops: float32 or float64 */
@@ -78,9 +80,21 @@ static gpr_exp_state state_of(gpr_dtype dtype, const void *elements, uint64_t co
     return state;
 }
 
+/* The state of elements that come `times` times each. */
+static gpr_exp_state repeat(gpr_exp_state state, uint64_t times)
+{
+    gpr_exp_state all = gpr_exp_state_of(-INFINITY);
+
+    for (; times > 1; times /= 2) {
+        if (times % 2 == 1) all = gpr_exp_merge(all, state);
+        state = gpr_exp_merge(state, state);
+    }
+    return gpr_exp_merge(all, state);
+}
+
 static void finish_row(const exp_job *work, uint64_t row, const gpr_exp_state *state)
 {
-    const double value = gpr_exp_result(*state);
+    const double value = gpr_exp_result(work->repeats > 1 ? repeat(*state, work->repeats) : *state);
 
     gpr_convert(GPR_FLOAT64, &value, work->result_dtype,
                 work->result + row * gpr_dtype_bytes(work->result_dtype), 1);
@@ -145,9 +159,10 @@ static void add_rows(const exp_job *work, uint64_t row, uint64_t rows, uint64_t 
 
 /* ---------------------------------------------------------------- tasks ---------------------- */
 
-static int view_is_short(const gpr_view *view)
+/* Whether results are those of short rows as they are. */
+static int rows_are_short(const exp_job *work)
 {
-    return view->n <= SHORT_ROW && view->rows > 1;
+    return work->repeats == 1 && work->view->n <= SHORT_ROW && work->view->rows > 1;
 }
 
 /* Copies rows to columns. */
@@ -207,7 +222,7 @@ static int exp_task(void *context, uint64_t index, void *memory)
         const uint64_t few = gpr_smaller(SIDE_BY_SIDE, rows - r);
         gpr_exp_state *states = mine->states;
 
-        if (view_is_short(work->view)) {
+        if (rows_are_short(work)) {
             finish_short_rows(work, row + r, few, mine);
             continue;
         }
@@ -286,12 +301,13 @@ static gpr_status run(exp_job *work, gpr_run *record)
     return status;
 }
 
-gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record)
+static gpr_status reduce_view(const gpr_resolved *call, const gpr_view *view, uint64_t repeats,
+                              gpr_dtype result, gpr_run *record)
 {
-    const gpr_view *view = &call->view;
     const gpr_exp_state nothing = gpr_exp_state_of(-INFINITY);
     gpr_view plain, marks;
     exp_job work = {.view = view,
+                    .repeats = repeats,
                     .plain = view,
                     .dtype = GPR_FLOAT64,
                     .result_dtype = result,
@@ -318,4 +334,22 @@ gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run
     cut(&work);
     gpr_cpu_watch(&work.stop, call->interrupted, call->interrupted_arg);
     return run(&work, record);
+}
+
+/* Reduces rows whose axes `repeats` are read once. */
+static __attribute__((noinline)) gpr_status reduce_once(const gpr_resolved *call, uint64_t repeats,
+                                                        gpr_dtype result, gpr_run *record)
+{
+    gpr_view once;
+    const uint64_t times = gpr_view_once(&call->view, repeats, &once);
+
+    return reduce_view(call, &once, times, result, record);
+}
+
+gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record)
+{
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL);
+
+    if (repeats != 0) return reduce_once(call, repeats, result, record);
+    return reduce_view(call, &call->view, 1, result, record);
 }

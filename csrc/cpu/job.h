@@ -135,6 +135,7 @@ enum { MOST_RECIPES = 2 };
 typedef struct job {
     gpr_cpu_units units; /* of rows that lie crosswise, or of one row each */
     const gpr_view *view;
+    uint64_t repeats;         /* elements of a row that each of the view's stands for */
     recipe how[MOST_RECIPES]; /* a range, or a sum and a count, by two loops, all else by one */
     int recipes;
     char *result;
@@ -143,6 +144,7 @@ typedef struct job {
     uint64_t per_task;                 /* rows or units of a task */
     uint64_t length;                   /* elements of a piece of a row */
     uint64_t pieces;                   /* of a row, or of a unit */
+    uint64_t first;                    /* piece of those that are folded now */
     uint64_t done;                     /* pieces that were folded before there were tasks */
     void *partials;                    /* accumulators of pieces */
     _Atomic uint8_t *decided;          /* any and all in pieces: rows whose result is known */

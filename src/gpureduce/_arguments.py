@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ._calls import ON_CPU, Array, Call, NoValue, bools_like, run_core, warn
+from ._calls import ON_CPU, Array, Call, NoValue, bools_like, map_once, run_core, warn
 from ._dates import run_dates
 from ._dtypes import is_numpys, name_of
 
@@ -81,7 +81,7 @@ def count_kept(call: Call, mask: Array | None) -> Any:
     NaN are found by a bool array of as many elements. Rules call this function only if a result
     suggests that too few elements are left.
     """
-    ones = ~np.isnan(call.array) if call.skip_nan else mask
+    ones = map_once(lambda a: ~np.isnan(a), call.array) if call.skip_nan else mask
     if ones is None:
         return count_reduced(call.array.shape, call.axis)
     ours = call._replace(
@@ -112,7 +112,9 @@ def real_part(call: Call) -> Call:
     if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for dtypes it lacks
         warn_of_imaginary_parts()
     if call.skip_nan:  # NaN in either part leaves the element out
-        numbers = np.logical_not(np.isnan(call.array), out=bools_like(call.array))
+        numbers = map_once(
+            lambda a: np.logical_not(np.isnan(a), out=bools_like(a)), np.asarray(call.array)
+        )
         mask = as_mask(call.where, numbers.shape)
         call = call._replace(where=numbers if mask is None else numbers & mask)
     return call._replace(array=call.array.real)

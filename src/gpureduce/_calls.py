@@ -94,6 +94,21 @@ def bools_like(array: Array) -> Array:
     return np.empty_like(array, np.bool_, subok=False)
 
 
+def map_once(function: Any, array: Array, *others: Any) -> Array:
+    """Elements made of those of `array`, and of arrays that broadcast to its shape.
+
+    Along axes of stride 0 they are computed, and need memory, once.
+    """
+    if 0 not in array.strides:
+        made: Array = function(array, *others)
+        return made
+    distinct = []
+    for one in (array, *others):
+        spread = np.broadcast_to(one, array.shape)
+        distinct.append(spread[tuple(slice(None) if step else slice(1) for step in spread.strides)])
+    return np.broadcast_to(function(*distinct), array.shape)
+
+
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at the line that called the package."""
     level, frame = 2, sys._getframe(1)

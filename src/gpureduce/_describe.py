@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _functions
 from ._arguments import count_reduced
-from ._calls import Options, placement
+from ._calls import Options, map_once, placement
 from ._interop.inputs import as_array
 from ._interop.libraries import device_library
 from ._several import reduce_several
@@ -123,7 +124,7 @@ def describe(
             if op == "nanstd":
                 more["ddof"] = ddof
             return _functions.reduce(tile, op, **more)
-        flags = tile != tile
+        flags = map_once(_are_nan, tile) if isinstance(tile, np.ndarray) else tile != tile
         if isinstance(flags, bool):
             raise TypeError(
                 f"arrays of type {type(tile).__name__} do not compare, so that their NaN are not "
@@ -138,6 +139,10 @@ def describe(
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     reduced = math.prod(shape[i] for i in axes)
     return Description(reduced - nan_count, nan_count, mean, std, low, high)
+
+
+def _are_nan(a: Any) -> Any:
+    return a != a
 
 
 _FIELDS = ("nan_count", "mean", "std", "min", "max")

@@ -30,7 +30,7 @@ from ._arguments import (
     type_of_variance,
     warn_of_imaginary_parts,
 )
-from ._calls import ON_CPU, Array, Call, NoValue, run_core, warn
+from ._calls import ON_CPU, Array, Call, NoValue, map_once, run_core, warn
 from ._interop.libraries import is_on_device
 
 # ---------------------------------------------------------------- means
@@ -251,9 +251,12 @@ def _is_infinite(call: Call, mask: Array | None, center: Array) -> Any:
     Infinite elements have infinite distances from a number, and none from their own mean.
     """
     array = np.asarray(call.array)
-    bad = np.asarray(np.isnan(np.subtract(array, center)))
-    if call.skip_nan:
-        bad &= array == array
+
+    def is_nan(a: Array, c: Array) -> Array:
+        made: Array = np.isnan(np.subtract(a, c))
+        return made & (a == a) if call.skip_nan else made
+
+    bad = np.asarray(map_once(is_nan, array, center))
     return np.logical_not(
         run_core(call._replace(array=bad, dtype=None, skip_nan=False, options=ON_CPU), "any", mask)
     )

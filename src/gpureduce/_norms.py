@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core, _functions
-from ._calls import Array, NoValue, Options, placement
+from ._calls import Array, NoValue, Options, map_once, placement
 from ._dot import MAGNITUDES, SQUARES, along_device, along_host
 from ._dtypes import is_below_float32, native_dtype
 from ._interop.device_reduction import EXACT, NUMBERS, Work, same_memory
@@ -248,7 +248,9 @@ class _HostNorm(_Norm):
 
     def one(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         if self.array.dtype.kind == "c":
-            return _functions.sum(np.abs(self.array), axis=axis, keepdims=keepdims, device="cpu")
+            return _functions.sum(
+                map_once(np.abs, self.array), axis=axis, keepdims=keepdims, device="cpu"
+            )
         return along_host(
             self.array, None, self.array.dtype.newbyteorder("="), native_dtype(self.result), axis,
             keepdims, self.options, products=MAGNITUDES,
@@ -261,13 +263,16 @@ class _HostNorm(_Norm):
                 np.empty(self.shape, result), axis=axis, keepdims=keepdims, device="cpu"
             )
         if self.array.dtype.kind == "c":
-            return _functions.max(np.abs(self.array), axis=axis, keepdims=keepdims, device="cpu")
+            return _functions.max(
+                map_once(np.abs, self.array), axis=axis, keepdims=keepdims, device="cpu"
+            )
         given = placement(self.options)
         low, high = _functions.minmax(self.array, axis, keepdims=keepdims, **given)
         return np.maximum(np.abs(np.asarray(low, result)), np.abs(np.asarray(high, result)))
 
     def smallest(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        return _functions.min(self.magnitudes(), axis=axis, keepdims=keepdims, device="cpu")
+        magnitudes = map_once(_magnitudes, self.array)
+        return _functions.min(magnitudes, axis=axis, keepdims=keepdims, device="cpu")
 
     def number(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         given = placement(self.options)
@@ -276,18 +281,17 @@ class _HostNorm(_Norm):
 
     def power(self, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         result = native_dtype(self.result)
-        power = self.magnitudes()
-        if is_below_float32(self.result):
-            power = power.astype(np.float32)
-        power **= ord
+
+        def raised(a: Array) -> Array:
+            power = _magnitudes(a)
+            if is_below_float32(self.result):
+                power = power.astype(np.float32)
+            power **= ord
+            return power
+
+        power = map_once(raised, self.array)
         total = np.asarray(_functions.sum(power, axis=axis, keepdims=keepdims, device="cpu"))
         return (total ** np.reciprocal(ord, dtype=total.dtype)).astype(result)
-
-    def magnitudes(self) -> Array:
-        # The magnitude of the least integer is none of its type.
-        array = self.array if self.array.dtype.kind in "fcV" else self.array.astype(np.float64)
-        made: Array = np.abs(array)
-        return made
 
     def extreme(self, sums: Any, axis: int, is_largest: bool) -> Any:
         if is_largest:
@@ -296,6 +300,12 @@ class _HostNorm(_Norm):
 
     def without(self, norms: Any, axis: tuple[int, ...]) -> Any:
         return np.squeeze(norms, axis)
+
+
+def _magnitudes(array: Array) -> Array:
+    # The magnitude of the least integer is none of its type.
+    made: Array = np.abs(array if array.dtype.kind in "fcV" else array.astype(np.float64))
+    return made
 
 
 class _DeviceNorm(_Norm):

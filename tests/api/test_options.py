@@ -331,7 +331,8 @@ def test_many_threads_at_once_get_their_own_results(device: str | None) -> None:
 
 
 def test_other_threads_run_while_a_reduction_does() -> None:
-    a = np.broadcast_to(np.float32(1), (2_000_000_000,))[::1]
+    values = np.ones(4096, np.float32)  # windows that overlap: two thousand million elements
+    a = np.lib.stride_tricks.as_strided(values, (2, 1000, 1000, 1000), (4, 4, 4, 4))
     ticks = []
     done = threading.Event()
 
@@ -350,7 +351,8 @@ def test_other_threads_run_while_a_reduction_does() -> None:
 def test_ctrl_c_stops_a_long_reduction_and_the_next_call_works() -> None:
     code = (
         "import signal, time, numpy as np, gpureduce as gr\n"
-        "a = np.broadcast_to(np.float32(1), (2**40,))\n"
+        "values = np.ones(4096, np.float32)\n"
+        "a = np.lib.stride_tricks.as_strided(values, (1024,) * 4, (4,) * 4)\n"
         "def stop(*_): raise KeyboardInterrupt('stop')\n"
         "signal.signal(signal.SIGALRM, stop)\n"
         "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"

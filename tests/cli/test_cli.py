@@ -370,9 +370,14 @@ def check_shares(shares: list[float]) -> None:
     assert shares[-1] > shares[0]
 
 
+def windows(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Ones in windows that overlap: many elements, of which few are in memory."""
+    return np.lib.stride_tricks.as_strided(np.ones(4096, np.float32), shape, (4,) * len(shape))
+
+
 @pytest.mark.parametrize("kernel", ["fast", "exact"])
 def test_progress_rises_while_the_cpu_works(kernel: str) -> None:
-    values = np.broadcast_to(np.ones(1, np.float32), 1 << 29)
+    values = windows((1 << 9, 1 << 10, 1 << 10))
     shares: list[float] = []
     threads = gr.limits().cpu_threads
     gr.set_limits(cpu_threads=2)
@@ -411,7 +416,7 @@ def test_an_error_of_who_shows_progress_ends_the_reduction() -> None:
         raise LookupError(f"at {share}")
 
     with reduce_command.showing_progress(fail), pytest.raises(LookupError, match="at 0"):
-        gr.sum(np.broadcast_to(np.ones(1, np.float32), 1 << 30), device="cpu")
+        gr.sum(windows((1 << 10, 1 << 10, 1 << 10)), device="cpu")
     with pytest.raises(TypeError, match="a callable, or None"):
         _core.watch_progress(1)  # type: ignore[arg-type]
 

@@ -709,7 +709,8 @@ def test_threads_may_share_a_state(rng: np.random.Generator) -> None:
 
 
 def test_update_leaves_the_gil_to_other_threads() -> None:
-    many = np.broadcast_to(np.float64(1.5), (2**20, 2**8))
+    values = np.full(4096, 1.5)  # windows that overlap
+    many = np.lib.stride_tricks.as_strided(values, (2**9, 2**9, 2**10), (8, 8, 8))
     total = gr.ExactSum()
     turns, has_begun, is_done = 0, threading.Event(), threading.Event()
 
@@ -742,11 +743,12 @@ def test_an_interrupted_update_adds_nothing() -> None:
         raise InterruptionError
 
     total = gr.ExactSum().update([1.0])
+    windows = np.lib.stride_tricks.as_strided(np.ones(4096), (2**10,) * 4, (8,) * 4)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(InterruptionError):
-            total.update(np.broadcast_to(np.float64(1.0), (2**20, 2**20)))  # an hour of work
+            total.update(windows)  # an hour of work
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -965,8 +965,9 @@ import numpy as np
 import gpureduce as gr
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-x = np.broadcast_to(np.float64(1e-300), 2**40)
-for call in (lambda: gr.dot(x, x, device="cpu"), lambda: gr.var(x, kernel="exact", device="cpu")):
+shape = (2**10,) * 4
+x = np.lib.stride_tricks.as_strided(np.full(4096, 1e-300), shape, (8,) * 4)  # 2**40 elements
+for call in (lambda: gr.vdot(x, x, device="cpu"), lambda: gr.var(x, kernel="exact", device="cpu")):
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     start = time.perf_counter()

@@ -430,6 +430,21 @@ gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other)
     return GPR_OK;
 }
 
+void gpr_exact_repeat(gpr_exact_part *part, uint64_t times)
+{
+    const int last = part->layout.words - 1;
+    __int128 carry = 0;
+
+    gpr_exact_carry(part);
+    for (int i = 0; i < last; i++) {
+        carry += (__int128)part->words[i] * times;
+        part->words[i] = (int64_t)(carry & UINT32_MAX);
+        carry >>= WORD_BITS;
+    }
+    part->words[last] = (int64_t)(carry + (__int128)part->words[last] * times);
+    part->count *= times;
+}
+
 /* ---------------------------------------------------------------- numbers -------------------- */
 
 gpr_exact_number gpr_exact_number_of(const gpr_exact_part *part)

@@ -85,6 +85,9 @@ uint32_t gpr_exact_product_zero_flag(const double *a, const double *b, uint64_t 
  * elements. */
 gpr_status gpr_exact_add_part(gpr_exact_part *part, const gpr_exact_part *other);
 
+/* Makes the part one of each of its elements `times` times: no more than 2^64 - 1 elements. */
+void gpr_exact_repeat(gpr_exact_part *part, uint64_t times);
+
 /* Adds a part of elements of a type that this one takes, to a part with no elements yet. */
 void gpr_exact_widen_part(gpr_exact_part *part, const gpr_exact_part *other);
 

@@ -386,6 +386,52 @@ void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *
     find_contiguity(view);
 }
 
+uint64_t gpr_view_repeats(const gpr_view *view)
+{
+    uint64_t repeats = 0;
+
+    for (int i = 0; i < view->inner; i++) {
+        const gpr_axis *axis = &view->axes[view->outer + i];
+
+        if (axis->in == 0 && (view->mask == NULL || axis->mask == 0)) repeats |= UINT64_C(1) << i;
+    }
+    return repeats;
+}
+
+uint64_t gpr_view_once(const gpr_view *view, uint64_t repeats, gpr_view *once)
+{
+    gpr_axis left[GPR_MAX_NDIM];
+    uint64_t times = 1;
+    int count = 0;
+
+    gpr_copy_view(once, view);
+    for (int i = 0; i < view->inner; i++) {
+        const gpr_axis *axis = &view->axes[view->outer + i];
+
+        if (repeats >> i & 1)
+            times *= axis->extent;
+        else
+            left[count++] = *axis;
+    }
+    once->n = view->n / times;
+    once->inner = append_axes(once, once->outer, left, NULL, count);
+    find_contiguity(once);
+    return times;
+}
+
+uint64_t gpr_view_position(const gpr_view *once, uint64_t position)
+{
+    uint64_t whole = once->first_position;
+
+    for (int i = once->outer + once->inner - 1; i >= once->outer; i--) {
+        const gpr_axis *axis = &once->axes[i];
+
+        whole += position % axis->extent * (uint64_t)axis->position;
+        position /= axis->extent;
+    }
+    return whole;
+}
+
 const char *gpr_view_row(const gpr_view *view, uint64_t row)
 {
     const char *address = view->data;

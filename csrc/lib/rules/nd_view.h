@@ -102,6 +102,18 @@ void gpr_mask_view(const gpr_view *view, gpr_view *mask);
  * mask's, and takes them from that one. */
 void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *second);
 
+/* The axes of the view's rows along which all elements are the same one, as is what a mask says of
+ * them: bit i for axis outer + i. */
+uint64_t gpr_view_repeats(const gpr_view *view);
+
+/* Makes *once the view without these axes of its rows, and returns how many elements of a row each
+ * of its elements stands for. */
+uint64_t gpr_view_once(const gpr_view *view, uint64_t repeats, gpr_view *once);
+
+/* The position in a row of the view's element at `position` of a row of gpr_view_once's. The rule
+ * needs positions, which are in the caller's order. */
+uint64_t gpr_view_position(const gpr_view *once, uint64_t position);
+
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 

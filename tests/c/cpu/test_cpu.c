@@ -801,24 +801,28 @@ static int never_stop(void *asked)
     return 0;
 }
 
+/* Of 2^33 elements in windows that overlap: they have as many addresses as few elements. */
 static void test_interrupt(void)
 {
-    const int64_t shape[2] = {1, INT64_C(1) << 33}, strides[2] = {0, 0};
-    const float one = 1;
+    enum { EXTENT = 2048 };
+    static float ones[3 * EXTENT];
+    const int64_t shape[4] = {1, EXTENT, EXTENT, EXTENT}, bytes = sizeof *ones,
+                  strides[4] = {0, bytes, bytes, bytes};
     gpr_request request = {.op = GPR_OP_SUM,
                            .dtype = GPR_FLOAT32,
                            .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 2,
-                           .reduced = 1,
+                           .ndim = 4,
+                           .reduced = 3,
                            .shape = shape,
                            .strides = strides,
-                           .data = &one};
-    const int64_t short_shape[2] = {1, INT64_C(1) << 27};
+                           .data = ones};
+    const int64_t short_shape[4] = {1, EXTENT / 64, EXTENT, EXTENT};
     float result = 0;
     int asked = 0;
     gpr_resolved call = {.result = &result, .interrupted = stop_at_once, .interrupted_arg = &asked};
     gpr_run run;
 
+    for (int i = 0; i < 3 * EXTENT; i++) ones[i] = 1;
     CHECK(gpr_make_rule(GPR_OP_SUM, GPR_FLOAT32, GPR_DTYPE_DEFAULT, &call.rule) == GPR_OK, "rule");
     CHECK(gpr_make_view(&request, &call.rule, &call.view) == GPR_OK, "view");
     CHECK(gpr_cpu_reduce(&call, &run) == GPR_ERROR_INTERRUPTED, "interrupt");

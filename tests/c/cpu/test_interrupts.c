@@ -7,6 +7,7 @@
 #include "request.h"
 
 enum { BIT_PER_ROW = 40, FEW_ROWS = 70, MANY_ROWS = 1 << 20 };
+enum { WINDOW_AXES = 4, WINDOW = 1 << BIT_PER_ROW / WINDOW_AXES, MOST_BYTES = 16 };
 
 /* A reduction that reads every repeated element calls the callback for hours before it ends; one
  * that reads them once calls it a few times on a busy machine, or never. */
@@ -24,8 +25,9 @@ static union {
     uint64_t words[2 * MANY_ROWS];
     char bytes[sizeof(uint64_t) * 2 * MANY_ROWS];
 } results;
-static char element[4096]; /* and its neighbours */
-static uint8_t marks[FEW_ROWS] = {1};
+/* an element, and its neighbours */
+static _Alignas(MOST_BYTES) char element[(WINDOW_AXES * WINDOW + FEW_ROWS) * MOST_BYTES];
+static uint8_t marks[WINDOW_AXES * WINDOW + FEW_ROWS] = {1};
 
 /* Rows of one element that comes again and again; neighbours in memory, or all the same one. */
 static gpr_status reduce_repeats(gpr_operator op, gpr_dtype dtype, int64_t rows, int is_masked,
@@ -49,38 +51,72 @@ static gpr_status reduce_repeats(gpr_operator op, gpr_dtype dtype, int64_t rows,
     return gpr_reduce(&request);
 }
 
-static int is_idempotent(gpr_operator op)
+/* Rows of 2^40 elements in windows that overlap, so that they are few in memory. */
+static gpr_status reduce_windows(gpr_operator op, gpr_dtype dtype, int64_t rows, int is_masked,
+                                 const char *kernel)
 {
-    return op == GPR_OP_MIN || op == GPR_OP_MAX || op == GPR_OP_ANY || op == GPR_OP_ALL ||
-           op == GPR_OP_ARGMIN || op == GPR_OP_ARGMAX || op == GPR_OP_PTP || op == GPR_OP_MINMAX ||
-           op == GPR_OP_BITWISE_AND || op == GPR_OP_BITWISE_OR;
+    int64_t shape[1 + WINDOW_AXES] = {rows}, strides[1 + WINDOW_AXES],
+                      mask_strides[1 + WINDOW_AXES];
+    gpr_request request = sums_of(dtype, 1 + WINDOW_AXES, shape, element, &results);
+
+    for (int i = 0; i <= WINDOW_AXES; i++) {
+        if (i > 0) shape[i] = WINDOW;
+        strides[i] = (int64_t)gpr_dtype_bytes(dtype);
+        mask_strides[i] = 1;
+    }
+    request.op = op;
+    request.reduced = WINDOW_AXES;
+    request.strides = strides;
+    request.device = GPR_DEVICE_CPU;
+    request.interrupted = stop_in_the_end;
+    if (is_masked) {
+        request.mask = marks;
+        request.mask_strides = mask_strides;
+    }
+    (void)gpr_find_kernel(kernel, &request.kernel);
+    asked = 0;
+    return gpr_reduce(&request);
 }
 
-static void test_repeats(void)
+/* Rounding errors of products of floats would be raised to a power. */
+static int reads_repeats_once(gpr_operator op, gpr_dtype dtype)
+{
+    const gpr_dtype real = gpr_real_dtype(dtype);
+
+    return op != GPR_OP_PROD || (gpr_is_inexact(real) == 0);
+}
+
+/* Calls with a random number of rows, a mask or none, and one of two kernels. */
+static void test_every_operator(void)
 {
     static const char *const kernels[] = {"auto", "fast"};
 
-    for (int op = 0; op < GPR_OP_COUNT; op++) {
-        for (int dtype = 0; dtype < GPR_DTYPE_COUNT; dtype++) {
-            const int64_t rows = check_between(0, 1) ? 1 : FEW_ROWS;
-            const int takes_mask = op != GPR_OP_ARGMIN && op != GPR_OP_ARGMAX;
-            const int is_masked = takes_mask && check_between(0, 1);
+    for (int i = 0; i < GPR_OP_COUNT * GPR_DTYPE_COUNT; i++) {
+        const gpr_operator op = (gpr_operator)(i / GPR_DTYPE_COUNT);
+        const gpr_dtype dtype = (gpr_dtype)(i % GPR_DTYPE_COUNT);
+        const int64_t rows = check_between(0, 1) ? 1 : FEW_ROWS;
+        const int takes_mask = op != GPR_OP_ARGMIN && op != GPR_OP_ARGMAX;
+        const int is_masked = takes_mask && check_between(0, 1);
+        const char *kernel = kernels[check_between(0, 1)];
+        const int is_once = reads_repeats_once(op, dtype);
+        gpr_status status;
 
-            patience = is_idempotent((gpr_operator)op) ? PATIENCE : 0;
-
-            const gpr_status status = reduce_repeats((gpr_operator)op, (gpr_dtype)dtype, rows,
-                                                     is_masked, kernels[check_between(0, 1)]);
-
-            if (status == GPR_ERROR_TYPE) continue;
-            if (is_idempotent((gpr_operator)op))
-                CHECK(status == GPR_OK, "%s of %s: %s", gpr_operator_name((gpr_operator)op),
-                      gpr_dtype_name((gpr_dtype)dtype), gpr_last_error()->message);
-            else /* partial results of so many elements may find no memory */
-                CHECK((status == GPR_ERROR_INTERRUPTED && asked == 1) ||
-                          status == GPR_ERROR_MEMORY || status == GPR_OK,
-                      "%s of %s: %d after %d questions", gpr_operator_name((gpr_operator)op),
-                      gpr_dtype_name((gpr_dtype)dtype), (int)status, asked);
-        }
+        patience = is_once ? PATIENCE : 0;
+        status = reduce_repeats(op, dtype, rows, is_masked, kernel);
+        if (status == GPR_ERROR_TYPE) continue;
+        if (is_once)
+            CHECK(status == GPR_OK, "%s of %s: %s", gpr_operator_name(op), gpr_dtype_name(dtype),
+                  gpr_last_error()->message);
+        else
+            CHECK(status == GPR_ERROR_INTERRUPTED && asked == 1, "%s of %s: %d after %d questions",
+                  gpr_operator_name(op), gpr_dtype_name(dtype), (int)status, asked);
+        patience = 0;
+        status = reduce_windows(op, dtype, rows, is_masked, kernel);
+        /* the first elements may decide; and so many partial results may find no memory */
+        CHECK((status == GPR_ERROR_INTERRUPTED && asked == 1) || status == GPR_ERROR_MEMORY ||
+                  status == GPR_OK,
+              "windows: %s of %s: %d after %d questions", gpr_operator_name(op),
+              gpr_dtype_name(dtype), (int)status, asked);
     }
 }
 
@@ -107,7 +143,8 @@ int main(void)
 {
     check_begin();
     for (size_t i = 0; i < sizeof element; i++) element[i] = (char)(check_random() % 2);
-    test_repeats();
+    for (size_t i = 0; i < sizeof marks; i++) marks[i] |= (uint8_t)(check_random() % 2);
+    test_every_operator();
     test_many_results();
     return check_end();
 }

@@ -895,6 +895,40 @@ static void test_words_never_overflow(void)
     CHECK(part.words[4] == 0, "the highest word is %" PRIi64, part.words[4]);
 }
 
+/* A part of each element many times is that of as many merges. */
+static void test_repeats_are_merges(void)
+{
+    enum { ELEMENTS = 5, TRIALS = 2000 };
+    static const gpr_dtype dtypes[] = {GPR_INT8,    GPR_UINT64,  GPR_INT64,
+                                       GPR_FLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+
+    for (int trial = 0; trial < TRIALS; trial++) {
+        const gpr_dtype dtype = dtypes[trial % 6];
+        const uint64_t times = check_random() >> check_between(3, 63);
+        uint8_t values[ELEMENTS * sizeof(double)];
+        gpr_exact_part part, twice, merged, other;
+
+        for (size_t i = 0; i < sizeof values; i++) values[i] = (uint8_t)check_random();
+        gpr_exact_clear(&part, dtype);
+        gpr_exact_add_elements(&part, dtype, values, (uint64_t)check_between(1, ELEMENTS));
+        twice = part;
+        gpr_exact_clear(&merged, dtype);
+        for (uint64_t left = times; left > 0; left /= 2) {
+            if (left % 2 == 1)
+                CHECK(gpr_exact_add_part(&merged, &twice) == GPR_OK, "merging %" PRIu64, left);
+            other = twice;
+            if (left > 1)
+                CHECK(gpr_exact_add_part(&twice, &other) == GPR_OK, "twice %" PRIu64, left);
+        }
+        gpr_exact_repeat(&part, times);
+        gpr_exact_carry(&merged);
+        CHECK(part.count == merged.count && (times == 0 || part.flags == merged.flags) &&
+                  memcmp(part.words, merged.words, sizeof part.words) == 0,
+              "%" PRIu64 " times dtype %d: %" PRIu64 " and %" PRIu64, times, (int)dtype, part.count,
+              merged.count);
+    }
+}
+
 static void test_integers_agree_with_128_bits(void)
 {
     enum { COUNT = 5000 };
@@ -1281,6 +1315,7 @@ int main(void)
     test_the_last_bit_of_a_variance_decides();
     test_the_smallest_ddof_counts();
     test_words_never_overflow();
+    test_repeats_are_merges();
     test_integers_agree_with_128_bits();
     test_failures_change_nothing();
     test_dots_that_make_no_sense_are_refused();
