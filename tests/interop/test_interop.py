@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fakes
 import pytest
+from conftest import SEED
 
 SETUP = """
     import gc
@@ -774,6 +775,81 @@ def test_variances_are_taken_about_a_given_mean(tmp_path: Path) -> None:
     )
 
 
+def test_sums_begin_with_minus_zero_where_numpys_do(tmp_path: Path) -> None:
+    run(
+        """
+    rng = np.random.default_rng(SEED)
+    floats = ("f2", "f4", "f8", "c8", "c16")
+
+    def signs(result):
+        parts = [result.real, result.imag] if result.dtype.kind == "c" else [result]
+        return [(np.asarray(part == 0), np.asarray(np.signbit(part))) for part in parts]
+
+    def same(ours, numpys, *context):
+        ours = np.asarray(ours if isinstance(ours, np.ndarray) else value(ours))
+        assert (ours.shape, ours.dtype) == (numpys.shape, numpys.dtype), context
+        for (zero, negative), (numpys_zero, numpys_negative) in zip(signs(ours), signs(numpys)):
+            assert (zero == numpys_zero).all(), (ours, numpys, context)
+            assert (negative == numpys_negative).all(), (ours, numpys, context)
+
+    starts = (None, -0.0, 0.0, complex(-0.0, -0.0), complex(0.0, -0.0), complex(-0.0, 0.0))
+    for turn in range(16):
+        lend = (Producer, Shown)[turn % 2]
+        shape = tuple(rng.integers(1, 4, rng.integers(0, 4)))
+        dtype = np.dtype(str(rng.choice(floats)))
+        array = np.full(shape, -0.0, dtype)
+        if dtype.kind == "c":
+            array.imag = -0.0
+        if rng.random() < 0.7:  # most rows stay zeros
+            real = array.view(array.real.dtype) if array.ndim else array.real[None]
+            chosen = rng.random(real.shape) < 0.15
+            real[chosen] = rng.choice((0.0, 1.0, -1.0, np.nan, 5e-324, -5e-324), chosen.sum())
+        array = np.asarray(array, order=str(rng.choice(("C", "F"))))
+        axes = [i for i in range(array.ndim) if rng.random() < 0.5]
+        given = {"axis": tuple(axes) if axes or array.ndim == 0 else None,
+                 "initial": starts[rng.integers(len(starts))],
+                 "keepdims": bool(rng.random() < 0.3)}
+        if isinstance(given["initial"], complex) and dtype.kind != "c":
+            given["initial"] = -0.0
+        if rng.random() < 0.3:
+            given["dtype"] = rng.choice(("f4", "f8", "c16") if dtype.kind != "c" else ("c8", "c16"))
+        where = np.asarray(rng.random(shape) < 0.6)
+        function = str(rng.choice(("sum", "nansum")))
+        kernel = str(rng.choice(("auto", "fast", "exact")))
+        same(getattr(gr, function)(lend(array), kernel=kernel, **given),
+             np.asarray(getattr(np, function)(array, **given)), SEED, turn, function, array,
+             given)
+        if given["initial"] is not None:
+            same(gr.sum(lend(array), where=lend(where), **given),
+                 np.asarray(np.sum(array, where=where, **given)), SEED, turn, where, array)
+        for host in (True, False):
+            numpys = np.asarray(np.sum(array, **given))
+            wide = np.complex128 if numpys.dtype.kind == "c" else np.float64
+            for made in (numpys.dtype, wide):
+                out = np.ones((*numpys.shape, 2), made)[..., 0]
+                target = out if host else lend(np.ones(numpys.shape, made))
+                if not host and made != numpys.dtype:
+                    continue
+                np.sum(array, out=out, **given)
+                numpys_out = out.copy()
+                out[()] = 1
+                gr.sum(lend(array), out=target, **given)
+                same(target, numpys_out, SEED, turn, "out", array, given)
+    nothing = np.zeros((3, 0))
+    for start in (-0.0, 0.0):
+        for lend in (Producer, Shown):
+            same(gr.sum(lend(nothing), axis=1, initial=start),
+                 np.sum(nothing, axis=1, initial=start))
+            same(gr.sum(lend(nothing), axis=0, initial=start),
+                 np.sum(nothing, axis=0, initial=start))
+    integers = np.zeros(3, int)
+    same(gr.sum(Shown(integers), dtype="f8", initial=None),
+         np.asarray(np.sum(integers, dtype="f8", initial=None)))
+    """.replace("SEED", repr(SEED)),
+        tmp_path,
+    )
+
+
 def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
     run(
         """
@@ -789,10 +865,6 @@ def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
         big = np.full(2, 1e200)  # rounding
         assert np.isnan(value(gr.prod(lend(big), initial=0.0)))
         assert gr.prod(big, initial=0.0) == 0
-        minus = np.full(2, -0.0)  # device-start
-        for start in (-0.0, None):
-            assert not np.signbit(value(gr.sum(lend(minus), initial=start)))
-            assert np.signbit(gr.sum(minus, initial=start))
         far = np.array([np.inf, 1])
         assert np.isnan(value(gr.var(lend(far))))  # device-mean-of-infinities
         passes = gr.last_run().launches

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import _core
 from .._arguments import (
@@ -261,6 +262,16 @@ def same_memory(
     )  # fmt: skip
 
 
+def _bits_of(name: str, parts: int) -> str:
+    """The signed integers of as many bytes as one of an element's real numbers."""
+    return f"int{8 * item_bytes(name) // parts}"
+
+
+def _as_bits(memory: DeviceArray, bits: str, parts: int) -> DeviceArray:
+    """The real numbers of each element, `parts` of them, as integers along a last axis."""
+    return same_memory(memory, (*memory.shape, parts), (*memory.strides, item_bytes(bits)), bits)
+
+
 class Reduction(Work):
     """One reduction with more than usual: `out`, `initial`, `where`, `mean` or `stream`, or a
     complex `dtype` of variances.
@@ -408,7 +419,14 @@ class Reduction(Work):
             if target is not None:
                 call = self.convert_for(call, ufunc, target, is_of_nothing)
             start = self.start_of(call._replace(dtype=dtype), ufunc, target)
-            if start is None:
+            negative = self.negative_zeros(call.initial, start, dtype)
+            if any(negative) and 0 not in kept and not is_of_nothing:
+                result = self.from_minus_zero(axis, dtype, keepdims, mask, negative, room)
+            elif any(negative) and is_of_nothing:
+                shape, _ = self.result_axes(axis, keepdims)
+                name = self.source.dtype if dtype is None else name_of(dtype)
+                result = self.only_start(shape, name, start, room)
+            elif start is None:
                 result = self.reduce(self.source, axis, dtype, keepdims, mask, room)
             elif is_of_nothing and ufunc.identity is None:
                 shape, _ = self.result_axes(axis, keepdims)
@@ -490,6 +508,134 @@ class Reduction(Work):
         compute = pair.dtype if self.op in ("sum", "prod") else None  # of min and max their own
         compute = name if widens else compute
         return self.reduce(pair, 0, compute, False, None, room)
+
+    # ---- sums that begin with -0.0
+
+    def negative_zeros(self, initial: Any, start: Any, dtype: Any) -> tuple[bool, ...]:
+        """Whether the real part of a sum, and the imaginary one if it has one, is -0.0 where all
+        elements' are: what it begins with decides.
+        """
+        element = self.source.dtype
+        name = element if dtype is None else name_of(dtype)
+        if self.op != "sum" or element.startswith(EXACT) or name.startswith(EXACT):
+            return (False,)
+        parts = 2 if name.startswith("complex") else 1
+        if initial is None:  # real elements have imaginary parts of 0.0
+            return (True, element.startswith("complex"))[:parts]
+        if start is None or start != 0:
+            return (False,)
+        value = complex(start)
+        return tuple(math.copysign(1, part) < 0 for part in (value.real, value.imag))[:parts]
+
+    def from_minus_zero(
+        self,
+        axis: Any,
+        dtype: Any,
+        keepdims: Any,
+        mask: DeviceArray | None,
+        negative: tuple[bool, ...],
+        room: Room,
+    ) -> Any:
+        """Sum rows that come to -0.0, in the parts that `negative` names, if they have no other
+        elements.
+
+        The device's sums begin with 0.0. A pass over the bits of the elements, as integers, finds
+        whether all are -0.0, which is the least integer; small launches make this the sign of the
+        sum.
+        """
+        first: list[Any] = []
+
+        def in_triple(
+            shape: tuple[int, ...], name: str, order: Order = None
+        ) -> tuple[Any, DeviceArray]:
+            inner = None if order is None else (0, *(axis + 1 for axis in order))
+            triple, _ = self.scratch((3, *shape), name, inner)
+            first.extend((triple, shape, name, order))
+            return triple, self.half(triple, 0)
+
+        self.reduce(self.source, axis, dtype, keepdims, mask, in_triple)
+        triple, shape, name, order = first
+        parts = len(negative)
+        bits = _bits_of(name, parts)
+        self.find_signs(axis, keepdims, mask, negative, triple, order)
+        made, memory = room(shape, name, order)
+        if isinstance(memory, np.ndarray):
+            real = np.lib.stride_tricks.as_strided(
+                memory.real if parts > 1 else memory,
+                (*shape, parts), (*memory.strides, item_bytes(bits)),
+            )  # fmt: skip
+            self.fold("bitwise_xor", _as_bits(triple, bits, parts), 0, None, real.view(bits))
+        else:
+            self.fold(
+                "bitwise_xor", _as_bits(triple, bits, parts), 0, None,
+                _as_bits(memory, bits, parts),
+            )  # fmt: skip
+        return made
+
+    def find_signs(
+        self,
+        axis: Any,
+        keepdims: Any,
+        mask: DeviceArray | None,
+        negative: tuple[bool, ...],
+        triple: DeviceArray,
+        order: Order,
+    ) -> None:
+        """Write two numbers behind the sum in each triple: by exclusive or they come to the sign's
+        bit, the least integer, where all elements are -0.0, and to 0 elsewhere.
+        """
+        source, shape, parts = self.source, triple.shape[1:], len(negative)
+        own = min(parts, 2 if source.dtype.startswith("complex") else 1)
+        from_bits = _bits_of(source.dtype, 2 if source.dtype.startswith("complex") else 1)
+        bits = _bits_of(triple.dtype, parts)
+        axes = tuple(range(len(source.shape)))
+        if axis is not None and len(source.shape) > 0:
+            axes = normalize_axis_tuple(axis, len(source.shape))
+        if mask is not None:
+            mask = same_memory(mask, (*mask.shape, 1), (*mask.strides, 0))
+        inner = None if order is None else (0, *(i + 1 for i in order), len(shape) + 1)
+        pair, _ = self.scratch((2, *shape, own), from_bits, inner)
+        factors, _ = self.scratch((2, *shape, own), bits, inner)
+        least, sign = (int(np.iinfo(name).min) for name in (from_bits, bits))
+        # The largest is the least integer or, as the smaller of it and the next one, that: their
+        # last bits differ.
+        self.fold("max", _as_bits(source, from_bits, own), axes, mask, self.half(pair, 0), keepdims)
+        self.fill(self.half(pair, 1, in_order=False), least + 1)
+        lesser, _ = self.scratch((*shape, own), from_bits, None if inner is None else
+                                 tuple(i - 1 for i in inner[1:]))  # fmt: skip
+        self.fold("min", pair, 0, None, lesser)
+        self.fold("sum", lesser, (), None, self.half(factors, 0), dtype=bits)
+        # The last bit times the sign's bit is the opposite of what is wanted.
+        signs = np.array([sign if is_negative else 0 for is_negative in negative], bits)
+        self.fill_pattern(self.half(factors, 1), signs[:own])
+        self.fill_pattern(self.half(triple, 1), np.zeros(parts, bits))
+        self.fill_pattern(self.half(triple, 2), signs)
+        self.fold("prod", factors, 0, None, _as_bits(self.half(triple, 1), bits, own))
+
+    def fold(
+        self,
+        op: str,
+        array: DeviceArray,
+        axis: Any,
+        mask: DeviceArray | None,
+        into: DeviceArray | np.ndarray[Any, Any],
+        keepdims: Any = False,
+        dtype: str | None = None,
+    ) -> None:
+        """Reduce one array of the work's own to memory that is there."""
+        if op in ("sum", "prod"):
+            dtype = dtype or array.dtype
+        _core.reduce_on_device(
+            NUMBERS[op], array, axis, dtype, keepdims, mask, "fast", self.options[1], None, None,
+            self.stream, False, 0.0, lambda _shape, _name, _order=None: (into, into),
+        )  # fmt: skip
+
+    def fill_pattern(self, memory: DeviceArray, pattern: np.ndarray[Any, Any]) -> None:
+        """Fill memory without gaps by numbers that come again and again."""
+        size = math.prod(memory.shape) * item_bytes(memory.dtype) // pattern.nbytes
+        name = {2: "int16", 4: "int32", 8: "int64", 16: "complex128"}[pattern.nbytes]
+        flat = same_memory(memory, (size,), None, name)
+        _core.fill_device(flat, pattern.tobytes(), self.stream)
 
     def complex_room(
         self, complex_name: str, shape: tuple[int, ...], name: str, order: Order = None

@@ -202,7 +202,7 @@ enum { MOST = 3 << 20 /* bytes of an array */, MOST_ROWS = 512 };
 static char elements[MOST];
 static int64_t results[MOST_ROWS];
 
-/* How rows lie in memory: one after the other; as columns; each an element behind the one before. */
+/* How rows lie in memory: one after the other; as columns; each an element behind the other. */
 typedef enum layout { ROWS, COLUMNS, WINDOWS } layout;
 
 /* Reduces `rows` rows of n elements and requires the results, which are all alike. */
