@@ -18,10 +18,11 @@ enum {
 };
 
 /* The events of a thread in a column of the map, a bit per kind. */
-static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 64, 64, 64, 0, 0, 0};
+static const uint8_t did_bit[EVENT_KINDS] = {4, 8, 16, 1, 2, 32, 128, 64, 64, 64, 0, 0, 0, 0};
 static const char *const kind_names[EVENT_KINDS] = {
-    "shared_load", "shared_store", "shared_atomic", "global_load",  "global_store", "global_atomic",
-    "shuffle",     "vote",         "reduce",        "warp_barrier", "barrier",      "fence"};
+    "shared_load",   "shared_store", "shared_atomic", "global_load", "global_store",
+    "global_atomic", "copy",         "shuffle",       "vote",        "reduce",
+    "warp_barrier",  "barrier",      "copy_wait",     "fence"};
 
 typedef struct tally {
     uint64_t requests, threads, bytes;
@@ -121,7 +122,7 @@ void count_event(engine_launch *launch, emu_thread *thread, event_kind kind, uin
                                                   .step = thread->step,
                                                   .thread = thread->index,
                                                   .kind = (uint8_t)kind,
-                                                  .bytes = (uint8_t)bytes};
+                                                  .bytes = bytes};
     if (kind <= SHARED_ATOMIC) note_shared(launch, address);
     /* A shared word is another one in each block. */
     if (kind == SHARED_ATOMIC)
@@ -213,6 +214,15 @@ static void count_sectors(const event *e, size_t n, uint64_t *sectors, uint64_t 
     uintptr_t touched[2 * WARP_LANES], addresses[WARP_LANES];
     size_t count = 0, different = 0;
 
+    if (e->bytes > GPR_VECTOR_BYTES) { /* bulk copies: sectors that follow each other */
+        *sectors = *ideal = 0;
+        for (size_t i = 0; i < n; i++) {
+            *sectors +=
+                (e[i].address + e[i].bytes - 1) / SECTOR_BYTES - e[i].address / SECTOR_BYTES + 1;
+            *ideal += (e[i].bytes + SECTOR_BYTES - 1) / SECTOR_BYTES;
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         size_t known = 0;
         while (known < different && addresses[known] != e[i].address) known++;
@@ -232,7 +242,7 @@ static void add_request(tally *to, const event *e, size_t n, uint64_t passes, ui
 {
     to->requests++;
     to->threads += n;
-    to->bytes += (uint64_t)n * e->bytes;
+    for (size_t i = 0; i < n; i++) to->bytes += e[i].bytes;
     to->passes += passes;
     to->ideal += ideal;
 }
@@ -284,7 +294,7 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         while (to < count && same_request(e, &events[to])) to++;
         if (e->kind <= SHARED_ATOMIC)
             count_banks(e, to - from, &passes, &ideal);
-        else if (e->kind <= GLOBAL_ATOMIC)
+        else if (e->kind <= COPY)
             count_sectors(e, to - from, &passes, &ideal);
         else if (e->kind != FENCE && (column->ends == EVENT_KINDS || column->ends == BARRIER)) {
             /* operations of a whole warp, while others wait for it at a barrier */
@@ -344,7 +354,8 @@ static void write_tally(FILE *file, unsigned kind, const tally *t)
 {
     (void)fprintf(file, "\"requests\": %llu, \"threads\": %llu", (unsigned long long)t->requests,
                   (unsigned long long)t->threads);
-    if (kind > GLOBAL_ATOMIC) return;
+    if (kind == COPY_WAIT) (void)fprintf(file, ", \"bytes\": %llu", (unsigned long long)t->bytes);
+    if (kind > COPY) return;
     const char *passes = kind <= SHARED_ATOMIC ? "wavefronts" : "sectors";
     const char *ideal = kind <= SHARED_ATOMIC ? "ideal" : "ideal_sectors";
     (void)fprintf(file, ", \"bytes\": %llu, \"%s\": %llu, \"%s\": %llu",
@@ -362,7 +373,8 @@ static void write_place(FILE *file, const site *at)
 
 static void write_columns(FILE *file, const engine_launch *launch)
 {
-    static const char *const ends[] = {"shuffle", "vote", "reduce", "warp_barrier", "barrier"};
+    static const char *const ends[] = {"shuffle",      "vote",    "reduce",
+                                       "warp_barrier", "barrier", "copy_wait"};
     const counts *counts = launch->counts;
 
     (void)fprintf(file, "\"columns\": [");

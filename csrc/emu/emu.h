@@ -230,6 +230,7 @@ typedef struct mbarrier {
     uint64_t phase;             /* how many have completed */
     uint64_t expected, begun;   /* bytes of the current phase */
     int is_published;           /* to copies */
+    int has_copies;             /* some copy has counted for it */
     record made;                /* its initialization */
 } mbarrier;
 
@@ -271,7 +272,7 @@ typedef struct emu_thread {
     const void *pc; /* where it waits */
     int op;
     unsigned mask, value, argument, width, result;
-    uint32_t step;  /* warp operations passed in this phase */
+    uint32_t step;  /* warp operations, and waits for copies, passed in this phase */
     uint64_t steps; /* accesses, barriers and warp operations of the launch */
     uint32_t clock; /* warp barriers passed, and 1 */
     uint32_t seen[WARP_LANES];
@@ -284,9 +285,9 @@ typedef struct emu_thread {
 
 typedef struct event {
     uintptr_t address;
-    uint32_t site, step, turn;
+    uint32_t site, step, turn, bytes;
     uint16_t thread;
-    uint8_t kind, bytes;
+    uint8_t kind;
 } event;
 
 struct emu_block {
@@ -431,11 +432,13 @@ typedef enum event_kind {
     GLOBAL_LOAD,
     GLOBAL_STORE,
     GLOBAL_ATOMIC,
+    COPY, /* an asynchronous one begins */
     SHUFFLE,
     VOTE,
     REDUCE,
     WARP_BARRIER,
     BARRIER,
+    COPY_WAIT, /* which ends a step; its bytes are those that arrive by it */
     FENCE,
     EVENT_KINDS
 } event_kind;
@@ -461,8 +464,10 @@ void mbarrier_arrive(engine_launch *launch, emu_thread *thread, uintptr_t addres
 void mbarrier_copy(engine_launch *launch, emu_thread *thread, bulk_copy copy, uintptr_t address);
 mbarrier *mbarrier_to_wait_for(engine_launch *launch, emu_thread *thread, uintptr_t address,
                                unsigned parity, const void *pc);
-/* Whether the thread need not wait any longer. */
-int mbarrier_passes(engine_launch *launch, emu_thread *thread, mbarrier *barrier, unsigned parity);
+/* Whether the thread need not wait any longer. Sets *bytes to those of copies that arrive by its
+ * wait, if any do. */
+int mbarrier_passes(engine_launch *launch, emu_thread *thread, mbarrier *barrier, unsigned parity,
+                    unsigned *bytes);
 /* No thread of the block can go on, and this one waits for an mbarrier. */
 void mbarrier_report_wait(engine_launch *launch, emu_thread *thread);
 /* The last thread of a block has returned. */

@@ -54,9 +54,10 @@ static void wake(emu_block *block, const mbarrier *barrier)
     }
 }
 
-/* The current phase's copies arrive, and the next phase begins. */
-static void complete(engine_launch *launch, emu_block *block, mbarrier *barrier)
+/* The current phase's copies arrive, and the next phase begins. Returns the copies' bytes. */
+static unsigned complete(engine_launch *launch, emu_block *block, mbarrier *barrier)
 {
+    const unsigned bytes = (unsigned)barrier->begun;
     bulk_copy copy;
 
     while (mbarriers_take(block, barrier, &copy)) {
@@ -65,6 +66,7 @@ static void complete(engine_launch *launch, emu_block *block, mbarrier *barrier)
     }
     mbarriers_complete(block, barrier, ++launch->now);
     wake(block, barrier);
+    return bytes;
 }
 
 static int is_ready(const mbarrier *barrier)
@@ -86,7 +88,7 @@ static void look_at_phase(engine_launch *launch, emu_block *block, mbarrier *bar
     }
     if (!is_ready(barrier)) return;
     if (barrier->begun == 0)
-        complete(launch, block, barrier);
+        (void)complete(launch, block, barrier);
     else
         wake(block, barrier);
 }
@@ -156,9 +158,11 @@ mbarrier *mbarrier_to_wait_for(engine_launch *launch, emu_thread *thread, uintpt
     return barrier;
 }
 
-int mbarrier_passes(engine_launch *launch, emu_thread *thread, mbarrier *barrier, unsigned parity)
+int mbarrier_passes(engine_launch *launch, emu_thread *thread, mbarrier *barrier, unsigned parity,
+                    unsigned *bytes)
 {
-    if (barrier->phase % 2 == parity && is_ready(barrier)) complete(launch, thread->block, barrier);
+    if (barrier->phase % 2 == parity && is_ready(barrier))
+        *bytes = complete(launch, thread->block, barrier);
     if (barrier->phase % 2 == parity) return 0;
     mbarriers_acquire(thread, barrier);
     return 1;
@@ -210,7 +214,9 @@ void mbarrier_copy(engine_launch *launch, emu_thread *thread, bulk_copy copy, ui
             report_finding(launch, pc, "bulk copy that is not from global to shared memory");
     }
     check_copy_begins(launch, block, copy.to, copy.bytes);
+    if (launch->counts != NULL) count_event(launch, thread, COPY, copy.from, copy.bytes, pc);
     if (!mbarriers_begin(block, &copy)) launch->out_of_memory = 1;
+    copy.barrier->has_copies = 1;
     copy.barrier->begun += copy.bytes;
     look_at_phase(launch, block, copy.barrier, pc);
 }

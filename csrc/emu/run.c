@@ -392,6 +392,13 @@ static void hook_fence(int scope, const void *pc)
     if (scope == GPR_EMU_FENCE_DEVICE) check_fence(launch, launch->current);
 }
 
+/* A thread has waited for copies, of which these bytes have arrived meanwhile. */
+static void count_wait(engine_launch *launch, emu_thread *thread, unsigned bytes, const void *pc)
+{
+    if (launch->counts != NULL) count_event(launch, thread, COPY_WAIT, 0, bytes, pc);
+    thread->step++;
+}
+
 static void hook_copy_async(void *to, const void *from, unsigned bytes, const void *pc)
 {
     engine_launch *launch = running;
@@ -405,10 +412,7 @@ static void hook_copy_async(void *to, const void *from, unsigned bytes, const vo
         check_access(launch, thread, copy.to, bytes, GPR_EMU_STORE, pc) != SHARED_MEMORY)
         report_finding(launch, pc, "asynchronous copy that is not from global to shared memory");
     check_copy_begins(launch, thread->block, copy.to, bytes);
-    if (launch->counts != NULL) {
-        count_event(launch, thread, GLOBAL_LOAD, copy.from, bytes, pc);
-        count_event(launch, thread, SHARED_STORE, copy.to, bytes, pc);
-    }
+    if (launch->counts != NULL) count_event(launch, thread, COPY, copy.from, bytes, pc);
     if (!copies_begin(thread, copy)) launch->out_of_memory = 1;
 }
 
@@ -422,13 +426,16 @@ static void hook_wait_groups(unsigned newest, const void *pc)
     engine_launch *launch = running;
     emu_thread *thread = launch->current;
     pending_copy copy;
+    unsigned bytes = 0;
 
     count_step(launch, thread, pc);
     if (emu_settings_now.schedule == RANDOM) fiber_yield();
     while (copies_arrive(thread, newest, &copy)) {
         (void)check_access(launch, thread, copy.to, copy.bytes, GPR_EMU_STORE, copy.pc);
         memcpy((void *)copy.to, (const void *)copy.from, copy.bytes);
+        bytes += copy.bytes;
     }
+    count_wait(launch, thread, bytes, pc);
 }
 
 static void hook_mbarrier_init(void *barrier, unsigned arrivals, const void *pc)
@@ -458,13 +465,15 @@ static void hook_mbarrier_wait(void *address, unsigned parity, const void *pc)
     count_step(launch, thread, pc);
     if (emu_settings_now.schedule == RANDOM) fiber_yield();
     mbarrier *barrier = mbarrier_to_wait_for(launch, thread, (uintptr_t)address, parity, pc);
-    while (!mbarrier_passes(launch, thread, barrier, parity)) {
+    unsigned bytes = 0;
+    while (!mbarrier_passes(launch, thread, barrier, parity, &bytes)) {
         thread->barrier = barrier;
         thread->argument = parity;
         thread->pc = pc;
         thread->state = AT_MBARRIER;
         fiber_yield();
     }
+    if (barrier->has_copies) count_wait(launch, thread, bytes, pc);
 }
 
 static void hook_copy_bulk(void *to, const void *from, unsigned bytes, void *barrier,

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pickle
+import random
 import re
 import secrets
 import shutil
@@ -479,8 +480,7 @@ def test_letters_of_the_pictures_in_pages_are_legible_and_apart(name: str) -> No
     """Pages scale a picture down to their width."""
     matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
     matplotlib.use("Agg")
-    kernels = draw_explain.PICTURES[name]
-    axes = gr.explain(kernels, block_size=draw_explain.BLOCK_SIZE).plot()
+    axes = draw_explain.explain(name).plot()
     figure = axes[0].figure
     shown = min(PAGE_PIXELS / figure.get_figwidth(), DPI)
     figure.canvas.draw()
@@ -496,6 +496,42 @@ def test_letters_of_the_pictures_in_pages_are_legible_and_apart(name: str) -> No
     titles = [text for ax in axes for text in ax.texts if "lanes active" in text.get_text()]
     for left, right in pairwise(titles):
         assert left.get_window_extent().x1 < right.get_window_extent().x0
+
+
+def copies_model(rounds: int, ahead: int, of_round: int) -> list[int]:
+    """Bytes under way when a round's copies have begun, and when threads read it."""
+    found = []
+    begun = min(rounds, ahead)
+    for read in range(rounds):
+        begun = min(rounds, begun + 1)
+        found += [(begun - read) * of_round, (begun - read - 1) * of_round]
+    return found
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", ["async_copy", "bulk_copy"])
+def test_copies_are_counted_and_their_bytes_are_under_way_until_the_wait(kernel: str) -> None:
+    rounds, block, blocks = random.Random(SEED).randrange(4, 9), 64, 2
+    n = rounds * blocks * block * 4
+    each = gr.explain(kernel, n, block_size=block, grid_size=blocks)
+    figures = each.main.figures
+    a_round = blocks * (block // 32 if kernel == "async_copy" else 1)
+    assert figures.copies == rounds * a_round, SEED
+    assert figures.global_requests == figures.copies + blocks  # and the stores of partials
+    assert figures.sectors == n * 4 // 32 + blocks
+    assert figures.coalescing == 1
+    strips = timeline.strips(each.main)
+    model = copies_model(rounds, 3, block * 16)
+    ways = {timeline.COPY: model[::2], timeline.SHARED: model[1::2]}
+    for kind, expected in ways.items():
+        found = [s for s in strips if any(run.kind == kind for run in s.runs)]
+        if kind == timeline.COPY and kernel == "bulk_copy":
+            assert found[0].under_way == 3 * block * 16  # before the block barrier
+            del found[0]
+        assert [s.under_way for s in found][: len(expected)] == expected[: len(found)], SEED
+    assert "KiB under way" in page.fragment([each])
+    assert {run.kind for strip in strips for run in strip.runs} >= {timeline.COPY}
+    assert not gr.explain("sequential", block_size=64).main.figures.copies
 
 
 @needs_compiler

@@ -39,6 +39,7 @@ FIGURE_WORDS: tuple[tuple[str, str], ...] = (
     ("bank_conflicts", "bank conflicts"),
     ("ways", "ways"),
     ("shuffles", "shuffles"),
+    ("copies", "async copies"),
     ("atomics", "atomics"),
     ("most_on_one_address", "most on one address"),
 )
@@ -53,7 +54,7 @@ _IN_COLUMNS = (
         "sectors",
         "coalescing",
     ),
-    *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "atomics"),
+    *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "copies", "atomics"),
 )
 _SHARES = ("idle", "coalescing")
 _SHOWN_WITH = {

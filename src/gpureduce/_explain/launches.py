@@ -25,9 +25,16 @@ __all__ = [
 
 
 WARP_LANES = 32
-LOAD_GLOBAL, STORE_GLOBAL, LOAD_SHARED, STORE_SHARED, ATOMIC_SHARED, ATOMIC_GLOBAL, EXCHANGE = (
-    1 << i for i in range(7)
-)
+(
+    LOAD_GLOBAL,
+    STORE_GLOBAL,
+    LOAD_SHARED,
+    STORE_SHARED,
+    ATOMIC_SHARED,
+    ATOMIC_GLOBAL,
+    EXCHANGE,
+    BEGIN_COPY,
+) = (1 << i for i in range(8))
 """Bits of :attr:`BlockMap.did`."""
 
 
@@ -86,12 +93,14 @@ class Figures:
     shuffles
         Requests in which the lanes of a warp exchange registers: shuffles, votes, warp-wide
         reductions.
+    copies
+        Requests that begin asynchronous copies from global to shared memory.
     atomics
         Atomic operations, in shared and global memory, one per lane.
     most_on_one_address
         Most atomic operations on one address, which serializes them; ``None`` for a single column.
     global_requests
-        Loads, stores and atomics of global memory.
+        Loads, stores and atomics of global memory, and asynchronous copies from there.
     sectors, ideal_sectors
         Pieces of 32 bytes that these touch, and the fewest that their bytes could occupy.
     requests, request_lanes
@@ -109,6 +118,7 @@ class Figures:
     wavefronts: int
     ideal_wavefronts: int
     shuffles: int
+    copies: int
     atomics: int
     most_on_one_address: int | None
     global_requests: int
@@ -193,8 +203,8 @@ class Column:
     """One step of a phase: a row of the printed table, a column of the picture.
 
     A *phase* is the part between two block barriers; a *step* is the part of a phase between two
-    collective operations of a warp: a warp barrier, a shuffle, a vote. A kernel without those has
-    one step per phase.
+    collective operations of a warp: a warp barrier, a shuffle, a vote; a wait for asynchronous
+    copies ends a step, too. A kernel without those has one step per phase.
 
     Attributes
     ----------
@@ -202,7 +212,7 @@ class Column:
         Counted from 0.
     ends
         The operation that ends it: ``"barrier"``, ``"warp_barrier"``, ``"shuffle"``, ``"vote"``,
-        ``"reduce"`` or ``"exit"``.
+        ``"reduce"``, ``"copy_wait"`` or ``"exit"``.
     file, line
         Place of that operation, in the kernel's own file if it is called from there; ``""`` and 0
         for the kernel's end.
@@ -259,8 +269,8 @@ class BlockMap:
         Number of the block, and its size.
     did
         For each column, for each thread, the sum of 1 global load, 2 global store, 4 shared load, 8
-        shared store, 16 shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction; 0
-        is nothing.
+        shared store, 16 shared atomic, 32 global atomic, 64 shuffle, vote or warp-wide reduction,
+        128 begin of an asynchronous copy; 0 is nothing.
     ways
         For each column, for each thread, the worst request to shared memory that it took part in:
         passes per pass needed, rounded up; 0 if it took part in none.

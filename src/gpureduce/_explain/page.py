@@ -21,12 +21,12 @@ from .picture_parts import (
     BARRIER,
     BOUNDARY,
     CONFLICT_EDGE,
-    ROW_NAMES,
     STEP,
     STEP_COLOUR,
     WaysLabel,
     facts,
     legend,
+    row_names,
     row_texts,
     warp_names,
     ways_label,
@@ -183,7 +183,7 @@ def _picture(explanation: KernelRun, heading: str) -> str:
     for x, word in words(columns).items():
         left = LEFT + COLUMN_WIDTH * x + 2
         texts.append(_text(left, TOP + high + ROW, word, 'text-anchor="start"'))
-    for row, name in enumerate(ROW_NAMES, 1):
+    for row, name in enumerate(row_names(columns), 1):
         texts.append(
             _text(LEFT - 6, TOP + high + ROW * row, name, 'text-anchor="end" opacity=".75"')
         )
@@ -202,7 +202,7 @@ def _picture(explanation: KernelRun, heading: str) -> str:
     ]
     if hatching:
         cells.append(f'<path stroke="{CONFLICT_EDGE}" d="{"".join(hatching)}"/>')
-    wide, tall = LEFT + width + RIGHT, TOP + high + ROW * len(ROW_NAMES) + TOP
+    wide, tall = LEFT + width + RIGHT, TOP + high + ROW * len(row_names(columns)) + TOP
     size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
     aria = f'role="img" aria-label="{escape(explanation.title)}"'
     more = len(launch.columns) - 1 - columns[-1].column

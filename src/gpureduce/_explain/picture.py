@@ -23,11 +23,11 @@ from .picture_parts import (
     BOUNDARY,
     CONFLICT_EDGE,
     GONE_EDGE,
-    ROW_NAMES,
     STEP,
     STEP_COLOUR,
     facts,
     legend,
+    row_names,
     row_texts,
     warp_names,
     ways_label,
@@ -219,7 +219,7 @@ def _label(
     for x, word in words(columns).items() if step == 1 else ():
         ax.annotate(word, (x, 0), (2, -4.5), ("data", "axes fraction"), **below)
     if with_names:
-        names = "\n".join(ROW_NAMES)
+        names = "\n".join(row_names(columns))
         at = ("axes fraction", "axes fraction")
         ax.annotate(names, (0, 0), (-6, -4.5), at, ha="right", color="#555555", **below)
     ticks = warp_names(launch.map.threads)

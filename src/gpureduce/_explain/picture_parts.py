@@ -18,21 +18,23 @@ __all__ = [
     "BOUNDARY",
     "CONFLICT_EDGE",
     "GONE_EDGE",
-    "ROW_NAMES",
     "STEP",
     "STEP_COLOUR",
     "LegendEntry",
     "WaysLabel",
     "facts",
     "legend",
+    "row_names",
     "row_texts",
     "warp_names",
     "ways_label",
     "words",
 ]
 
-ROW_NAMES = ("step", "", "active threads", "active warps")
+_ROW_NAMES = ("step", "", "active threads", "active warps")
 """Names of the rows of text under the strips; the second one numbers strips of one word."""
+_UNDER_WAY = "KiB under way"
+"""One more row, where there are asynchronous copies."""
 CONFLICT_EDGE, GONE_EDGE = "#7a4f00", "#a9a9a9"
 """Colours of the hatching of bank conflicts, and of the frame of white in the legend."""
 STEP_COLOUR = "#777777"
@@ -70,9 +72,16 @@ def words(columns: Sequence[Strip]) -> dict[int, str]:
     return {x: word for x, word in enumerate(each) if x == 0 or word != each[x - 1]}
 
 
-def row_texts(column: Strip) -> tuple[str, str, str]:
-    """Number, active threads and active warps of a strip."""
-    return column.label.partition(" ")[2], str(column.threads), str(column.warps)
+def row_names(columns: Sequence[Strip]) -> tuple[str, ...]:
+    """Names of the rows of text under these strips."""
+    has_copies = any(column.under_way is not None for column in columns)
+    return (*_ROW_NAMES, _UNDER_WAY) if has_copies else _ROW_NAMES
+
+
+def row_texts(column: Strip) -> tuple[str, ...]:
+    """Number, active threads and active warps of a strip, and KiB of copies under way if any."""
+    texts = (column.label.partition(" ")[2], str(column.threads), str(column.warps))
+    return texts if column.under_way is None else (*texts, f"{column.under_way / 1024:.3g}")
 
 
 def warp_names(threads: int) -> list[tuple[float, str]]:

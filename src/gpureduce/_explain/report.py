@@ -19,6 +19,7 @@ _MEMORY = (
     "global_load",
     "global_store",
     "global_atomic",
+    "copy",
 )
 
 
@@ -134,7 +135,7 @@ def _count(ops: dict[str, Count], threads: int, warps: int, slots: int, barriers
         return sum(getattr(ops[name], field) for name in names if name in ops)
 
     shared = ("shared_load", "shared_store", "shared_atomic")
-    in_global = ("global_load", "global_store", "global_atomic")
+    in_global = ("global_load", "global_store", "global_atomic", "copy")
     wavefronts, ideal = total("wavefronts", *shared), total("ideal", *shared)
     return Figures(
         launches=0,
@@ -148,6 +149,7 @@ def _count(ops: dict[str, Count], threads: int, warps: int, slots: int, barriers
         wavefronts=wavefronts,
         ideal_wavefronts=ideal,
         shuffles=total("requests", *_EXCHANGES),
+        copies=total("requests", "copy"),
         atomics=total("threads", "shared_atomic", "global_atomic"),
         most_on_one_address=None,
         global_requests=total("requests", *in_global),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from .launches import (
     ATOMIC_GLOBAL,
     ATOMIC_SHARED,
+    BEGIN_COPY,
     EXCHANGE,
     LOAD_GLOBAL,
     LOAD_SHARED,
@@ -54,13 +55,14 @@ KINDS = (
     Kind("idle with its whole warp", "wait", "#e8e8e8"),
     Kind("idle in an active warp: divergence", "", "#a9a9a9"),
     Kind("loads from global memory", "load", "#56b4e9"),
+    Kind("begins an asynchronous copy: global to shared memory", "copy", "#f0e442"),
     Kind("accesses shared memory", "shared", "#009e73"),
     Kind("accesses shared memory, bank conflict", "shared", "#e69f00"),
     Kind("exchanges registers: shuffle", "shuffle", "#cc79a7"),
     Kind("atomic operation", "atomic", "#d55e00"),
     Kind("stores to global memory", "store", "#0072b2"),
 )
-GONE, WAITING, DIVERGED, LOAD, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = range(len(KINDS))
+GONE, WAITING, DIVERGED, LOAD, COPY, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = range(len(KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One column of the timeline, or the part of one before its shuffle.
+    """One column of the timeline, or the part of one before its shuffle or before copies begin.
 
     Attributes
     ----------
@@ -89,9 +91,12 @@ class Strip:
     ways
         The worst bank conflict; 1 is none, 0 no shared memory.
     ends
-        As :attr:`Column.ends`; ``""`` for the part of a column before its shuffle.
+        As :attr:`Column.ends`; ``""`` for the part of a column before another part.
     column
         Its column of the launch.
+    under_way
+        Bytes of asynchronous copies of a block that have begun and have not arrived, on the average
+        of the blocks; ``None`` if the launch has no copies.
     """
 
     runs: tuple[Run, ...]
@@ -101,6 +106,7 @@ class Strip:
     ways: int
     ends: str
     column: int
+    under_way: int | None
 
 
 def _kind(did: int, ways: int) -> int:
@@ -111,6 +117,8 @@ def _kind(did: int, ways: int) -> int:
         return STORE
     if did & LOAD_GLOBAL:
         return LOAD
+    if did & BEGIN_COPY:
+        return COPY
     if did & EXCHANGE:
         return SHUFFLE
     if did & (LOAD_SHARED | STORE_SHARED):
@@ -137,11 +145,31 @@ def _last_columns(launch: Launch) -> list[int]:
 def _parts(ends: str, did: Sequence[int]) -> list[tuple[str, Sequence[int]]]:
     """A column as it is drawn: what comes before a shuffle has a strip of its own, beside it.
 
-    Otherwise the first of five shuffles would be hidden in the column of the loads before it.
+    Otherwise the first of five shuffles would be hidden in the column of the loads before it. And
+    copies begin after the accesses of their column: a step ends where threads wait for copies, and
+    begins with what they have waited for.
     """
-    if not any(each & EXCHANGE and each & ~EXCHANGE for each in did):
-        return [(ends, did)]
-    return [("", [each & ~EXCHANGE for each in did]), (ends, [each & EXCHANGE for each in did])]
+    for last in (EXCHANGE, BEGIN_COPY):
+        if any(each & last for each in did) and any(each & ~last for each in did):
+            before = [each & ~last for each in did]
+            return [*_parts("", before), (ends, [each & last for each in did])]
+    return [(ends, did)]
+
+
+def _bytes_under_way(launch: Launch) -> list[tuple[int, int]] | None:
+    """For each column, bytes of copies under way before its own begin, and then; per block."""
+    if not any("copy" in column.ops for column in launch.columns):
+        return None
+    found = []
+    before = 0
+    blocks = max(column.blocks for column in launch.columns)
+    for column in launch.columns:
+        begun, arrived = (
+            column.ops[name].bytes if name in column.ops else 0 for name in ("copy", "copy_wait")
+        )
+        found.append((before // blocks, (before + begun) // blocks))
+        before += begun - arrived
+    return found
 
 
 def _plain_ways(ways: Sequence[int], did: Sequence[int]) -> int:
@@ -208,6 +236,7 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
     """
     map_ = launch.map
     last = _last_columns(launch)
+    under_way = _bytes_under_way(launch)
     parts = [
         (i, ends, did)
         for i, whole in enumerate(map_.did)
@@ -231,6 +260,7 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
             ways=max((ways for _, ways in row), default=0) or _plain_ways(map_.ways[i], did),
             ends=ends,
             column=i,
+            under_way=None if under_way is None else under_way[i][bool(ends)],
         )
         for row, label, (i, ends, did) in zip(rows, labels, parts, strict=True)
     )
