@@ -386,7 +386,8 @@ $(eval $(call python_core,coverage,$(COVERAGE) -O0 -UNDEBUG -fprofile-update=ato
 EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
 CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options errors hostpath cache \
-                core import products norms logsumexp narrow_columns left_out_rows several) \
+                core import products norms logsumexp narrow_columns left_out_rows several \
+                broadcasts) \
               tests/exact/test_exact_rows.py \
               $(patsubst %,tests/interop/test_%.py,interop extents random_device_calls)
 define run_python_tests
@@ -398,7 +399,7 @@ endef
 
 # Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it
 # frees.
-# Reductions of 2^40 elements that repeat ask for gigabytes of partial results, of which they touch
+# Reductions of 2^40 elements, in windows that overlap, ask for gigabytes of partial results, and touch
 # few. The sanitizer would write a shadow for each byte: it refuses them, which the tests allow.
 C_ASAN_OPTIONS := detect_leaks=1:allocator_may_return_null=1:max_allocation_size_mb=2048
 ## asan: C and Python tests under ASan and UBSan
