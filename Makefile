@@ -399,8 +399,9 @@ endef
 
 # Leaks are looked for in the C tests alone: an interpreter that ends leaves more behind than it
 # frees.
-# Reductions of 2^40 elements, in windows that overlap, ask for gigabytes of partial results, and touch
-# few. The sanitizer would write a shadow for each byte: it refuses them, which the tests allow.
+# Reductions of 2^40 elements in windows that overlap ask for gigabytes of partial results, of which
+# they touch few. The sanitizer would write a shadow for each byte: it refuses them, which the tests
+# allow.
 C_ASAN_OPTIONS := detect_leaks=1:allocator_may_return_null=1:max_allocation_size_mb=2048
 ## asan: C and Python tests under ASan and UBSan
 asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asan/python/stamp

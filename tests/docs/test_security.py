@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,7 +44,10 @@ LIES = (
 )
 
 PROOFS: dict[str, tuple[str, ...]] = {
-    "cached programs: The folder and each entry": OTHERS_WROTE,
+    "cached programs: The folder and each entry": (
+        *OTHERS_WROTE,
+        f"{HERE}::test_an_operators_entry_that_others_could_have_written_is_compiled_again",
+    ),
     "Anything else is a miss": (*OTHERS_WROTE, f"{CACHE_C}::test_what_is_no_plain_file_is_a_miss"),
     "An entry's name, header and SHA-256": (
         f"{CACHE_C}::test_an_entry_is_for_its_own_key_only",
@@ -59,7 +63,10 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "The file is text of a few lines": (f"{COSTS}::test_a_damaged_file_is_not_used_and_says_why",),
     "A process with more rights": RAISED_RIGHTS,
     "compilers of the emulator": (f"{EXPLAIN}::test_a_missing_compiler_is_named",),
-    "What they write": (f"{EXPLAIN}::test_what_compilers_write_is_in_a_folder_of_the_users_own",),
+    "What they write": (
+        f"{EXPLAIN}::test_what_compilers_write_is_in_a_folder_of_the_users_own",
+        f"{HERE}::test_an_operators_entry_that_others_could_have_written_is_compiled_again",
+    ),
     "`.npy` files of the command": (
         f"{HERE}::test_the_command_loads_no_pickle",
         "cli/test_cli.py::test_headers_that_cannot_be_are_errors_in_one_line",
@@ -214,6 +221,48 @@ def test_the_command_loads_no_pickle(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not trace.exists()
+
+
+OPERATOR = """
+import numpy as np, gpureduce as gr
+added = gr.Operator("added", source='''
+struct added {
+    static T identity() { return 0; }
+    static T combine(T a, T b) { return a + b; }
+};''')
+assert gr.reduce(np.arange(5), added, device="cpu") == 10
+"""
+COMPILER = """#!/bin/sh
+stat -c %a . >> "{log}"
+exec "{compiler}" "$@"
+"""
+
+
+def test_an_operators_entry_that_others_could_have_written_is_compiled_again(
+    tmp_path: Path,
+) -> None:
+    compiler = shutil.which("g++") or shutil.which("c++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    log, cache, named = tmp_path / "log", tmp_path / "cache", tmp_path / "compiler"
+    named.write_text(COMPILER.format(log=log, compiler=compiler))
+    named.chmod(0o755)
+
+    def folders_of_compilers() -> list[str]:
+        done = run("-c", OPERATOR, GPUREDUCE_CACHE_DIR=str(cache), CXX=str(named))
+        assert done.returncode == 0, done.stderr
+        return log.read_text().split()
+
+    assert folders_of_compilers() == ["700"]
+    assert folders_of_compilers() == ["700"]
+    entries = [path for path in cache.rglob("*") if path.is_file()]
+    assert entries
+    for entry in entries:
+        assert entry.stat().st_mode & 0o777 == 0o600
+        entry.chmod(0o620)
+    assert folders_of_compilers() == ["700"] * 2
+    assert all(entry.stat().st_mode & 0o777 == 0o600 for entry in entries)
+    assert folders_of_compilers() == ["700"] * 2
 
 
 NAMES = ('fast"\n#include "/etc/passwd', "../../fast", "fast;", "fast\0", "", "f" * 100_000)
