@@ -21,6 +21,7 @@ from matplotlib import pyplot as plt
 
 import gpureduce as gr
 from gpureduce._bench.charts import draw_bars
+from gpureduce._explain.timeline import strips
 from gpureduce._locate import emulator
 
 HAS_GPU = bool(gr.devices())
@@ -107,6 +108,22 @@ class Staircase:
         draw_bars(ax, self.steps, rates, [True] * len(rates), peak=self.peak, steps=True)
         ax.set_title(f"The staircase, {self.source_of_times}\n", loc="left", fontsize=11)
         plt.show()
+
+
+def show_copies(name: str) -> None:
+    """Show a kernel that copies asynchronously: its source, its rounds, the bytes under way."""
+    show_source(name)
+    seen = gr.explain(name, 5120, block_size=128, grid_size=2)  # five rounds for each block
+    seen.plot()
+    plt.show()
+    info = next(info for info in gr.kernels() if info.name == name)
+    most = max(strip.under_way or 0 for strip in strips(seen.main))
+    print(f"{name}: {info.summary}")
+    print(f"  removes  {info.removes}")
+    print(f"  pays     {info.pays}")
+    print(f"  counted  in the first launch over {seen.n:,} elements:")
+    print(f"           {seen.main.figures.copies} requests of warps begin copies,")
+    print(f"           of each block at most {most / 1024:.3g} KiB are under way")
 
 
 def show_source(name: str) -> None:
