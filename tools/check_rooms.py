@@ -32,7 +32,7 @@ ROOMS = [
         "csrc/dispatch",
     ],
     ["csrc/python"],
-    ["csrc/kernels/core", "csrc/kernels/fast", "csrc/kernels/exact"],
+    ["csrc/kernels/core", "csrc/kernels/fast", "csrc/kernels/exact", "csrc/kernels/several"],
     ["csrc/kernels/course"],
     ["csrc/kernels/custom"],
     ["csrc/emu"],
@@ -42,6 +42,7 @@ USES = {
     "csrc/kernels/core": ["csrc/registry", "csrc/shared"],
     "csrc/kernels/fast": ["csrc/shared"],
     "csrc/kernels/exact": ["csrc/shared"],
+    "csrc/kernels/several": ["csrc/shared"],
     "csrc/kernels/course": ["csrc/kernels/core"],
     "csrc/kernels/custom": ["csrc/kernels/core", "csrc/shared"],
     "csrc/python": [

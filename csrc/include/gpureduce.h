@@ -686,6 +686,78 @@ GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch
                                       int count, void *stream, uint64_t scratch_bytes,
                                       const gpr_scratch_pointer *pointers, int pointer_count);
 
+/* ---------------------------------------------------------------- several reductions --------- */
+
+/* Several reductions of a device array in one pass over memory: a plan, a program of its own, a
+ * launch. Results have the bits that gpr_reduce gives with kernel "auto". */
+enum { GPR_MOST_SEVERAL = 12 };
+
+/* One of the reductions. */
+typedef struct gpr_member {
+    gpr_operator op;
+    int skip_nan;
+    int counts_nan; /* not 0: the number of NaN among the elements, as int64; op is not read */
+} gpr_member;
+
+/* How the pass is made. No pointers: equal bytes are equal plans. */
+typedef struct gpr_several_plan {
+    gpr_dtype dtype;
+    int32_t count;
+    gpr_member members[GPR_MOST_SEVERAL];
+    gpr_dtype results[GPR_MOST_SEVERAL]; /* dtypes */
+    int32_t outputs[GPR_MOST_SEVERAL];   /* results per row: of minmax 2 */
+    uint32_t in_pass;  /* bit i: the pass makes member i; others take calls of their own */
+    uint32_t block;    /* threads */
+    uint32_t resident; /* threads that a multiprocessor holds at least */
+    uint32_t blocks;   /* per row */
+    int32_t integer_bins;
+    int32_t has_exact; /* a member is an exact sum */
+    uint64_t rows, n;
+    int64_t row_step, out_step; /* from row to row, in elements and in results */
+    uint64_t partial_words;     /* of 8 bytes: of folds, per block */
+    uint64_t limb_words;        /* of an exact sum, per block */
+    uint64_t counters;          /* of an exact sum, in tickets, of all rows */
+} gpr_several_plan;
+
+/* Plans `count` reductions of a device array. Reads dtype, shape, strides, data (for alignment),
+ * reduced, block_size and grid_size of the request. A member is in the pass if rows are runs of
+ * memory of 4 KiB or more, elements are real, and either its bits do not depend on how the row is
+ * cut, or the pass cuts it as the member's own call would. `pieces`: rows come in pieces, or some
+ * at a time, and the caller checks extremes of floats, whose zeros and NaN may be others'.
+ * resident: 0 for the plan's own choice. in_pass is 0 where less than two members are left, and
+ * where a call of its own would fail. GPR_ERROR_VALUE: no members, or too many. */
+GPR_API gpr_status gpr_plan_several(const gpr_request *array, const gpr_member *members, int count,
+                                    int pieces, uint32_t resident, const gpr_device_facts *facts,
+                                    gpr_several_plan *plan);
+
+/* The program of a plan for compute capability `cc`, from the disk cache or compiled; needs no GPU.
+ * *compiled: whether it was compiled. Free the image by gpr_free_image. GPR_ERROR_COMPILE,
+ * GPR_ERROR_DEVICE. */
+GPR_API gpr_status gpr_compile_several(const gpr_several_plan *plan, int cc, gpr_image *image,
+                                       int *compiled);
+
+/* One launch of a plan's program. */
+typedef struct gpr_several_launch {
+    const void *data;            /* of the array, or of a piece of its only row */
+    void *out[GPR_MOST_SEVERAL]; /* of members in the pass: results, on the device */
+    double ddof;                 /* of variances */
+    uint64_t output_stride;      /* results from a row's first output to its second */
+    uint64_t n;                  /* elements of the piece; 0: there are no pieces */
+    uint64_t first, total;       /* of the row: index of the piece's first one, and all */
+    uint32_t piece, pieces;      /* number of the piece, and of all */
+    void *scratch; /* of pieces: gpr_several_scratch bytes, zero before the first; NULL: none */
+    void *stream;  /* as in gpr_request */
+} gpr_several_launch;
+
+/* Bytes of scratch that a row of so many pieces takes. */
+GPR_API uint64_t gpr_several_scratch(const gpr_several_plan *plan, uint32_t pieces);
+
+/* Queues a launch and does not wait. Pieces are queued in one stream. `loaded` is the program of
+ * gpr_compile_several on the device. GPR_ERROR_VALUE: a plan without a pass; pieces of several rows
+ * or without scratch. */
+GPR_API gpr_status gpr_queue_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
+                                     const gpr_several_launch *launch);
+
 /* ---------------------------------------------------------------- custom operators ----------- */
 
 /* The work of an operator of the user's own on the CPU: calls run(context, i, NULL) for i < count

@@ -116,7 +116,7 @@ static int core_exec(PyObject *module)
         glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
         glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
         glue_cost_methods,         glue_dtype_methods,         glue_text_methods,
-        glue_exp_sums_methods,
+        glue_exp_sums_methods,     glue_several_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;
@@ -131,6 +131,7 @@ static int core_exec(PyObject *module)
     if (glue_add_device_buffer(module) < 0 || glue_add_library_type(module) < 0) return -1;
     if (glue_add_function_type(module) < 0) return -1;
     if (PyModule_AddIntConstant(module, "LEGACY_STREAM", GLUE_LEGACY_STREAM) < 0) return -1;
+    if (PyModule_AddIntConstant(module, "MOST_SEVERAL", GPR_MOST_SEVERAL) < 0) return -1;
     if (PyModule_AddStringConstant(module, "__version__", gpr_version()) < 0) return -1;
     if (add_operators(module) < 0 || add_kernel_files(module) < 0 || add_kernels_on_cpu(module) < 0)
         return -1;

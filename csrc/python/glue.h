@@ -311,6 +311,11 @@ int glue_read_facts(PyObject *object, gpr_device_facts *facts);
 /* PLAN_COSTS: the names of the costs, in order. 0, or -1 with an exception. */
 int glue_add_cost_names(PyObject *module);
 
+/* ---- launch_text.c, several_call.c ---- */
+
+/* Name of capsules that hold a loaded image. */
+#define GLUE_LOADED_IMAGE "gpureduce.loaded_image"
+
 /* ---- the functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_run_methods[];
@@ -324,6 +329,7 @@ extern PyMethodDef glue_dtype_methods[];
 extern PyMethodDef glue_text_methods[];
 extern PyMethodDef glue_exact_methods[];
 extern PyMethodDef glue_exp_sums_methods[];
+extern PyMethodDef glue_several_methods[];
 
 static inline glue_state *glue_state_of(PyObject *module)
 {

@@ -2,8 +2,6 @@
  * and computes the launches. */
 #include "python/glue.h"
 
-static const char loaded_name[] = "gpureduce.loaded_image";
-
 /* Borrows the strings of a sequence; their number, -1 with an exception. */
 static int read_strings(PyObject *sequence, const char **strings, int most, const char *what)
 {
@@ -62,7 +60,7 @@ static PyObject *compile_text(PyObject *module, PyObject *arguments)
 
 static void unload(PyObject *capsule)
 {
-    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, loaded_name);
+    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, GLUE_LOADED_IMAGE);
 
     if (loaded != NULL) (void)gpr_unload_image(loaded);
 }
@@ -92,7 +90,7 @@ static PyObject *load_image(PyObject *module, PyObject *arguments)
     status = gpr_load_image(device, &image, &loaded);
     Py_END_ALLOW_THREADS
     if (status != GPR_OK) return glue_raise(state);
-    capsule = PyCapsule_New(loaded, loaded_name, unload);
+    capsule = PyCapsule_New(loaded, GLUE_LOADED_IMAGE, unload);
     if (capsule == NULL) (void)gpr_unload_image(loaded);
     return capsule;
 }
@@ -138,7 +136,7 @@ typedef struct given_launches {
 static int read_launches(const glue_state *state, PyObject *capsule, PyObject *sequence,
                          PyObject *stream, given_launches *given)
 {
-    given->loaded = PyCapsule_GetPointer(capsule, loaded_name);
+    given->loaded = PyCapsule_GetPointer(capsule, GLUE_LOADED_IMAGE);
     if (given->loaded == NULL || glue_read_stream(state, stream, &given->stream) < 0) return -1;
     given->count = (int)PyTuple_GET_SIZE(sequence);
     if (given->count > MOST_LAUNCHES) {

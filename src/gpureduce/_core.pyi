@@ -191,6 +191,33 @@ def find_cached_image(key: str, /) -> tuple[bytes, tuple[str, ...]] | None: ...
 def cache_image(key: str, image: bytes, symbols: tuple[str, ...], /) -> None: ...
 def run_custom_tasks(task: int, context: int, count: int, /) -> None: ...
 
+# ---- several_call.c
+
+def plan_several(
+    source: DeviceArray,
+    axis: Any,
+    members: tuple[tuple[int | str, bool, bool], ...],
+    facts: tuple[Any, ...],
+    block_size: int = 0,
+    grid_size: int = 0,
+    pieces: bool = False,
+    resident: int = 0,
+    /,
+) -> tuple[bytes, dict[str, Any]]: ...
+def compile_several(plan: bytes, cc: int, /) -> tuple[bytes, tuple[str, ...], bool]: ...
+def several_scratch(plan: bytes, pieces: int, /) -> int: ...
+def queue_several(
+    loaded: Any,
+    plan: bytes,
+    address: int,
+    results: tuple[int, ...],
+    ddof: float,
+    output_stride: int,
+    stream: Any,
+    piece: tuple[int, int, int, int, int, int] | None = None,
+    /,
+) -> None: ...
+
 # ---- memory.c
 
 def pinned_bytes(size: int, /) -> np.ndarray[Any, np.dtype[np.uint8]] | None: ...
@@ -378,6 +405,7 @@ def queue_upload(array: DeviceArray, source: Any, stream: Any, /) -> None: ...
 # ---- stream_order.c
 
 LEGACY_STREAM: int
+MOST_SEVERAL: int
 
 def device_stream(device: int, /) -> int: ...
 def stream_handle(stream: Any, /) -> int: ...

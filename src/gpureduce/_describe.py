@@ -97,8 +97,7 @@ def describe(
 
     Notes
     -----
-    Where :func:`reduce` reads a large array once for several operators, so does this function. In
-    GPU memory an array of bools is made to count NaN of floats.
+    Where :func:`reduce` reads a large array once for several operators, so does this function.
 
     Determinism: as of the functions that it combines.
 

@@ -7,6 +7,8 @@ into tiles that stay in the caches, and every operator reduces a tile before the
     one long row        pieces, whose results merge without rounding: exact sums, extremes,
                         positions, truths, counts
 
+A GPU reads memory once by a kernel that has every operator's accumulator (:mod:`_one_pass`).
+
 Operators whose bits depend on how their row is cut (products, variances, sums that are not exact)
 are reduced by calls of their own where rows are cut.
 """
@@ -26,6 +28,7 @@ from ._calls import Array
 from ._exact import ExactSum
 from ._interop.inputs import as_array, wrapper_of
 from ._interop.libraries import device_library
+from ._one_pass import reduce_device_array, reduce_host_array
 
 __all__ = ["name_of", "reduce_several"]
 
@@ -71,23 +74,39 @@ def reduce_several(
     if doubled:
         raise ValueError(f"operator {doubled[0]!r} is named twice")
     results = tuple_of(names)
-    is_host = device_library(a) is None and wrapper_of(a) is None
-    if is_host and not given.keys() - _HOST_OPTIONS and _runs_on_cpu(given):
-        array = as_array(a, "a.filled(0)")
-        if array.nbytes > TILE_BYTES and len(ops) > 1 and array.dtype.name in _core.DTYPES:
-            made = _Tiled(array, axis, keepdims, reduce, given).run(ops)
-            return results(*made)
-        a = array
-    return results(*(reduce(a, op, axis=axis, keepdims=keepdims, **given) for op in ops))
+    made: dict[int, Any] = {}
+    is_plain = (
+        not given.keys() - _PLAIN_OPTIONS
+        and given.get("kernel", "auto") == "auto"
+        and len(ops) > 1
+        and wrapper_of(a) is None
+    )
+    library = device_library(a) if is_plain else None
+    if library is not None:
+        made = reduce_device_array(library, a, ops, axis, keepdims, given)
+    elif is_plain:
+        a = array = as_array(a, "a.filled(0)")
+        is_known = array.dtype.names is None and array.dtype.name in _core.DTYPES
+        if is_known and _runs_on_cpu(given):
+            if array.nbytes > TILE_BYTES:
+                return results(*_Tiled(array, axis, keepdims, reduce, given).run(ops))
+        elif is_known and given.get("device") in _OF_GPU and _core.why_no_cuda() is None:
+            made = reduce_host_array(array, ops, axis, keepdims, given)
+    return results(
+        *(
+            made[i] if i in made else reduce(a, op, axis=axis, keepdims=keepdims, **given)
+            for i, op in enumerate(ops)
+        )
+    )
 
 
-_HOST_OPTIONS = {"kernel", "device", "block_size", "grid_size", "stream", "ddof"}
-"""Arguments that tiles may have: no mask, start, dtype or out."""
+_PLAIN_OPTIONS = {"kernel", "device", "block_size", "grid_size", "stream", "ddof"}
+"""Arguments that tiles, and a pass of a GPU, may have: no mask, start, dtype or out."""
+_OF_GPU = (None, "cuda", "cuda:0")
+"""Devices that a host array is certain to be reduced on, where there is a GPU."""
 
 
 def _runs_on_cpu(given: dict[str, Any]) -> bool:
-    if given.get("kernel", "auto") != "auto":
-        return False
     device = given.get("device")
     return device == "cpu" or (device in (None, "auto") and _core.why_no_cuda() is not None)
 

@@ -39,6 +39,7 @@ from emu import (
     layouts,
     means,
     operators,
+    several,
 )
 from gpureduce import _locate
 
@@ -55,6 +56,7 @@ MODULES = {
     "layouts": layouts,
     "means": means,
     "operators": operators,
+    "several": several,
 }
 LIMIT = 60.0  # seconds
 # A broken kernel may take so many times what it takes as it is, and the seconds of ``over_broken``.

@@ -41,6 +41,8 @@ CUSTOM_TRAITS = "custom_traits"
 TRAITS = {"identity", "lift", "combine", "atomic_combine", "add", "add_tile", "finalize"}
 # Kernels whose blocks use places in shared memory round by round.
 COPYING = ("async_copy", "bulk_copy")
+# Several reductions in one pass.
+SEVERAL = "several"
 # Exact sums by kernels of `fast`, whose programs start at this file.
 BY_PAIRS = "exact_fast"
 
@@ -65,6 +67,7 @@ ENTRIES = {
     **{name: [name] for name in (*MADE_FOR, *OF_PRODUCTS, ALONG_AXES)},
     CUSTOM: ["custom_rows", "custom_strided", "custom_merge", "custom_facts"],
     CUSTOM_TRAITS: ["custom_clear"],
+    SEVERAL: ["several"],
     BY_PAIRS: [
         "fast_stream",
         "fast_rows",
@@ -297,6 +300,8 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
         yield from rounds_to_try(kernels[0])
     if kernels[0] == CUSTOM_TRAITS:
         yield from named_kernels_to_try()
+    if kernels[0] == SEVERAL:
+        yield from passes_to_try()
     if kernels[0] == ALONG_AXES:
         yield from sums_along_axes_to_try()
     cases, layouts = cases_to_try(mutant, kernels), exact_layouts_to_try(kernels)
@@ -337,7 +342,7 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM, CUSTOM_TRAITS)
+    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM, CUSTOM_TRAITS, SEVERAL)
     kernels = [kernel for kernel in kernels if kernel not in others]
     if not kernels:
         return
@@ -391,6 +396,22 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
     if mutant.function == FILL:
         what["rows"] = [(33, 70), FULL]
     return what
+
+
+def passes_to_try() -> Iterator[Trial]:
+    """Several reductions in one pass: folds alone, exact sums, pieces of host arrays."""
+    folds = ["min", "max", "argmax", "minmax", "count_nonzero", "any"]
+    sums = ["sum", "mean", "nansum", "nanmean", "min", "argmin"]
+    for dtype, ops in (("int32", folds), ("float32", sums), ("float64", sums), ("int16", folds)):
+        for block in (64, 256):
+            yield (
+                SEVERAL,
+                dtype,
+                block,
+                {"do": "several.check_device_arrays", "ops": ops, "count": 4, "limit": 300.0},
+            )
+    for dtype in ("float32", "int16"):
+        yield SEVERAL, dtype, 0, {"do": "several.check_host_arrays", "count": 6, "limit": 300.0}
 
 
 def variances_to_try(kernels: list[str]) -> Iterator[Trial]:

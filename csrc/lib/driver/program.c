@@ -151,8 +151,7 @@ static const char *truth(int value)
     return value ? "true" : "false";
 }
 
-/* The constants of a program, which kernels read in namespace gpr. */
-static void write_constants(const gpr_kernel_traits *traits, gpr_text *text)
+void gpr_write_constants(const gpr_kernel_traits *traits, gpr_text *text)
 {
     gpr_text_add(text, "namespace gpr {\n");
     gpr_text_add(text, "constexpr unsigned per_thread = %u;\n", traits->per_thread);
@@ -197,8 +196,7 @@ static void write_second(const gpr_kernel_traits *traits, gpr_text *text)
                      gpr_dtype_name(traits->second));
 }
 
-/* First: the traits of the first pass, of one array or of two. */
-static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
+void gpr_write_base(const gpr_kernel_traits *traits, gpr_text *text)
 {
     static const char *const structures[] = {
         [GPR_ACC_NUMBER] = NULL,
@@ -212,15 +210,22 @@ static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
     };
     const gpr_fold_row *fold = &gpr_fold_rows[traits->fold];
     const char *structure = structures[fold->acc_kind];
-    const int has_two_arrays = fold->acc_kind == GPR_ACC_EXACT_PRODUCTS;
 
-    gpr_text_add(text, "using First = ");
-    if (has_two_arrays) gpr_text_add(text, "gpr::Paired<");
     gpr_text_add(text, "gpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, ", fold->name,
                  gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute));
     if (structure != NULL) gpr_text_add(text, "%s<", structure);
     gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc),
                  structure != NULL ? ">" : "", truth(traits->skip_nan));
+}
+
+/* First: the traits of the first pass, of one array or of two. */
+static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
+{
+    const int has_two_arrays = gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_EXACT_PRODUCTS;
+
+    gpr_text_add(text, "using First = ");
+    if (has_two_arrays) gpr_text_add(text, "gpr::Paired<");
+    gpr_write_base(traits, text);
     if (has_two_arrays) {
         gpr_text_add(text, ", ");
         write_second(traits, text);
@@ -279,7 +284,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
     gpr_text *text = &program->text;
     gpr_status status = GPR_OK;
 
-    write_constants(traits, text);
+    gpr_write_constants(traits, text);
     write_includes(traits, entries.finish > 0, text);
     write_first(traits, text);
     gpr_text_add(text, "using Next = gpr::Next<First>;\n");
@@ -303,11 +308,31 @@ done:
 
 /* ---------------------------------------------------------------- the machine code ----------- */
 
+gpr_status gpr_translate(const gpr_translation *translation, const char *target, int use_cache,
+                         gpr_object *object, int *compiled)
+{
+    gpr_text key = {.text = NULL};
+    gpr_status status = GPR_OK;
+
+    *object = (gpr_object){0};
+    *compiled = 0;
+    GPR_TRY(gpr_write_cache_key(translation, target, &key));
+    if (use_cache && gpr_cache_read(key.text, object)) {
+        if (object->entry_count == translation->entry_count) goto done;
+        gpr_object_clear(object);
+    }
+    GPR_TRY(gpr_nvrtc_compile(translation, target, object));
+    *compiled = 1;
+    if (use_cache) gpr_cache_write(key.text, object);
+done:
+    gpr_text_clear(&key);
+    return status;
+}
+
 gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cache,
                            gpr_object *object, int *compiled)
 {
     program_text program = {.translation = {.text = NULL}};
-    gpr_text key = {.text = NULL};
     char target[GPR_TARGET_ROOM];
     gpr_status status = GPR_OK;
 
@@ -315,16 +340,8 @@ gpr_status gpr_make_object(const gpr_kernel_traits *traits, int cc, int use_cach
     *compiled = 0;
     GPR_TRY(gpr_nvrtc_target(cc, target)); /* NVRTC is open from here on, and its version known */
     GPR_TRY(write_program(traits, &program));
-    GPR_TRY(gpr_write_cache_key(&program.translation, target, &key));
-    if (use_cache && gpr_cache_read(key.text, object)) {
-        if (object->entry_count == program.translation.entry_count) goto done;
-        gpr_object_clear(object);
-    }
-    GPR_TRY(gpr_nvrtc_compile(&program.translation, target, object));
-    *compiled = 1;
-    if (use_cache) gpr_cache_write(key.text, object);
+    status = gpr_translate(&program.translation, target, use_cache, object, compiled);
 done:
-    gpr_text_clear(&key);
     clear_program(&program);
     return status;
 }

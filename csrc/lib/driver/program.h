@@ -2,6 +2,7 @@
 #ifndef GPR_LIB_PROGRAM_H
 #define GPR_LIB_PROGRAM_H
 
+#include "lib/base/text.h"
 #include "lib/driver/nvrtc.h"
 #include "lib/rules/rules.h"
 
@@ -39,6 +40,16 @@ typedef struct gpr_entries {
 
 /* Which entries a traits's program has. */
 gpr_entries gpr_program_entries(const gpr_kernel_traits *traits);
+
+/* Writes the constants of a program, which kernels read in namespace gpr. */
+void gpr_write_constants(const gpr_kernel_traits *traits, gpr_text *text);
+/* Writes traits of one array as a C++ type: KernelTraits<...>. */
+void gpr_write_base(const gpr_kernel_traits *traits, gpr_text *text);
+
+/* The object of a translation for `target`: from the disk cache, else compiled (and stored) if
+ * `use_cache`; always compiled otherwise. *compiled is which. NVRTC is open. */
+gpr_status gpr_translate(const gpr_translation *translation, const char *target, int use_cache,
+                         gpr_object *object, int *compiled);
 
 /* The object of a traits for compute capability `cc`: from the disk cache, else compiled (and
  * stored) if `use_cache`; always compiled otherwise. *compiled is which. GPR_ERROR_KERNEL: CUB's

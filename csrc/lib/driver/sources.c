@@ -30,6 +30,10 @@
 #define CUSTOM_FILES(F) F(custom_words) F(custom_operator) F(custom_cpu) F(custom_kernels) \
     F(custom_traits)
 
+/* Several reductions in one pass: their programs carry these beside those of `exact`. */
+#define SEVERAL_FILES(F) F(several)
+#define SEVERAL_SHARED(F) F(several_params)
+
 /* Tables of the registry that kernels read, and files that they share with this library. */
 #define TABLES(F) F(dtypes) F(folds)
 #define SHARED_FILES(F) \
@@ -56,6 +60,8 @@ HELPER_FILES(EMBED)
 CUSTOM_FILES(EMBED)
 SHARED_FILES(EMBED_SHARED)
 CUSTOM_SHARED(EMBED_SHARED)
+SEVERAL_FILES(EMBED)
+SEVERAL_SHARED(EMBED_SHARED)
 TABLES(EMBED_TABLE)
 #define GPR_KERNEL(name, file, ...) EMBED(file)
 #include "kernels.def"
@@ -74,11 +80,14 @@ static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 #undef GPR_KERNEL
 };
 
-static const gpr_source custom_sources[] = {CUSTOM_SHARED(SHARED_SOURCE) CUSTOM_FILES(SOURCE)};
+/* Files that the package's kernels do not carry; those of several reductions come first. */
+static const gpr_source other_sources[] = {SEVERAL_SHARED(SHARED_SOURCE) SEVERAL_FILES(SOURCE)
+                                               CUSTOM_SHARED(SHARED_SOURCE) CUSTOM_FILES(SOURCE)};
 
 enum {
     HELPER_COUNT = sizeof helper_sources / sizeof helper_sources[0],
-    CUSTOM_COUNT = sizeof custom_sources / sizeof custom_sources[0]
+    OTHER_COUNT = sizeof other_sources / sizeof other_sources[0],
+    SEVERAL_COUNT = 2
 };
 
 /* Whether an earlier row has this row's file. */
@@ -92,7 +101,7 @@ static int is_repeat(int kernel)
 
 int gpr_source_count(void)
 {
-    int count = HELPER_COUNT + CUSTOM_COUNT;
+    int count = HELPER_COUNT + OTHER_COUNT;
 
     for (int i = 0; i < GPR_KERNEL_COUNT; i++) count += !is_repeat(i);
     return count;
@@ -104,10 +113,10 @@ gpr_status gpr_source_at(int index, const char **name, const char **text)
 
     if (index >= 0 && index < HELPER_COUNT) {
         source = &helper_sources[index];
-    } else if (index >= HELPER_COUNT && index < HELPER_COUNT + CUSTOM_COUNT) {
-        source = &custom_sources[index - HELPER_COUNT];
-    } else if (index >= HELPER_COUNT + CUSTOM_COUNT) {
-        int seen = HELPER_COUNT + CUSTOM_COUNT;
+    } else if (index >= HELPER_COUNT && index < HELPER_COUNT + OTHER_COUNT) {
+        source = &other_sources[index - HELPER_COUNT];
+    } else if (index >= HELPER_COUNT + OTHER_COUNT) {
+        int seen = HELPER_COUNT + OTHER_COUNT;
         for (int i = 0; i < GPR_KERNEL_COUNT && source == NULL; i++) {
             if (!is_repeat(i) && seen++ == index) source = &kernel_sources[i];
         }
@@ -134,10 +143,16 @@ int gpr_program_sources(int kernel, gpr_source *sources)
     return count;
 }
 
-static void hash_sources(int kernel, char hex[GPR_SHA256_HEX])
+int gpr_several_sources(gpr_source *sources)
 {
-    gpr_source sources[GPR_PROGRAM_SOURCES];
-    const int count = gpr_program_sources(kernel, sources);
+    const int count = gpr_program_sources(GPR_KERNEL_exact, sources);
+
+    memcpy(sources + count, other_sources, SEVERAL_COUNT * sizeof *sources);
+    return count + SEVERAL_COUNT;
+}
+
+void gpr_sources_digest(const gpr_source *sources, int count, char hex[GPR_SHA256_HEX])
+{
     uint8_t digest[GPR_SHA256_BYTES];
     gpr_sha256 hash;
 
@@ -148,6 +163,14 @@ static void hash_sources(int kernel, char hex[GPR_SHA256_HEX])
     }
     gpr_sha256_end(&hash, digest);
     gpr_sha256_hex(digest, hex);
+}
+
+static void hash_sources(int kernel, char hex[GPR_SHA256_HEX])
+{
+    gpr_source sources[GPR_PROGRAM_SOURCES];
+    const int count = gpr_program_sources(kernel, sources);
+
+    gpr_sources_digest(sources, count, hex);
 }
 
 /* Without a lock, which a child could inherit locked: a thread that comes while another one fills
@@ -171,4 +194,5 @@ void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX])
     atomic_store_explicit(&known[kernel].state, PRESENT, memory_order_release);
 }
 
-_Static_assert(HELPER_COUNT + 2 <= GPR_PROGRAM_SOURCES, "GPR_PROGRAM_SOURCES is too small");
+_Static_assert(HELPER_COUNT + 2 + SEVERAL_COUNT <= GPR_PROGRAM_SOURCES,
+               "GPR_PROGRAM_SOURCES is too small");

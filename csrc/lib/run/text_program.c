@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/run/scratch.h"
+#include "lib/run/text_program.h"
 
 _Static_assert((int)GPR_MOST_SYMBOLS == (int)GPR_MAX_ENTRIES, "an image has a program's entries");
 
@@ -207,4 +207,29 @@ gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launch
     gpr_device_leave(device);
 done:
     return status;
+}
+
+gpr_status gpr_queue_with_tickets(gpr_loaded_image *loaded, const gpr_launch *launch, void *stream,
+                                  gpr_scratch_places needs,
+                                  void (*fill)(void *context, gpr_scratch_places at), void *context)
+{
+    const gpr_rule rule = {.acc_kind = GPR_ACC_NUMBER, .device_acc = GPR_UINT64};
+    const gpr_plan plan = {.partials = (needs.bytes + 7) / 8, .tickets = needs.tickets};
+    gpr_device *device = NULL;
+    gpr_scratch *scratch = NULL;
+    gpr_work work = {0};
+    gpr_status status = GPR_OK, released = GPR_OK;
+
+    GPR_TRY(check_launches(loaded, launch, 1));
+    GPR_TRY(gpr_device_enter(loaded->device, &device));
+    work.stream = gpr_stream_of(device, stream);
+    status = gpr_scratch_acquire(device, &plan, &rule, 0, &work, &scratch);
+    if (status == GPR_OK) {
+        fill(context, (gpr_scratch_places){.tickets = work.tickets, .bytes = work.partials});
+        status = queue(loaded, launch, 1, work.stream);
+    }
+    released = gpr_scratch_release(scratch, &work, status == GPR_OK);
+    gpr_device_leave(device);
+done:
+    return status != GPR_OK ? status : released;
 }

@@ -1,0 +1,56 @@
+"""Several reductions in one pass, emulated: the bits of calls of their own, and no rule broken."""
+
+from __future__ import annotations
+
+import os
+
+import emu
+import pytest
+
+SEED = int(os.environ["GPR_TEST_SEED"])
+EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
+    "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+FLOATS = DTYPES[:4]
+
+
+def draw(count: int, dtypes: tuple[str, ...], place: int) -> list[str]:
+    """Some types; every type has its turn as runs go by."""
+    if EVERYTHING:
+        return list(dtypes)
+    return [dtypes[(SEED + place + 5 * i) % len(dtypes)] for i in range(count)]
+
+
+def demand(do: str, dtypes: list[str], **more: object) -> None:
+    tasks = [
+        {
+            "do": f"several.{do}",
+            "dtype": dtype,
+            "block": (0, 64, 256, 0)[(SEED + i) % 4],
+            "seed": SEED,
+            "count": 8 if EVERYTHING else 1,
+            "limit": 900.0 if EVERYTHING else 240.0,
+            **more,
+        }
+        for i, dtype in enumerate(dtypes)
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)} types:\n" + "\n".join(wrong)
+
+
+@pytest.mark.long
+def test_device_arrays_have_the_bits_of_calls_of_their_own() -> None:
+    demand("check_device_arrays", draw(2, DTYPES, 0))
+
+
+@pytest.mark.long
+def test_an_exact_sum_shares_the_pass_with_folds() -> None:
+    ops = ["sum", "mean", "nansum", "nanmean", "min", "argmin", "nanmax", "nanstd"]
+    demand("check_device_arrays", draw(1, FLOATS, 1), ops=ops, slow_float64=SEED % 2 == 0)
+
+
+@pytest.mark.long
+def test_host_arrays_cross_the_bus_in_pieces() -> None:
+    demand("check_host_arrays", draw(1, DTYPES, 3))
