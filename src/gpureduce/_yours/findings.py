@@ -132,6 +132,39 @@ ADVICE = {
         "Read the elements before the first multiple one by one, or use narrower loads.",
         "shfl_atomic",
     ),
+    "copy under way": Advice(
+        "access to bytes that are being copied",
+        "An asynchronous copy may write its bytes at any time before it has been waited for: by "
+        "its own thread, or, where a bulk copy arrives at an mbarrier, for the copy's phase by "
+        "every thread that reads.",
+        "Wait before the access, for the phase of this copy: parity 0 first, then 1, and so on by "
+        "turns. Begin a copy only when all threads have read what it overwrites.",
+        "bulk_copy",
+    ),
+    "copy bytes": Advice(
+        "bytes that are announced and bytes that are copied differ",
+        "A phase of an mbarrier completes when as many bytes have arrived as its arrivals have "
+        "announced.",
+        "Announce the bytes of all copies of the phase, by the same variable that the copy gets.",
+        "bulk_copy",
+    ),
+    "mbarrier wait": Advice(
+        "wait for an mbarrier that does not end",
+        "A phase completes when all arrivals have come that the mbarrier was initialized with, and "
+        "all bytes that these have announced.",
+        "Count who arrives in each phase, each thread or one of each warp, and announce what is "
+        "copied. Wait for the phases in turn: parity 0, 1, 0, 1.",
+        "bulk_copy",
+    ),
+    "mbarrier": Advice(
+        "mbarrier that is not ready",
+        "One thread initializes an mbarrier, with the arrivals of a phase, once; a fence lets "
+        "copies use it, and a barrier of the block the other threads.",
+        "Let thread 0 initialize all mbarriers and call the fence, and put __syncthreads() before "
+        "anything else is done with them. A thread that arrives waits for the phase before it "
+        "arrives again.",
+        "bulk_copy",
+    ),
     "hang": Advice(
         "kernel that does not end",
         "A thread waits for something that never happens, or its loop never ends.",
@@ -240,6 +273,8 @@ _PLACE = re.compile(r" at ([\w.-]+):(\d+)(?:, called at ([\w.-]+):(\d+))?")
 
 
 def _kind(rest: str) -> str:
+    if "bulk copy to it" in rest or "under way" in rest or ", and a bulk copy began" in rest:
+        return "copy under way"
     if rest.startswith("race on"):
         if "of block" in rest or "no device fence" in rest:
             return "grid race"
@@ -250,6 +285,17 @@ def _kind(rest: str) -> str:
         ("read of shared", "shared unwritten"),
         ("read of", "output unwritten"),
         ("misaligned", "misaligned"),
+        ("bulk copy of", "misaligned"),
+        ("asynchronous copy of", "misaligned"),
+        ("asynchronous copy whose thread returns", "copy under way"),
+        ("bulk copy that no thread waits for", "copy under way"),
+        ("copies of", "copy bytes"),
+        ("wait for parity", "mbarrier wait"),
+        ("mbarrier", "mbarrier"),
+        ("arrival at", "mbarrier"),
+        ("wait at", "mbarrier"),
+        ("bulk copy to mbarrier", "mbarrier"),
+        ("bulk copy at", "mbarrier"),
         ("thread that does not end", "hang"),
     ):
         if rest.startswith(start):
@@ -365,7 +411,8 @@ def _one_word_remedy(code: str, place: Place, word: str) -> str:
 
 
 _RACE = re.compile(
-    r"race on (?P<word>.*): it (?P<verb>reads|writes|updates) it(?P<how>(?: atomically)?)"
+    r"race on (?P<word>.*): it (?P<verb>reads|writes|updates|begins a bulk copy to) it"
+    r"(?P<how>(?: atomically)?)"
 )
 _RACED = re.compile(r"(.*) (wrote|read|updated) it((?: atomically)?) before")
 _ABSENT = {
@@ -392,6 +439,13 @@ def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
         return (
             "Read into a variable of the thread, put __syncthreads() where all threads of the "
             "block reach it, then write."
+        )
+    if kind == "copy under way" and ("returns" in rest or "no thread waits" in rest):
+        return "Wait for every copy, or begin none that no round is left to read."
+    if kind == "misaligned" and "bulk copy" in rest:
+        return (
+            "A bulk copy needs addresses and a size that are multiples of 16: read the elements "
+            "before the first multiple, and those behind the last whole 16 bytes, one by one."
         )
     if kind == "bounds" and " to shared memory" in rest:
         return (
