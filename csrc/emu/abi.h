@@ -4,7 +4,7 @@
 #ifndef GPR_EMU_ABI_H
 #define GPR_EMU_ABI_H
 
-#define GPR_EMU_ABI 4u
+#define GPR_EMU_ABI 5u
 
 /* Bytes from one shared variable to the next. None is larger than 48 KiB, so that the bytes behind
  * each belong to no variable. */
@@ -14,14 +14,20 @@
  * that has any has room for all of it under the name gpr_emu_dynamic_shared. */
 #define GPR_EMU_DYNAMIC_BYTES 49152
 
+/* Most blocks of a cluster that every GPU with clusters takes. */
+#define GPR_EMU_MOST_CLUSTER 8u
+
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
 
-/* Operations of all threads of a block. The result is that of their predicates. */
+/* Operations of all threads of a block. The result is that of their predicates. The last two are of
+ * all threads of a cluster and of the grid. */
 enum gpr_emu_block_op {
     GPR_EMU_BARRIER,
     GPR_EMU_BARRIER_COUNT,
     GPR_EMU_BARRIER_AND,
-    GPR_EMU_BARRIER_OR
+    GPR_EMU_BARRIER_OR,
+    GPR_EMU_CLUSTER_BARRIER,
+    GPR_EMU_GRID_BARRIER
 };
 
 /* Operations of the lanes of a warp. */
@@ -69,6 +75,10 @@ typedef struct gpr_emu_hooks {
     void (*mbarrier_wait)(void *barrier, unsigned parity, const void *pc);
     /* A copy from global to shared memory that counts for the barrier's current phase. */
     void (*copy_bulk)(void *to, const void *from, unsigned bytes, void *barrier, const void *pc);
+    /* Where a shared variable is in the block of another rank of the cluster. */
+    const void *(*shared_of)(const void *mine, unsigned rank, const void *pc);
+    /* Lets other threads run until a word of global memory is another than `seen`. */
+    void (*wait_for_change)(const unsigned *word, unsigned seen, const void *pc);
 } gpr_emu_hooks;
 
 typedef struct gpr_emu_entry {
@@ -83,6 +93,7 @@ typedef struct gpr_emu_module {
     unsigned abi;
     const gpr_emu_hooks **hooks; /* set when blocks run */
     gpr_emu_dim *thread, *block, *block_dim, *grid_dim;
+    unsigned *cluster_rank, *cluster_blocks;
     const gpr_emu_entry *entries;
     unsigned entry_count;
 } gpr_emu_module;

@@ -11,7 +11,8 @@
  *     thread has acquired in this way to all threads of its block;
  *   - by an atomic of the second thread on that word, after the first thread's atomic on it;
  *   - in a block, an mbarrier: the first thread, or one that is ordered after it, arrives, and the
- *     second waits for the phase. Copies write before their phase completes.
+ *     second waits for the phase. Copies write before their phase completes;
+ *   - by a barrier of all threads of a cluster, or of the grid, between them.
  * The order does not depend on which thread happened to run first, so one schedule finds a race
  * that another would show as a wrong result. */
 #include <stdlib.h>
@@ -159,6 +160,7 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
 {
     const emu_block *block = thread->block;
 
+    if (earlier->time < block->grid_time) return 1;
     if (earlier->block != block->index)
         return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
     if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
@@ -250,7 +252,8 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
 {
     finding *finding = &launch->finding;
     char room[48];
-    const int other_block = earlier->block != thread->block->index;
+    const uint32_t size = thread->block->cluster_size, own = thread->block->index;
+    const int other_block = earlier->block != own;
 
     if (earlier->thread >= MOST_THREADS) {
         const mbarrier *barrier = &thread->block->mbarriers.all[earlier->thread - MOST_THREADS];
@@ -261,7 +264,10 @@ static void report_race(engine_launch *launch, const emu_thread *thread, const r
                        thread_name(earlier->thread, room), earlier->block, did);
         (void)snprintf(
             finding->end, sizeof finding->end,
-            ": no device fence and atomic of the one, atomic and fence of the other, lie between");
+            earlier->block / size == own / size
+                ? ": no cluster barrier lies between"
+                : ": no device fence and atomic of the one, atomic and fence of the other, lie "
+                  "between");
     } else {
         (void)snprintf(finding->other, sizeof finding->other, ", and %s %s before",
                        thread_name(earlier->thread, room), did);
@@ -314,7 +320,8 @@ typedef struct shared_name {
     const shared_variable *variable;
     uintptr_t address;
     unsigned bytes;
-    char room[SHARED_NAME_ROOM], text[SHARED_NAME_ROOM + 16];
+    const emu_block *other; /* whose variable it is; NULL: the running block's */
+    char room[SHARED_NAME_ROOM], text[SHARED_NAME_ROOM + 32];
 } shared_name;
 
 static const char *say_shared(void *argument)
@@ -322,7 +329,11 @@ static const char *say_shared(void *argument)
     shared_name *name = argument;
 
     name_shared(name->variable, name->address, name->bytes, name->room);
-    (void)snprintf(name->text, sizeof name->text, "shared %s", name->room);
+    if (name->other != NULL)
+        (void)snprintf(name->text, sizeof name->text, "shared %s of block %u", name->room,
+                       name->other->index);
+    else
+        (void)snprintf(name->text, sizeof name->text, "shared %s", name->room);
     return name->text;
 }
 
@@ -367,12 +378,15 @@ static void read_unwritten(engine_launch *launch, const emu_thread *thread, shar
                    say_shared(name));
 }
 
-static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t address,
-                         unsigned bytes, int access, const void *pc)
+/* An access to a shared variable of `block`: the thread's own, or another of its cluster. */
+static void check_shared(engine_launch *launch, emu_thread *thread, emu_block *block,
+                         uintptr_t address, unsigned bytes, int access, const void *pc)
 {
     const shared_variable *variable = module_shared(launch->module, address);
-    emu_block *block = thread->block;
-    shared_name name = {.variable = variable, .address = address, .bytes = bytes};
+    shared_name name = {.variable = variable,
+                        .address = address,
+                        .bytes = bytes,
+                        .other = block != thread->block ? block : NULL};
 
     if (address - variable->start + bytes > variable->bytes)
         out_of_shared(launch, variable, address, bytes, access, pc);
@@ -385,8 +399,8 @@ static void check_shared(engine_launch *launch, emu_thread *thread, uintptr_t ad
     memset(block->written + offset, 1, bytes);
     for (size_t w = offset / WORD_BYTES; w <= (offset + bytes - 1) / WORD_BYTES; w++) {
         word_history *history = &block->histories[w];
-        if (history->epoch != block->epoch) /* a barrier orders all before it */
-            *history = (struct word_history){.epoch = block->epoch};
+        if (history->epoch != block->shared_epoch) /* a barrier orders all before it */
+            *history = (struct word_history){.epoch = block->shared_epoch};
         check_word(launch, thread, history, &block->records, w * WORD_BYTES, offset, bytes, access,
                    pc, say_shared, &name);
     }
@@ -414,7 +428,8 @@ void check_copy_arrives(engine_launch *launch, emu_block *block, const bulk_copy
     memset(block->written + offset, 1, copy->bytes);
     for (size_t w = offset / WORD_BYTES; w < (offset + copy->bytes) / WORD_BYTES; w++) {
         word_history *history = &block->histories[w];
-        if (history->epoch != block->epoch) *history = (struct word_history){.epoch = block->epoch};
+        if (history->epoch != block->shared_epoch)
+            *history = (struct word_history){.epoch = block->shared_epoch};
         if (!add_record(&block->records, &history->writes, &made)) launch->out_of_memory = 1;
     }
 }
@@ -467,8 +482,16 @@ static releases *releases_at(engine_launch *launch, uintptr_t word)
     return &launch->released[*index - 1];
 }
 
+/* Adds a release to those at a word, if it is not there: a thread may update a word again and again
+ * while it waits. */
 static int add_release(releases *releases, const release *what)
 {
+    for (size_t i = releases->count; i-- > 0;) {
+        const release *r = &releases->all[i];
+        if (r->block == what->block && r->thread == what->thread && r->fence == what->fence &&
+            r->barrier == what->barrier)
+            return 1;
+    }
     if (!grow((void **)&releases->all, &releases->room, releases->count, sizeof *releases->all))
         return 0;
     releases->all[releases->count++] = *what;
@@ -519,7 +542,77 @@ static void check_global(engine_launch *launch, emu_thread *thread, const driver
     if (access == GPR_EMU_ATOMIC) pass_through(launch, thread, address);
 }
 
+/* An access of another block to shared memory of `block`, which its last thread's return does not
+ * follow; NULL: none. */
+static const record *find_pending(const emu_block *block, const emu_thread *last, size_t words,
+                                  size_t *at)
+{
+    for (*at = 0; *at < words; ++*at) {
+        const word_history *history = &block->histories[*at];
+        const uint32_t lists[] = {history->reads, history->writes, history->atomics};
+        if (history->epoch != block->shared_epoch) continue;
+        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+            for (uint32_t k = lists[i]; k != 0; k = block->records.all[k - 1].next) {
+                const record *r = &block->records.all[k - 1];
+                if (r->block != block->index && !is_ordered(r, last)) return r;
+            }
+        }
+    }
+    return NULL;
+}
+
+void check_block_ends(engine_launch *launch, emu_thread *last)
+{
+    const emu_block *block = last->block;
+    const shared_variable *variable = launch->module->shared;
+    const size_t words =
+        module_shared_before(launch->module, variable + launch->module->shared_count) / WORD_BYTES;
+    size_t at = 0;
+    char room[48];
+
+    if (block->cluster_size == 1) return;
+    const record *pending = find_pending(block, last, words, &at);
+    if (pending == NULL) return;
+    while (variable + 1 < launch->module->shared + launch->module->shared_count &&
+           module_shared_before(launch->module, variable + 1) <= at * WORD_BYTES)
+        variable++;
+    last->pc = pending->pc;
+    report_waiting(launch, last,
+                   "return of a block whose shared memory others may access still: %s of block %u "
+                   "accesses %s, and no cluster barrier follows:",
+                   thread_name(pending->thread, room), pending->block, variable->name);
+}
+
 /* ---------------------------------------------------------------- all of it ------------------ */
+
+emu_block *check_find_owner(const engine_launch *launch, const emu_thread *thread,
+                            uintptr_t *address)
+{
+    const size_t size = launch->shape.kind.cluster,
+                 first = (size_t)(thread->block - launch->blocks) / size * size;
+
+    for (size_t i = first; i < first + size && size > 1; i++) {
+        emu_block *block = &launch->blocks[i];
+        const uintptr_t offset = *address - (uintptr_t)block->shared;
+        if (offset >= block->shared_room) continue;
+        *address = launch->module->shared_low + offset;
+        return block;
+    }
+    return NULL;
+}
+
+/* An access to the shared memory of a block of the cluster that has returned. */
+static void report_ended(engine_launch *launch, const emu_block *owner, uintptr_t address,
+                         unsigned bytes, int access, const void *pc)
+{
+    shared_name name = {.variable = module_shared(launch->module, address),
+                        .address = address,
+                        .bytes = bytes,
+                        .other = owner};
+
+    report_finding(launch, pc, "shared memory of a block that has returned: it %s %s", verb(access),
+                   say_shared(&name));
+}
 
 place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
                    int access, const void *pc)
@@ -528,10 +621,12 @@ place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address,
     const driver_allocation *variable = module_variable(module, address);
     const int shared =
         variable == NULL && address - module->shared_low < module->shared_high - module->shared_low;
+    uintptr_t theirs = address;
+    emu_block *owner = shared ? thread->block : check_find_owner(launch, thread, &theirs);
     const driver_allocation *a =
-        variable != NULL ? variable : (shared ? NULL : find_allocation(launch, address));
+        variable != NULL ? variable : (owner != NULL ? NULL : find_allocation(launch, address));
 
-    if (!shared && a == NULL) {
+    if (owner == NULL && a == NULL) {
         /* A thread's own variables, and constants. */
         if (fiber_owns(address)) return OTHER_MEMORY;
         if (address >= module->low && address < module->high && access == GPR_EMU_LOAD)
@@ -545,17 +640,35 @@ place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address,
             verb(access), bytes, (unsigned)(address % bytes), bytes);
     }
     launch->now++;
-    if (shared)
-        check_shared(launch, thread, address, bytes, access, pc);
-    else
+    if (owner == NULL)
         check_global(launch, thread, a, address, bytes, access, pc);
-    return shared ? SHARED_MEMORY : GLOBAL_MEMORY;
+    else if (owner->live)
+        check_shared(launch, thread, owner, theirs, bytes, access, pc);
+    else
+        report_ended(launch, owner, theirs, bytes, access, pc);
+    return owner != NULL ? SHARED_MEMORY : GLOBAL_MEMORY;
+}
+
+/* Adds a release to what a thread or a block knows: of each other thread the newest. */
+static int learn(releases *known, const release *what)
+{
+    for (size_t i = 0; i < known->count; i++) {
+        release *r = &known->all[i];
+        if (r->block != what->block || r->thread != what->thread) continue;
+        if (what->fence > r->fence) r->fence = what->fence;
+        if (what->barrier > r->barrier) r->barrier = what->barrier;
+        for (unsigned lane = 0; lane < WARP_LANES; lane++) {
+            if (what->seen[lane] > r->seen[lane]) r->seen[lane] = what->seen[lane];
+        }
+        return 1;
+    }
+    return add_release(known, what);
 }
 
 static int take_over(releases *to, const releases *from)
 {
     for (size_t i = 0; i < from->count; i++) {
-        if (!add_release(to, &from->all[i])) return 0;
+        if (!learn(to, &from->all[i])) return 0;
     }
     return 1;
 }
@@ -577,16 +690,55 @@ void check_fence(engine_launch *launch, emu_thread *thread)
     memcpy(thread->fence.seen, thread->seen, sizeof thread->seen);
 }
 
+/* Accesses to a block's shared memory before this are ordered before all later ones. */
+static void begin_shared_epoch(emu_block *block)
+{
+    block->shared_epoch++;
+    block->records.count = 0; /* histories of the epoch before are not looked at */
+}
+
 void check_block_met(engine_launch *launch, emu_block *block)
 {
     block->epoch++;
     block->barrier_time = ++launch->now;
-    block->records.count = 0; /* histories of the epoch before are not looked at */
+    if (block->cluster_size == 1) begin_shared_epoch(block);
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i];
         if (!take_over(&block->known, &thread->known)) launch->out_of_memory = 1;
         thread->known.count = 0;
     }
+}
+
+void check_cluster_met(engine_launch *launch, emu_block *first)
+{
+    const unsigned size = launch->shape.kind.cluster;
+    int good = 1;
+
+    for (unsigned i = 0; i < size; i++) {
+        check_block_met(launch, &first[i]);
+        begin_shared_epoch(&first[i]);
+    }
+    for (unsigned i = 0; i < size; i++) {
+        /* What the others' threads have done, and what had been made visible to them. */
+        for (unsigned k = 0; k < size && good; k++) {
+            const release met = {.block = first[k].index, .barrier = launch->now};
+            if (k == i) continue;
+            good = learn(&first[i].known, &met);
+            for (size_t r = 0; r < first[k].known.count && good; r++)
+                good = first[k].known.all[r].block == first[i].index ||
+                       learn(&first[i].known, &first[k].known.all[r]);
+        }
+    }
+    if (!good) launch->out_of_memory = 1;
+}
+
+void check_grid_met(engine_launch *launch)
+{
+    for (unsigned i = 0; i < launch->resident; i++) {
+        check_block_met(launch, &launch->blocks[i]);
+        if (launch->shape.kind.cluster > 1) begin_shared_epoch(&launch->blocks[i]);
+    }
+    for (unsigned i = 0; i < launch->resident; i++) launch->blocks[i].grid_time = launch->now;
 }
 
 void check_warp_met(emu_thread *threads, unsigned mask)
@@ -621,5 +773,7 @@ void check_block_starts(engine_launch *launch, emu_block *block)
     block->records.count = 0;
     block->known.count = 0;
     block->barrier_time = 0;
+    block->grid_time = 0;
     block->epoch = 1;
+    block->shared_epoch = 1;
 }

@@ -460,13 +460,13 @@ static void write_map(FILE *file, const engine_launch *launch)
     const counts *counts = launch->counts;
 
     (void)fprintf(file, "\"map\": {\"block\": 0, \"threads\": %u, \"columns\": %zu",
-                  launch->block_threads, counts->map_count);
+                  launch->shape.block, counts->map_count);
     for (int ways = 0; ways < 2; ways++) {
         (void)fprintf(file, ", \"%s\": [", ways ? "ways" : "did");
         for (size_t i = 0; i < counts->map_count; i++) {
             const uint8_t *of = ways ? counts->map[i].ways : counts->map[i].did;
             (void)fprintf(file, "%s[", i > 0 ? ", " : "");
-            for (unsigned t = 0; t < launch->block_threads; t++)
+            for (unsigned t = 0; t < launch->shape.block; t++)
                 (void)fprintf(file, "%s%u", t > 0 ? "," : "", of[t]);
             (void)fprintf(file, "]");
         }
@@ -488,7 +488,7 @@ void counts_write(engine_launch *launch, const char *path)
     (void)fprintf(
         file,
         "{\"format\": %d, \"entry\": \"%s\", \"grid\": %u, \"block\": %u, \"shared_bytes\": %zu, ",
-        FORMAT, launch->kernel->entry->name, launch->grid, launch->block_threads,
+        FORMAT, launch->kernel->entry->name, launch->shape.grid, launch->shape.block,
         counts->shared_bytes);
     (void)fprintf(file, "\"schedule\": \"%s\", \"seed\": %llu, ",
                   schedules[emu_settings_now.schedule], (unsigned long long)emu_settings_now.seed);

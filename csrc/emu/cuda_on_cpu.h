@@ -42,6 +42,9 @@ gpr_emu_dim gpr_emu_thread_index __asm__("threadIdx");
 gpr_emu_dim gpr_emu_block_index __asm__("blockIdx");
 gpr_emu_dim gpr_emu_block_dim __asm__("blockDim");
 gpr_emu_dim gpr_emu_grid_dim __asm__("gridDim");
+extern const unsigned gpr_emu_rank, gpr_emu_size;
+unsigned gpr_emu_cluster_place __asm__("gpr_emu_rank");
+unsigned gpr_emu_cluster_size __asm__("gpr_emu_size");
 }
 constexpr int warpSize = 32;
 
@@ -163,6 +166,36 @@ __forceinline__ void __threadfence()
 __forceinline__ void __threadfence_system()
 {
     gpr_emu_fence(GPR_EMU_FENCE_DEVICE);
+}
+
+// ---------------------------------------------------------------- several blocks ---------------
+
+__forceinline__ unsigned gpr_emu_cluster_rank()
+{
+    return gpr_emu_rank;
+}
+__forceinline__ unsigned gpr_emu_cluster_blocks()
+{
+    return gpr_emu_size;
+}
+__forceinline__ void gpr_emu_cluster_barrier()
+{
+    gpr_emu_block(GPR_EMU_CLUSTER_BARRIER, 0);
+}
+__forceinline__ void gpr_emu_grid_barrier()
+{
+    gpr_emu_block(GPR_EMU_GRID_BARRIER, 0);
+}
+// The variable is where another block's shared memory is kept while this one runs.
+GPR_EMU_UNWATCHED inline const void *gpr_emu_shared_of(const void *mine, unsigned rank)
+{
+    return gpr_emu->shared_of(mine, rank, GPR_EMU_HERE);
+}
+// What a thread calls that reads a word again and again until another block changes it.
+GPR_EMU_UNWATCHED inline void gpr_emu_wait_for_change(const unsigned *word, unsigned seen)
+{
+    gpr_emu->wait_for_change(word, seen, GPR_EMU_HERE);
+    __asm__ volatile("" ::: "memory");
 }
 
 // ---------------------------------------------------------------- asynchronous copies ----------
@@ -477,10 +510,16 @@ template <class... A, void (*KERNEL)(A...)> struct gpr_emu_call<KERNEL> {
 #define GPR_EMU_ENTRY(expression)                                         \
     {GPR_EMU_TEXT expression, gpr_emu_call<GPR_EMU_BARE expression>::run, \
      gpr_emu_call<GPR_EMU_BARE expression>::count, gpr_emu_call<GPR_EMU_BARE expression>::bytes}
-#define GPR_EMU_ENTRIES(...)                                                                   \
-    static const gpr_emu_entry gpr_emu_entries[] = {__VA_ARGS__};                              \
-    extern "C" __attribute__((visibility("default"))) const gpr_emu_module gpr_emu_exports = { \
-        GPR_EMU_ABI,           &gpr_emu,                                                       \
-        &gpr_emu_thread_index, &gpr_emu_block_index,                                           \
-        &gpr_emu_block_dim,    &gpr_emu_grid_dim,                                              \
-        gpr_emu_entries,       sizeof gpr_emu_entries / sizeof gpr_emu_entries[0]};
+#define GPR_EMU_ENTRIES(...)                                        \
+    static const gpr_emu_entry gpr_emu_entries[] = {__VA_ARGS__};   \
+    extern "C" __attribute__((visibility("default")))               \
+    const gpr_emu_module gpr_emu_exports = {GPR_EMU_ABI,            \
+                                            &gpr_emu,               \
+                                            &gpr_emu_thread_index,  \
+                                            &gpr_emu_block_index,   \
+                                            &gpr_emu_block_dim,     \
+                                            &gpr_emu_grid_dim,      \
+                                            &gpr_emu_cluster_place, \
+                                            &gpr_emu_cluster_size,  \
+                                            gpr_emu_entries,        \
+                                            sizeof gpr_emu_entries / sizeof gpr_emu_entries[0]};

@@ -4,8 +4,8 @@
 
 #include "emu/driver_state.h"
 
-/* A few multiprocessors of an H100, and their share of its memory: plans are those of a GPU. */
-enum { MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, MEMORY_KHZ = 1000000, MEMORY_BITS = 400 };
+/* The multiprocessors' share of an H100's memory. */
+enum { MEMORY_KHZ = 1000000, MEMORY_BITS = 400 };
 
 CUresult cuInit(unsigned flags)
 {
@@ -38,6 +38,8 @@ static const struct {
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+     "too many blocks in cooperative launch"},
     {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},

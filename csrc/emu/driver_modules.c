@@ -43,29 +43,75 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return driver_leave(CUDA_SUCCESS);
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream stream, void **arguments, void **extra)
+/* Whether all blocks of a grid are resident at once, with as many registers and as much shared
+ * memory as the kernel wishes. */
+static int is_resident(unsigned grid, unsigned block)
 {
+    const unsigned by_threads = RESIDENT_THREADS / block;
+
+    return grid <= MULTIPROCESSORS * (by_threads < RESIDENT_BLOCKS ? by_threads : RESIDENT_BLOCKS);
+}
+
+/* Queues a launch; the lock is held. */
+static CUresult launch(CUfunction function, const CUlaunchConfig *config, gpr_launch_kind kind,
+                       void **arguments, void **extra)
+{
+    const engine_shape shape = {config->grid_x, config->block_x, config->shared_bytes, kind};
     operation op = {.kind = LAUNCH};
 
-    ENTER(cuLaunchKernel, IN_CONTEXT);
-    if (!function->module->live)
-        return driver_leave(driver_violate("launch from a module that was unloaded"));
-    if (grid_x == 0 || grid_x > 0x7fffffff || grid_y != 1 || grid_z != 1 || block_x == 0 ||
-        block_x > GPR_MOST_BLOCK || block_y != 1 || block_z != 1 ||
-        shared_bytes > GPR_EMU_DYNAMIC_BYTES || extra != NULL) {
-        return driver_leave(driver_violate("launch of an impossible grid"));
-    }
+    if (!function->module->live) return driver_violate("launch from a module that was unloaded");
+    if (shape.grid == 0 || shape.grid > 0x7fffffff || config->grid_y != 1 || config->grid_z != 1 ||
+        shape.block == 0 || shape.block > GPR_MOST_BLOCK || config->block_y != 1 ||
+        config->block_z != 1 || shape.shared_bytes > GPR_EMU_DYNAMIC_BYTES || extra != NULL)
+        return driver_violate("launch of an impossible grid");
+    if (kind.cluster == 0 || kind.cluster > GPR_EMU_MOST_CLUSTER || shape.grid % kind.cluster != 0)
+        return driver_violate("launch of a grid that is not made of clusters");
+    if (kind.cooperative && !is_resident(shape.grid, shape.block))
+        return COOPERATIVE_LAUNCH_TOO_LARGE;
     op.module = function->module;
-    const char *wrong =
-        engine_prepare(function->kernel, grid_x, block_x, shared_bytes, arguments, &op.launch);
-    if (wrong != NULL) return driver_leave(driver_violate(wrong));
-    if (op.launch == NULL) return driver_leave(OUT_OF_MEMORY);
-    const CUresult result = driver_enqueue(stream, op);
+    const char *wrong = engine_prepare(function->kernel, shape, arguments, &op.launch);
+    if (wrong != NULL) return driver_violate(wrong);
+    if (op.launch == NULL) return OUT_OF_MEMORY;
+    const CUresult result = driver_enqueue(config->stream, op);
     if (result != CUDA_SUCCESS)
         engine_drop(op.launch);
     else
         driver.launches++;
-    return driver_leave(result);
+    return result;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream stream, void **arguments, void **extra)
+{
+    const CUlaunchConfig config = {.grid_x = grid_x,
+                                   .grid_y = grid_y,
+                                   .grid_z = grid_z,
+                                   .block_x = block_x,
+                                   .block_y = block_y,
+                                   .block_z = block_z,
+                                   .shared_bytes = shared_bytes,
+                                   .stream = stream};
+    const gpr_launch_kind kind = {0, 1};
+
+    ENTER(cuLaunchKernel, IN_CONTEXT);
+    return driver_leave(launch(function, &config, kind, arguments, extra));
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments,
+                          void **extra)
+{
+    gpr_launch_kind kind = {0, 1};
+
+    ENTER(cuLaunchKernelEx, IN_CONTEXT);
+    for (unsigned i = 0; i < config->attribute_count; i++) {
+        const CUlaunchAttribute *attribute = &config->attributes[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            kind.cooperative = attribute->value.cooperative;
+        else if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            kind.cluster = attribute->value.cluster_dim.x;
+        else
+            return driver_leave(driver_violate("launch with an unknown attribute"));
+    }
+    return driver_leave(launch(function, config, kind, arguments, extra));
 }

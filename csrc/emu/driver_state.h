@@ -51,9 +51,13 @@ enum {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     STREAM_CAPTURE_UNSUPPORTED = 900,
     UNKNOWN = 999
 };
+
+/* A few multiprocessors of an H100: plans are those of a GPU. */
+enum { MULTIPROCESSORS = 4, RESIDENT_THREADS = 2048, RESIDENT_BLOCKS = 32 };
 
 enum { MOST_DEVICES = 8, CONTEXT_DEPTH = 16, MOST_OBJECTS = 64 };
 

@@ -34,8 +34,8 @@ enum {
     WARP_LANES = GPR_WARP_LANES,
     MOST_THREADS = GPR_MOST_BLOCK,
     WORD_BYTES = 4,
-    MOST_RESIDENT = 4,
-    MOST_MBARRIERS = 64 /* of a block */
+    MOST_MBARRIERS = 64, /* of a block */
+    SEVERAL_BLOCKS = 4   /* that a random schedule has under way, in whole clusters */
 };
 
 /* ---------------------------------------------------------------- settings.c ----------------- */
@@ -259,6 +259,7 @@ typedef enum thread_state {
     AT_WARP_OP,
     AT_ACTIVE_MASK,
     AT_MBARRIER,
+    AT_WORD, /* until it changes */
     EXITED
 } thread_state;
 
@@ -272,9 +273,10 @@ typedef struct emu_thread {
     const void *pc; /* where it waits */
     int op;
     unsigned mask, value, argument, width, result;
-    uint32_t step;  /* warp operations, and waits for copies, passed in this phase */
-    uint64_t steps; /* accesses, barriers and warp operations of the launch */
-    uint32_t clock; /* warp barriers passed, and 1 */
+    const unsigned *word; /* AT_WORD: that had `value` */
+    uint32_t step;        /* warp operations, and waits for copies, passed in this phase */
+    uint64_t steps;       /* accesses, barriers and warp operations of the launch */
+    uint32_t clock;       /* warp barriers passed, and 1 */
     uint32_t seen[WARP_LANES];
     release fence;  /* of its last device fence; fence.fence 0: none */
     releases known; /* of other blocks, since the block's last barrier */
@@ -295,11 +297,15 @@ struct emu_block {
     uint32_t index, threads, waiting, exited, next_thread;
     uint32_t epoch; /* block barriers passed, and 1 */
     uint64_t barrier_time;
+    uint64_t grid_time;    /* of the last grid barrier */
+    uint32_t cluster_size; /* blocks of each cluster */
     releases known;
     emu_thread *thread;
     unsigned char *shared;   /* a copy while another block is in */
+    size_t shared_room;      /* bytes */
     unsigned char *written;  /* a byte for each byte of shared memory */
     word_history *histories; /* one for each word of it */
+    uint32_t shared_epoch;   /* that histories are of: all who may access them have met since */
     records records;
     mbarriers mbarriers;
     event *events;
@@ -318,13 +324,14 @@ typedef struct counts counts;
 struct engine_launch {
     engine_kernel *kernel;
     engine_module *module;
-    unsigned grid, block_threads, shared_bytes;
+    engine_shape shape;
     void **arguments;
     uint64_t random;
     uint64_t now;      /* counts everything that happens */
-    emu_block *blocks; /* resident ones */
+    emu_block *blocks; /* resident ones: whole clusters, one after the other */
     unsigned resident;
-    emu_block *in; /* whose shared memory is in place */
+    unsigned begun; /* blocks */
+    emu_block *in;  /* whose shared memory is in place */
     emu_thread *current;
     const driver_allocation **allocations; /* sorted */
     size_t allocation_count;
@@ -401,6 +408,10 @@ enum { COPY_STORE = GPR_EMU_ATOMIC + 1 };
 
 /* Ends the launch if the running thread may not make this access; notes it for later ones. Returns
  * the kind of memory, for counting. */
+/* The block of the running thread's cluster in whose shared memory, kept while others run, an
+ * address lies; NULL: none. *address becomes that of the variable. */
+emu_block *check_find_owner(const engine_launch *launch, const emu_thread *thread,
+                            uintptr_t *address);
 typedef enum place { SHARED_MEMORY, GLOBAL_MEMORY, OTHER_MEMORY } place;
 place check_access(engine_launch *launch, emu_thread *thread, uintptr_t address, unsigned bytes,
                    int access, const void *pc);
@@ -418,9 +429,14 @@ enum { SHARED_NAME_ROOM = 96 };
 void check_name_shared(const engine_module *module, uintptr_t address, unsigned bytes,
                        char room[SHARED_NAME_ROOM]);
 void check_fence(engine_launch *launch, emu_thread *thread);
-/* All threads of a block, or the lanes of `mask` in the thread's warp, have met. */
+/* All threads of a block, of a cluster (whose blocks follow `first`) or of the grid, or the lanes
+ * of `mask` in the thread's warp, have met. */
 void check_block_met(engine_launch *launch, emu_block *block);
+void check_cluster_met(engine_launch *launch, emu_block *first);
+void check_grid_met(engine_launch *launch);
 void check_warp_met(emu_thread *threads, unsigned mask);
+/* The last thread of a block has returned. */
+void check_block_ends(engine_launch *launch, emu_thread *last);
 void check_block_starts(engine_launch *launch, emu_block *block);
 
 /* ---------------------------------------------------------------- count.c -------------------- */

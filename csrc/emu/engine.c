@@ -12,14 +12,14 @@ const int engine_tracks_writes = 1;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 /* Blocks, and the stacks of their threads: allocated once, for as many as a launch ever had at a
  * time. */
-static emu_block blocks[MOST_RESIDENT];
-static fiber *fibers[MOST_RESIDENT * MOST_THREADS];
+static emu_block *blocks;
+static unsigned block_count;
 static char message[2048]; /* of the last finding */
 
 /* ---------------------------------------------------------------- arguments ------------------ */
 
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
-                           unsigned shared_bytes, void **arguments, engine_launch **prepared)
+const char *engine_prepare(engine_kernel *kernel, engine_shape shape, void **arguments,
+                           engine_launch **prepared)
 {
     const gpr_emu_entry *entry = kernel->entry;
     engine_launch *launch = calloc(1, sizeof *launch);
@@ -28,9 +28,7 @@ const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
     if (launch == NULL) return NULL;
     launch->kernel = kernel;
     launch->module = kernel->module;
-    launch->grid = grid;
-    launch->block_threads = block;
-    launch->shared_bytes = shared_bytes;
+    launch->shape = shape;
     launch->arguments = calloc(entry->argument_count + 1, sizeof *launch->arguments);
     if (launch->arguments == NULL) goto fail;
     for (unsigned i = 0; i < entry->argument_count; i++) {
@@ -47,8 +45,7 @@ fail:
 
 int engine_again(const engine_launch *launch, engine_launch **copy)
 {
-    (void)engine_prepare(launch->kernel, launch->grid, launch->block_threads, launch->shared_bytes,
-                         launch->arguments, copy);
+    (void)engine_prepare(launch->kernel, launch->shape, launch->arguments, copy);
     return *copy != NULL;
 }
 
@@ -110,6 +107,7 @@ static int list_allocations(engine_launch *launch)
 static void free_block(emu_block *block)
 {
     for (unsigned i = 0; block->thread != NULL && i < MOST_THREADS; i++) {
+        fiber_free(block->thread[i].fiber);
         free(block->thread[i].known.all);
         free(block->thread[i].copies.all);
         table_free(&block->thread[i].pending);
@@ -126,7 +124,7 @@ static void free_block(emu_block *block)
 }
 
 /* Room for a block of this launch; its content is undefined. */
-static int prepare_block(const engine_launch *launch, emu_block *block, unsigned place)
+static int prepare_block(const engine_launch *launch, emu_block *block)
 {
     const engine_module *module = launch->module;
     /* One more, so that none of them is empty. */
@@ -136,7 +134,9 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
     free(block->shared);
     free(block->written);
     free(block->histories);
-    block->shared = malloc(bytes);
+    /* Variables are as far from each other as in the module. */
+    block->shared_room = module->shared_high - module->shared_low + 1;
+    block->shared = malloc(block->shared_room);
     block->written = calloc(bytes, 1);
     block->histories = calloc(bytes / WORD_BYTES, sizeof *block->histories);
     if (block->thread == NULL) block->thread = calloc(MOST_THREADS, sizeof *block->thread);
@@ -144,13 +144,12 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
         block->thread == NULL)
         return 0;
     block->live = 0;
-    block->threads = launch->block_threads;
+    block->threads = launch->shape.block;
+    block->cluster_size = launch->shape.kind.cluster;
     block->event_count = 0;
     for (unsigned i = 0; i < block->threads; i++) {
-        fiber **fiber = &fibers[place * MOST_THREADS + i];
-        if (*fiber == NULL) *fiber = fiber_create();
-        if (*fiber == NULL) return 0;
-        block->thread[i].fiber = *fiber;
+        if (block->thread[i].fiber == NULL) block->thread[i].fiber = fiber_create();
+        if (block->thread[i].fiber == NULL) return 0;
         block->thread[i].block = block;
         block->thread[i].index = (uint16_t)i;
         block->thread[i].lane = (uint16_t)(i % WARP_LANES);
@@ -159,17 +158,43 @@ static int prepare_block(const engine_launch *launch, emu_block *block, unsigned
     return 1;
 }
 
+/* The blocks that are under way at a time: all of a cooperative launch; else a cluster, or several
+ * where the schedule is random. */
+static unsigned resident_blocks(const engine_shape *shape)
+{
+    const unsigned cluster = shape->kind.cluster;
+    unsigned several = cluster;
+
+    if (shape->kind.cooperative) return shape->grid;
+    while (several < SEVERAL_BLOCKS) several += cluster;
+    if (cluster > 1 && several == cluster) several += cluster;
+    return emu_settings_now.schedule == RANDOM && shape->grid > cluster ? several : cluster;
+}
+
+/* Makes room for `count` blocks. */
+static int make_blocks(unsigned count)
+{
+    if (count <= block_count) return 1;
+    emu_block *more = realloc(blocks, count * sizeof *blocks);
+    if (more == NULL) return 0;
+    memset(more + block_count, 0, (count - block_count) * sizeof *blocks);
+    blocks = more;
+    block_count = count;
+    return 1;
+}
+
 static int prepare(engine_launch *launch)
 {
     const emu_settings *s = &emu_settings_now;
 
     launch->random = (s->seed + 1) * 0x9e3779b97f4a7c15ull;
-    launch->resident = s->schedule == RANDOM && launch->grid > 1 ? MOST_RESIDENT : 1;
+    launch->resident = resident_blocks(&launch->shape);
+    if (!make_blocks(launch->resident)) return 0;
     launch->blocks = blocks;
-    module_set_dynamic(launch->module, launch->shared_bytes);
+    module_set_dynamic(launch->module, launch->shape.shared_bytes);
     if (!list_allocations(launch)) return 0;
     for (unsigned i = 0; i < launch->resident; i++) {
-        if (!prepare_block(launch, &blocks[i], i)) return 0;
+        if (!prepare_block(launch, &blocks[i])) return 0;
     }
     if (s->report[0] == '\0') return 1;
     launch->counts = counts_create(launch);
@@ -231,8 +256,10 @@ const char *engine_run(engine_launch *launch)
     }
     if (launch->out_of_memory && wrong == NULL) wrong = "the emulator is out of memory";
     if (wrong != NULL) {
-        for (size_t i = 0; i < sizeof fibers / sizeof fibers[0]; i++) {
-            if (fibers[i] != NULL) fiber_abandon(fibers[i]);
+        for (unsigned i = 0; i < block_count; i++) {
+            for (unsigned k = 0; blocks[i].thread != NULL && k < MOST_THREADS; k++) {
+                if (blocks[i].thread[k].fiber != NULL) fiber_abandon(blocks[i].thread[k].fiber);
+            }
         }
     } else if (launch->counts != NULL) {
         counts_write(launch, emu_settings_now.report);
@@ -244,6 +271,6 @@ const char *engine_run(engine_launch *launch)
 /* Frees the memory that launches share, so that leaks can be counted. */
 __attribute__((destructor)) static void free_all(void)
 {
-    for (size_t i = 0; i < MOST_RESIDENT; i++) free_block(&blocks[i]);
-    for (size_t i = 0; i < sizeof fibers / sizeof fibers[0]; i++) fiber_free(fibers[i]);
+    for (unsigned i = 0; i < block_count; i++) free_block(&blocks[i]);
+    free(blocks);
 }

@@ -27,10 +27,16 @@ void engine_unload(engine_module *module);
 /* The kernel of that name; it lives as long as its module. */
 CUresult engine_find(engine_module *module, const char *name, engine_kernel **kernel);
 
+/* Blocks of a launch. */
+typedef struct engine_shape {
+    unsigned grid, block, shared_bytes; /* of dynamic shared memory */
+    gpr_launch_kind kind;
+} engine_shape;
+
 /* Takes a copy of the arguments of a launch, which is then run, or dropped, once. *prepared is
- * NULL without memory. `shared_bytes`: of dynamic shared memory. */
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
-                           unsigned shared_bytes, void **arguments, engine_launch **prepared);
+ * NULL without memory. */
+const char *engine_prepare(engine_kernel *kernel, engine_shape shape, void **arguments,
+                           engine_launch **prepared);
 
 /* The same launch once more, for a graph that is launched again; 0: out of memory. */
 int engine_again(const engine_launch *launch, engine_launch **copy);

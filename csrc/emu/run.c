@@ -6,7 +6,8 @@
  * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the
  * order of their numbers, block after block; `reverse` the other way round; `random` draws the next
  * thread each time, keeps several blocks under way, and lets a thread wait at atomics and fences
- * too, where blocks meet. */
+ * too, where blocks meet. The blocks of a cluster, and those of a cooperative launch, are under way
+ * together. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,25 +66,32 @@ static unsigned first_thread(const emu_block *block)
     return emu_settings_now.schedule == REVERSE ? block->threads - 1 : 0;
 }
 
-/* All threads of a block wait at a barrier. */
-static void pass_barrier(engine_launch *launch, emu_block *block)
+/* The barriers by name; blocks have none. */
+static const char *barrier_name(int op)
 {
-    char room[48];
+    if (op == GPR_EMU_CLUSTER_BARRIER) return "cluster barrier";
+    return op == GPR_EMU_GRID_BARRIER ? "grid barrier" : "barrier";
+}
 
-    for (unsigned i = 1; i < block->threads; i++) {
-        emu_thread *thread = &block->thread[i];
-        if (thread->op == block->thread[0].op &&
-            same_place(launch, thread->pc, block->thread[0].pc))
-            continue;
-        launch->finding.other_pc = block->thread[0].pc;
-        (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits",
-                       thread_name(0, room));
-        report_waiting(launch, thread, "barrier that not all threads reach: it waits");
-        return;
+/* The blocks that a barrier of `block` is of: from the one that is returned, *count of them. */
+static emu_block *blocks_of(engine_launch *launch, emu_block *block, int op, unsigned *count)
+{
+    const unsigned size = launch->shape.kind.cluster;
+
+    if (op == GPR_EMU_GRID_BARRIER) {
+        *count = launch->resident;
+        return launch->blocks;
     }
+    *count = op == GPR_EMU_CLUSTER_BARRIER ? size : 1;
+    if (*count == 1) return block;
+    return launch->blocks + (block - launch->blocks) / size * size;
+}
+
+static void release_block(engine_launch *launch, emu_block *block)
+{
     const unsigned result = block_result(block);
+
     count_phase(launch, block);
-    check_block_met(launch, block);
     block->waiting = 0;
     for (unsigned i = 0; i < block->threads; i++) {
         block->thread[i].result = result;
@@ -91,6 +99,54 @@ static void pass_barrier(engine_launch *launch, emu_block *block)
         block->thread[i].state = READY;
     }
     block->next_thread = first_thread(block);
+}
+
+/* Whether all threads of all blocks wait at this barrier, too; at another one is a finding. */
+static int have_all_come(engine_launch *launch, emu_block *block, emu_block *blocks, unsigned count)
+{
+    emu_thread *first = &block->thread[0];
+
+    for (unsigned i = 0; i < count; i++) {
+        const emu_block *other = &blocks[i];
+        if (!other->live || other->waiting < other->threads) return 0;
+        if (other->thread[0].op == first->op && same_place(launch, other->thread[0].pc, first->pc))
+            continue;
+        launch->finding.other_pc = other->thread[0].pc;
+        (void)snprintf(launch->finding.other, sizeof launch->finding.other,
+                       ", while block %u waits", other->index);
+        report_waiting(launch, first, "%s that not all blocks reach: it waits",
+                       barrier_name(first->op));
+        return 0;
+    }
+    return 1;
+}
+
+/* All threads of a block wait at a barrier. */
+static void pass_barrier(engine_launch *launch, emu_block *block)
+{
+    const int op = block->thread[0].op;
+    unsigned count = 0;
+    char room[48];
+
+    for (unsigned i = 1; i < block->threads; i++) {
+        emu_thread *thread = &block->thread[i];
+        if (thread->op == op && same_place(launch, thread->pc, block->thread[0].pc)) continue;
+        launch->finding.other_pc = block->thread[0].pc;
+        (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits",
+                       thread_name(0, room));
+        report_waiting(launch, thread, "%s that not all threads reach: it waits",
+                       barrier_name(thread->op));
+        return;
+    }
+    emu_block *blocks = blocks_of(launch, block, op, &count);
+    if (!have_all_come(launch, block, blocks, count)) return;
+    for (unsigned i = 0; i < count; i++) release_block(launch, &blocks[i]);
+    if (op == GPR_EMU_GRID_BARRIER)
+        check_grid_met(launch);
+    else if (op == GPR_EMU_CLUSTER_BARRIER)
+        check_cluster_met(launch, blocks);
+    else
+        check_block_met(launch, block);
 }
 
 /* ---------------------------------------------------------------- warps ---------------------- */
@@ -224,8 +280,8 @@ static void check_exit(engine_launch *launch, emu_thread *thread)
         emu_thread *other = &block->thread[i];
         if (other->state == AT_BARRIER) {
             report_waiting(launch, other,
-                           "barrier that not all threads reach: %s has returned, and it waits",
-                           room);
+                           "%s that not all threads reach: %s has returned, and it waits",
+                           barrier_name(other->op), room);
         } else if (other->state == AT_WARP_OP && other->warp == thread->warp &&
                    (other->mask >> thread->lane & 1) != 0) {
             report_waiting(launch, other, "%s whose mask 0x%08x names lane %u, which has returned",
@@ -234,10 +290,55 @@ static void check_exit(engine_launch *launch, emu_thread *thread)
     }
 }
 
+/* A block has ended: no other block may wait for it. */
+static void check_end(engine_launch *launch, emu_block *block)
+{
+    for (unsigned i = 0; i < launch->resident; i++) {
+        emu_block *other = &launch->blocks[i];
+        unsigned count = 0;
+        for (unsigned k = 0; k < other->threads && other->live; k++) {
+            emu_thread *thread = &other->thread[k];
+            if (thread->state != AT_BARRIER) continue;
+            const emu_block *blocks = blocks_of(launch, other, thread->op, &count);
+            if (block < blocks || block >= blocks + count) continue;
+            report_waiting(launch, thread,
+                           "%s that not all blocks reach: block %u has returned, and it waits",
+                           barrier_name(thread->op), block->index);
+            return;
+        }
+    }
+}
+
+/* A thread waits for a word that nothing will change: all threads wait, and blocks that have not
+ * begun have no place. */
+static void report_word(engine_launch *launch, emu_thread *thread)
+{
+    unsigned live = 0;
+
+    for (unsigned i = 0; i < launch->resident; i++) live += launch->blocks[i].live != 0;
+    if (launch->begun < launch->shape.grid) {
+        report_waiting(launch, thread,
+                       "wait for a block that may never begin: %u of %u blocks have begun, and the "
+                       "launch is not a cooperative one: it waits",
+                       launch->begun, launch->shape.grid);
+    } else {
+        report_waiting(launch, thread,
+                       "wait that does not end: %u of %u blocks have returned, and no thread is "
+                       "left that could change the word: it waits",
+                       launch->shape.grid - live, launch->shape.grid);
+    }
+}
+
 /* No thread of the block can go on. */
 static void report_deadlock(engine_launch *launch, emu_block *block)
 {
     char room[48];
+
+    for (unsigned i = 0; i < block->threads; i++) {
+        if (block->thread[i].state != AT_WORD) continue;
+        report_word(launch, &block->thread[i]);
+        return;
+    }
 
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i], *lanes = thread - thread->lane;
@@ -298,9 +399,31 @@ static void hook_access(const void *address, unsigned bytes, int access, const v
     if (access == GPR_EMU_ATOMIC && emu_settings_now.schedule == RANDOM) fiber_yield();
     const place place = check_access(launch, thread, (uintptr_t)address, bytes, access, pc);
     if (place == OTHER_MEMORY || launch->counts == NULL) return;
+    uintptr_t counted = (uintptr_t)address;
+    (void)check_find_owner(launch, thread, &counted);
     count_event(launch, thread,
                 (event_kind)((place == SHARED_MEMORY ? SHARED_LOAD : GLOBAL_LOAD) + access),
-                (uintptr_t)address, bytes, pc);
+                counted, bytes, pc);
+}
+
+/* Ends the launch if a thread comes to a barrier of several blocks which one of them has passed by,
+ * or which the launch does not have. */
+static void check_barrier(engine_launch *launch, emu_thread *thread, int op, const void *pc)
+{
+    unsigned count = 0;
+    const emu_block *blocks = blocks_of(launch, thread->block, op, &count);
+
+    if (op == GPR_EMU_GRID_BARRIER && !launch->shape.kind.cooperative) {
+        report_finding(launch, pc,
+                       "grid barrier in a launch that is not a cooperative one, whose blocks need "
+                       "not run at the same time: it waits");
+    }
+    for (unsigned i = 0; i < count && op >= GPR_EMU_CLUSTER_BARRIER; i++) {
+        if (blocks[i].live) continue;
+        report_finding(launch, pc,
+                       "%s that not all blocks reach: block %u has returned, and it waits",
+                       barrier_name(op), blocks[i].index);
+    }
 }
 
 static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
@@ -310,13 +433,14 @@ static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
     char room[48];
 
     count_step(launch, thread, pc);
+    check_barrier(launch, thread, op, pc);
     if (launch->counts != NULL) count_event(launch, thread, BARRIER, 0, 0, pc);
     if (thread->block->exited > 0) {
         for (unsigned i = 0; i < thread->block->threads; i++) {
             if (thread->block->thread[i].state != EXITED) continue;
             report_finding(launch, pc,
-                           "barrier that not all threads reach: %s has returned, and it waits",
-                           thread_name(i, room));
+                           "%s that not all threads reach: %s has returned, and it waits",
+                           barrier_name(op), thread_name(i, room));
         }
     }
     thread->op = op;
@@ -409,7 +533,8 @@ static void hook_copy_async(void *to, const void *from, unsigned bytes, const vo
     if (bytes != 4 && bytes != 8 && bytes != 16)
         report_finding(launch, pc, "asynchronous copy of %u bytes, not of 4, 8 or 16", bytes);
     if (check_access(launch, thread, copy.from, bytes, GPR_EMU_LOAD, pc) != GLOBAL_MEMORY ||
-        check_access(launch, thread, copy.to, bytes, GPR_EMU_STORE, pc) != SHARED_MEMORY)
+        check_access(launch, thread, copy.to, bytes, GPR_EMU_STORE, pc) != SHARED_MEMORY ||
+        module_shared(launch->module, copy.to) == NULL)
         report_finding(launch, pc, "asynchronous copy that is not from global to shared memory");
     check_copy_begins(launch, thread->block, copy.to, bytes);
     if (launch->counts != NULL) count_event(launch, thread, COPY, copy.from, bytes, pc);
@@ -436,6 +561,39 @@ static void hook_wait_groups(unsigned newest, const void *pc)
         bytes += copy.bytes;
     }
     count_wait(launch, thread, bytes, pc);
+}
+
+static const void *hook_shared_of(const void *mine, unsigned rank, const void *pc)
+{
+    engine_launch *launch = running;
+    const emu_thread *thread = launch->current;
+    const unsigned size = launch->shape.kind.cluster,
+                   own = (unsigned)(thread->block - launch->blocks) % size;
+
+    if (rank >= size) {
+        report_finding(launch, pc,
+                       "shared memory of a block that is not there: rank %u of a cluster "
+                       "of %u: it asks",
+                       rank, size);
+    }
+    if (module_shared(launch->module, (uintptr_t)mine) == NULL)
+        report_finding(launch, pc,
+                       "address of another block's variable for one that is not shared");
+    if (rank == own) return mine;
+    return (thread->block - own + rank)->shared + ((uintptr_t)mine - launch->module->shared_low);
+}
+
+static void hook_wait_for_change(const unsigned *word, unsigned seen, const void *pc)
+{
+    engine_launch *launch = running;
+    emu_thread *thread = launch->current;
+
+    count_step(launch, thread, pc);
+    thread->word = word;
+    thread->value = seen;
+    thread->pc = pc;
+    thread->state = AT_WORD;
+    fiber_yield();
 }
 
 static void hook_mbarrier_init(void *barrier, unsigned arrivals, const void *pc)
@@ -486,35 +644,42 @@ static void hook_copy_bulk(void *to, const void *from, unsigned bytes, void *bar
     mbarrier_copy(running, running->current, copy, (uintptr_t)barrier);
 }
 
-static const gpr_emu_hooks hooks = {hook_access,           hook_block_op,        hook_warp_op,
-                                    hook_active_lanes,     hook_fence,           hook_copy_async,
-                                    hook_end_group,        hook_wait_groups,     hook_mbarrier_init,
-                                    hook_mbarrier_publish, hook_mbarrier_arrive, hook_mbarrier_wait,
-                                    hook_copy_bulk};
+static const gpr_emu_hooks hooks = {
+    hook_access,        hook_block_op,         hook_warp_op,         hook_active_lanes,
+    hook_fence,         hook_copy_async,       hook_end_group,       hook_wait_groups,
+    hook_mbarrier_init, hook_mbarrier_publish, hook_mbarrier_arrive, hook_mbarrier_wait,
+    hook_copy_bulk,     hook_shared_of,        hook_wait_for_change};
 
 /* ---------------------------------------------------------------- blocks --------------------- */
 
 /* The content of shared memory before a thread writes it. */
 enum { POISON = 0xc3 };
 
+/* Where a shared variable is kept for a block. */
+static unsigned char *kept_variable(const engine_module *module, const emu_block *block,
+                                    const shared_variable *variable)
+{
+    return block->shared + (variable->start - module->shared_low);
+}
+
 /* Copies all shared variables to or from where they are kept for a block. */
-static void move_shared(const engine_module *module, unsigned char *kept, int in)
+static void move_shared(const engine_module *module, const emu_block *block, int in)
 {
     for (unsigned i = 0; i < module->shared_count; i++) {
         const shared_variable *v = &module->shared[i];
+        unsigned char *kept = kept_variable(module, block, v);
         if (in)
             memcpy((void *)v->start, kept, v->bytes);
         else
             memcpy(kept, (const void *)v->start, v->bytes);
-        kept += v->bytes;
     }
 }
 
 static void enter_block(engine_launch *launch, emu_block *block)
 {
     if (launch->in == block) return;
-    if (launch->in != NULL && launch->in->live) move_shared(launch->module, launch->in->shared, 0);
-    move_shared(launch->module, block->shared, 1);
+    if (launch->in != NULL && launch->in->live) move_shared(launch->module, launch->in, 0);
+    move_shared(launch->module, block, 1);
     launch->in = block;
 }
 
@@ -525,7 +690,10 @@ static void start_block(engine_launch *launch, emu_block *block, uint32_t index)
     block->waiting = block->exited = 0;
     block->next_thread = first_thread(block);
     if (launch->in == block) launch->in = NULL;
-    memset(block->shared, POISON, launch->module->shared_bytes);
+    for (unsigned i = 0; i < launch->module->shared_count; i++) {
+        const shared_variable *v = &launch->module->shared[i];
+        memset(kept_variable(launch->module, block, v), POISON, v->bytes);
+    }
     check_block_starts(launch, block);
     mbarriers_clear(block);
     for (unsigned i = 0; i < block->threads; i++) {
@@ -550,6 +718,12 @@ static void thread_main(void *argument)
     launch->kernel->entry->run((void *const *)launch->arguments);
 }
 
+static int can_go_on(emu_thread *thread)
+{
+    if (thread->state == AT_WORD && *thread->word != thread->value) thread->state = READY;
+    return thread->state == READY;
+}
+
 /* The thread that runs next, or NULL: all wait. */
 static emu_thread *next_thread(engine_launch *launch, emu_block *block)
 {
@@ -560,7 +734,7 @@ static emu_thread *next_thread(engine_launch *launch, emu_block *block)
     for (unsigned i = 0; i < n; i++) {
         const unsigned at =
             emu_settings_now.schedule == REVERSE ? (from + n - i) % n : (from + i) % n;
-        if (block->thread[at].state != READY) continue;
+        if (!can_go_on(&block->thread[at])) continue;
         block->next_thread = emu_settings_now.schedule == REVERSE ? (at + n - 1) % n : (at + 1) % n;
         return &block->thread[at];
     }
@@ -574,6 +748,7 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     launch->current = thread;
     *launch->module->code->thread = (gpr_emu_dim){thread->index, 0, 0};
     *launch->module->code->block = (gpr_emu_dim){block->index, 0, 0};
+    *launch->module->code->cluster_rank = block->index % launch->shape.kind.cluster;
     fiber_run(thread->fiber, thread_main, launch);
     if (launch->finding.found) return;
     if (fiber_ended(thread->fiber)) {
@@ -583,6 +758,8 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
             mbarrier_check_end(launch, thread);
             count_phase(launch, block);
             block->live = 0;
+            check_end(launch, block);
+            check_block_ends(launch, thread);
         }
     } else if (thread->state == AT_WARP_OP) {
         meet_in_warp(launch, thread);
@@ -592,11 +769,11 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     if (!launch->finding.found && block->live) meet_active(launch, block, thread->warp);
 }
 
-/* The order in which blocks begin: `place` of all of them. A random one visits each once, by
+/* The order in which clusters begin: `place` of all of them. A random one visits each once, by
  * steps that share no factor with their number. */
-typedef struct block_order {
+typedef struct cluster_order {
     uint64_t first, step, count;
-} block_order;
+} cluster_order;
 
 static uint64_t common_factor(uint64_t a, uint64_t b)
 {
@@ -608,12 +785,12 @@ static uint64_t common_factor(uint64_t a, uint64_t b)
     return a;
 }
 
-static block_order choose_order(engine_launch *launch)
+static cluster_order choose_order(engine_launch *launch)
 {
-    block_order order = {0, 1, launch->grid};
+    const uint64_t count = launch->shape.grid / launch->shape.kind.cluster;
+    cluster_order order = {0, 1, count};
 
-    if (emu_settings_now.schedule == REVERSE)
-        order = (block_order){launch->grid - 1, launch->grid - 1, launch->grid};
+    if (emu_settings_now.schedule == REVERSE) order = (cluster_order){count - 1, count - 1, count};
     if (emu_settings_now.schedule == RANDOM) {
         order.first = draw(launch, order.count);
         do order.step = 1 + draw(launch, order.count);
@@ -622,35 +799,76 @@ static block_order choose_order(engine_launch *launch)
     return order;
 }
 
+/* Lets clusters begin where all blocks of one before have ended; the number of blocks that did. */
+static unsigned start_clusters(engine_launch *launch, const cluster_order *order)
+{
+    const unsigned size = launch->shape.kind.cluster;
+    unsigned started = 0;
+
+    for (unsigned at = 0; at < launch->resident; at += size) {
+        const uint64_t next = launch->begun / size;
+        unsigned live = 0;
+        for (unsigned i = 0; i < size; i++) live += launch->blocks[at + i].live;
+        if (live > 0 || next == order->count) continue;
+        const uint64_t cluster = (order->first + next * order->step) % order->count;
+        for (unsigned i = 0; i < size; i++)
+            start_block(launch, &launch->blocks[at + i], (uint32_t)(cluster * size + i));
+        launch->begun += size;
+        started += size;
+    }
+    return started;
+}
+
+/* The thread that runs next, of any block that has begun; NULL: all wait. */
+static emu_thread *choose_thread(engine_launch *launch)
+{
+    const unsigned n = launch->resident,
+                   from = emu_settings_now.schedule == RANDOM ? (unsigned)draw(launch, n) : 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned at = emu_settings_now.schedule == REVERSE ? n - 1 - i : (from + i) % n;
+        emu_block *block = &launch->blocks[at];
+        emu_thread *thread = block->live ? next_thread(launch, block) : NULL;
+        if (thread != NULL) return thread;
+    }
+    return NULL;
+}
+
+/* No thread can go on. */
+static void report_all_wait(engine_launch *launch)
+{
+    for (unsigned i = 0; i < launch->resident && !launch->finding.found; i++) {
+        if (launch->blocks[i].live) report_deadlock(launch, &launch->blocks[i]);
+    }
+    for (unsigned i = 0; i < launch->resident && !launch->finding.found; i++) {
+        emu_thread *thread = &launch->blocks[i].thread[0];
+        if (launch->blocks[i].live)
+            report_waiting(launch, thread, "%s that not all blocks reach: it waits",
+                           barrier_name(thread->op));
+    }
+}
+
 void run_blocks(engine_launch *launch)
 {
-    const block_order order = choose_order(launch);
-    uint64_t begun = 0;
+    const cluster_order order = choose_order(launch);
     unsigned live = 0;
 
     running = launch;
     *launch->module->code->hooks = &hooks;
-    *launch->module->code->block_dim = (gpr_emu_dim){launch->block_threads, 1, 1};
-    *launch->module->code->grid_dim = (gpr_emu_dim){launch->grid, 1, 1};
+    *launch->module->code->block_dim = (gpr_emu_dim){launch->shape.block, 1, 1};
+    *launch->module->code->grid_dim = (gpr_emu_dim){launch->shape.grid, 1, 1};
+    *launch->module->code->cluster_blocks = launch->shape.kind.cluster;
     while (!launch->finding.found && !launch->out_of_memory) {
-        for (unsigned i = 0; i < launch->resident && begun < order.count; i++) {
-            if (launch->blocks[i].live) continue;
-            start_block(launch, &launch->blocks[i],
-                        (uint32_t)((order.first + begun++ * order.step) % order.count));
-            live++;
-        }
+        live += start_clusters(launch, &order);
         if (live == 0) break;
-        unsigned at = (unsigned)draw(launch, launch->resident);
-        while (!launch->blocks[at].live) at = (at + 1) % launch->resident;
-        emu_block *block = &launch->blocks[at];
-        emu_thread *thread = next_thread(launch, block);
+        emu_thread *thread = choose_thread(launch);
         if (thread == NULL) {
-            report_deadlock(launch, block);
+            report_all_wait(launch);
             break;
         }
-        enter_block(launch, block);
+        enter_block(launch, thread->block);
         run_thread(launch, thread);
-        live -= !block->live;
+        live -= !thread->block->live;
     }
     running = NULL;
 }

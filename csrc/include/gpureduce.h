@@ -645,6 +645,8 @@ typedef struct gpr_launch {
     int symbol;
     uint32_t grid, block, shared_bytes;
     void **arguments;
+    int cooperative;  /* all blocks are resident at once */
+    uint32_t cluster; /* blocks of a cluster, which divides the grid; 0 or 1: there are none */
 } gpr_launch;
 
 /* Compiles CUDA C++ with NVRTC for compute capability `cc`; needs no GPU and reads no cache.
@@ -787,6 +789,9 @@ typedef struct gpr_kernel_plan {
     uint64_t tickets;           /* counters that are zero before and after */
     int pass_count;
     gpr_kernel_pass passes[GPR_MOST_PASSES];
+    uint64_t launch_blocks; /* that a launch has at most */
+    int cooperative;        /* a launch's blocks must be resident at once, as gpr_launch has it */
+    uint32_t cluster;       /* blocks of a cluster; 1: there are none */
 } gpr_kernel_plan;
 
 /* Plans `rows` rows of `n` elements, each at least 1; block, grid: 0 for the plan's own choice. The
@@ -819,9 +824,9 @@ GPR_API gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dt
 
 /* Writes the text of the program of gpr_compile_program to `size` bytes at `text`: the text that
  * NVRTC receives beside the kernel files, then one comment line per instance of a template, and one
- * each for the kernel's cover and finish, by their names in kernels.def. The kernel stores
- * accumulators, not results. GPR_ERROR_VALUE: the planner or `exact`, which have several programs;
- * `size` is too small. */
+ * each for the kernel's cover and finish, by their names in kernels.def, and for a launch that is
+ * cooperative or in clusters. The kernel stores accumulators, not results. GPR_ERROR_VALUE: the
+ * planner or `exact`, which have several programs; `size` is too small. */
 GPR_API gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype,
                                      uint32_t block_size, char *text, uint64_t size);
 

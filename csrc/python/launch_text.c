@@ -97,8 +97,9 @@ static PyObject *load_image(PyObject *module, PyObject *arguments)
 
 enum { MOST_LAUNCHES = 64, MOST_ARGUMENTS = 8 };
 
-/* One launch, (symbol, grid, block, shared_bytes, arguments): these are objects of bytes, whose
- * content is what the kernel gets; bytearrays where the library stores addresses of scratch. */
+/* One launch, (symbol, grid, block, shared_bytes, arguments) and optionally whether it is
+ * cooperative and the blocks of a cluster. Arguments are objects of bytes, whose content is what
+ * the kernel gets; bytearrays where the library stores addresses of scratch. */
 static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
 {
     PyObject *given = NULL;
@@ -107,8 +108,11 @@ static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
         PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
         return -1;
     }
-    if (!PyArg_ParseTuple(object, "iIIIO!", &launch->symbol, &launch->grid, &launch->block,
-                          &launch->shared_bytes, &PyTuple_Type, &given))
+    launch->cooperative = 0;
+    launch->cluster = 1;
+    if (!PyArg_ParseTuple(object, "iIIIO!|pI", &launch->symbol, &launch->grid, &launch->block,
+                          &launch->shared_bytes, &PyTuple_Type, &given, &launch->cooperative,
+                          &launch->cluster))
         return -1;
     if (PyTuple_GET_SIZE(given) > MOST_ARGUMENTS) {
         PyErr_Format(PyExc_ValueError, "a kernel takes up to %d arguments here", MOST_ARGUMENTS);
@@ -309,11 +313,13 @@ static PyObject *plan_kernel(PyObject *module, PyObject *arguments)
     if (status != GPR_OK) return glue_raise(state);
     PyObject *passes = glue_new_tuple(plan.pass_count, make_pass, plan.passes);
     if (passes == NULL) return NULL;
-    return Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:N}", "finish", plan.finish, "block",
-                         plan.block, "per_thread", plan.per_thread, "partials",
+    return Py_BuildValue("{s:s,s:I,s:I,s:K,s:K,s:K,s:N,s:K,s:N,s:I}", "finish", plan.finish,
+                         "block", plan.block, "per_thread", plan.per_thread, "partials",
                          (unsigned long long)plan.partials, "more_partials",
                          (unsigned long long)plan.more_partials, "tickets",
-                         (unsigned long long)plan.tickets, "passes", passes);
+                         (unsigned long long)plan.tickets, "passes", passes, "launch_blocks",
+                         (unsigned long long)plan.launch_blocks, "cooperative",
+                         PyBool_FromLong(plan.cooperative), "cluster", plan.cluster);
 }
 
 /* run_custom_tasks(address of the task, address of its context, count) */

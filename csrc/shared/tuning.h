@@ -19,6 +19,15 @@ enum {
  * the GPU half empty. Kernels of exact sums have two tiles in registers: fewer threads. */
 enum { GPR_RESIDENT_THREADS = 1024, GPR_EXACT_RESIDENT_THREADS = 768 };
 
+/* Blocks of a cooperative launch that a multiprocessor of every GPU holds at once: as many threads
+ * as above, in no more blocks than the GPUs with the fewest places for blocks have. */
+enum { GPR_LEAST_BLOCK_PLACES = 16 };
+GPR_CONSTANT_FUNCTION unsigned gpr_cooperative_blocks(unsigned block)
+{
+    return GPR_RESIDENT_THREADS / block < GPR_LEAST_BLOCK_PLACES ? GPR_RESIDENT_THREADS / block
+                                                                 : (unsigned)GPR_LEAST_BLOCK_PLACES;
+}
+
 /* ---------------------------------------------------------------- fast ----------------------- */
 
 /* Vectors that a thread has under way where rows are runs of memory: with GPR_RESIDENT_THREADS

@@ -169,8 +169,57 @@ def _comment(text: str) -> str:
     )
 
 
-def _launch(name: str, cover: str, finish: str, has_next: bool) -> str:
+_COOPERATIVE = """\
+// Reduces in[0 .. n) and returns where on the device the result is. Each block stores a partial and
+// waits for all others at a barrier: the launch is a cooperative one, whose blocks run together.
+static const First::Acc *reduce(const First::In *in, unsigned long long n, const Memory &memory)
+{
+    const gpr::Rows rows = {n, 1, 0, blocks_for(n)};
+    gpr::Scratch<First::Acc> scratch;
+    cudaLaunchAttribute together = {};
+    cudaLaunchConfig_t launch = {};
+
+    static_cast<gpr_scratch_params &>(scratch) = {memory.partials, memory.ticket};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    launch.gridDim = rows.blocks;
+    launch.blockDim = block_size;
+    launch.attrs = &together;
+    launch.numAttrs = 1;
+    must(cudaLaunchKernelEx(
+        &launch, gpr::NAME<First, block_size>, in, memory.out, rows, scratch));
+    return memory.out;
+}
+"""
+_CLUSTERS = """\
+// Reduces in[0 .. n) and returns where on the device the result is. The blocks of a cluster, which
+// is a part of the launch, fold into one output by an atomic, so it holds the identity before.
+static const First::Acc *reduce(const First::In *in, unsigned long long n, const Memory &memory)
+{
+    unsigned blocks = blocks_for(n), cluster = 1;
+    cudaLaunchAttribute together = {};
+    cudaLaunchConfig_t launch = {};
+
+    while (cluster < SIZE && 2 * cluster <= blocks) cluster *= 2;
+    blocks -= blocks % cluster;
+    together.id = cudaLaunchAttributeClusterDimension;
+    together.val.clusterDim = {cluster, 1, 1};
+    launch.gridDim = blocks;
+    launch.blockDim = block_size;
+    launch.attrs = &together;
+    launch.numAttrs = 1;
+    gpr::fill_identity<First><<<1, 1>>>(memory.out, 1);
+    must(cudaLaunchKernelEx(&launch, gpr::NAME<First, block_size>, in, memory.out,
+                            gpr::Rows{n, 1, 0, blocks}, gpr::Scratch<First::Acc>{}));
+    return memory.out;
+}
+"""
+_TOGETHER = re.compile(r"^clusters of (\d+)$")
+
+
+def _launch(name: str, program: dict[str, str], has_next: bool) -> str:
     """C++ of ``reduce``, which launches as the library does."""
+    cover = program["cover"]
     later = "Next" if has_next else "First"
     blocks = {
         "cover": (
@@ -253,7 +302,11 @@ static const First::Acc *reduce(const First::In *in, unsigned long long n, const
     return memory.out;
 }
 """,
-    }["one" if cover == "one" else finish]
+        "cooperative": _COOPERATIVE,
+        "clusters": _CLUSTERS,
+    }[_launch_kind(program)]
+    if clusters := _TOGETHER.match(program["launch"]):
+        run = run.replace("SIZE", clusters[1])
     found = (grid + "\n" + run).replace("NAME", name)
     # Launches that a long name makes too long for a line.
     return re.sub(
@@ -262,6 +315,13 @@ static const First::Acc *reduce(const First::In *in, unsigned long long n, const
         found,
         flags=re.M,
     )
+
+
+def _launch_kind(program: dict[str, str]) -> str:
+    """How blocks depend on each other and become one."""
+    if program["launch"]:
+        return program["launch"].split()[0]
+    return "one" if program["cover"] == "one" else program["finish"]
 
 
 _MAIN = """int main(int argc, char **argv)
@@ -344,7 +404,7 @@ static bool agree(double got, double want)
 
 
 def _main(
-    name: str, op: str, dtype: str, acc: str, cover: str, finish: str, has_next: bool, family: str
+    name: str, op: str, dtype: str, acc: str, program: dict[str, str], has_next: bool, family: str
 ) -> str:
     check = _check_of(op, dtype)
     includes = ["<cmath>", "<cstdio>", "<cstdlib>", "<utility>", "<vector>"]
@@ -389,7 +449,7 @@ def _main(
             *(f"#include {each}" for each in includes),
             "",
             _HELPERS
-            + _launch(name, cover, finish, has_next)
+            + _launch(name, program, has_next)
             + ("\n" + _number(acc, op) if "number(" in check.got else "")
             + agree
             + main
@@ -422,6 +482,9 @@ def _top(
         "passes": "each block stores a partial, which the kernel reduces again",
         "atomic": "blocks fold into one output by atomics",
         "ticket": "the last block to finish combines the partials",
+        "cooperative": "they wait at a barrier for all partials, and the first combines them",
+        "clusters": "a cluster of them folds into one output by an atomic",
+        "one": "it stores the result",
     }
     parts = [
         _comment(
@@ -450,7 +513,8 @@ def _top(
         f"//   BLOCK   threads per block, here block_size = {block}; takes {info['block_rule']}.",
         "//",
         _comment(
-            f"Launch of this program: {covers[program['cover']]}; {finishes[program['finish']]}."
+            f"Launch of this program: {covers[program['cover']]}; "
+            f"{finishes[_launch_kind(program)]}."
         ),
         "//",
         _preface(_core.sources()[_core.KERNEL_FILES[name]]),
@@ -484,6 +548,8 @@ def _program(text: str) -> dict[str, str]:
     match = re.search(r"^// cover: (\w+), finish: (\w+)$", text, re.MULTILINE)
     assert match is not None
     found["cover"], found["finish"] = match.groups()
+    launch = re.search(r"^// launch: (.+)$", text, re.MULTILINE)
+    found["launch"] = launch[1] if launch is not None else ""
     found |= dict(re.findall(r"^constexpr unsigned (\w+) = (.*;)$", text, re.MULTILINE))
     return found
 
@@ -564,8 +630,7 @@ def standalone_source(name: str, descr: np.dtype[Any], op: str, block_size: int 
             op,
             dtype,
             acc,
-            program["cover"],
-            program["finish"],
+            program,
             has_next,
             info["family"],
         ),

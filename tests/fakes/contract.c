@@ -66,6 +66,7 @@ struct engine_launch {
     const engine_kernel *kernel;
     uintptr_t to, from;
     unsigned grid;
+    gpr_launch_kind kind;
     gpr_rows_params rows;
     gpr_scratch_params scratch;
     gpr_layout_params layout;
@@ -230,20 +231,21 @@ static void read_finalizing(engine_launch *op, const void *argument)
     memcpy(op->mean_steps, mean + sizeof op->given_mean, m->kept * sizeof *op->mean_steps);
 }
 
-const char *engine_prepare(engine_kernel *kernel, unsigned grid, unsigned block,
-                           unsigned shared_bytes, void **arguments, engine_launch **prepared)
+const char *engine_prepare(engine_kernel *kernel, engine_shape shape, void **arguments,
+                           engine_launch **prepared)
 {
     const engine_module *m = kernel->module;
 
-    if (shared_bytes != 0) return "launch with dynamic shared memory";
-    if (kernel->stage <= NEXT && block != kernel->block)
+    if (shape.shared_bytes != 0) return "launch with dynamic shared memory";
+    if (kernel->stage <= NEXT && shape.block != kernel->block)
         return "launch with another block size than was compiled";
     if (m->kept + m->reduced > MOST_AXES) return "a program of too many axes";
     engine_launch *made = calloc(1, sizeof *made);
     *prepared = made;
     if (made == NULL) return NULL;
     made->kernel = kernel;
-    made->grid = grid;
+    made->grid = shape.grid;
+    made->kind = shape.kind;
     if (kernel->stage == FILL) {
         made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
         made->count = *(uint64_t *)arguments[1];
@@ -1031,6 +1033,20 @@ static const char *check_planned(const engine_launch *op)
                        "tickets outside live memory or unaligned");
 }
 
+/* Blocks that wait for each other are resident together, and no cluster is divided. */
+static const char *check_kind(const engine_launch *op)
+{
+    const engine_kernel *f = op->kernel;
+    const int waits = (f->row->flags & GPR_COOPERATIVE) != 0 && op->rows.blocks > 1;
+
+    if (op->kind.cooperative != waits) return "cooperative launch of blocks that do not wait";
+    if (waits && op->grid % op->rows.blocks != 0)
+        return "blocks that wait for others of their row in another launch";
+    if (op->kind.cluster > gpr_most_cluster(f->row)) return "larger clusters than the kernel takes";
+    if (op->rows.blocks % op->kind.cluster != 0) return "cluster of blocks of two rows";
+    return NULL;
+}
+
 const char *engine_check(const engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
@@ -1051,6 +1067,8 @@ const char *engine_check(const engine_launch *op)
         return wrong != NULL ? wrong : check_results(op);
     }
     if (rows == 0) return "launch over nothing";
+    wrong = check_kind(op);
+    if (wrong != NULL) return wrong;
     if (f->shape != RUN) return check_planned(op);
     if (n == 0) return "launch over nothing";
     wrong = check_array(op->from, rows * n, in_bytes, in_alignment,

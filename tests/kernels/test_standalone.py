@@ -77,6 +77,9 @@ def test_export_has_what_the_program_uses_and_nothing_else(case: Case) -> None:
     assert "#include" not in code
     assert "int main(" in main
     launched = set(re.findall(r"gpr::(\w+)<\w+(?:, block_size)?>\s*<<<", main))
+    launched |= set(
+        re.findall(r"cudaLaunchKernelEx\(\s*&launch, gpr::(\w+)<First, block_size>,", main)
+    )
     assert set(re.findall(r"__global__[^;{]*?\b(\w+)\s*\((?!BLOCK)", code)) == launched
     defined = re.findall(
         r"^(?:#define|struct|using|template <.*> struct|typedef struct) (?:alignas\(\d+\) )?(\w+)",

@@ -69,7 +69,15 @@ typedef enum gpr_family {
 typedef enum gpr_cover { GPR_COVER, GPR_STRIDE, GPR_ONE } gpr_cover;
 typedef enum gpr_finish { GPR_PASSES, GPR_ATOMIC, GPR_TICKET } gpr_finish;
 typedef enum gpr_block_rule { GPR_BLOCK_POW2, GPR_BLOCK_WARPS, GPR_BLOCK_WARP } gpr_block_rule;
-enum { GPR_ORDERED = 1, GPR_VARIES = 2, GPR_NEEDS_CCCL = 4, GPR_SUMS_EXACTLY = 8 };
+enum {
+    GPR_ORDERED = 1,
+    GPR_VARIES = 2,
+    GPR_NEEDS_CCCL = 4,
+    GPR_SUMS_EXACTLY = 8,
+    GPR_COOPERATIVE = 16,
+    GPR_CLUSTER_UNIT = 32 /* flags from here on are the blocks of a cluster */
+};
+#define GPR_CLUSTERS_OF(blocks) ((blocks) * GPR_CLUSTER_UNIT)
 
 typedef enum gpr_kernel_id {
 #define GPR_KERNEL(name, ...) GPR_KERNEL_##name,
@@ -92,6 +100,14 @@ typedef struct gpr_kernel_row {
     const char *aliases;
     const char *summary, *removes, *pays, *source;
 } gpr_kernel_row;
+
+/* Most blocks of a cluster; 1 for kernels without clusters. */
+static inline uint32_t gpr_most_cluster(const gpr_kernel_row *row)
+{
+    const int blocks = row->flags / GPR_CLUSTER_UNIT;
+
+    return blocks > 0 ? (uint32_t)blocks : 1;
+}
 
 extern const gpr_dtype_row gpr_dtype_rows[GPR_DTYPE_COUNT];
 extern const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT];

@@ -182,6 +182,40 @@ gpr_status gpr_check(CUresult result, const char *call)
     return gpr_fail_call(call, result, name);
 }
 
+gpr_status gpr_launch_blocks(CUfunction function, uint32_t grid, uint32_t block,
+                             uint32_t shared_bytes, gpr_launch_kind kind, CUstream stream,
+                             void **arguments)
+{
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {.grid_x = grid,
+                             .grid_y = 1,
+                             .grid_z = 1,
+                             .block_x = block,
+                             .block_y = 1,
+                             .block_z = 1,
+                             .shared_bytes = shared_bytes,
+                             .stream = stream,
+                             .attributes = attributes};
+    gpr_status status = GPR_OK;
+
+    if (kind.cooperative) {
+        attributes[config.attribute_count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    }
+    if (kind.cluster > 1) {
+        attributes[config.attribute_count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value = {.cluster_dim = {kind.cluster, 1, 1}}};
+    }
+    if (config.attribute_count > 0)
+        GPR_CU(cuLaunchKernelEx, &config, function, arguments, NULL);
+    else
+        GPR_CU(cuLaunchKernel, function, grid, 1, 1, block, 1, 1, shared_bytes, stream, arguments,
+               NULL);
+done:
+    return status;
+}
+
 gpr_status gpr_is_capturing(CUstream stream, int *capturing)
 {
     int state = CU_STREAM_CAPTURE_STATUS_NONE;

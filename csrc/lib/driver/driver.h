@@ -57,6 +57,8 @@ enum {
     CU_MEMORYTYPE_DEVICE = 2,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+    CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
     CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
     CU_GRAPH_USER_OBJECT_MOVE = 1,
 };
@@ -68,6 +70,27 @@ enum {
 typedef struct CUuuid {
     unsigned char bytes[16];
 } CUuuid;
+
+typedef union CUlaunchAttributeValue {
+    char room[64];
+    struct {
+        unsigned x, y, z;
+    } cluster_dim;
+    int cooperative;
+} CUlaunchAttributeValue;
+
+typedef struct CUlaunchAttribute {
+    int id;
+    char padding[4];
+    CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    CUstream stream;
+    CUlaunchAttribute *attributes;
+    unsigned attribute_count;
+} CUlaunchConfig;
 
 /* CU(member, symbol, arguments): every driver function the library calls. The symbol carries the
  * ABI version. */
@@ -137,7 +160,9 @@ typedef struct CUuuid {
     CU(cuLaunchKernel, "cuLaunchKernel",                                                           \
        (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
         unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                \
-        void **arguments, void **extra))
+        void **arguments, void **extra))                                                           \
+    CU(cuLaunchKernelEx, "cuLaunchKernelEx",                                                       \
+       (const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra))
 
 typedef struct gpr_driver {
 #define CU(member, symbol, arguments) CUresult(*member) arguments;
@@ -165,6 +190,17 @@ gpr_status gpr_check(CUresult result, const char *call);
 
 /* Calls a driver function; leaves through `done` if it fails. */
 #define GPR_CU(function, ...) GPR_TRY(gpr_check(gpr_cuda.function(__VA_ARGS__), #function))
+
+/* How the blocks of a launch depend on each other. */
+typedef struct gpr_launch_kind {
+    int cooperative;  /* all are resident at once */
+    uint32_t cluster; /* blocks of a cluster, a divisor of the grid; 1: there are none */
+} gpr_launch_kind;
+
+/* Queues one launch of `grid` blocks of `block` threads. */
+gpr_status gpr_launch_blocks(CUfunction function, uint32_t grid, uint32_t block,
+                             uint32_t shared_bytes, gpr_launch_kind kind, CUstream stream,
+                             void **arguments);
 
 /* Whether the stream is being captured into a graph. */
 gpr_status gpr_is_capturing(CUstream stream, int *capturing);

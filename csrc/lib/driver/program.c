@@ -462,6 +462,9 @@ gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype, uint3
     for (int i = 0; i < program.translation.entry_count; i++)
         gpr_text_add(&all, "// %s\n", program.entries[i].text);
     gpr_text_add(&all, "// cover: %s, finish: %s\n", covers[row->cover], finishes[row->finish]);
+    if ((row->flags & GPR_COOPERATIVE) != 0) gpr_text_add(&all, "// launch: cooperative\n");
+    if (gpr_most_cluster(row) > 1)
+        gpr_text_add(&all, "// launch: clusters of %u\n", gpr_most_cluster(row));
     GPR_TRY(gpr_text_status(&all));
     if (strlen(all.text) >= size)
         GPR_TRY(gpr_fail(GPR_ERROR_VALUE, "the program takes %zu bytes", strlen(all.text) + 1));

@@ -30,6 +30,7 @@ gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *lay
                        .per_thread = row->per_thread,
                        .item = 1,
                        .strips = 1,
+                       .cluster = 1,
                        .width = 1,
                        .rows = layout->rows};
     if (facts->cc < row->min_cc) {

@@ -41,18 +41,21 @@ typedef struct gpr_plan {
     uint64_t strips;
     int64_t item_position;
     uint32_t width, row_major, packed, ascends;
-    /* Exact sums with several blocks per row: the rows, or groups of them, that tickets are for.
-     * A launch has no more of them. */
+    /* The most rows of a launch, 0 without such a limit: of exact sums with several blocks per row
+     * the rows, or groups of them, that tickets are for; those whose blocks the GPU holds at once
+     * where blocks wait for each other. */
     uint32_t slots;
+    int cooperative;  /* the blocks of a launch wait for each other */
+    uint32_t cluster; /* blocks of a cluster; 1: there are none */
     int integer_bins; /* exact sums of floats are made without float64 */
 } gpr_plan;
 
 /* Plans the reduction of an array (rows >= 1; n >= 1, or 0 for fast's results of nothing) with
  * kernel `kernel`. finishes: results leave the kernel, not accumulators. block, grid: 0 for the
  * plan's own choice. GPR_ERROR_VALUE: a block size the kernel cannot take; a grid size for a
- * kernel that has none; rows that are not contiguous for a kernel other than fast and exact; too
- * much work for one request (more than 2^62 blocks). GPR_ERROR_KERNEL: the GPU is too old for it.
- */
+ * kernel that has none; more blocks that wait for each other than the GPU holds at once; rows that
+ * are not contiguous for a kernel other than fast and exact; too much work for one request (more
+ * than 2^62 blocks). GPR_ERROR_KERNEL: the GPU is too old for it. */
 gpr_status gpr_make_plan(int kernel, const gpr_rule *rule, const gpr_layout *layout, int finishes,
                          uint32_t block, uint32_t grid, const gpr_device_facts *facts,
                          gpr_plan *plan);

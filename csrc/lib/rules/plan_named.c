@@ -1,6 +1,7 @@
 /* Plans of kernels that are named, from their rows in the registry: rows that follow each other. */
 #include "lib/base/status.h"
 #include "lib/rules/plan_grid.h"
+#include "shared/tuning.h"
 
 /* Passes of a kernel that writes one partial a block, until one is left for each row. */
 static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t blocks,
@@ -20,6 +21,40 @@ static gpr_status plan_passes(const gpr_kernel_row *row, uint64_t n, uint64_t bl
     return status;
 }
 
+/* One launch whose blocks wait for each other, all of a row in it. */
+static gpr_status plan_cooperative(const gpr_plan_task *t, uint64_t n, gpr_plan *plan)
+{
+    const uint64_t most = (uint64_t)t->facts->multiprocessors * gpr_cooperative_blocks(plan->block);
+    const uint64_t share = most / plan->rows;
+    uint64_t blocks = gpr_smaller(gpr_divide_up(n, (uint64_t)plan->block * plan->per_thread),
+                                  share > 0 ? share : 1);
+
+    if (t->grid != 0) blocks = t->grid;
+    if (blocks > most) {
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "kernel '%s' has a grid barrier, at which blocks wait for all others: "
+                        "grid_size is up to %llu in blocks of %u threads, as many as this GPU "
+                        "holds at once, not %llu",
+                        gpr_kernel_rows[plan->kernel].name, (unsigned long long)most, plan->block,
+                        (unsigned long long)blocks);
+    }
+    plan->cooperative = blocks > 1;
+    if (plan->cooperative) plan->slots = (uint32_t)gpr_smaller(plan->rows, most / blocks);
+    return gpr_add_blocks(plan, n, blocks, 1);
+}
+
+/* Clusters as large as the kernel takes them and the blocks of a row are a multiple of. */
+static uint64_t make_clusters(const gpr_kernel_row *row, uint64_t blocks, int is_given,
+                              gpr_plan *plan)
+{
+    const uint64_t most = gpr_most_cluster(row);
+
+    while (plan->cluster * 2 <= gpr_smaller(most, blocks) &&
+           (!is_given || blocks % (plan->cluster * 2ull) == 0))
+        plan->cluster *= 2;
+    return blocks - blocks % plan->cluster;
+}
+
 gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr_plan *plan)
 {
     const uint64_t rows = t->layout->rows, n = t->layout->n;
@@ -34,6 +69,7 @@ gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr
                         "without a mask; kernel 'auto' reads any",
                         row->name);
     }
+    if ((row->flags & GPR_COOPERATIVE) != 0) return plan_cooperative(t, n, plan);
     if (row->cover == GPR_COVER) {
         blocks = gpr_divide_up(n, (uint64_t)plan->block * row->per_thread);
     } else if (row->cover == GPR_STRIDE) {
@@ -42,6 +78,7 @@ gpr_status gpr_plan_named(const gpr_kernel_row *row, const gpr_plan_task *t, gpr
                      : gpr_stride_blocks(t->facts, t->facts->threads_per_multiprocessor, rows, n,
                                          plan->block, (uint64_t)plan->block * row->per_thread);
     }
+    blocks = make_clusters(row, blocks, t->grid != 0, plan);
     if (blocks > (1ull << 62) / rows) return gpr_add_pass(plan, n, UINT64_MAX, 0);
     if (row->finish == GPR_PASSES) return plan_passes(row, n, blocks, plan);
     if (row->finish == GPR_TICKET) return gpr_add_blocks(plan, n, blocks, 1);

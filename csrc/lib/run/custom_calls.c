@@ -44,7 +44,11 @@ gpr_status gpr_plan_kernel(int kernel, int device, uint64_t rows, uint64_t n, ui
                               .partials = made.partials,
                               .more_partials = made.more_partials,
                               .tickets = made.tickets,
-                              .pass_count = made.pass_count};
+                              .pass_count = made.pass_count,
+                              .launch_blocks = GPR_MAX_GRID / made.cluster * made.cluster,
+                              .cooperative = made.cooperative,
+                              .cluster = made.cluster};
+    if (made.slots != 0) plan->launch_blocks = (uint64_t)made.slots * made.passes[0].blocks;
     for (int i = 0; i < made.pass_count; i++)
         plan->passes[i] = (gpr_kernel_pass){
             .n = made.passes[i].n, .grid = made.passes[i].grid, .blocks = made.passes[i].blocks};

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "lib/base/integers.h"
 #include "lib/rules/accumulators.h"
 
 gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, int finishes)
@@ -89,14 +90,16 @@ static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
            (size_t)plan->layout.kept * sizeof *argument->steps);
 }
 
-/* Where a launch ends at the latest that begins with virtual block `first`: rows that share
- * scratch are not under way together. */
+/* Where a launch ends at the latest that begins with virtual block `first`. Rows that share scratch
+ * are not under way together, and no cluster is divided. */
 static uint64_t end_of_launch(const gpr_plan *plan, const gpr_pass *pass, uint64_t first)
 {
     const uint64_t span = (uint64_t)plan->slots * pass->blocks;
+    const uint64_t most = GPR_MAX_GRID / plan->cluster * plan->cluster;
+    uint64_t left = pass->grid - first;
 
-    if (span == 0 || pass->grid - first <= span - first % span) return pass->grid;
-    return first + (span - first % span);
+    if (span != 0) left = gpr_smaller(left, span - first % span);
+    return first + gpr_smaller(left, most);
 }
 
 /* One pass, in as many launches as its grid and its scratch take. */
@@ -111,13 +114,12 @@ static gpr_status launch_pass(CUfunction function, const gpr_plan *plan, const g
     void *arguments[] = {&in, &out, &rows, &scratch,
                          /* a kernel takes as many as it has parameters */
                          layout, finalize, &second};
+    const gpr_launch_kind kind = {plan->cooperative, plan->cluster};
     gpr_status status = GPR_OK;
 
     while (rows.first < pass->grid) {
-        const uint64_t left = end_of_launch(plan, pass, rows.first) - rows.first;
-        const unsigned grid = (unsigned)(left < GPR_MAX_GRID ? left : GPR_MAX_GRID);
-        GPR_CU(cuLaunchKernel, function, grid, 1, 1, plan->block, 1, 1, 0, work->stream, arguments,
-               NULL);
+        const uint32_t grid = (uint32_t)(end_of_launch(plan, pass, rows.first) - rows.first);
+        GPR_TRY(gpr_launch_blocks(function, grid, plan->block, 0, kind, work->stream, arguments));
         rows.first += grid;
         (*launches)++;
     }

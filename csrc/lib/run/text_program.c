@@ -107,6 +107,9 @@ static gpr_status check_launches(const gpr_loaded_image *loaded, const gpr_launc
             each->block > GPR_MOST_BLOCK)
             return gpr_fail(GPR_ERROR_VALUE, "a launch of %u blocks of %u threads", each->grid,
                             each->block);
+        if (each->cluster > 1 && each->grid % each->cluster != 0)
+            return gpr_fail(GPR_ERROR_VALUE, "a launch of %u blocks in clusters of %u", each->grid,
+                            each->cluster);
     }
     return GPR_OK;
 }
@@ -118,8 +121,9 @@ static gpr_status queue(gpr_loaded_image *loaded, const gpr_launch *launches, in
 
     for (int i = 0; i < count; i++) {
         const gpr_launch *each = &launches[i];
-        GPR_CU(cuLaunchKernel, loaded->functions[each->symbol], each->grid, 1, 1, each->block, 1, 1,
-               each->shared_bytes, stream, each->arguments, NULL);
+        const gpr_launch_kind kind = {each->cooperative, each->cluster};
+        GPR_TRY(gpr_launch_blocks(loaded->functions[each->symbol], each->grid, each->block,
+                                  each->shared_bytes, kind, stream, each->arguments));
     }
 done:
     return status;

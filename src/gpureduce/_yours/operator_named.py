@@ -29,7 +29,7 @@ from .operator_device_program import (
 )
 from .operator_layout import Axis, Layout
 from .operator_text import OperatorText, OperatorTypes
-from .targets import MOST_BLOCKS, is_emulated
+from .targets import is_emulated
 
 __all__ = [
     "ONLY_RUNS",
@@ -305,7 +305,8 @@ class NamedProgram(OperatorProgram):
         accumulators = work.part(rows * size)
         halves = work.part(plan["partials"] * size), work.part(plan["more_partials"] * size)
         tickets = work.part(plan["tickets"] * np.dtype(np.uint32).itemsize)
-        launches = []
+        launches: list[Any] = []
+        most, kind = plan["launch_blocks"], (plan["cooperative"], plan["cluster"])
         if plan["finish"] == "atomic":
             launches.append(_over(work.pointer(accumulators), rows))
         elif plan["tickets"] > 0:
@@ -313,7 +314,7 @@ class NamedProgram(OperatorProgram):
         for i, (elements, grid, blocks) in enumerate(plan["passes"]):
             is_last = i + 1 == len(plan["passes"])
             symbol = _KERNEL if i == 0 else _SECOND
-            for first in range(0, grid, MOST_BLOCKS):
+            for first in range(0, grid, most):
                 arguments = (
                     work.pointer(halves[(i - 1) % 2]) if i > 0
                     else launch.array.to_bytes(8, "little"),
@@ -322,7 +323,7 @@ class NamedProgram(OperatorProgram):
                     work.pointers(halves[0], tickets),
                 )  # fmt: skip
                 launches.append(
-                    (symbol, min(grid - first, MOST_BLOCKS), self._named_block, 0, arguments)
+                    (symbol, min(grid - first, most), self._named_block, 0, arguments, *kind)
                 )
         work.point(last[-1][1], 0, accumulators)
         return Launches((*launches, last), work.bytes, tuple(work.places))

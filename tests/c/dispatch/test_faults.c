@@ -204,6 +204,26 @@ static gpr_status device_array(void)
     return with_device_array(2, 50000, sum_on_device);
 }
 
+static gpr_status sum_by_clusters(void *data, uint64_t rows, uint64_t n)
+{
+    return sum_rows("cluster", 1, data, rows, n);
+}
+
+static gpr_status device_array_by_clusters(void)
+{
+    return with_device_array(2, 50000, sum_by_clusters);
+}
+
+static gpr_status sum_cooperatively(void *data, uint64_t rows, uint64_t n)
+{
+    return sum_rows("cooperative", 1, data, rows, n);
+}
+
+static gpr_status device_array_cooperatively(void)
+{
+    return with_device_array(2, 50000, sum_cooperatively);
+}
+
 static gpr_status device_array_of_many_rows(void)
 {
     return with_device_array(20000, 6, sum_on_device);
@@ -598,6 +618,8 @@ static const work works[] = {
     {"device array", device_array},
     {"device array of many rows", device_array_of_many_rows},
     {"device array by atomics", device_array_by_atomics},
+    {"device array by clusters", device_array_by_clusters},
+    {"device array cooperatively", device_array_cooperatively},
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
     {"variances about means", variances_with_given_means},

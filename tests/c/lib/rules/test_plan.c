@@ -164,7 +164,10 @@ static void check_finish(const work *w, const gpr_plan *plan)
 static void check_grid(const work *w, const gpr_plan *plan)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
-    const uint32_t per = w->facts.threads_per_multiprocessor / plan->block;
+    const uint32_t threads = (row->flags & GPR_COOPERATIVE) != 0
+                                 ? GPR_RESIDENT_THREADS
+                                 : w->facts.threads_per_multiprocessor;
+    const uint32_t per = threads / plan->block;
     const int fills = row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY);
     const uint64_t waves = fills ? 4 : 1;
     const uint64_t resident = waves * w->facts.multiprocessors * (per > 0 ? per : 1);
@@ -180,6 +183,38 @@ static void check_grid(const work *w, const gpr_plan *plan)
         CHECK(blocks == 1 || (blocks - 1) * plan->block < w->n, "%s: %llu blocks", describe(w),
               (unsigned long long)blocks);
     }
+}
+
+/* Blocks that wait for each other are in one launch with all others of their row, and no more than
+ * the GPU holds at once: 1024 threads of a multiprocessor, in 16 blocks at most. Clusters are as
+ * large as they can be and do not straddle rows. */
+static void check_kind(const work *w, const gpr_plan *plan)
+{
+    enum { THREADS = 1024, PLACES = 16, CLUSTER = 8 };
+    const gpr_kernel_row *row = &gpr_kernel_rows[w->kernel];
+    const uint64_t blocks = plan->passes[0].blocks;
+    const uint32_t places = THREADS / plan->block < PLACES ? THREADS / plan->block : PLACES;
+    const uint64_t most = (uint64_t)places * w->facts.multiprocessors;
+
+    if ((row->flags & GPR_COOPERATIVE) == 0) {
+        CHECK(!plan->cooperative, "%s", describe(w));
+    } else {
+        CHECK(plan->cooperative == (blocks > 1), "%s", describe(w));
+        if (blocks > 1)
+            CHECK(plan->slots >= 1 && plan->slots <= w->rows && plan->slots * blocks <= most &&
+                      (plan->slots == w->rows || (plan->slots + 1) * blocks > most),
+                  "%s: %u rows of %llu blocks", describe(w), plan->slots,
+                  (unsigned long long)blocks);
+    }
+    if (strcmp(row->name, "cluster") == 0)
+        CHECK((plan->cluster == CLUSTER || blocks % (2ull * plan->cluster) != 0 ||
+               2ull * plan->cluster > blocks) &&
+                  plan->cluster <= CLUSTER && (plan->cluster & (plan->cluster - 1)) == 0 &&
+                  blocks % plan->cluster == 0,
+              "%s: clusters of %u of %llu blocks", describe(w), plan->cluster,
+              (unsigned long long)blocks);
+    else
+        CHECK(plan->cluster == 1, "%s: clusters of %u", describe(w), plan->cluster);
 }
 
 /* Rows that share blocks: lanes are a power of two in a warp, and every row has its own. */
@@ -243,13 +278,20 @@ static void test_random_plans_keep_their_promises(int count)
         draw_work(&w);
         const gpr_status status = make(&w, &plan);
         if (status != GPR_OK) {
-            /* The good reasons left: an old GPU, and more blocks than can be numbered. */
+            /* The good reasons left: an old GPU, more blocks than can wait for each other, and more
+             * than can be numbered. */
             const gpr_kernel_row *row = &gpr_kernel_rows[w.kernel];
             const uint64_t per_block =
                 (uint64_t)(w.block != 0 ? w.block : row->block) * row->per_thread;
             if (w.facts.cc < row->min_cc) {
                 CHECK(status == GPR_ERROR_KERNEL &&
                           strstr(gpr_last_error()->message, "needs compute capability") != NULL,
+                      "%s: %s", describe(&w), gpr_last_error()->message);
+                continue;
+            }
+            if ((row->flags & GPR_COOPERATIVE) != 0) {
+                CHECK(status == GPR_ERROR_VALUE && w.grid != 0 &&
+                          strstr(gpr_last_error()->message, "this GPU holds at once") != NULL,
                       "%s: %s", describe(&w), gpr_last_error()->message);
                 continue;
             }
@@ -284,6 +326,7 @@ static void test_random_plans_keep_their_promises(int count)
         check_passes(&w, &plan);
         check_finish(&w, &plan);
         check_grid(&w, &plan);
+        check_kind(&w, &plan);
     }
     /* The draw reaches the corners. */
     CHECK(planned > count / 2 && shared > count / 1000 && several > count / 1000,

@@ -105,6 +105,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
         {{.symbol = 0, .grid = 1, .block = 0}, "a launch of 1 blocks of 0 threads"},
         {{.symbol = 0, .grid = 1, .block = 1025}, "a launch of 1 blocks of 1025 threads"},
         {{.symbol = 0, .grid = 1u << 31, .block = 1}, "a launch of 2147483648 blocks"},
+        {{.symbol = 0, .grid = 12, .block = 1, .cluster = 8}, "12 blocks in clusters of 8"},
     };
     gpr_loaded_image *loaded = NULL;
     gpr_image image;
@@ -123,6 +124,12 @@ static void test_launches_that_no_gpu_has_are_refused(void)
     const gpr_scratch_pointer behind = {&loaded, 64};
     expect_error(gpr_queue_launches(loaded, NULL, 0, NULL, 64, &behind, 1), GPR_ERROR_VALUE,
                  "byte 64 of scratch of 64");
+    /* The driver refuses blocks that are to run together and cannot; the context stays usable. */
+    void *data = NULL, *arguments[] = {&data, &data, &data, &data};
+    const gpr_launch too_many = {
+        .symbol = 0, .grid = 1000, .block = 64, .arguments = arguments, .cooperative = 1};
+    expect_error(gpr_run_launches(loaded, &too_many, 1, NULL, 0, 1, &milliseconds), GPR_ERROR_CUDA,
+                 "too many blocks in cooperative launch");
     CHECK(gpr_run_launches(loaded, NULL, 0, NULL, 0, 1, &milliseconds) == GPR_OK, "%s",
           gpr_last_error()->message);
     CHECK(fake.launches() == before, "%s", gpr_last_error()->message);
@@ -133,6 +140,7 @@ static void test_launches_that_no_gpu_has_are_refused(void)
 /* Plans of kernels with one program; gpr_make_plan, which makes them, has tests of its own. */
 static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
 {
+    enum { MOST = 0x7fffffff };
     static const struct {
         const char *kernel, *finish;
         uint64_t rows, n;
@@ -145,28 +153,72 @@ static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
          1000,
          64,
          0,
-         {.block = 64, .partials = 48, .pass_count = 2, .passes = {{1000, 48, 16}, {16, 3, 1}}}},
+         {.block = 64,
+          .partials = 48,
+          .pass_count = 2,
+          .passes = {{1000, 48, 16}, {16, 3, 1}},
+          .launch_blocks = MOST,
+          .cluster = 1}},
         {"shfl_atomic",
          "atomic",
          1,
          5000,
          0,
          7,
-         {.block = 512, .pass_count = 1, .passes = {{5000, 7, 7}}}},
+         {.block = 512,
+          .pass_count = 1,
+          .passes = {{5000, 7, 7}},
+          .launch_blocks = MOST,
+          .cluster = 1}},
+        {"cluster",
+         "atomic",
+         1,
+         50000,
+         64,
+         12,
+         {.block = 64,
+          .pass_count = 1,
+          .passes = {{50000, 12, 12}},
+          .launch_blocks = MOST / 4 * 4,
+          .cluster = 4}},
+        {"cooperative",
+         "ticket",
+         50,
+         5000,
+         512,
+         3,
+         {.block = 512,
+          .partials = 150,
+          .tickets = 50,
+          .pass_count = 1,
+          .passes = {{5000, 150, 3}},
+          .launch_blocks = 6, /* of two rows: the fake GPU holds eight */
+          .cooperative = 1,
+          .cluster = 1}},
         {"last_block_ordered",
          "ticket",
          2,
          5000,
          128,
          4,
-         {.block = 128, .partials = 8, .tickets = 2, .pass_count = 1, .passes = {{5000, 8, 4}}}},
+         {.block = 128,
+          .partials = 8,
+          .tickets = 2,
+          .pass_count = 1,
+          .passes = {{5000, 8, 4}},
+          .launch_blocks = MOST,
+          .cluster = 1}},
         {"single_warp",
          "passes",
          5,
          99,
          0,
          0,
-         {.block = 32, .pass_count = 1, .passes = {{99, 5, 1}}}},
+         {.block = 32,
+          .pass_count = 1,
+          .passes = {{99, 5, 1}},
+          .launch_blocks = MOST,
+          .cluster = 1}},
     };
     gpr_kernel_plan plan;
     int kernel = 0;
@@ -179,6 +231,9 @@ static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
         CHECK(strcmp(plan.finish, cases[i].finish) == 0, "%s", plan.finish);
         CHECK(plan.block == want->block && plan.partials == want->partials &&
                   plan.tickets == want->tickets && plan.pass_count == want->pass_count,
+              "%s", cases[i].kernel);
+        CHECK(plan.launch_blocks == want->launch_blocks && plan.cooperative == want->cooperative &&
+                  plan.cluster == want->cluster,
               "%s", cases[i].kernel);
         for (int k = 0; k < want->pass_count; k++)
             CHECK(plan.passes[k].n == want->passes[k].n &&
@@ -194,6 +249,9 @@ static void test_a_kernel_of_the_course_is_planned_for_any_operator(void)
     expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 96, 0, &plan), GPR_ERROR_VALUE, "power of two");
     expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 0, 3, &plan), GPR_ERROR_VALUE,
                  "takes no grid_size");
+    REQUIRE(gpr_find_kernel("cooperative", &kernel) == GPR_OK);
+    expect_error(gpr_plan_kernel(kernel, 0, 1, 1, 512, 9, &plan), GPR_ERROR_VALUE,
+                 "grid_size is up to 8 in blocks of 512 threads");
     expect_error(gpr_plan_kernel(kernel, 77, 1, 1, 0, 0, &plan), GPR_ERROR_VALUE, "77");
 }
 
