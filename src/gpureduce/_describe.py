@@ -125,10 +125,7 @@ def describe(
             return _functions.reduce(tile, op, **more)
         flags = map_once(_are_nan, tile) if isinstance(tile, np.ndarray) else tile != tile
         if isinstance(flags, bool):
-            raise TypeError(
-                f"arrays of type {type(tile).__name__} do not compare, so that their NaN are not "
-                "counted: reduce by nanmean, nanstd, nanmin and nanmax"
-            )
+            raise _no_arithmetic(tile)
         return _functions.count_nonzero(flags, **more)
 
     ops = ("_count_nan", "nanmean", "nanstd", "nanmin", "nanmax")
@@ -137,11 +134,20 @@ def describe(
     shape = tuple(array.shape)
     axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     reduced = math.prod(shape[i] for i in axes)
+    if not hasattr(type(nan_count), "__rsub__"):
+        raise _no_arithmetic(array)
     return Description(reduced - nan_count, nan_count, mean, std, low, high)
 
 
 def _are_nan(a: Any) -> Any:
     return a != a
+
+
+def _no_arithmetic(array: Any) -> TypeError:
+    return TypeError(
+        f"arrays of type {type(array).__name__} do not compare, so that their NaN are not counted: "
+        "reduce by nanmean, nanstd, nanmin and nanmax"
+    )
 
 
 _FIELDS = ("nan_count", "mean", "std", "min", "max")
