@@ -36,7 +36,6 @@ from ._records import (
     cuda_versions,
     devices,
     kernel_source,
-    kernels,
     last_run,
     limits,
     set_limits,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from ._bench.compare import compare
     from ._bench.comparison import Comparison
     from ._bench.timing import Timing
+    from ._display.kernel_list import kernels
     from ._explain.explain import explain
     from ._explain.explanation import Explanation, Explanations
     from ._tune.tune import Tuning, tune
@@ -123,6 +123,7 @@ _LATE = {
     "compare": "_bench.compare",
     "Changes": "_bench.changes",
     "Comparison": "_bench.comparison",
+    "kernels": "_display.kernel_list",
     "explain": "_explain.explain",
     "Explanation": "_explain.explanation",
     "Explanations": "_explain.explanation",

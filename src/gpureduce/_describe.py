@@ -19,7 +19,7 @@ __all__ = ["Description", "describe"]
 
 
 class Description(NamedTuple):
-    """Result of :func:`describe`.
+    """Result of :func:`describe`; ``print`` shows it as a table.
 
     Examples
     --------
@@ -35,11 +35,37 @@ class Description(NamedTuple):
     mean: Any
     """What :func:`nanmean` returns."""
     std: Any
-    """What :func:`nanstd` returns."""
+    """What :func:`nanstd` returns: the divisor is `count` less the argument `ddof`."""
     min: Any
     """What :func:`nanmin` returns."""
     max: Any
     """What :func:`nanmax` returns."""
+
+    def __str__(self) -> str:
+        length = len(self.mean) if isinstance(self.mean, np.ndarray) and self.mean.ndim == 1 else 0
+        if 0 < length <= _MOST_ROWS:
+            rows = [["", *self._fields]]
+            rows += [[str(i), *(_show(each[i]) for each in self)] for i in range(length)]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            aligned = (map(str.rjust, row, widths) for row in rows)
+            return "\n".join("  ".join(row) for row in aligned)
+        width = max(map(len, self._fields)) + 2
+        return "\n".join(
+            f"{name:<{width}}{str(value).replace(chr(10), chr(10) + ' ' * width)}"
+            for name, value in zip(self._fields, self, strict=True)
+        )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self) if cycle else str(self))
+
+
+def _show(value: Any) -> str:
+    """A number of a table; floats have six digits."""
+    return f"{value:.6g}" if np.asarray(value).dtype.kind == "f" else str(value)
+
+
+_MOST_ROWS = 40
+"""Results along one axis that print as a table with a row each."""
 
 
 def describe(
@@ -63,7 +89,8 @@ def describe(
     axis : None or int or tuple of ints, optional
         Axes to reduce; all of them by default.
     ddof : int or float, optional
-        The divisor of the standard deviation is the number of elements less `ddof`.
+        The divisor of the standard deviation is the number of elements less `ddof`: 0 as in
+        :func:`nanstd`, 1 as in pandas' ``describe``.
     keepdims : bool, optional
         Whether reduced axes stay, with length one.
     device : str, optional
@@ -97,6 +124,9 @@ def describe(
 
     Notes
     -----
+    There is no argument `where`. Describe ``a[mask]``; or, along an axis,
+    ``np.where(mask, a, np.nan)``, where `nan_count` includes the elements that the mask leaves out.
+
     Where :func:`reduce` reads a large array once for several operators, so does this function.
 
     Determinism: as of the functions that it combines.
@@ -108,6 +138,10 @@ def describe(
     >>> found = gr.describe(np.array([[1.0, np.nan], [3.0, 5.0]]), axis=1, device="cpu")
     >>> found.nan_count, found.max
     (array([1, 0]), array([1., 5.]))
+    >>> print(found)
+       count  nan_count  mean  std  min  max
+    0      1          1     1    0    1    1
+    1      2          0     4    1    3    5
     """
     options: Options = ("auto", device, block_size, grid_size, stream)
     on_device = device_library(a) is not None

@@ -9,11 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["used_helpers"]
+__all__ = ["explained_words", "used_helpers"]
 
 _DEFINED = re.compile(r"^(?:template <.*> ?)?GPR_DEVICE[^;{}()]*?\b(\w+)\(", re.MULTILINE)
 _CALLED = re.compile(r"(?<![\w.:>])(\w+)(?:<[\w:,<> *+]*>)?\(")
 _NAMESPACE = re.compile(r"^namespace gpr \{\n(.*)^\} // namespace gpr$", re.MULTILINE | re.DOTALL)
+
+
+_WORDS = {
+    "Traits": "types and operator: elements of type In, accumulators Acc, results Out; identity(), "
+    "lift() and combine()",
+    "BLOCK": "threads per block",
+    "Rows": "rows of the launch: n elements each, served by `blocks` blocks; row_of() is this "
+    "block's (rows.cuh)",
+    "Scratch": "memory of kernels whose last block combines: partials, and a counter per row",
+    "Layout": "where rows begin and where results go, for rows at any distance (layout.cuh)",
+    "Run": "neighbouring elements, read by 16-byte vectors from the first aligned one (runs.cuh)",
+    "Tile": "elements of a thread that are folded together (tile.cuh)",
+}
+"""Words of this project's kernels that CUDA's documentation does not have."""
+
+
+def explained_words(text: str) -> list[tuple[str, str]]:
+    """Words of this project in a source, each with what it stands for."""
+    code = _code(text)
+    return [(word, what) for word, what in _WORDS.items() if re.search(rf"\b{word}\b", code)]
 
 
 def _code(text: str) -> str:

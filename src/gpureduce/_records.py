@@ -24,10 +24,10 @@ __all__ = [
     "cuda_versions",
     "devices",
     "kernel_source",
-    "kernels",
     "last_run",
     "limits",
     "set_limits",
+    "without_advice",
 ]
 
 
@@ -56,6 +56,13 @@ def _on_the_cpu(name: str) -> str:
     if name in _ON_THE_CPU:
         return f"yes: its results, by the CPU backend; gpureduce explain {name} draws the kernel"
     return f"emulated, by gpureduce explain {name}; reductions warn, and run 'fast' there"
+
+
+def without_advice(reason: str) -> str:
+    """A reason why there is no GPU without the remedies, which errors and ``gpureduce info`` have:
+    tables would repeat them in each row.
+    """
+    return reason.partition(":")[0] if reason.startswith("no NVIDIA") else reason
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,7 +130,7 @@ class KernelInfo:
         if not self.available:
             if _core.why_no_cuda() is not None:
                 lines.append(f"  on the CPU {_on_the_cpu(self.name)}")
-            lines.append(f"  on a GPU   {self.reason}")
+            lines.append(f"  on a GPU   {without_advice(self.reason)}")
         return "\n".join(lines)
 
 
@@ -227,32 +234,6 @@ class CacheInfo:
     misses: int
     writes: int
     faults: int
-
-
-def _kernel_info(row: dict[str, Any]) -> KernelInfo:
-    capability = row["min_compute_capability"]
-    shaped = {
-        "aliases": tuple(row["aliases"].split()),
-        "min_compute_capability": divmod(capability, 10) if capability else None,
-    }
-    return KernelInfo(**row | shaped)
-
-
-def kernels() -> list[KernelInfo]:
-    """List all kernels, in the order of the course.
-
-    Returns
-    -------
-    list of KernelInfo
-        ``available`` and ``reason`` refer to the first GPU; the call opens the driver.
-
-    Examples
-    --------
-    >>> import gpureduce as gr
-    >>> [kernel.name for kernel in gr.kernels()][:2]
-    ['naive_atomic', 'shared_atomic']
-    """
-    return [_kernel_info(row) for row in _core.kernels()]
 
 
 def kernel_source(

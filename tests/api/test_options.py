@@ -438,3 +438,18 @@ def test_sums_that_overflow_on_the_way_are_right_unless_fast_is_asked_for() -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert gr.sum([0.5], kernel="fast") == gr.sum([0.5], kernel="exact") == 0.5
+
+
+def test_the_list_of_kernels_prints_as_a_table() -> None:
+    found = gr.kernels()
+    assert isinstance(found, list)
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["kernel", "block", "same", "bits", "what", "it", "does"]
+    assert [line.split()[0] for line in lines[2:]] == [each.name for each in found]
+    assert len(repr(found)) < 120
+    assert repr(found).startswith(f"<{len(found)} kernels: {found[0].name}, ")
+    assert repr(found[:2]) == f"<2 kernels: {found[0].name}, {found[1].name}>"
+    assert (found[1:3][0], found[-1].name) == (found[1], "auto")
+    page = found._repr_html_()
+    assert page.count("<tr>") == len(found) + 1
+    assert "<script" not in page

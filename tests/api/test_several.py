@@ -170,3 +170,36 @@ def test_descriptions_are_what_the_nan_functions_return(rng: np.random.Generator
         assert is_same(got.max, gr.nanmax(x, axis, device="cpu"))
     found = gr.describe(np.arange(6, dtype=np.int8), device="cpu")
     assert found == (6, 0, 2.5, np.arange(6).std(), 0, 5)
+
+
+def test_descriptions_print_as_tables(rng: np.random.Generator) -> None:
+    whole = gr.describe(np.array([1, 2.5, np.nan], np.float32), device="cpu")
+    assert str(whole).splitlines() == [
+        "count      2", "nan_count  1", "mean       1.75", "std        0.75", "min        1.0",
+        "max        2.5",
+    ]  # fmt: skip
+    x = rng.normal(size=(3, 50))
+    lines = str(found := gr.describe(x, 1, device="cpu")).splitlines()
+    assert lines[0].split() == list(found._fields)
+    for i, line in enumerate(lines[1:]):
+        assert line.split() == [str(i), "50", "0", *(f"{each[i]:.6g}" for each in found[2:])]
+    assert len({len(line) for line in lines}) == 1
+    kept = str(gr.describe(x, 1, keepdims=True, device="cpu")).splitlines()
+    assert kept[0] == "count      [[50]"
+    assert kept[1] == "            [50]"
+    many = gr.describe(rng.normal(size=(1000, 3)), 1, device="cpu")
+    assert len(str(many).splitlines()) < 1000  # as NumPy prints long arrays
+
+
+def test_a_description_of_some_elements_is_one_of_an_array_with_nan(
+    rng: np.random.Generator,
+) -> None:
+    """What the documentation gives in place of `where`."""
+    x, mask = rng.normal(size=(20, 30)), rng.random((20, 30)) < 0.5
+    found = gr.describe(np.where(mask, x, np.nan), 1, device="cpu")
+    assert np.array_equal(found.count, mask.sum(1))
+    for i in range(20):
+        one = gr.describe(x[i][mask[i]], device="cpu")
+        assert [one.mean, one.min, one.max] == [found.mean[i], found.min[i], found.max[i]]
+    with pytest.raises(TypeError, match="where"):
+        gr.describe(x, where=mask)  # type: ignore[call-arg]

@@ -372,6 +372,37 @@ def test_random_noise_around_level_times_makes_hardly_ever_a_break_even() -> Non
     assert found < 10
 
 
+def test_noise_is_said_where_it_hides_who_is_faster() -> None:
+    wide = Spread(tuple(np.linspace(0.5, 6.0, 12)))
+    narrow = Spread(tuple(np.linspace(1.9, 2.1, 12)))
+    right = {"right": True, "ran_on": "cpu"}
+    (said,) = [
+        note
+        for note in made(row("auto", host=wide, **right), row("numpy", host=spread(2.0))).notes()
+        if "noisy" in note
+    ]
+    assert said.startswith("too noisy to compare: auto (CPU backend) (x numpy: 0.")
+    assert "take more samples (seconds=, --seconds), reduce a larger array" in said
+    calm = made(row("auto", host=narrow, **right), row("numpy", host=spread(2.0)))
+    assert not [note for note in calm.notes() if "noisy" in note]
+    intervals = ((0.1, 2.5), (0.2, 3.0))
+    curve = BreakEven("auto", "cpu", None, None, None, None, (10, 100), (0.5, 1.0), intervals)
+    assert "too noisy to compare with numpy at every size from 10 to 100 elements" in str(curve)
+
+
+def test_reasons_are_said_once_and_advice_is_left_to_errors() -> None:
+    why = "no NVIDIA GPU on this machine: do this and that"
+    absent = "there is no GPU for it (no NVIDIA GPU on this machine)"
+    found = made(
+        row("auto", host=spread(1.0), right=True, ran_on="cpu", why_no_device=why),
+        row("numpy", host=spread(2.0)), row("cub", absent=absent), row("cupy", absent=absent),
+    )  # fmt: skip
+    assert f"cub, cupy: {absent}" in found.notes()
+    assert "no device times: no NVIDIA GPU on this machine" in found.notes()
+    assert "do this" not in str(found)
+    assert "do this" not in found._repr_html_()
+
+
 def test_the_break_even_prints_as_a_sentence() -> None:
     shared = ((256, 2048), (0.5, 2.0), ((0.5, 0.5), (2.0, 2.0)))
     between = (98_765, 151_234)

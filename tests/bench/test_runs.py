@@ -81,6 +81,25 @@ def test_changes_are_told_from_noise() -> None:
     assert json.loads(changes.to_json()) == changes.to_dict()
 
 
+def test_a_wide_spread_is_not_called_level() -> None:
+    """The quartiles of 0.32 times as fast reach from far slower to far faster."""
+    wide = Spread((1e-3, 2e-3, 9e-3, 10e-3))
+    before = made(timed("auto", 4e-3), timed("fast", 1e-3), timed("numpy", 1e-3, host=wide))
+    after = made(timed("auto", 2e-3), timed("fast", 1.05e-3, host=Spread((0.9e-3, 1.1e-3) * 6)),
+                 timed("numpy", 4e-3))  # fmt: skip
+    changes = after.against(before)
+    assert [each.is_too_noisy for each in changes] == [False, False, True]
+    lines = str(changes).splitlines()
+    assert [line.split()[-1] for line in lines[4:6]] == ["faster", "level"]
+    assert lines[6].endswith("too noisy")
+    text = " ".join(lines)
+    assert "1 faster, 0 slower, 1 level, 1 too noisy to tell" in text
+    for advice in ("--seconds", "a larger array", "a machine without other load"):
+        assert advice in text
+    calm = str(made(timed("auto", 2e-3)).against(made(timed("auto", 4e-3))))
+    assert "noisy" not in calm
+
+
 def test_contenders_are_matched_by_what_they_did() -> None:
     before = made(
         timed("auto", 1e-3, block_size=256), timed("cub", 1e-3), timed("sequential", 1e-3),

@@ -527,6 +527,21 @@ def test_in_a_terminal_a_source_names_the_option_for_its_helpers(
     )
 
 
+@pytest.mark.parametrize("name", ["fast", "exact", "sequential", "async_copy"])
+def test_in_a_terminal_a_source_explains_the_projects_words(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Traits" not in run("kernels", "--source", name, capsys=capsys)[2]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    status, out, err = run("kernels", "--source", name, capsys=capsys)
+    assert (status, out) == (0, gr.kernel_source(name))
+    explained = re.findall(r"^([A-Z]\w+) {2,}\w", err, re.MULTILINE)
+    assert {"Traits", "Rows", "BLOCK"} <= set(explained)
+    assert ("Layout" in explained) == (name in ("fast", "exact"))
+    code = re.sub(r"//.*", "", out)
+    assert [word for word in explained if not re.search(rf"\b{word}\b", code)] == []
+
+
 def test_kernels_exports_a_kernel_as_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = gr.kernel_source("last_block", standalone=True, dtype="int16", op="max", block_size=64)
     arguments = ("--dtype", "int16", "--op", "max", "--block-size", "64")

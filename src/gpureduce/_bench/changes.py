@@ -10,7 +10,7 @@ from typing import Any
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
 from .._display.tables import fold_lines, lay_out, markdown, show_speedup, show_time, terminal_width
-from .contenders import ComparisonRecord, Contender, outcome
+from .contenders import TOO_NOISY, ComparisonRecord, Contender, is_too_noisy, outcome
 from .environment import flat_environment
 from .sampling import Spread, ratio_interval
 
@@ -60,6 +60,13 @@ class Change:
     def outcome(self) -> str:
         """``"faster"`` or ``"slower"`` if the quartiles do not overlap, else ``"level"``."""
         return outcome(self.interval)
+
+    @property
+    def is_too_noisy(self) -> bool:
+        """Whether the times are level only because the spread is wide: a change of more than a
+        quarter may be hidden in it.
+        """
+        return is_too_noisy(self.interval)
 
     def is_slower_by(self, percent: float) -> bool:
         """Whether the later run is slower beyond the spread, and its median by this much.
@@ -131,11 +138,23 @@ class Changes(Exported):
         columns["before"] = [show_time(each.before.median) for each in self]
         columns["now"] = [show_time(each.after.median) for each in self]
         columns["speedup"] = [show_speedup(each.speedup, each.interval) for each in self]
-        columns["result"] = [each.outcome for each in self]
+        columns["result"] = ["too noisy" if each.is_too_noisy else each.outcome for each in self]
         return list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
     def _notes(self) -> list[str]:
-        return [f"{self._summary()}; level: within the spread of both runs", *self.unmatched]
+        noisy = sum(each.is_too_noisy for each in self)
+        count = Counter(each.outcome for each in self)
+        found = [
+            f"{count['faster']} faster, {count['slower']} slower, {count['level'] - noisy} level"
+        ]
+        found[0] += f", {noisy} too noisy to tell" if noisy else ""
+        found[0] += "; level: within the spread of both runs"
+        if noisy:
+            found.append(
+                "too noisy: the times differ less than they vary, and by more than a quarter "
+                f"either way; {TOO_NOISY}"
+            )
+        return [*found, *self.unmatched]
 
     def _warnings(self) -> list[str]:
         return [f"the runs differ in {each}" for each in self.differences]
@@ -188,6 +207,7 @@ class Changes(Exported):
             "speedup_low": each.interval[0],
             "speedup_high": each.interval[1],
             "outcome": each.outcome,
+            "too_noisy": each.is_too_noisy,
         }
 
     def _rows(self) -> list[list[Any]]:

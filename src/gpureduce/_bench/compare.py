@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from .._display.kernel_list import kernels as catalogue
 from .._dtypes import native_dtype
 from .._kernel_names import KernelName
-from .._records import kernels as catalogue
 from .._records import last_run, limits
 from .._yours.kernel import Kernel
 from .._yours.own_operator import Operator

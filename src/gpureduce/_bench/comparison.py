@@ -20,20 +20,24 @@ from .._display.tables import (
     markdown,
     show_bandwidth,
     show_count,
+    show_ratio,
     show_speedup,
     show_time,
     terminal_width,
     time_unit,
 )
+from .._records import without_advice
 from .changes import Changes, find_changes
 from .charts import plot_comparison
 from .contenders import (
     BEST_PEER,
     FIRST,
     NUMPY,
+    TOO_NOISY,
     BreakEven,
     ComparisonRecord,
     Contender,
+    is_too_noisy,
     outcome,
 )
 from .environment import flat_environment
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Comparison"]
 
 
+_MOST_DOUBTS = 4
+"""Rows that are named as too noisy."""
 _BARE = (
     "name",
     "is_kernel",
@@ -189,21 +195,44 @@ class Comparison(ComparisonRecord, Exported):
         lines += self._losses()
         if self.break_even is not None:
             lines.append(str(self.break_even))
+        lines += self._doubts()
         size = self.sizes[-1] if self.rows else 0
+        absent: dict[str, list[str]] = {}
         for row in self.rows:
             if row.elements != size:
                 continue
-            if row.absent:
+            if row.absent and row.is_kernel:
                 lines.append(f"{self.label(row)}: {row.absent}")
+            elif row.absent:
+                absent.setdefault(row.absent, []).append(self.label(row))
             elif row.right is False:
                 lines.append(
                     f"{self.label(row)}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was "
                     "not timed"
                 )
+        lines += [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in absent.items()]
         untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
         reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
-        lines += [f"no device times: {why}" for why in reasons if why]
+        lines += [f"no device times: {without_advice(why)}" for why in reasons if why]
         return list(dict.fromkeys(lines))
+
+    def _doubts(self) -> list[str]:
+        """Rows of the largest size that may be faster or slower than another, for all one knows."""
+        found = []
+        size = self.sizes[-1] if self.rows else 0
+        for row in self.rows:
+            for over in (FIRST, NUMPY, BEST_PEER):
+                for kind in ("on_device", "host"):
+                    interval = self.speedup_interval(row, over, kind)
+                    if row.elements == size and interval is not None and is_too_noisy(interval):
+                        low, high = map(show_ratio, interval)
+                        found.append(f"{self.label(row)} (x {over}: {low} to {high})")
+        if not found:
+            return []
+        named = ", ".join(dict.fromkeys(found[:_MOST_DOUBTS])) + " ..." * (
+            len(found) > _MOST_DOUBTS
+        )
+        return [f"too noisy to compare: {named}; {TOO_NOISY}"]
 
     def _losses(self) -> list[str]:
         """For each dtype, whether the GPU is slower than NumPy beyond the spread of both."""

@@ -16,14 +16,26 @@ __all__ = [
     "BEST_PEER",
     "FIRST",
     "NUMPY",
+    "TOO_NOISY",
     "BreakEven",
     "ComparisonRecord",
     "Contender",
     "find_break_even",
+    "is_too_noisy",
 ]
 
 
 FIRST, NUMPY, BEST_PEER = "first", "numpy", "best peer"
+LEVEL_WITHIN = 1.25
+"""Two times are level where their ratio is known to be between 1 / 1.25 and 1.25."""
+_LEVEL_ON_A_CURVE = 2.5
+"""Highest over lowest ratio of a size that counts as level in a break-even, whose ratios change by
+orders of magnitude."""
+TOO_NOISY = (
+    "take more samples (seconds=, --seconds), reduce a larger array, or use a machine without "
+    "other load"
+)
+"""What to do about times too noisy to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +166,29 @@ class BreakEven:
         low, high = self.sizes[first], self.sizes[last]
         return f"at {low:,} elements" if low == high else f"from {low:,} to {high:,} elements"
 
+    def _of_level(self, first: int, end: int) -> str:
+        """In words, what the times of level sizes tell."""
+        known = all(high <= _LEVEL_ON_A_CURVE * low for low, high in self.intervals[first:end])
+        return "level with numpy" if known else "too noisy to compare with numpy"
+
     def _runs(self) -> str:
         """In words, who is faster at which sizes."""
         words = {"faster": "faster than numpy", "slower": "slower than numpy"}
         outcomes, runs, first = self.outcomes, [], 0
         for i in range(1, len(outcomes) + 1):
             if i == len(outcomes) or outcomes[i] != outcomes[first]:
-                name = words.get(outcomes[first], "level with numpy")
+                name = words.get(outcomes[first]) or self._of_level(first, i)
                 runs.append(f"{name} {self._span(first, i - 1)}")
                 first = i
         if len(runs) == 1 and len(outcomes) > 1:
             return runs[0].replace(" from ", " at every size from ")
         return ", ".join(runs)
+
+
+def is_too_noisy(interval: tuple[float, float]) -> bool:
+    """Whether an interval of ratios holds 1, and is too wide to call the two times level."""
+    low, high = interval
+    return outcome(interval) == "level" and (low * LEVEL_WITHIN < 1 or high > LEVEL_WITHIN)
 
 
 def _round(n: int) -> int:

@@ -16,6 +16,7 @@ from .._display.tables import (
     show_time,
     terminal_width,
 )
+from .._records import without_advice
 from .charts import plot_stages
 from .environment import flat_environment
 from .profile import counter_table
@@ -210,7 +211,7 @@ class Timing(Exported):
                     "highest bandwidth measured here"
                 )
         elif self.why_no_device:
-            facts.append(f"no device time: {self.why_no_device}")
+            facts.append(f"no device time: {without_advice(self.why_no_device)}")
         return facts
 
     def _stage_table(self) -> tuple[list[str], list[list[str]]]:

@@ -151,8 +151,9 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
 
 
 def run_kernels(options: argparse.Namespace) -> int:
-    from .._display.tables import lay_out, terminal_width
-    from .._records import kernel_source, kernels
+    from .._display.kernel_list import KernelList, kernels
+    from .._display.tables import terminal_width
+    from .._records import kernel_source
 
     wanted = options.export or options.source
     if options.export is None and (options.dtype or options.op or options.block_size is not None):
@@ -175,28 +176,26 @@ def run_kernels(options: argparse.Namespace) -> int:
         else:
             print(text, end="" if text.endswith("\n") else "\n")
             if options.source is not None and not options.with_helpers and terminal_width():
-                print("\n(--with-helpers also prints the functions that it calls)", file=sys.stderr)
+                _explain_source(text)
         return 0
     names = [_core.find_kernel(name) for name in options.name]
-    found = [info for info in kernels() if not names or info.name in names]
+    found = KernelList(info for info in kernels() if not names or info.name in names)
     if options.json:
         print_json([asdict(info) for info in found])
         return 0
-    if names:
-        print("\n\n".join(map(str, found)))
-        return 0
-    rows = [
-        [
-            info.name,
-            str(info.block_size),
-            "yes" if info.deterministic else "no",
-            info.summary + f" (alias {', '.join(info.aliases)})" * bool(info.aliases),
-        ]
-        for info in found
-    ]
-    headings = ["kernel", "block", "same bits", "what it does"]
-    print(lay_out(headings, rows, left=4, width=terminal_width()))
+    print("\n\n".join(map(str, found)) if names else found)
     return 0
+
+
+def _explain_source(text: str) -> None:
+    """What a reader in a terminal needs beside a source; a file or a pipe gets the source alone."""
+    from .._display.tables import lay_out, terminal_width
+    from .._kernel_sources import explained_words
+
+    words = [list(pair) for pair in explained_words(text)]
+    table = lay_out(["", ""], words, left=2, width=terminal_width()).splitlines()[2:]
+    hint = "(--with-helpers also prints the functions that it calls)"
+    print("\n".join(["", *table, "", hint]), file=sys.stderr)
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "show_speedup",
     "show_time",
     "terminal_width",
+    "time_unit",
 ]
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
