@@ -114,7 +114,8 @@ typedef struct site {
     uintptr_t pc;
     int looked_up;
     source_line where; /* in the function that does it, helpers of numbers aside */
-    source_line from;  /* in the kernel */
+    source_line from;  /* in the kernel's file, the innermost one */
+    source_line call;  /* of the function that does it; line 0: it is the kernel */
 } site;
 
 struct engine_kernel {

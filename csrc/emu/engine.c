@@ -213,9 +213,12 @@ static void say_where(engine_module *module, const void *pc, char room[PLACE_ROO
     const site *site = &module->sites[module_site(module, pc)];
     if (site->where.line == 0) return;
     const int length = snprintf(room, PLACE_ROOM, " at %s:%d", site->where.file, site->where.line);
-    if (strcmp(site->from.file, site->where.file) != 0) {
+    /* from the kernel's file; within it, one call further out */
+    const source_line *call =
+        strcmp(site->from.file, site->where.file) != 0 ? &site->from : &site->call;
+    if (call->line != 0) {
         (void)snprintf(room + length, (size_t)(PLACE_ROOM - length), ", called at %s:%d",
-                       site->from.file, site->from.line);
+                       call->file, call->line);
     }
 }
 

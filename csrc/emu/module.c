@@ -354,7 +354,10 @@ static void read_lines(engine_module *module, FILE *text, const unsigned *asked,
         if (strncmp(line, "0x", 2) == 0) {
             at = next < count ? &module->sites[asked[next++]] : NULL;
         } else if (at != NULL && parse_frame(line, &frame)) {
-            if (at->where.line == 0 || is_helper(at->where.file)) at->where = frame;
+            if (at->where.line == 0 || is_helper(at->where.file))
+                at->where = frame;
+            else if (at->call.line == 0)
+                at->call = frame;
             /* of the kernel's file the innermost function, whose line tells most */
             if (at->from.line == 0 ||
                 (!is_helper(frame.file) && strcmp(frame.file, at->from.file) != 0))

@@ -32,31 +32,31 @@ MISTAKES = {
         "bulk_copy",
         ("arrive_expecting(&full[stage], bytes)", "arrive_expecting(&full[stage], bytes / 2)"),
         "bytes that are announced and bytes that are copied differ",
-        "",
+        "begin_bulk_copy(tile[stage]",
     ),
     "twice the bytes": (
         "bulk_copy",
         ("arrive_expecting(&full[stage], bytes)", "arrive_expecting(&full[stage], 2 * bytes)"),
         "wait for an mbarrier that does not end",
-        "",
+        "wait_for_phase(&full[stage], parity_of(round))",
     ),
     "no fence": (
         "bulk_copy",
         ("        publish_mbarriers();\n", ""),
         "mbarrier that is not ready",
-        "",
+        "begin_bulk_copy(tile[stage]",
     ),
     "no barrier": (
         "bulk_copy",
         ("    __syncthreads(); // all threads may use the mbarriers\n", ""),
         "mbarrier that is not ready",
-        "",
+        "wait_for_phase(&full[stage], parity_of(round))",
     ),
     "no multiple of 16 bytes": (
         "bulk_copy",
         ("* sizeof(Vector));", "* sizeof(Vector) - 4);"),
         "misaligned access",
-        "",
+        "begin_bulk_copy(tile[stage]",
     ),
 }
 

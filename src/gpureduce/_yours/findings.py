@@ -264,6 +264,8 @@ def _in_line(place: Place) -> str:
     return f" (line {place.line})" if place.line > 0 else ""
 
 
+_INSTRUCTION = re.compile(r"\bgpr_emu_\w+\(|\b__pipeline_\w+\(")
+"""What stands in for an instruction, in a function of its own: the function's call says more."""
 _FINDING = re.compile(
     r"kernel (?P<kernel>.+?), block (?P<block>\d+), (?P<thread>thread \d+ \(warp \d+, lane \d+\)), "
     r"phase \d+: (?P<rest>.*?)(?: \[schedule=[^\]]*\])?(?: \(CUDA_ERROR_\w+, \d+\))?$",
@@ -337,11 +339,15 @@ def read_finding(
     places = list(_PLACE.finditer(rest))
 
     def place(match: re.Match[str]) -> Place:
-        for name, number in ((match[1], match[2]), (match[3], match[4])):
-            if name == file:
-                line = int(number)
-                return Place(line, lines[line - 1].rstrip() if line <= len(lines) else "")
-        return Place(0)
+        found = Place(0)
+        for name, number in ((match[3], match[4]), (match[1], match[2])):
+            if name != file:
+                continue
+            line = int(number)
+            text = lines[line - 1].rstrip() if line <= len(lines) else ""
+            if found.line == 0 or not _INSTRUCTION.search(text):
+                found = Place(line, text)
+        return found
 
     def named(part: str) -> str:
         part = part.replace("dynamic shared memory", shared or "the dynamic shared array")
