@@ -649,6 +649,8 @@ static gpr_status reduce_view(const gpr_resolved *call, const gpr_view *view, ui
     }
     if (status == GPR_OK && work.stop.stopped)
         status = gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+    if (status == GPR_OK && gpr_cpu_moments_may_overflow(rule))
+        status = gpr_cpu_vary_again(call, view);
     return status;
 }
 
@@ -676,15 +678,11 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_rule *rule = &call->rule;
     uint64_t repeats = 0;
-    gpr_status status = GPR_OK;
 
     if (gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_exactly(call, run);
     if (gpr_cpu_may_repeat(rule)) repeats = gpr_cpu_repeats(&call->view, NULL);
-    GPR_TRY(repeats != 0 ? reduce_once(call, repeats, run)
-                         : reduce_view(call, &call->view, 1, run));
-    if (gpr_cpu_moments_may_overflow(rule) && call->view.n > 0) GPR_TRY(gpr_cpu_vary_again(call));
-done:
-    return status;
+    if (repeats != 0) return reduce_once(call, repeats, run);
+    return reduce_view(call, &call->view, 1, run);
 }
 
 uint64_t gpr_cpu_count_nonzero(gpr_dtype dtype, const void *data, uint64_t n)

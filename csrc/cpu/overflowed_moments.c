@@ -25,7 +25,8 @@ enum { HAS_LARGE = 1, HAS_SPECIAL = 2 /* infinities, and NaN that count */ };
 
 typedef struct again {
     const gpr_resolved *call;
-    uint64_t *rows; /* whose results are not finite */
+    const gpr_view *view; /* of elements that are looked at */
+    uint64_t *rows;       /* whose results are not finite */
     uint64_t count;
     _Atomic uint8_t *found; /* of each of these rows */
     uint64_t parts;         /* real numbers of an element */
@@ -69,7 +70,7 @@ static int classify(const double *x, uint64_t count, int skips_nan)
 /* `count` elements of the view from `first` on: where they are, or packed. */
 static const double *read(const again *work, uint64_t first, uint64_t count, stage *s)
 {
-    const gpr_view *view = &work->call->view;
+    const gpr_view *view = work->view;
 
     if (view->contiguous) return (const double *)(const void *)(view->data + first * view->bytes);
     gpr_pack(view, first, count, work->zero.bytes, s->packed);
@@ -80,7 +81,7 @@ static const double *read(const again *work, uint64_t first, uint64_t count, sta
 static int look_task(void *context, uint64_t index, void *memory)
 {
     again *work = context;
-    const gpr_view *view = &work->call->view;
+    const gpr_view *view = work->view;
     const uint64_t row = index / work->pieces, first = work->rows[row] * view->n,
                    from = index % work->pieces * PIECE, end = gpr_smaller(view->n, from + PIECE);
 
@@ -101,7 +102,7 @@ static int look_task(void *context, uint64_t index, void *memory)
 static int look_at_rows_task(void *context, uint64_t index, void *memory)
 {
     again *work = context;
-    const uint64_t n = work->call->view.n, most = STAGE_ELEMENTS / n,
+    const uint64_t n = work->view->n, most = STAGE_ELEMENTS / n,
                    end = gpr_smaller(work->count, (index + 1) * work->per_task);
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
@@ -160,12 +161,13 @@ static gpr_status find_rows(again *work)
     return GPR_OK;
 }
 
-gpr_status gpr_cpu_vary_again(const gpr_resolved *call)
+gpr_status gpr_cpu_vary_again(const gpr_resolved *call, const gpr_view *view)
 {
-    const uint64_t n = call->view.n;
+    const uint64_t n = view->n;
     const int is_short = n <= STAGE_ELEMENTS;
     again work = {.call = call,
-                  .parts = (uint64_t)gpr_exact_parts(call->view.dtype),
+                  .view = view,
+                  .parts = (uint64_t)gpr_exact_parts(view->dtype),
                   .pieces = gpr_divide_up(n, PIECE),
                   .per_task = gpr_divide_up(PIECE, n)};
     uint32_t threads;

@@ -10,7 +10,8 @@ int gpr_cpu_moments_may_overflow(const gpr_rule *rule);
 
 /* Computes those results of the call again, by exact sums, that are infinite or NaN although all
  * elements of their rows are finite. Rows that have other elements, or none that is large, are left
- * as they are. GPR_ERROR_MEMORY, GPR_ERROR_INTERRUPTED. */
-gpr_status gpr_cpu_vary_again(const gpr_resolved *call);
+ * as they are. `view` is the call's, or that of the elements that differ. GPR_ERROR_MEMORY,
+ * GPR_ERROR_INTERRUPTED. */
+gpr_status gpr_cpu_vary_again(const gpr_resolved *call, const gpr_view *view);
 
 #endif

@@ -37,6 +37,7 @@ enum {
     LEAST_NUMBERS = 128,
     MANY_TIMES = 16,
     TASK_ELEMENTS = 32768,
+    MOST_GROUPS = 4096, /* of pieces of a row: as many partial products */
     /* further than a double's exponent from that of any double, and less than an int's */
     BEYOND = 8192
 };
@@ -70,6 +71,7 @@ typedef struct scaled_job {
     gpr_cpu_units units;
     uint64_t per_task;       /* units */
     uint64_t pieces, length; /* of a row */
+    uint64_t group, groups;  /* pieces whose product is one partial product; groups of a row */
     product *partials;       /* of a unit's pieces, if there are several */
     int is_complex;
     int is_one_sided;                   /* no factor is larger than 1, or none smaller */
@@ -638,20 +640,25 @@ static int pieces_task(void *context, uint64_t index, void *memory)
 {
     scaled_job *scaled = context;
     task_memory *in = memory;
-    const uint64_t first = index % scaled->pieces * scaled->length,
-                   end = gpr_smaller(scaled->how.view->n, first + scaled->length);
+    const uint64_t begin = index % scaled->groups * scaled->group,
+                   end = gpr_smaller(scaled->pieces, begin + scaled->group);
     product *to = scaled->partials + index * scaled->units.rows;
     uint64_t width;
-    const uint64_t row = gpr_cpu_unit_row(&scaled->units, index / scaled->pieces, &width);
+    const uint64_t row = gpr_cpu_unit_row(&scaled->units, index / scaled->groups, &width);
     const gpr_float_environment before = enter_ieee();
 
-    if (!gpr_cpu_must_stop(&scaled->work->stop)) {
-        if (gpr_cpu_lies_crosswise(scaled->how.view)) {
-            multiply_columns(scaled, row, width, first, end, in);
-            for (uint64_t j = 0; j < width; j++) to[j] = at(&in->columns, j);
-        } else {
-            for (uint64_t j = 0; j < width; j++)
-                to[j] = multiply_piece(scaled, row + j, first, end, in);
+    for (uint64_t piece = begin; piece < end && !gpr_cpu_must_stop(&scaled->work->stop); piece++) {
+        const uint64_t first = piece * scaled->length,
+                       last = gpr_smaller(scaled->how.view->n, first + scaled->length);
+
+        if (gpr_cpu_lies_crosswise(scaled->how.view))
+            multiply_columns(scaled, row, width, first, last, in);
+        for (uint64_t j = 0; j < width; j++) {
+            const product one = gpr_cpu_lies_crosswise(scaled->how.view)
+                                    ? at(&in->columns, j)
+                                    : multiply_piece(scaled, row + j, first, last, in);
+
+            to[j] = piece == begin ? one : multiply(to[j], one, scaled->is_complex);
         }
     }
     leave_ieee(before);
@@ -662,7 +669,7 @@ static int pieces_task(void *context, uint64_t index, void *memory)
 static int merge_task(void *context, uint64_t unit, void *memory)
 {
     scaled_job *scaled = context;
-    const product *from = scaled->partials + unit * scaled->pieces * scaled->units.rows;
+    const product *from = scaled->partials + unit * scaled->groups * scaled->units.rows;
     uint64_t width;
     const uint64_t row = gpr_cpu_unit_row(&scaled->units, unit, &width);
     const gpr_float_environment before = enter_ieee();
@@ -670,7 +677,7 @@ static int merge_task(void *context, uint64_t unit, void *memory)
     for (uint64_t j = 0; j < width; j++) {
         product whole = from[j];
 
-        for (uint64_t k = 1; k < scaled->pieces; k++)
+        for (uint64_t k = 1; k < scaled->groups; k++)
             whole = multiply(whole, from[k * scaled->units.rows + j], scaled->is_complex);
         store(scaled, whole, j, memory);
     }
@@ -760,7 +767,7 @@ gpr_status gpr_cpu_multiply_scaled(job *work, int has_results)
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
     scaled_job scaled = {.work = work, .how = recipe_of(work), .pieces = 1};
-    uint64_t tasks;
+    uint64_t tasks, groups;
     gpr_status status = GPR_OK;
 
     memset(&scaled.plain, 0, sizeof scaled.plain);
@@ -796,11 +803,14 @@ gpr_status gpr_cpu_multiply_scaled(job *work, int has_results)
         GPR_TRY(find_wrong(&scaled, &is_any_wrong));
         if (!is_any_wrong) goto done;
     }
-    scaled.partials = malloc(tasks * scaled.units.rows * sizeof *scaled.partials);
+    scaled.group = gpr_divide_up(scaled.pieces, MOST_GROUPS);
+    scaled.groups = gpr_divide_up(scaled.pieces, scaled.group);
+    groups = scaled.units.count * scaled.groups;
+    scaled.partials = malloc(groups * scaled.units.rows * sizeof *scaled.partials);
     if (scaled.partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial products of %llu tasks",
-                        (unsigned long long)tasks);
-    status = run(&scaled, tasks, pieces_task);
+                        (unsigned long long)groups);
+    status = run(&scaled, groups, pieces_task);
     if (status == GPR_OK && !work->stop.stopped)
         status = run(&scaled, scaled.units.count, merge_task);
     free(scaled.partials);

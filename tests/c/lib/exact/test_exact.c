@@ -929,6 +929,19 @@ static void test_repeats_are_merges(void)
     }
 }
 
+static void test_counts_have_an_end(void)
+{
+    gpr_exact_part part, other;
+    const double one = 1;
+
+    gpr_exact_clear(&part, GPR_FLOAT64);
+    gpr_exact_add_elements(&part, GPR_FLOAT64, &one, 1);
+    other = part;
+    part.count = UINT64_MAX;
+    CHECK(gpr_exact_add_part(&part, &other) == GPR_ERROR_VALUE, "2^64 elements");
+    CHECK(part.count == UINT64_MAX, "nothing was added");
+}
+
 static void test_integers_agree_with_128_bits(void)
 {
     enum { COUNT = 5000 };
@@ -965,11 +978,17 @@ static int stop_at_once(void *asked)
     return 1;
 }
 
+/* 2^40 elements, in windows that overlap. */
+enum { WINDOW_AXES = 4, WINDOW = 1 << 10 };
+static const double windows[WINDOW_AXES * WINDOW];
+static const int64_t huge[WINDOW_AXES] = {WINDOW, WINDOW, WINDOW, WINDOW},
+                     steps[WINDOW_AXES] = {sizeof *windows, sizeof *windows, sizeof *windows,
+                                           sizeof *windows};
+
 static void test_failures_change_nothing(void)
 {
     static const double values[4] = {1, 2, 3, 4};
-    static const int64_t huge[2] = {INT64_C(1) << 20, INT64_C(1) << 20}, none[2] = {0, 0},
-                         bad[1] = {-1}, four[1] = {4};
+    static const int64_t bad[1] = {-1}, four[1] = {4};
     static const uint8_t mask[4];
     gpr_exact *sum = make(GPR_FLOAT64), *other = make(GPR_FLOAT32), *before = make(GPR_FLOAT64),
               *missing = sum;
@@ -1002,9 +1021,10 @@ static void test_failures_change_nothing(void)
     request.mask = NULL;
     request.shape = bad;
     CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_VALUE, "negative");
-    request.ndim = 2;
+    request.ndim = WINDOW_AXES;
     request.shape = huge;
-    request.strides = none;
+    request.strides = steps;
+    request.data = windows;
     request.interrupted = stop_at_once;
     request.interrupted_arg = &asked;
     CHECK_FAILS(gpr_exact_update(sum, &request), GPR_ERROR_INTERRUPTED, "interrupted");
@@ -1069,9 +1089,18 @@ static void test_dots_that_make_no_sense_are_refused(void)
     REFUSED(GPR_ERROR_VALUE, "negative extent", request.n = UINT64_MAX);
     REFUSED(GPR_ERROR_VALUE, "2^63 - 1 bytes", request.n = INT64_MAX);
     REFUSED(GPR_ERROR_INTERRUPTED, "interrupted",
-            (request.n = UINT64_C(1) << 40, request.a.stride = request.b.stride = 0,
-             request.interrupted = stop_at_once, request.interrupted_arg = &asked));
+            (request.ndim = request.reduced = WINDOW_AXES, request.shape = huge,
+             request.a.strides = request.b.strides = steps,
+             request.a.data = request.b.data = windows, request.interrupted = stop_at_once,
+             request.interrupted_arg = &asked));
     CHECK(asked == 1, "asked %d times", asked);
+    REFUSED(GPR_ERROR_VALUE, "no products 9", request.products = (gpr_products)9);
+    REFUSED(GPR_ERROR_TYPE, "of real numbers",
+            (request.products = GPR_SQUARES, request.factor = GPR_COMPLEX128));
+    REFUSED(GPR_ERROR_VALUE, "sums of squares alone", request.root = 1);
+    REFUSED(GPR_ERROR_TYPE, "a root is of a float type",
+            (request.products = GPR_SQUARES, request.root = 1, request.a.dtype = GPR_INT32,
+             request.b.dtype = GPR_INT32, request.factor = GPR_INT32));
 #undef REFUSED
     for (int kernel = -1; kernel < GPR_KERNEL_COUNT; kernel++) {
         if (kernel >= 0 && kernel != GPR_KERNEL_auto && kernel != GPR_KERNEL_exact) continue;
@@ -1086,7 +1115,7 @@ static void test_dots_that_make_no_sense_are_refused(void)
 static void test_exact_variances_that_make_no_sense_are_refused(void)
 {
     static const double values[4] = {1, 2, 3, 4};
-    static const int64_t four[1] = {4}, huge[1] = {INT64_C(1) << 40}, none[1] = {0};
+    static const int64_t four[1] = {4};
     double value = 0;
     int asked = 0;
     const gpr_request plain = {.op = GPR_OP_VAR,
@@ -1107,8 +1136,10 @@ static void test_exact_variances_that_make_no_sense_are_refused(void)
     request.compute = GPR_FLOAT32;
     CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_VALUE, "not var of complex64 as float32");
     request = plain;
+    request.ndim = request.reduced = WINDOW_AXES;
     request.shape = huge;
-    request.strides = none;
+    request.strides = steps;
+    request.data = windows;
     request.interrupted = stop_at_once;
     request.interrupted_arg = &asked;
     CHECK_FAILS(gpr_reduce(&request), GPR_ERROR_INTERRUPTED, "interrupted");
@@ -1316,6 +1347,7 @@ int main(void)
     test_the_smallest_ddof_counts();
     test_words_never_overflow();
     test_repeats_are_merges();
+    test_counts_have_an_end();
     test_integers_agree_with_128_bits();
     test_failures_change_nothing();
     test_dots_that_make_no_sense_are_refused();
