@@ -387,9 +387,14 @@ EXAMPLES := $(or $(GPR_TEST_EXAMPLES),40)
 EMU_TESTS := $(sort $(wildcard tests/kernels/test_emulator_*.py))
 CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options errors hostpath cache \
                 core import products norms logsumexp narrow_columns left_out_rows several \
-                broadcasts) \
+                broadcasts count_few short_rows out_of_range) \
               tests/exact/test_exact_rows.py \
               $(patsubst %,tests/interop/test_%.py,interop extents random_device_calls)
+# Tests that reach more lines of the glue, and little of the arithmetic: for coverage alone.
+GLUE_TESTS := $(patsubst %,tests/api/test_%.py,plan_costs warm fields one_call) \
+              $(patsubst %,tests/exact/test_%.py,exact exact_products) \
+              $(patsubst %,tests/yours/test_%.py,operator operator_on_gpu with_nvrtc) \
+              tests/cli/test_cli.py tests/tune/test_tune.py
 define run_python_tests
 	$(2) PYTHONPATH=$(CURDIR)/build/$(1)/python $(PY) -c 'import sys, gpureduce; \
 	  sys.exit(not gpureduce._core.__file__.startswith("$(CURDIR)/build/$(1)/python/"))'
@@ -435,7 +440,7 @@ coverage: $(C_TESTS:%=build/coverage/tests/%) $(FAKES:%=build/release/fakes/%.so
           build/coverage/python/stamp $(STAMPS)/coverage
 	@find build/coverage -name '*.gcda' -delete
 	$(call run_c_tests,coverage,,release)
-	$(call run_python_tests,coverage,)
+	$(call run_python_tests,coverage,,$(GLUE_TESTS))
 	@mkdir -p build/coverage/html
 	$(VENV)/bin/gcovr --root . --gcov-executable "$$($(CC) -print-prog-name=gcov)" \
 	  --gcov-suspicious-hits-threshold 0 \

@@ -32,6 +32,9 @@ CHECKS = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 TESTS = re.compile(r"(\d+) passed(?:,[^\n]*)? in ")
 ROWS = re.compile(r"^\| `make ([a-z-]+)` \|.*\n", re.MULTILINE)
 LINES = re.compile(r"^\| lines of \|(?:.*\n)+?(?=\n|\Z)", re.MULTILINE)
+FILES = re.compile(r"^\| file \|(?:.*\n)+?(?=\n|\Z)", re.MULTILINE)
+MISSED = re.compile(r"^csrc/(\S+) +\d+ +\d+ +\d+% +(\d[\d,-]*)$", re.MULTILINE)
+"""A line of gcovr's table: a file, and the lines that were not reached."""
 ROOMS = ("csrc/lib/", "csrc/cpu/", "csrc/dispatch/", "csrc/python/")
 
 
@@ -109,6 +112,13 @@ def covered(summary: dict[str, Any]) -> list[str]:
     return rows
 
 
+def missed(output: str) -> list[str]:
+    """Rows of the lines that were not reached, per file."""
+    return [
+        f"| `{name}` | {', '.join(lines.split(','))} |" for name, lines in MISSED.findall(output)
+    ]
+
+
 def figures(page: str) -> str:
     """The text between the marks of the page."""
     return page.partition(BEGIN)[2].partition(END)[0]
@@ -126,8 +136,12 @@ def table(runs: list[Run], summary: dict[str, Any] | None, before: str) -> str:
     if summary is not None:
         head = ("| lines of | in all | reached | % |", "| --- | ---: | ---: | ---: |")
         lines += ["\n", *(f"{line}\n" for line in (*head, *covered(summary)))]
-    elif kept := LINES.search(before):
-        lines += ["\n", kept[0]]
+        head = ("| file | lines that no test reaches |", "| --- | --- |")
+        output = next((done.output for done in runs if done.target == "coverage"), "")
+        lines += ["\n", *(f"{line}\n" for line in (*head, *missed(output)))]
+    else:
+        for kept in filter(None, (LINES.search(before), FILES.search(before))):
+            lines += ["\n", kept[0]]
     return "".join(lines)
 
 

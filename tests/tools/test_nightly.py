@@ -29,8 +29,13 @@ def test_figures_are_those_of_the_outputs() -> None:
 
 def test_rows_of_targets_that_did_not_run_are_kept() -> None:
     summary = {"files": [{"filename": "csrc/lib/a.c", "line_total": 4, "line_covered": 3}]}
+    output = (
+        "File                   Lines    Exec  Cover   Missing\n"
+        "csrc/lib/a.c               4       3    75%   2,10-12\n"
+        "csrc/lib/b.c               4       4   100%\n"
+    )
     both = [
-        nightly.Run(name, False, "", 60.0, "old", "2026-01-01") for name in ("tsan", "coverage")
+        nightly.Run(name, False, output, 60.0, "old", "2026-01-01") for name in ("tsan", "coverage")
     ]
     before = nightly.table(both, summary, "")
     after = nightly.table([nightly.Run("tsan", True, "", 0.0, "new", "2026-01-02")], None, before)
@@ -39,6 +44,9 @@ def test_rows_of_targets_that_did_not_run_are_kept() -> None:
         "| `make tsan` | passed | 0 | 0 | 0 | 2026-01-02 | new |",
     )
     assert "| `csrc/lib` | 4 | 3 | 75.00 |" in after
+    assert after.endswith(
+        "\n| file | lines that no test reaches |\n| --- | --- |\n| `lib/a.c` | 2, 10-12 |\n"
+    )
 
 
 def test_targets_that_are_named_run_alone_and_in_order(
