@@ -199,6 +199,31 @@ def test_one_word_of_all_threads_needs_no_barrier(body: str, word: str) -> None:
         assert "Let one thread store it, if (threadIdx.x == 0)" in finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [("max", "atomicMax(&best, ...)"), ("min", "atomicMin(&best, ...)"), ("prod", "")],
+)
+def test_the_atomic_operation_is_the_operators(op: str, said: str) -> None:
+    update = {"max": "if (x[i] > best) best = x[i]", "min": "if (x[i] < best) best = x[i]"}
+    source = f"""
+__global__ void one(const int *x, int *out, int n)
+{{
+    __shared__ int best;
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    if (t == 0) best = x[blockIdx.x * blockDim.x];
+    __syncthreads();
+    if (t > 0 && i < n) {update.get(op, "best *= x[i]")};
+    __syncthreads();
+    if (t == 0) out[blockIdx.x] = best;
+}}
+"""
+    finding = gr.check(gr.Kernel(source, op=op)).findings[0]
+    assert finding.kind == "one word"
+    assert said in finding.remedy
+    assert "slot of its own" in finding.remedy
+    assert ("atomic" in finding.remedy) == bool(said)
+
+
 def test_plain_additions_to_one_result_need_atomics() -> None:
     (finding,) = gr.check(ATOMIC.replace("BODY", "if (i < n) *out += in[i];")).findings
     assert finding.kind == "output unwritten"
@@ -470,6 +495,11 @@ def test_the_command_prints_the_report_and_its_status(
     file.write_text("int main() {}")
     assert command.main(["check", str(file)]) == 2
     assert "no __global__ function" in capsys.readouterr().err
+    file.write_text(TREE + TREE.replace("tree", "other"))
+    assert command.main(["check", str(file)]) == 2
+    assert "several kernels, say which by --name NAME: tree" in capsys.readouterr().err
+    assert command.main(["check", str(file), "--name", "other", "--block-size", "64"]) == 0
+    assert "other is right" in capsys.readouterr().out
     assert command.main(["check", str(file), "--template", "x"]) == 2
 
 

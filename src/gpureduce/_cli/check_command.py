@@ -42,6 +42,10 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_OPTIONS = {"by name=": "by --name NAME", "by finish=": "by --finish"}
+"""Arguments that errors name, and the options they are here."""
+
+
 def kernel_of(source: Path | str, options: argparse.Namespace, **more: Any) -> Kernel:
     """The kernel of a file or a text, with the options of :func:`add_kernel_options`."""
     from .._yours.kernel import Kernel
@@ -56,7 +60,13 @@ def kernel_of(source: Path | str, options: argparse.Namespace, **more: Any) -> K
         except (ValueError, SyntaxError):
             values[name] = value
     given = {"op": options.computes, "finish": options.finish, "template": values}
-    return Kernel(source, name=options.name, **given, **more)
+    try:
+        return Kernel(source, name=options.name, **given, **more)
+    except ValueError as error:
+        said = str(error)
+        for argument, option in _OPTIONS.items():
+            said = said.replace(argument, option)
+        raise ValueError(said) from None
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:

@@ -158,8 +158,12 @@ def show_ratio(value: float) -> str:
 
 
 def show_speedup(value: float, interval: tuple[float, float]) -> str:
-    """A ratio, and half the width of its interval, to one digit of the latter at least."""
+    """A ratio, and half the width of its interval, to one digit of the latter at least. Where that
+    is more than the ratio itself, the interval alone.
+    """
     half = (interval[1] - interval[0]) / 2
+    if half > value:
+        return f"{show_ratio(interval[0])} to {show_ratio(interval[1])}"
     least = 2 if value < 10 else 1 if value < 100 else 0
     most = least if value >= LEAST_FIXED_RATIO else 1 - math.floor(math.log10(value))
     decimals = max(most, min(-math.floor(math.log10(half)), MOST_DECIMALS)) if half > 0 else most

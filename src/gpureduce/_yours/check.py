@@ -374,6 +374,7 @@ def trouble_of(
             kernel.source.splitlines(),
             form.shared_name,
             arrays,
+            form.op,
         )
     if "hang" in answer:
         return Trouble("hang", f"the launch had not ended after {answer['hang']:g} seconds", here)

@@ -311,7 +311,12 @@ def is_finding(text: str) -> bool:
 
 
 def read_finding(
-    text: str, file: str, lines: list[str], shared: str | None, arrays: dict[str, tuple[str, int]]
+    text: str,
+    file: str,
+    lines: list[str],
+    shared: str | None,
+    arrays: dict[str, tuple[str, int]],
+    op: str = "sum",
 ) -> Trouble:
     """Read the emulator's text.
 
@@ -327,6 +332,8 @@ def read_finding(
         Name of the dynamic shared array.
     arrays : dict
         By the label of an array in global memory: its name, and bytes of an element.
+    op : str, optional
+        What the kernel computes.
 
     Returns
     -------
@@ -374,7 +381,7 @@ def read_finding(
     end = named(end)
     remedy = _remedy(kind, rest, here, there, code)
     if race and kind in ("block race", "warp race"):
-        if here == there and (of_word := _one_word_remedy(code, here, race["word"])):
+        if here == there and (of_word := _one_word_remedy(code, here, race["word"], op)):
             kind, remedy = "one word", of_word
         elif branch := barrier_in_branch(code, here.line, there.line):
             line, condition = branch
@@ -400,7 +407,11 @@ def _name(word: str) -> str:
     return found[1] if found is not None else ""
 
 
-def _one_word_remedy(code: str, place: Place, word: str) -> str:
+_ATOMICS = {"sum": "atomicAdd", "min": "atomicMin", "max": "atomicMax"}
+"""By operator; CUDA has none that multiplies."""
+
+
+def _one_word_remedy(code: str, place: Place, word: str, op: str) -> str:
     """What mends a line that stores to one word in all threads of a block; "" of other lines."""
     how = stores_to_one_word(code, place.line, _name(word))
     if how == "store":
@@ -409,10 +420,11 @@ def _one_word_remedy(code: str, place: Place, word: str) -> str:
             "before other threads use the word."
         )
     if how == "update":
-        return (
-            f"Use an atomic operation, such as atomicAdd(&{word.removeprefix('shared ')}, ...), or "
-            "give each thread a slot of its own in shared memory and combine the slots by a tree."
+        atomic = f"{_ATOMICS[op]}(&{word.removeprefix('shared ')}, ...)" if op in _ATOMICS else ""
+        slots = (
+            "ive each thread a slot of its own in shared memory and combine the slots by a tree."
         )
+        return f"Use an atomic operation, {atomic}, or g{slots}" if atomic else f"G{slots}"
     return ""
 
 
