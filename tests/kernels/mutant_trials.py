@@ -159,21 +159,24 @@ RUNS: list[Trial] = [
 
 # Trials of exact sums that mutants of a file have first.
 FIRST: dict[str, list[Trial]] = {
-    "exact_double_double.cuh": [
-        (
-            "exact",
-            dtype,
-            0,
-            {
-                "do": "exact_sums.check_double_double",
-                "rows": 256,
-                "sizes": 5,
-                "many": False,
-                "limit": 600.0,
-            },
-        )
-        for dtype in ("float32", "bfloat16", "float64")
-    ],
+    **{
+        file: [
+            (
+                "exact",
+                dtype,
+                0,
+                {
+                    "do": "exact_sums.check_double_double",
+                    "rows": 256,
+                    "sizes": 5,
+                    "many": False,
+                    "limit": 600.0,
+                },
+            )
+            for dtype in ("float32", "bfloat16", "float64")
+        ]
+        for file in ("exact_double_double.cuh", "exact_few_terms.cuh")
+    },
     **{
         file: [
             ("exact", dtype, block, {"do": "exact_layouts.check_layouts", "count": 8})

@@ -1,15 +1,13 @@
-// Exact sums of a few floats, and their means: as two numbers, which are rounded by one addition.
+// Exact sums: two numbers whose sum is a sum, or a mean, which is rounded by one addition.
 //
-// To place, read and carry bins takes longer than to add three numbers. But s + x is a float plus
-// an error that is a float, too (Knuth's two-sum). So a sum is two floats as long as the errors add
-// up without an error of their own; that is collected. If there was one (numbers far from each
-// other, infinities, NaN), the row is summed as doubles, or in bins.
+// s + x is a float plus an error that is a float, too (Knuth's two-sum). So a sum is two floats as
+// long as the errors add up without an error of their own; that is collected.
 //
 // A mean is a quotient plus the quotient of its remainder, which is one float or two. The second
 // quotient is rounded to odd, so that their sum is on the correct side of a midpoint.
 #pragma once
 
-#include "exact_block.cuh"
+#include "exact_rounding.cuh"
 
 namespace gpr {
 
@@ -42,8 +40,9 @@ public:
     // Returns whether it did: not if they are so small that bits of the quotients could be lost.
     GPR_DEVICE bool divide(F count, F inverse)
     {
-        constexpr unsigned least = static_cast<unsigned>(2 * Format<F>::fraction)
-                                   << key_fraction<F>;
+        constexpr int fraction = Format<F>::fraction,
+                      of_upper = fraction - (8 * static_cast<int>(sizeof(F)) - word_bits);
+        constexpr unsigned least = static_cast<unsigned>(2 * fraction) << of_upper;
         const Split two = split(first, second);
         const F quotient = two.sum * inverse;
         const Split left = split(multiply_add(-quotient, count, two.sum), two.rest);
@@ -110,44 +109,5 @@ private:
         return made_odd(two.sum, two.rest);
     }
 };
-
-// The most elements for which adding errors is faster than placing bins.
-template <class In> constexpr unsigned most_terms = gpr_most_double_double(sizeof(In));
-// The type in which elements are added first. Additions of float64 take twice as long, conversions
-// longer. The terms of a mean are not narrower than the mean.
-template <class Traits>
-constexpr bool terms_are_doubles =
-    sizeof(typename Traits::In) == sizeof(double) ||
-    (makes_means<Traits> && sizeof(typename Traits::Out) == sizeof(double));
-template <class Traits>
-using Term = typename Select<terms_are_doubles<Traits>, double, float>::type;
-
-// Stores the sum of the first COUNT elements of vectors, or their mean, if two numbers of type F
-// are the sum. Returns whether they are. A single element is followed by a -0.
-template <class Traits, class F, unsigned COUNT, unsigned VECTORS>
-GPR_DEVICE bool store_double_double(const Vector (&v)[VECTORS], typename Traits::Out *out)
-{
-    using In = typename Traits::In;
-    using Out = typename Traits::Out;
-    constexpr unsigned per_vector = vector_elements<In>;
-    static_assert(VECTORS * per_vector >= 2 && COUNT <= VECTORS * per_vector,
-                  "the first two are there");
-    const auto x = [&](unsigned i) {
-        return static_cast<F>(value_of(element<In>(v[i / per_vector], i % per_vector)));
-    };
-    DoubleDouble<F> sum(x(0) + F(0), x(1)); // a sum starts at +0
-
-#pragma unroll
-    for (unsigned i = 2; i < COUNT; i++) sum.add(x(i));
-    if (!sum.are_exact()) return false;
-    if constexpr (makes_means<Traits>) {
-        static_assert(sizeof(Out) <= sizeof(F),
-                      "the second quotient is odd to limbs that an Out has not");
-        constexpr F count = F(COUNT), inverse = 1 / count;
-        if (!sum.divide(count, inverse)) return false;
-    }
-    *out = sum.template rounded<Out>();
-    return true;
-}
 
 } // namespace gpr

@@ -7,7 +7,7 @@
 // lane makes limbs of them, carries, rounds and stores, all in registers.
 //
 // A thread that has whole rows of a few elements sums them as double-doubles, without bins
-// (exact_double_double.cuh): several rows, whose loads are in flight together. Rows that bins do
+// (exact_few_terms.cuh): several rows, whose loads are in flight together. Rows that bins do
 // not hold are added again, one after another, by the whole warp, as `exact` adds them.
 //
 //   Launch: per_thread rows for each lane group; blocks serve BLOCK / lanes * per_thread rows each,
@@ -18,7 +18,7 @@
 #pragma once
 
 #include "exact_any_row.cuh"
-#include "exact_double_double.cuh"
+#include "exact_few_terms.cuh"
 
 namespace gpr {
 

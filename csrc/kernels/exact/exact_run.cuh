@@ -104,7 +104,7 @@ private:
 
 // A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block
 // have neighbouring vectors, so that the shortest rows are shared by all of its warps. The edges
-// come behind it, if there is room.
+// come behind that of the row's last warp, which mostly has room.
 template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
     Vector v[VECTORS];
     unsigned used; // vectors of which a lane of the warp has any
@@ -130,7 +130,8 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
         used = left > last ? VECTORS
                : left > 0  ? (static_cast<unsigned>(left) + BLOCK - 1) / BLOCK
                            : 0;
-        has_edges = mine == 0 && run.has_edges();
+        has_edges = row.block == row.blocks - 1 && threadIdx.x - lane == BLOCK - warp_lanes &&
+                    run.has_edges();
         if (!has_edges) return;
         edges = run.edge(lane, nothing);
         if (used == VECTORS) return;

@@ -1,10 +1,11 @@
 // Exact sums: rounding of a sum of a few integers in the registers of a thread.
 //
 // Most sums are normal numbers, and not much smaller than their largest terms. About thirty
-// instructions round these, the last of them a conversion; others are rounded limb by limb.
+// instructions round these, the last of them a conversion, and some more divide them; others are
+// rounded limb by limb.
 #pragma once
 
-#include "exact_rounding.cuh"
+#include "exact_double_double.cuh"
 
 namespace gpr {
 
@@ -111,6 +112,43 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
     *result = float_of_bits<Float>(
         (bits + (static_cast<uint64>(static_cast<long long>(moves)) << fraction)) | sign);
     return is_certain && field > 0 && field < last;
+}
+
+// Rounds a sum divided by `count` to *result, if two doubles are the sum, and neither they nor
+// their quotients are near the ends of a double's range. Returns whether it did.
+template <class Float, unsigned COUNT, int STEP>
+GPR_DEVICE bool divide_quickly(const ShortSum<COUNT, STEP> &sum, uint64 count, Float *result)
+{
+    // Far enough from these ends with 2^62 * 2^STEP, and divided by the largest count, too.
+    constexpr int most = 700, bias = static_cast<int>(last_field<dt_float64>) / 2;
+    constexpr uint64 most_count = 1ull << 50;
+    static_assert(STEP <= 43, "the lower double holds what the upper one leaves, and `second`");
+    const Carried<COUNT, STEP> carried(sum);
+    const int exponent = carried.exponent - STEP; // of a unit of `second`
+
+    if (carried.has_rest || carried.sign() == 0 || count == 0 || count > most_count ||
+        exponent < -most || exponent > most)
+        return false;
+    const double unit = bit_copy<double>(static_cast<uint64>(bias + exponent) << double_fraction);
+    const double upper = static_cast<double>(carried.first);
+    const long long left = carried.first - static_cast<long long>(upper); // 2^8 or less
+    const double lower = static_cast<double>(left * (1ll << STEP) +
+                                             static_cast<long long>(carried.second));
+    const double divisor = static_cast<double>(count);
+    DoubleDouble<double> total = DoubleDouble<double>::of_pair(
+        upper * static_cast<double>(1ll << STEP) * unit, lower * unit);
+
+    if (!total.divide(divisor, 1 / divisor)) return false;
+    *result = total.template rounded<Float>();
+    return true;
+}
+
+// Rounds a sum, or the mean of `count`. Returns whether it did.
+template <bool IS_MEAN, class Float, unsigned COUNT, int STEP>
+GPR_DEVICE bool finalize_quickly(const ShortSum<COUNT, STEP> &sum, uint64 count, Float *result)
+{
+    if constexpr (IS_MEAN) return divide_quickly(sum, count, result);
+    else return round_quickly(sum, result);
 }
 
 // ---------------------------------------------------------------- one number more ---------------
@@ -256,14 +294,16 @@ GPR_CALLED Result finalize_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 f
 template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
 GPR_DEVICE Result finalize_short(const ShortSum<COUNT, STEP> &sum, uint64 count, uint64 flags)
 {
-    if constexpr (is_float<Result> && !IS_MEAN) {
+    // those with an outlier are seldom divided
+    if constexpr (is_float<Result> && (!IS_MEAN || COUNT < far_limbs)) {
         Result result;
         bool is_rounded;
         if constexpr (COUNT > 1) {
-            is_rounded = sum.limb[0] == 0 ? round_quickly(without_first(sum), &result)
-                                          : round_quickly(sum, &result);
+            is_rounded = sum.limb[0] == 0
+                             ? finalize_quickly<IS_MEAN>(without_first(sum), count, &result)
+                             : finalize_quickly<IS_MEAN>(sum, count, &result);
         } else {
-            is_rounded = round_quickly(sum, &result);
+            is_rounded = finalize_quickly<IS_MEAN>(sum, count, &result);
         }
         if (is_rounded && (flags & (saw_infinity | saw_minus_infinity | saw_nan)) == 0)
             return result;

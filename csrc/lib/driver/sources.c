@@ -18,8 +18,9 @@
     F(thread_accumulator) F(runs) F(async_copy_groups) F(bulk_copies) F(finalize) F(layout) \
     F(fast_axes) F(fast_columns) F(fast_counted) F(fast_few) F(fast_narrow) F(fast_shifted) \
     F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) F(exact_rounding) \
-    F(exact_interval) F(exact_short_sum) F(exact_single_tile) F(exact_results) \
-    F(exact_superaccumulator) F(exact_bins) F(exact_double_double) F(exact_integer_bins) \
+    F(exact_interval) F(exact_double_double) F(exact_short_sum) F(exact_single_tile) \
+    F(exact_results) F(exact_superaccumulator) F(exact_bins) F(exact_few_terms) \
+    F(exact_integer_bins) \
     F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) F(exact_again) \
     F(exact_fast) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) \
     F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \

@@ -164,20 +164,46 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
     return plan->tickets * sizeof(uint32_t) <= EXACT_SCRATCH_BYTES;
 }
 
-/* Whether bins read a large array faster than pairs, as measured on an H100. Pairs take more
+/* Whether bins in the registers of a few lanes (exact_rows) sum a small array's short rows faster
+ * than pairs, as measured on an H200. They load any elements without a search for whole vectors and
+ * without a tree of partials, for which pairs of threads wait. Pairs are faster in rows of whole
+ * vectors and for float16, whose pairs need no proof. */
+static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
+{
+    enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512 };
+    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+
+    if (n > SHORT_ROW) return 0;
+    if (strcmp(by_fast->variant, "fast_strided") == 0) return 1;
+    if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
+    if (strcmp(by_fast->variant, "fast_stream") == 0) return 1;
+    return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
+           t->layout->rows * row_bytes <= SMALL_BYTES;
+}
+
+/* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element, which show in columns and long rows of float32 and float64; float16, whose
  * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
- * vectors are slower in bins, but for float16. Small arrays wait for steps, of which pairs take
- * fewer. */
+ * vectors are slower in bins, but for float16. Other small arrays wait for steps: runs of which a
+ * thread has one tile take fewer in bins, but many steps if bins do not hold a tile, which is the
+ * likelier the more elements there are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
     enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10 };
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
+    enum { FEW = 100000, FEW_FLOAT64 = 20000 };
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
 
+    gpr_layout sorted = *t->layout;
+
+    sort_kept(&sorted);
+    if (exact_lanes(t, &sorted) != 0 && are_lanes_faster(t, by_fast)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
+    if (strcmp(by_fast->variant, "fast_stream") == 0 && !gpr_pair_sum_is_float64(element) &&
+        t->layout->rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
+        return 1;
     if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
         return 1;
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
