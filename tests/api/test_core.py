@@ -6,14 +6,18 @@ Benchmarks and GPU tests stand on them; what they refuse, they refuse by name.
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import re
+import types
 from pathlib import Path
 from typing import Any
 
 import fakes
+import numpy as np
 import pytest
 
+import gpureduce as gr
 from gpureduce import _core
 
 SETUP = """
@@ -411,3 +415,80 @@ def test_every_driver_failure_has_its_exception_and_the_next_call_works(tmp_path
     script = EVERY_FAILURE.replace("in FUNCTIONS", f"in {sorted(functions)}")
     met = fakes.run(script, tmp_path, timeout=300)
     assert set(met.split()) == functions
+
+
+# ---------------------------------------------------------------- what the package never calls
+
+WITHOUT_ARGUMENTS = {
+    "cache_info", "clear_cache", "cpu_isa", "cuda_versions", "devices", "end_loans", "forget_run",
+    "kernels", "last_run", "limits", "sources", "why_no_cuda",
+}  # fmt: skip
+"""Functions that take no arguments, or need none."""
+
+TAKES_ANYTHING = {("find_library", 1), ("import_exchange", 1), ("reduce_plain", 14)}
+"""Of an object that is no array, their answer is that there is none."""
+
+
+def test_nonsense_is_refused_with_a_word() -> None:
+    functions = {
+        name: function
+        for name in dir(_core)
+        if isinstance(function := getattr(_core, name), types.BuiltinFunctionType)
+    }
+    assert len(functions) > 70
+    assert set(functions) > WITHOUT_ARGUMENTS
+    for name in sorted(set(functions) - WITHOUT_ARGUMENTS):
+        function = functions[name]
+        for count in range(18):
+            if (name, count) in TAKES_ANYTHING:
+                assert function(*[object()] * count) in (None, NotImplemented)
+            else:
+                with pytest.raises((TypeError, ValueError), match=r"."):
+                    function(*[object()] * count)
+
+
+def test_objects_that_cannot_be_made_are_refused_with_a_word() -> None:
+    def call() -> None: ...
+
+    make: Any = _core.Function
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (lambda: make(call, (), 0, 0, skip_nan=False), TypeError, "no keyword arguments"),
+        (lambda: make(call), TypeError, "arguments"),
+        (lambda: make(call, ("a",), 2, 0, False), ValueError, "2 of 1 parameters cannot have"),
+        (lambda: make(call, ("a",), -1, 0, False), ValueError, "-1 of 1 parameters cannot have"),
+        (lambda: make(call, ("b",), 1, 0, False), ValueError, "no function has a parameter 'b'"),
+        (lambda: make(call, (5,), 0, 0, False), ValueError, "no function has a parameter 5"),
+        (lambda: make(call, ("a",) * 99, 0, 0, False), ValueError, "has at most"),
+        (lambda: make(call, ("a",), 1, 99, False), ValueError, "no operator 99"),
+        (lambda: _core.device_array(0, (2,), (4, 4), "float32", 0, None, None), ValueError,
+         "a stride for each axis"),
+        (lambda: _core.device_array(0, (2,), ("x",), "float32", 0, None, None), TypeError,
+         "integer"),
+        (lambda: _core.device_array(0, [2], None, "float32", 0, None, None), TypeError, "tuple"),
+        (lambda: _core.DeviceBuffer(shape=(2,)), TypeError, "no keyword arguments"),  # type: ignore
+        (lambda: _core.logsumexp(np.ones(3), "x", None, False, None), TypeError, "data type"),
+        (lambda: _core.dot(np.ones(3), np.ones(3), 5, None, "auto", None, None, None, None),
+         TypeError, "data type"),
+    ]  # fmt: skip
+    for function, error, words in refused:
+        with pytest.raises(error, match=re.escape(words)):
+            function()
+
+
+def test_functions_are_functions_to_those_who_look() -> None:
+    assert repr(gr.sum).startswith("<function sum")
+    assert pickle.loads(pickle.dumps(gr.nanmax)) is gr.nanmax
+
+    class Series:
+        """A class that makes a method of a function, as subclasses of ndarray may."""
+
+        total = gr.sum
+
+        def __init__(self, values: list[float]) -> None:
+            self.values = values
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+            return np.asarray(self.values, dtype)
+
+    assert Series.total is gr.sum
+    assert Series([1.0, 2.0]).total(device="cpu") == 3.0
