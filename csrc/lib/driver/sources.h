@@ -9,7 +9,7 @@ typedef struct gpr_source {
     const char *text; /* NUL-terminated, static */
 } gpr_source;
 
-enum { GPR_PROGRAM_SOURCES = 72 };
+enum { GPR_PROGRAM_SOURCES = 80 };
 
 /* The files a program of this kernel may include: the shared helpers, then the kernel's own. Fills
  * at most GPR_PROGRAM_SOURCES entries and returns their number. */
