@@ -268,33 +268,40 @@ def sizes_table(result: dict[str, Any]) -> str:
     return f"{table(head, rows)}\n\n{caption(result, head)}"
 
 
-def copies_table(result: dict[str, Any]) -> str:
-    """Times over sizes, and what a copy costs or saves at the largest one, in words."""
+def over_sizes_table(result: dict[str, Any], beside: Sequence[tuple[str, str]]) -> str:
+    """Times over sizes, and in words those of some kernels beside another one each."""
     names = result["kernels"]
     rows = [
         [size_of(row["bytes"]), *(f"{1e3 * row[name]['median']:.1f}" for name in names)]
         for row in result["rows"]
     ]
     head = ["sum of float32, device time in µs", *(f"`{name}`" for name in names)]
-    return f"{table(head, rows)}\n\n{caption(result, head)}\n\n{copies_words(result)}"
+    words = " ".join(beside_words(result["rows"], *each) for each in beside)
+    words = textwrap.fill(words, 100, break_on_hyphens=False)
+    return f"{table(head, rows)}\n\n{caption(result, head)}\n\n{words}"
 
 
-def copies_words(result: dict[str, Any]) -> str:
-    """Each kernel that copies beside shfl_two_pass_vec, at the smallest and the largest size."""
-    rows = result["rows"]
+def beside_words(rows: Sequence[dict[str, Any]], name: str, other: str) -> str:
+    """A kernel's time as a multiple of another's, at the smallest and the largest size."""
 
-    def share(name: str, row: dict[str, Any]) -> str:
-        return f"{row[name]['median'] / row['shfl_two_pass_vec']['median']:.2f}"
+    def share(row: dict[str, Any]) -> str:
+        return f"{row[name]['median'] / row[other]['median']:.2f} times"
 
-    parts = [
-        f"`{name}` takes {share(name, rows[0])} times as long for {size_of(rows[0]['bytes'])} and "
-        f"{share(name, rows[-1])} times for {size_of(rows[-1]['bytes'])}"
-        for name in ("async_copy", "bulk_copy")
-    ]
-    return "\n".join(
-        textwrap.wrap(
-            f"Beside `shfl_two_pass_vec`, {'; '.join(parts)}.", 100, break_on_hyphens=False
-        )
+    return (
+        f"`{name}` takes {share(rows[0])} as long as `{other}` for {size_of(rows[0]['bytes'])} and "
+        f"{share(rows[-1])} as long for {size_of(rows[-1]['bytes'])}."
+    )
+
+
+def copies_table(result: dict[str, Any]) -> str:
+    return over_sizes_table(
+        result, [(name, "shfl_two_pass_vec") for name in ("async_copy", "bulk_copy")]
+    )
+
+
+def finishes_table(result: dict[str, Any]) -> str:
+    return over_sizes_table(
+        result, [("cooperative", "shfl_two_pass_vec"), ("cluster", "block_atomic_vec")]
     )
 
 
@@ -799,6 +806,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "interop": interop_table,
     "sizes": sizes_table,
     "copies": copies_table,
+    "finishes": finishes_table,
     "exact": exact_table,
     "accuracy": accuracy_table,
     "host": host_table,

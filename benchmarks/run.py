@@ -15,6 +15,7 @@ exact       kernel "exact" beside "fast" on data easy and hard to sum, over size
 accuracy    how far sums of floats are from the real one, ours and the others', over sizes
 sizes       the same as auto over sizes from 4 KiB up
 copies      kernels that copy to shared memory beside those that load, over sizes from 4 KiB up
+finishes    ways in which blocks become one, as a grid barrier and clusters, over the same sizes
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
@@ -550,9 +551,19 @@ def part_sizes(quick: bool) -> dict[str, Any]:
 
 
 COPIES = ("multi_add", "shfl_two_pass_vec", "async_copy", "bulk_copy", "fast")
+FINISHES = (
+    "two_kernel",
+    "last_block",
+    "shfl_two_pass_vec",
+    "cooperative",
+    "block_atomic_vec",
+    "cluster",
+    "fast",
+)
 
 
-def part_copies(quick: bool) -> dict[str, Any]:
+def over_sizes(kernels: tuple[str, ...], quick: bool) -> dict[str, Any]:
+    """Sums of float32 by several kernels, from 4 KiB up, in turns."""
     repeats = 10 if quick else 40
     rows = []
     for exponent in range(12, (26 if quick else 30) + 1, 2):
@@ -560,14 +571,14 @@ def part_copies(quick: bool) -> dict[str, Any]:
         values = random_values("float32", n)
         expected = float(values.sum(dtype=np.float64))
         flush = FLUSH if values.nbytes <= FLUSH else 0
-        found: dict[str, list[float]] = {kernel: [] for kernel in COPIES}
+        found: dict[str, list[float]] = {kernel: [] for kernel in kernels}
         right = {}
         with on_device(values) as pointer:
-            for kernel in COPIES:
+            for kernel in kernels:
                 got = _core.reduce_device("sum", pointer, (n,), values.dtype, 1, kernel, 0)
                 right[kernel] = bool(abs(float(got) - expected) <= 1e-4 * max(1.0, abs(expected)))
             for _ in range(4):  # in turns
-                for kernel in COPIES:
+                for kernel in kernels:
                     found[kernel] += measure(
                         "sum", pointer, (n,), "float32", kernel, repeats // 4 + 1, flush=flush
                     )
@@ -579,7 +590,15 @@ def part_copies(quick: bool) -> dict[str, Any]:
                 **{kernel: summary(times) for kernel, times in found.items()},
             }
         )
-    return {"op": "sum", "dtype": "float32", "kernels": list(COPIES), "rows": rows}
+    return {"op": "sum", "dtype": "float32", "kernels": list(kernels), "rows": rows}
+
+
+def part_copies(quick: bool) -> dict[str, Any]:
+    return over_sizes(COPIES, quick)
+
+
+def part_finishes(quick: bool) -> dict[str, Any]:
+    return over_sizes(FINISHES, quick)
 
 
 def wall(call: Callable[[], Any], repeats: int) -> list[float]:
@@ -798,6 +817,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "accuracy": part_accuracy,
     "sizes": part_sizes,
     "copies": part_copies,
+    "finishes": part_finishes,
     "host": part_host,
     "first_call": part_first_call,
     "cpu": part_cpu,
