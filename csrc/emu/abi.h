@@ -19,15 +19,14 @@
 
 enum gpr_emu_access { GPR_EMU_LOAD, GPR_EMU_STORE, GPR_EMU_ATOMIC };
 
-/* Operations of all threads of a block. The result is that of their predicates. The last two are of
- * all threads of a cluster and of the grid. */
+/* Operations of all threads of a block. The result is that of their predicates. The last one is of
+ * all threads of a cluster. */
 enum gpr_emu_block_op {
     GPR_EMU_BARRIER,
     GPR_EMU_BARRIER_COUNT,
     GPR_EMU_BARRIER_AND,
     GPR_EMU_BARRIER_OR,
-    GPR_EMU_CLUSTER_BARRIER,
-    GPR_EMU_GRID_BARRIER
+    GPR_EMU_CLUSTER_BARRIER
 };
 
 /* Operations of the lanes of a warp. */

@@ -12,7 +12,7 @@
  *   - by an atomic of the second thread on that word, after the first thread's atomic on it;
  *   - in a block, an mbarrier: the first thread, or one that is ordered after it, arrives, and the
  *     second waits for the phase. Copies write before their phase completes;
- *   - by a barrier of all threads of a cluster, or of the grid, between them.
+ *   - by a barrier of all threads of a cluster between them.
  * The order does not depend on which thread happened to run first, so one schedule finds a race
  * that another would show as a wrong result. */
 #include <stdlib.h>
@@ -160,7 +160,6 @@ static int is_ordered(const record *earlier, const emu_thread *thread)
 {
     const emu_block *block = thread->block;
 
-    if (earlier->time < block->grid_time) return 1;
     if (earlier->block != block->index)
         return is_known(&thread->known, earlier) || is_known(&block->known, earlier);
     if (earlier->thread == thread->index || earlier->epoch < block->epoch) return 1;
@@ -732,15 +731,6 @@ void check_cluster_met(engine_launch *launch, emu_block *first)
     if (!good) launch->out_of_memory = 1;
 }
 
-void check_grid_met(engine_launch *launch)
-{
-    for (unsigned i = 0; i < launch->resident; i++) {
-        check_block_met(launch, &launch->blocks[i]);
-        if (launch->shape.kind.cluster > 1) begin_shared_epoch(&launch->blocks[i]);
-    }
-    for (unsigned i = 0; i < launch->resident; i++) launch->blocks[i].grid_time = launch->now;
-}
-
 void check_warp_met(emu_thread *threads, unsigned mask)
 {
     uint32_t seen[WARP_LANES] = {0};
@@ -773,7 +763,6 @@ void check_block_starts(engine_launch *launch, emu_block *block)
     block->records.count = 0;
     block->known.count = 0;
     block->barrier_time = 0;
-    block->grid_time = 0;
     block->epoch = 1;
     block->shared_epoch = 1;
 }

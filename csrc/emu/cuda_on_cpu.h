@@ -182,10 +182,6 @@ __forceinline__ void gpr_emu_cluster_barrier()
 {
     gpr_emu_block(GPR_EMU_CLUSTER_BARRIER, 0);
 }
-__forceinline__ void gpr_emu_grid_barrier()
-{
-    gpr_emu_block(GPR_EMU_GRID_BARRIER, 0);
-}
 // The variable is where another block's shared memory is kept while this one runs.
 GPR_EMU_UNWATCHED inline const void *gpr_emu_shared_of(const void *mine, unsigned rank)
 {

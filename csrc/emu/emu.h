@@ -298,7 +298,6 @@ struct emu_block {
     uint32_t index, threads, waiting, exited, next_thread;
     uint32_t epoch; /* block barriers passed, and 1 */
     uint64_t barrier_time;
-    uint64_t grid_time;    /* of the last grid barrier */
     uint32_t cluster_size; /* blocks of each cluster */
     releases known;
     emu_thread *thread;
@@ -430,11 +429,10 @@ enum { SHARED_NAME_ROOM = 96 };
 void check_name_shared(const engine_module *module, uintptr_t address, unsigned bytes,
                        char room[SHARED_NAME_ROOM]);
 void check_fence(engine_launch *launch, emu_thread *thread);
-/* All threads of a block, of a cluster (whose blocks follow `first`) or of the grid, or the lanes
- * of `mask` in the thread's warp, have met. */
+/* All threads of a block, of a cluster (whose blocks follow `first`), or the lanes of `mask` in the
+ * thread's warp, have met. */
 void check_block_met(engine_launch *launch, emu_block *block);
 void check_cluster_met(engine_launch *launch, emu_block *first);
-void check_grid_met(engine_launch *launch);
 void check_warp_met(emu_thread *threads, unsigned mask);
 /* The last thread of a block has returned. */
 void check_block_ends(engine_launch *launch, emu_thread *last);

@@ -66,11 +66,9 @@ static unsigned first_thread(const emu_block *block)
     return emu_settings_now.schedule == REVERSE ? block->threads - 1 : 0;
 }
 
-/* The barriers by name; blocks have none. */
 static const char *barrier_name(int op)
 {
-    if (op == GPR_EMU_CLUSTER_BARRIER) return "cluster barrier";
-    return op == GPR_EMU_GRID_BARRIER ? "grid barrier" : "barrier";
+    return op == GPR_EMU_CLUSTER_BARRIER ? "cluster barrier" : "barrier";
 }
 
 /* The blocks that a barrier of `block` is of: from the one that is returned, *count of them. */
@@ -78,10 +76,6 @@ static emu_block *blocks_of(engine_launch *launch, emu_block *block, int op, uns
 {
     const unsigned size = launch->shape.kind.cluster;
 
-    if (op == GPR_EMU_GRID_BARRIER) {
-        *count = launch->resident;
-        return launch->blocks;
-    }
     *count = op == GPR_EMU_CLUSTER_BARRIER ? size : 1;
     if (*count == 1) return block;
     return launch->blocks + (block - launch->blocks) / size * size;
@@ -141,9 +135,7 @@ static void pass_barrier(engine_launch *launch, emu_block *block)
     emu_block *blocks = blocks_of(launch, block, op, &count);
     if (!have_all_come(launch, block, blocks, count)) return;
     for (unsigned i = 0; i < count; i++) release_block(launch, &blocks[i]);
-    if (op == GPR_EMU_GRID_BARRIER)
-        check_grid_met(launch);
-    else if (op == GPR_EMU_CLUSTER_BARRIER)
+    if (op == GPR_EMU_CLUSTER_BARRIER)
         check_cluster_met(launch, blocks);
     else
         check_block_met(launch, block);
@@ -406,19 +398,13 @@ static void hook_access(const void *address, unsigned bytes, int access, const v
                 counted, bytes, pc);
 }
 
-/* Ends the launch if a thread comes to a barrier of several blocks which one of them has passed by,
- * or which the launch does not have. */
+/* Ends the launch if a thread comes to a barrier of several blocks of which one has returned. */
 static void check_barrier(engine_launch *launch, emu_thread *thread, int op, const void *pc)
 {
     unsigned count = 0;
     const emu_block *blocks = blocks_of(launch, thread->block, op, &count);
 
-    if (op == GPR_EMU_GRID_BARRIER && !launch->shape.kind.cooperative) {
-        report_finding(launch, pc,
-                       "grid barrier in a launch that is not a cooperative one, whose blocks need "
-                       "not run at the same time: it waits");
-    }
-    for (unsigned i = 0; i < count && op >= GPR_EMU_CLUSTER_BARRIER; i++) {
+    for (unsigned i = 0; i < count && op == GPR_EMU_CLUSTER_BARRIER; i++) {
         if (blocks[i].live) continue;
         report_finding(launch, pc,
                        "%s that not all blocks reach: block %u has returned, and it waits",

@@ -38,5 +38,7 @@ def test_the_gallery_has_right_kernels_and_every_kind_of_mistake() -> None:
     """Of operators, not of kernels."""
     elsewhere |= {"copy under way", "copy bytes", "mbarrier wait", "mbarrier"}
     """Tested in test_check_copies.py: of kernels in the template form alone."""
+    elsewhere |= {"cluster race", "cluster barrier", "ended block", "grid wait"}
+    """Tested in test_check_blocks.py: likewise."""
     assert kinds | elsewhere == set(ADVICE)
     assert sum(each.verdict.startswith("right") for each in EXHIBITS) >= 10

@@ -238,6 +238,8 @@ def test_a_header_that_is_not_read_is_named_before_the_store_that_it_has() -> No
          "mine.cu:1: template parameter 'Q' of kernel 'k' needs a value"),
         ("__global__ void k(const float *a, float *b, int n) {\n cg::this_grid().sync(); *b = 1; }",
          "mine.cu:2: a barrier of the grid needs a cooperative launch"),
+        ("__global__ void k(const float *a, float *b, int n) {\n cg::this_cluster(); *b = 1; }",
+         "mine.cu:2: blocks in clusters need a launch"),
     ],
 )  # fmt: skip
 def test_other_kernels_are_refused_with_their_line(text: str, message: str) -> None:

@@ -16,7 +16,7 @@ namespace gpr {
 // Returns the number of blocks in this block's cluster.
 GPR_DEVICE unsigned cluster_blocks()
 {
-#if defined(__CUDACC__)
+#ifdef __CUDACC__
     unsigned count;
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
     return count;
@@ -28,7 +28,7 @@ GPR_DEVICE unsigned cluster_blocks()
 // Returns which of them this block is.
 GPR_DEVICE unsigned cluster_rank()
 {
-#if defined(__CUDACC__)
+#ifdef __CUDACC__
     unsigned rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
@@ -41,7 +41,7 @@ GPR_DEVICE unsigned cluster_rank()
 // to shared or to global memory, all of them may load afterwards.
 GPR_DEVICE void cluster_barrier()
 {
-#if defined(__CUDACC__)
+#ifdef __CUDACC__
     asm volatile("barrier.cluster.arrive.release;" : : : "memory");
     asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
 #else
@@ -52,7 +52,7 @@ GPR_DEVICE void cluster_barrier()
 // Returns where the shared variable `mine` of this block is in the block of another rank.
 template <class T> GPR_DEVICE const T *shared_of(const T *mine, unsigned rank)
 {
-#if defined(__CUDACC__)
+#ifdef __CUDACC__
     const T *theirs;
     asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
     return theirs;

@@ -23,7 +23,7 @@ template <unsigned BLOCK> constexpr unsigned cooperative_blocks = gpr_cooperativ
 // stored before they counted.
 GPR_DEVICE void wait_until(unsigned *counter, unsigned least)
 {
-#if defined(__CUDACC__)
+#ifdef __CUDACC__
     unsigned now;
     do {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");

@@ -293,6 +293,7 @@ def launch_case(
         "outputs": 1 if form.finish == "atomic" or form.has_scratch else grid,
         "block": block,
         "shared_bytes": shared_bytes(form, element, block),
+        "launch": form.launch_kind(grid),
         "schedule": SCHEDULES[0],
         "seed": _SEED,
         "data": 0,

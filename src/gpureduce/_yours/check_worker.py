@@ -117,7 +117,7 @@ class Emulated:
                 _core.upload(0, source, values)
             given = arguments(case["parameters"], places, case["n"], case["grid"])
             launches: tuple[Any, ...] = (
-                (0, case["grid"], case["block"], case["shared_bytes"], given),
+                (0, case["grid"], case["block"], case["shared_bytes"], given, *case["launch"]),
             )
             if case["finish"] == "atomic":
                 launches = (set_value(target, identity(case["op"], case["out"])), *launches)

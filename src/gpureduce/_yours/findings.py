@@ -89,6 +89,40 @@ ADVICE = {
         "a last block that combines partials needs __threadfence() on both sides of its ticket.",
         "last_block",
     ),
+    "cluster race": Advice(
+        "missing cluster barrier (race)",
+        "The blocks of a cluster run at the same time and in any order. What a block stores to "
+        "shared memory another one may read, and what another one has read the block may "
+        "overwrite, only after a cluster barrier, which all threads of all its blocks reach.",
+        "Put a cluster barrier between the two lines, where all threads come. __syncthreads() does "
+        "not reach another block.",
+        "cluster",
+    ),
+    "cluster barrier": Advice(
+        "cluster barrier that not all threads reach",
+        "A cluster barrier waits for every thread of every block of the cluster. A block or a "
+        "thread that has returned, or took another branch, never comes.",
+        "Move the barrier out of the branch, and let no block return before the last barrier: also "
+        "one that has no work left.",
+        "cluster",
+    ),
+    "ended block": Advice(
+        "shared memory of a block that may have returned",
+        "A block's shared memory is there while the block runs. The other blocks of its cluster "
+        "may access it only before the block returns, and in no block that the cluster lacks.",
+        "Put a cluster barrier after the last access, before any block returns, and let ranks be "
+        "below the cluster's number of blocks.",
+        "cluster",
+    ),
+    "grid wait": Advice(
+        "wait for a block that does not come",
+        "A barrier of the grid waits for every block of the launch: for one that has returned it "
+        "waits for ever, and for one that has not begun too, if those that wait leave no room for "
+        "it. A cooperative launch has all of its blocks at once.",
+        "Let every block come to the barrier, also one without elements, and launch no more blocks "
+        "than are resident, by a cooperative launch.",
+        "cooperative",
+    ),
     "divergent barrier": Advice(
         "barrier that not all threads reach",
         "__syncthreads() waits for every thread of the block. A thread that has returned, or took "
@@ -274,17 +308,28 @@ _FINDING = re.compile(
 _PLACE = re.compile(r" at ([\w.-]+):(\d+)(?:, called at ([\w.-]+):(\d+))?")
 
 
+_OF_OTHER = re.compile(r"read of shared [^,]*? of block \d+, ")
+"""A read of another block's shared memory."""
+
+
 def _kind(rest: str) -> str:
     if "bulk copy to it" in rest or "under way" in rest or ", and a bulk copy began" in rest:
         return "copy under way"
+    if "no cluster barrier lies between" in rest:
+        return "cluster race"
     if rest.startswith("race on"):
         if "of block" in rest or "no device fence" in rest:
             return "grid race"
         return "warp race" if "no warp or block barrier" in rest else "block race"
     for start, kind in (
         ("barrier that not all", "divergent barrier"),
+        ("cluster barrier that not all", "cluster barrier"),
+        ("return of a block whose shared memory", "ended block"),
+        ("shared memory of a block that", "ended block"),
+        ("wait for a block that may never begin", "grid wait"),
+        ("wait that does not end", "grid wait"),
         ("out-of-bounds", "bounds"),
-        ("read of shared", "shared unwritten"),
+        ("read of shared", "cluster race" if _OF_OTHER.match(rest) else "shared unwritten"),
         ("read of", "output unwritten"),
         ("misaligned", "misaligned"),
         ("bulk copy of", "misaligned"),
@@ -437,6 +482,10 @@ _ABSENT = {
     "warp mask": (re.compile(r"which has returned"), "which has skipped the call, or has returned"),
     "divergent barrier": (
         re.compile(r"(thread \d+ \([^)]*\)) has returned, and it waits"),
+        r"\1 has skipped it, or has returned, and it waits",
+    ),
+    "cluster barrier": (
+        re.compile(r"((?:thread \d+ \([^)]*\)|block \d+)) has returned, and it waits"),
         r"\1 has skipped it, or has returned, and it waits",
     ),
 }

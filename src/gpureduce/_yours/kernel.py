@@ -9,7 +9,7 @@ from typing import Any
 
 from .._calls import Call
 from .._display.exported import make_public
-from .kernel_form import FINISHES, OPERATORS, read_kernel
+from .kernel_form import FINISHES, OPERATORS, KernelForm, read_kernel
 from .launching import LoadedKernel, Programs, device_of
 from .program_text import fixed_dtypes
 from .reducing import reduce_call
@@ -31,6 +31,13 @@ _FINISH_WORDS = {
     "atomic": "blocks update out[0] by atomics; it holds the identity before",
     "single": "the result is in out[0]",
 }
+
+
+def _together(form: KernelForm) -> str:
+    """How blocks of a launch belong together."""
+    if form.is_cooperative:
+        return ", in a cooperative launch"
+    return f", in clusters of up to {form.most_cluster}" if form.most_cluster > 1 else ""
 
 
 class Kernel:
@@ -205,7 +212,7 @@ class Kernel:
         lines = [
             f"{self.name} ({form.file}:{form.line})",
             f"  computes   {form.op} of {types}",
-            f"  launch     {_COVER_WORDS[form.cover]}",
+            f"  launch     {_COVER_WORDS[form.cover]}{_together(form)}",
             f"  result     {_FINISH_WORDS[form.finish]}",
         ]
         if form.cover in ("cover", "stride"):

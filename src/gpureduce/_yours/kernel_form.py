@@ -131,6 +131,10 @@ class KernelForm:
     traits
         Of the template form: ``First``; ``Next`` of launches over partials, where it is another;
         ``scratch`` where the last block combines partials.
+    is_cooperative
+        Of the template form: blocks wait for each other, so that all of them have to be resident.
+    most_cluster
+        Of the template form: blocks of a cluster, at most; 1 without clusters.
     """
 
     name: str
@@ -152,6 +156,15 @@ class KernelForm:
     scope: str = ""
     dtypes: tuple[str, str] | None = None
     traits: tuple[str, ...] = ()
+    is_cooperative: bool = False
+    most_cluster: int = 1
+
+    def launch_kind(self, grid: int) -> tuple[bool, int]:
+        """Whether a launch of so many blocks is cooperative, and the blocks of its clusters."""
+        cluster = self.most_cluster
+        while grid % cluster != 0:
+            cluster //= 2
+        return self.is_cooperative, cluster
 
     @property
     def takes_n(self) -> bool:
@@ -707,7 +720,13 @@ def _refuse_what_no_gpu_takes(text: _Text, signature: _Signature) -> None:
             r"\bthis_grid\s*\(\)\s*\.\s*sync|\bgrid\w*\.sync\s*\(",
             "a barrier of the grid needs a cooperative launch, which the plain form does not have: "
             "use a second launch, or let the last block combine partials (gpureduce kernels "
-            "--source last_block)",
+            "--source last_block), or begin with the template form of a kernel that has one "
+            "(--export cooperative)",
+        ),
+        (
+            r"\bthis_cluster\s*\(|\bcluster_group\b|__cluster_dims__",
+            "blocks in clusters need a launch that the plain form does not have: begin with the "
+            "template form of a kernel in clusters (gpureduce kernels --export cluster)",
         ),
         (
             r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*[yz]\b",
@@ -787,6 +806,8 @@ def _template_form(
             *([found.next_kernel] if found.next_kernel else []),
             *(["scratch"] if found.has_scratch else []),
         ),
+        is_cooperative=found.is_cooperative,
+        most_cluster=found.most_cluster,
     )
 
 

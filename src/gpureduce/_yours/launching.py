@@ -41,7 +41,13 @@ from .program_text import (
     takes_block,
     write,
 )
-from .targets import MOST_BLOCKS, RESIDENT_THREADS, find_device, is_emulated
+from .targets import (
+    MOST_BLOCKS,
+    RESIDENT_THREADS,
+    cooperative_blocks,
+    find_device,
+    is_emulated,
+)
 
 __all__ = [
     "DEFAULT_BLOCK",
@@ -155,9 +161,13 @@ class LoadedKernel:
         self._form, self._ordinal, self.n = form, device.ordinal, n
         self.block = block_size or form.block_size or DEFAULT_BLOCK
         self._element, self.result = types_of(form, dtype)
-        resident = max(1, RESIDENT_THREADS // self.block)
+        resident = (
+            cooperative_blocks(self.block)
+            if form.is_cooperative
+            else max(1, RESIDENT_THREADS // self.block)
+        )
         self._most = grid_size or device.multiprocessors * resident
-        self.grid = blocks_for(form, n, self.block, self._most)
+        self.grid = blocks_for(form, n, self.block, self._most, grid_size)
         _check_launch(form, n, self.block, self.grid, grid_size)
         if self.grid > MOST_BLOCKS:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
@@ -243,7 +253,7 @@ class LoadedKernel:
                 made.append(set_value(ticket, np.uint32(0)))
             symbol = 1 if i > 0 and "Next" in form.traits else 0
             given = arguments(roles(form), Places(source, here, other, ticket), n, grid)
-            made.append((symbol, grid, self.block, bytes_, given))
+            made.append((symbol, grid, self.block, bytes_, given, *form.launch_kind(grid)))
             source = here
         return tuple(made), source
 

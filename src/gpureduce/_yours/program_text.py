@@ -188,12 +188,19 @@ def identity(op: str, dtype: str) -> Any:
     return kind.type(limits.max if op == "min" else limits.min)
 
 
-def blocks_for(form: KernelForm, n: int, block: int, most: int) -> int:
-    """Blocks that a launch over n elements has; `most` bounds those that loop."""
+def blocks_for(form: KernelForm, n: int, block: int, most: int, given: int | None = None) -> int:
+    """Blocks that a launch over n elements has; `most`, or else how many are `given`, bounds those
+    that loop. Where none are given clusters are as large as they can be.
+    """
     if form.cover in ("one", "thread"):
         return 1
     needed = max(1, -(-n // (block * form.elements_per_thread)))
-    return min(needed, most) if form.cover == "stride" else needed
+    if form.cover != "stride":
+        return needed
+    found, cluster = min(needed, given or most), form.most_cluster
+    while cluster > found:
+        cluster //= 2
+    return found if given is not None else found - found % cluster
 
 
 def further_launches(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .. import _core
 from .._records import DeviceInfo, devices
+from .shared_header import constants
 
-__all__ = ["MOST_BLOCKS", "RESIDENT_THREADS", "find_device", "is_emulated"]
+__all__ = ["MOST_BLOCKS", "RESIDENT_THREADS", "cooperative_blocks", "find_device", "is_emulated"]
 
 MOST_BLOCKS = 2**31 - 1
 """Most blocks of a grid."""
@@ -13,6 +14,14 @@ RESIDENT_THREADS = 2048
 """Most threads that a multiprocessor of any GPU holds: blocks that loop fill them."""
 _EMULATED_NVRTC = 1_000_000
 """Versions from this one on are the emulator's (csrc/emu/compiler.c)."""
+
+
+def cooperative_blocks(block: int) -> int:
+    """Blocks of so many threads that a multiprocessor of any GPU holds at once, if their kernel has
+    launch bounds.
+    """
+    of = constants("tuning.h")
+    return max(1, min(of["GPR_RESIDENT_THREADS"] // block, of["GPR_LEAST_BLOCK_PLACES"]))
 
 
 def find_device(ordinal: int) -> DeviceInfo:

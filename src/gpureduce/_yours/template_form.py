@@ -22,6 +22,8 @@ __all__ = ["TemplateForm", "is_template_form", "read_template_form"]
 _TRAITS = re.compile(r"\busing\s+First\s*=\s*gpr::KernelTraits\s*<([^;]*)>\s*;", re.DOTALL)
 _OPERATORS = {"sum": "sum", "prod": "prod", "min": "min", "max": "max"}
 _BLOCK = re.compile(r"\bconstexpr\s+unsigned\s+block_size\s*=\s*(\d+)")
+_MOST_CLUSTER = 8
+"""Blocks of a cluster, at most, on every GPU that has clusters."""
 _ITEMS = re.compile(r"\bconstexpr\s+unsigned\s+elements_per_thread\s*=\s*(\d+)")
 
 
@@ -41,6 +43,8 @@ class TemplateForm:
         Whether the last block combines partials, by a ticket.
     next_kernel
         Traits of the launches over partials; "" where they are the first one's.
+    is_cooperative, most_cluster
+        As in ``KernelForm``.
     """
 
     op: str
@@ -51,6 +55,8 @@ class TemplateForm:
     finish: str
     has_scratch: bool
     next_kernel: str
+    is_cooperative: bool
+    most_cluster: int
 
 
 def is_template_form(parameters: str) -> bool:
@@ -110,6 +116,8 @@ def read_template_form(file: str, code: str, name: str, body: str) -> TemplateFo
         finish="single" if finish == "ticket" else finish,
         has_scratch=finish == "ticket",
         next_kernel="Next" if re.search(r"\busing\s+Next\s*=", code) else "",
+        is_cooperative=re.search(r"\bgrid_barrier\s*\(", body) is not None,
+        most_cluster=_MOST_CLUSTER if re.search(r"\bcluster_\w+\s*\(", body) else 1,
     )
 
 
