@@ -169,8 +169,11 @@ static int find_variables(engine_module *module)
             strcmp(module->shared[i].name, "dynamic shared memory") == 0)
             module->dynamic = &module->shared[i];
     }
+    const shared_variable *last = &module->shared[module->shared_count - 1];
     module->shared_low = module->shared[0].start;
-    module->shared_high = module->shared[module->shared_count - 1].start + GPR_EMU_SHARED_SPACING;
+    module->shared_high = last->start + (last->bytes > GPR_EMU_SHARED_SPACING
+                                             ? last->bytes /* which no GPU has room for */
+                                             : GPR_EMU_SHARED_SPACING);
     /* Behind the module's last page the loader may have put anything, a global allocation too. */
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
                     end = (module->high + page - 1) / page * page;
