@@ -250,6 +250,8 @@ def test_a_race_of_a_warp_that_other_warps_have_too_needs_a_block_barrier() -> N
     [
         ("s[t] = 0;\n    if (i < n) {\n s[t] = in[i];\n __syncthreads();\n }", "i < n"),
         ("s[t] = i < n ? in[i] : 0;\n    if (t % 2 == 0) __syncthreads();", "t % 2 == 0"),
+        ("s[t] = 0;\n for (; i < n; i += n) {\n s[t] += in[i];\n __syncthreads();\n }", "i < n"),
+        ("s[t] = 0;\n while (i < n) {\n s[t] += in[i]; i += n;\n __syncthreads();\n }", "i < n"),
     ],
 )
 def test_a_barrier_in_a_branch_is_not_a_missing_one(load: str, condition: str) -> None:
@@ -260,6 +262,27 @@ def test_a_barrier_in_a_branch_is_not_a_missing_one(load: str, condition: str) -
     assert (finding.kind, finding.line) == ("divergent barrier", line)
     assert finding.what == f"not all threads come to this barrier, only those with {condition}"
     assert "Move the barrier out of the branch" in finding.remedy
+
+
+def test_a_barrier_that_a_loop_lacks_is_missing_also_where_threads_loop_unequally() -> None:
+    """The loop around its other barrier is around both accesses, too."""
+    pairs = """
+__global__ void shared_turns(const float *in, float *out, unsigned n)
+{
+    __shared__ float s[64];
+    unsigned t = threadIdx.x;
+    float sum = 0;
+    for (unsigned base = 0; base < n; base += 64) {
+        s[t] = base + t < n ? in[base + t] : 0;
+        __syncthreads();
+        if (t % 2 == 0) sum += s[t] + s[t + 1];
+    }
+    atomicAdd(out, sum);
+}
+"""
+    for source, kind in ((pairs, "warp race"), (pairs.replace("t + 1", "63 - t"), "block race")):
+        (finding,) = gr.check(source, block_sizes=[64]).findings  # in either order of its two lines
+        assert (finding.kind, {finding.line, finding.other_line}) == (kind, {8, 10})
 
 
 def test_a_barrier_that_no_thread_of_the_block_reaches_is_a_missing_one() -> None:

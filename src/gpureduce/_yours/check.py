@@ -476,12 +476,13 @@ def _merge(troubles: _Troubles) -> None:
             other
             for other, (trouble, _, _) in troubles.items()
             if other != key
-            and (other[0], other[2]) == (wider, some)
+            and other[0] in (wider, kind)
+            and other[2] == some
             and (other[1] == line or trouble.lines == lines)
         ]
         if same:
-            other = min(same, key=lambda each: each[1] != line)
-            of_wider = troubles[other][0].remedy
+            other = min(same, key=lambda each: (each[0] != wider, each[1] != line))
+            wider, of_wider = other[0], troubles[other][0].remedy
             parts = troubles.pop(key), troubles.pop(other)
             trouble, case, _ = min(parts, key=lambda each: _rank(*each[:2]))
             if trouble.kind != wider:

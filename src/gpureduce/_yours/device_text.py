@@ -104,9 +104,25 @@ def _depends_on_thread(code: str, condition: str) -> bool:
     return bool(of_thread.search(condition))
 
 
+_BRANCH = re.compile(r"\b(?:if\s*(?:constexpr\s*)?|while\s*|(?P<loop>for)\s*)\(")
+
+
+def _conditions(code: str, at: int, both: tuple[int, int]) -> Iterator[str]:
+    """Conditions of the branches and loops around a position that are not around both lines."""
+    for branch in _BRANCH.finditer(code, 0, at):
+        close = _closing(code, branch.end(), ")")
+        end = _body_end(code, close + 1)
+        if not close < at <= end:
+            continue
+        if line_of(code, branch.start()) <= both[0] and both[1] <= line_of(code, end):
+            continue
+        condition = code[branch.end() : close]
+        yield condition.split(";")[1] if branch["loop"] and ";" in condition else condition
+
+
 def barrier_in_branch(code: str, here: int, there: int) -> tuple[int, str] | None:
-    """The line of the block barrier between two lines and the condition of its branch, if each
-    barrier between them is in a branch that not all threads of a block take.
+    """The line of the block barrier between two lines and the condition of its branch or loop, if
+    each barrier between them is in one that not all threads of a block take.
     """
     first, last = sorted((here, there))
     found = None
@@ -114,13 +130,8 @@ def barrier_in_branch(code: str, here: int, there: int) -> tuple[int, str] | Non
         line = line_of(code, barrier.start())
         if not first <= line <= last:
             continue
-        conditions = [
-            code[branch.end() : end].strip()
-            for branch in re.finditer(r"\bif\s*(?:constexpr\s*)?\(", code[: barrier.start()])
-            if (end := _closing(code, branch.end(), ")")) < barrier.start()
-            and _body_end(code, end + 1) > barrier.start()
-        ]
-        divergent = [each for each in conditions if _depends_on_thread(code, each)]
+        around = _conditions(code, barrier.start(), (first, last))
+        divergent = [each for each in around if _depends_on_thread(code, each)]
         if not divergent:
             return None
         found = found or (line, " ".join(divergent[-1].split()))
