@@ -71,6 +71,9 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },
+    ("grid_barrier.cuh", "wait_until", "fence", 1): (
+        "grid_barrier counts the block a second time, by atomics with fences on both sides"
+    ),
     **{
         ("custom_kernels.cuh", "custom_fold_tile", rule, 2): (
             "the warp shuffles next, which orders what the emulator sees, and on a GPU no memory"

@@ -12,7 +12,8 @@
 // A grid barrier (grid_barrier.cuh) needs blocks that run at the same time: the launch is a
 // cooperative one, whose blocks are all resident, and so there are no more of them than the GPU
 // holds at once. The launch bounds make the compiler use no more registers than that many blocks
-// have.
+// have. They are half as many threads as shfl_two_pass_vec has on most GPUs, so each thread has two
+// vectors in flight.
 //
 // Still paid: each block adds to the barrier's counter twice and waits. last_block reduces as much
 // with one atomic per block, and no block waits: a barrier pays off where all blocks have work
@@ -39,7 +40,7 @@ cooperative(const typename Traits::In *in, typename Traits::Acc *out, Rows rows,
 {
     using Acc = typename Traits::Acc;
     const Row row = row_of(rows, blockIdx.x);
-    Acc value = fold_vectors<Traits, 1, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
+    Acc value = fold_vectors<Traits, 2, BLOCK>(in + row.begin, row.n, grid_of<BLOCK>(row));
 
     value = block_reduce<Traits, BLOCK>(value);
     if (row.blocks > 1) {
