@@ -243,7 +243,8 @@ def test_gpus_and_compilers_that_do_not_fit_are_explained(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kernel", "needs", "has"), [("async_copy", (8, 0), "7.5"), ("bulk_copy", (9, 0), "8.0")]
+    ("kernel", "needs", "has"),
+    [("async_copy", (8, 0), "7.5"), ("bulk_copy", (9, 0), "8.0"), ("cluster", (9, 0), "8.9")],
 )
 def test_a_kernel_that_needs_a_newer_gpu_says_so(
     kernel: str, needs: tuple[int, int], has: str, tmp_path: Path
