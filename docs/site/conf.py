@@ -19,7 +19,8 @@ extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autos
 exclude_patterns = ["_generated"]
 nitpicky = True
 nitpick_ignore = [
-    ("c:identifier", name) for name in ("uint8_t", "uint32_t", "uint64_t", "int64_t", "size_t")
+    ("c:identifier", name)
+    for name in ("uint8_t", "uint32_t", "uint64_t", "int32_t", "int64_t", "size_t")
 ]
 
 myst_enable_extensions = ["colon_fence"]
