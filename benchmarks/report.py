@@ -294,9 +294,29 @@ def beside_words(rows: Sequence[dict[str, Any]], name: str, other: str) -> str:
 
 
 def copies_table(result: dict[str, Any]) -> str:
-    return over_sizes_table(
+    sizes = over_sizes_table(
         result, [(name, "shfl_two_pass_vec") for name in ("async_copy", "bulk_copy")]
     )
+    found = result["by_block"]
+    rows = [
+        [str(row["block_size"]), *(f"{1e3 * row[name]['median']:.1f}" for name in found["kernels"])]
+        for row in found["rows"]
+    ]
+    head = [f"block size, {size_of(found['bytes'])}", *(f"`{name}`" for name in found["kernels"])]
+
+    def extremes(name: str) -> str:
+        least, most = (
+            each(found["rows"], key=lambda row: row[name]["median"]) for each in (min, max)
+        )
+        return (
+            f"`{name}` takes from {1e3 * least[name]['median']:.0f} µs (blocks of "
+            f"{least['block_size']}) to {1e3 * most[name]['median']:.0f} µs (of "
+            f"{most['block_size']})"
+        )
+
+    words = f"By the size of its blocks, {'; '.join(map(extremes, found['kernels']))}."
+    by_block = "\n".join(textwrap.wrap(words, 100, break_on_hyphens=False))
+    return f"{sizes}\n\n{table(head, rows)}\n\n{by_block}"
 
 
 def finishes_table(result: dict[str, Any]) -> str:

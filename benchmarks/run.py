@@ -594,7 +594,23 @@ def over_sizes(kernels: tuple[str, ...], quick: bool) -> dict[str, Any]:
 
 
 def part_copies(quick: bool) -> dict[str, Any]:
-    return over_sizes(COPIES, quick)
+    n, repeats = ((64 << 20) if quick else GIB) // 4, 5 if quick else 20
+    kernels = [kernel for kernel in COPIES if kernel not in ("multi_add", "fast")]
+    with on_device(random_values("float32", n)) as pointer:
+        blocks = [
+            {
+                "block_size": block,
+                **{
+                    kernel: summary(
+                        measure("sum", pointer, (n,), "float32", kernel, repeats, block=block)
+                    )
+                    for kernel in kernels
+                },
+            }
+            for block in (32, 64, 128, 256, 512, 1024)
+        ]
+    by_block = {"bytes": 4 * n, "kernels": kernels, "rows": blocks}
+    return {**over_sizes(COPIES, quick), "by_block": by_block}
 
 
 def part_finishes(quick: bool) -> dict[str, Any]:

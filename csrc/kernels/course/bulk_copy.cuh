@@ -18,8 +18,9 @@
 // multiples of 16 bytes at addresses that are multiples of 16, so ordinary loads add the elements
 // before the first such address and after the last whole vector.
 //
-// Launch: as shfl_two_pass_vec; compute capability 9.0. A launch's second pass runs the kernel over
-// the partials.
+// Launch: as shfl_two_pass_vec, with 256 threads per block by default: a copy has 16 bytes per
+// thread, and copies of 1 or 2 KiB are slow where many blocks wait for them. Compute capability
+// 9.0. A launch's second pass runs the kernel over the partials.
 //
 // Reference: CUDA C++ Programming Guide, asynchronous data copies using the Tensor Memory
 // Accelerator; PTX ISA, mbarrier and cp.async.bulk.
