@@ -285,6 +285,30 @@ __global__ void shared_turns(const float *in, float *out, unsigned n)
         assert (finding.kind, {finding.line, finding.other_line}) == (kind, {8, 10})
 
 
+@pytest.mark.parametrize("barrier", ["__syncthreads()", "cg::this_thread_block().sync()"])
+def test_a_loop_with_one_barrier_of_two_lacks_the_one_at_its_end(barrier: str) -> None:
+    source = f"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void tree(const int *in, int *out, int n)
+{{
+    extern __shared__ int s[];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, v = i < n ? in[i] : 0;
+    for (int k = blockDim.x / 2; k > 0; k /= 2) {{
+        s[t] = v;
+        {barrier};
+        if (t < k) v += s[t + k];
+    }}
+    if (t == 0) atomicAdd(out, v);
+}}
+"""
+    (finding,) = gr.check(source, block_sizes=[64]).findings
+    assert (finding.kind, {finding.line, finding.other_line}) == ("block race", {9, 11})
+    assert "another __syncthreads() at the end of the loop's body" in finding.remedy
+    mended = source.replace("v += s[t + k];", f"v += s[t + k];\n        {barrier};")
+    assert gr.check(mended, block_sizes=[64]).right
+
+
 def test_a_barrier_that_no_thread_of_the_block_reaches_is_a_missing_one() -> None:
     source = TREE.replace(
         "    __syncthreads();\n    for", "    if (BLOCK > 512) __syncthreads();\n    for"

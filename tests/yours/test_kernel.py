@@ -136,6 +136,8 @@ def test_arguments_say_what_the_text_does_not() -> None:
         "partials", "max", 64, 5,
     )  # fmt: skip
     two = text.replace("3 * ", "") + text.replace("3 * ", "").replace(" k(", " other(")
+    with pytest.raises(ValueError, match=r"mine.cu:1: elements of 'a' are vectors: take float \*a"):
+        gr.Kernel("__global__ void k(const float4 *a, float *b, int n) { atomicAdd(b, a[0].x); }")
     with pytest.raises(ValueError, match=r"several kernels, say which by name=: k \(line 1\), oth"):
         gr.Kernel(two)
     assert gr.Kernel(two, name="other").name == "other"

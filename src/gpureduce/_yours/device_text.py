@@ -16,6 +16,7 @@ from .host_headers import CUDA_HEADERS, KNOWN
 __all__ = [
     "Declaration",
     "barrier_in_branch",
+    "barrier_in_loop",
     "blank",
     "declarations",
     "device_text",
@@ -73,13 +74,27 @@ def _closing(code: str, position: int, ends: str) -> int:
     return len(code)
 
 
-def is_in_loop(code: str, line: int) -> bool:
-    """Whether a line is in the body of a loop; `code` has no comments."""
+_BARRIER = re.compile(r"\b__sync(?:threads|warp)\w*\s*\(|(?:\.|::)\s*sync\s*\(")
+
+
+def barrier_in_loop(code: str, here: int, there: int) -> bool:
+    """Whether a loop has a barrier between two of its lines: then one that both lines lack belongs
+    to the end of the loop's body.
+    """
+    first, last = sorted((here, there))
+    lines = code.splitlines()
+    return is_in_loop(code, first, last) and any(map(_BARRIER.search, lines[first - 1 : last]))
+
+
+def is_in_loop(code: str, line: int, *others: int) -> bool:
+    """Whether lines are in the body of one loop; `code` has no comments."""
+    least, most = min((line, *others)), max((line, *others))
     for loop in re.finditer(r"\b(?:for|while)\s*\(|\bdo\b(?=\s*\{)", code):
         start = loop.end()
         if code[start - 1] == "(":
             start = _closing(code, start, ")") + 1
-        if line_of(code, loop.start()) <= line <= line_of(code, _body_end(code, start)):
+        end = _body_end(code, start)
+        if line_of(code, loop.start()) <= least and most <= line_of(code, end):
             return True
     return False
 

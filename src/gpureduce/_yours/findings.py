@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .device_text import barrier_in_branch, is_in_loop, stores_to_one_word, without_comments
+from .device_text import (
+    barrier_in_branch,
+    barrier_in_loop,
+    is_in_loop,
+    stores_to_one_word,
+    without_comments,
+)
 
 __all__ = ["ADVICE", "Advice", "Place", "Trouble", "is_finding", "read_finding"]
 
@@ -492,6 +498,8 @@ _ABSENT = {
 """The emulator sees that a thread has ended, and not whether it came past the place."""
 
 
+_OF_LOOPS = {"block race": "__syncthreads()", "warp race": "__syncwarp()"}
+"""Barriers that loops lack, by the kind of the race."""
 _BEFORE = re.compile(r" \d+ before (?:an allocation|the array \w+) of ")
 
 
@@ -506,6 +514,11 @@ def _remedy(kind: str, rest: str, here: Place, there: Place, code: str) -> str:
         return (
             "Read into a variable of the thread, put __syncthreads() where all threads of the "
             "block reach it, then write."
+        )
+    if kind in _OF_LOOPS and there.line > 0 and barrier_in_loop(code, here.line, there.line):
+        return (
+            "The barrier between the two lines orders them within a round of the loop. Put another "
+            f"{_OF_LOOPS[kind]} at the end of the loop's body, before the next round."
         )
     if kind == "copy under way" and ("returns" in rest or "no thread waits" in rest):
         return "Wait for every copy, or begin none that no round is left to read."

@@ -60,6 +60,8 @@ C_TYPES = {
 }
 """C types, their words in the order of :func:`_plain_type`, and the dtypes that they are."""
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
+_VECTOR = re.compile(r"([a-z]+)[1234]")
+"""CUDA's vectors, such as ``float4``, and the type of their parts."""
 _NOT_EMULATED = ("half", "__half", "nv_bfloat16", "__nv_bfloat16", "half2", "__half2")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|restrict|struct|typename)\b")
 _IDENTIFIER = r"[A-Za-z_]\w*"
@@ -343,6 +345,13 @@ def _parameters(
                     f"{', '.join(sorted(set(C_TYPES.values())))}",
                 )
             if plain not in C_TYPES and template.get(plain) != "type":
+                vector = _VECTOR.fullmatch(plain)
+                if vector is not None and vector[1] in C_TYPES:
+                    raise text.error(
+                        position,
+                        f"elements of '{name}' are vectors: take {vector[1]} *{name}, and read "
+                        f"reinterpret_cast<const {plain} *>({name}) in the kernel",
+                    )
                 raise text.error(
                     position,
                     f"elements of '{name}' are '{plain}', which is no type of numbers that is "
