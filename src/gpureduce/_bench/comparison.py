@@ -221,7 +221,7 @@ class Comparison(ComparisonRecord, Exported):
         found = []
         size = self.sizes[-1] if self.rows else 0
         for row in self.rows:
-            for over in (FIRST, NUMPY, BEST_PEER):
+            for over in (FIRST, NUMPY, BEST_PEER) if row.is_kernel else ():
                 for kind in ("on_device", "host"):
                     interval = self.speedup_interval(row, over, kind)
                     if row.elements == size and interval is not None and is_too_noisy(interval):
