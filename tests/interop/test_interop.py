@@ -1204,6 +1204,34 @@ def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path)
     )
 
 
+def test_blocks_that_meet_are_launched_likewise_by_a_graph(tmp_path: Path) -> None:
+    """Cooperative launches and clusters are attributes of a launch, which a graph keeps."""
+    run(
+        """
+    cuda.fake_end_capture.restype = ctypes.c_void_p
+    for kernel in ("cooperative", "cluster"):
+        stream = make_stream()
+        array = Shown(np.ones(30_000, np.float32), stream=stream)
+        out = Shown(np.zeros((), np.float32), stream=stream)
+        gr.sum(array, kernel=kernel, out=out)
+        settle()
+        assert value(out) == 30_000, kernel
+        for blocks in (None, 1, 3, 8):
+            cuda.fake_begin_capture(ctypes.c_void_p(stream))
+            gr.sum(array, kernel=kernel, grid_size=blocks, out=out)
+            graph = ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream)))
+            for number in (2.0, 5.0):
+                fill(array.held, stream, number)
+                assert cuda.fake_launch_graph(graph, ctypes.c_void_p(stream)) == 0
+                assert out.held.read() == 30_000 * number, (kernel, blocks, number)
+            cuda.fake_destroy_graph(graph)
+    with raises(ValueError, "grid_size is up to 8 in blocks of 512 threads"):
+        gr.sum(array, kernel="cooperative", grid_size=9, out=out)
+    """,
+        tmp_path,
+    )
+
+
 def test_warnings_that_shapes_call_for_are_those_for_host_arrays(tmp_path: Path) -> None:
     run(
         """
