@@ -389,6 +389,9 @@ def test_noise_is_said_where_it_hides_who_is_faster() -> None:
     intervals = ((0.1, 2.5), (0.2, 3.0))
     curve = BreakEven("auto", "cpu", None, None, None, None, (10, 100), (0.5, 1.0), intervals)
     assert "too noisy to compare with numpy at every size from 10 to 100 elements" in str(curve)
+    times = ((256, 2048, 9000), (2.0, 0.5, 0.3), ((2.0, 2.0), (0.5, 0.5), (0.08, 1.2)))
+    ends = str(BreakEven("auto", "cpu", 500, 2000, (400, 600), False, *times))
+    assert ends.endswith("slower above up to 2,048, and too noisy to compare at 9,000 elements")
 
 
 def test_reasons_are_said_once_and_advice_is_left_to_errors() -> None:

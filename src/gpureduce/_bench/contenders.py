@@ -159,17 +159,17 @@ class BreakEven:
         outcomes = self.outcomes
         last = max(i for i, each in enumerate(outcomes) if each != "level")
         if last + 1 < len(outcomes):
-            text += f" up to {self.sizes[last]:,}, and level with it {self._span(last + 1, -1)}"
+            word = "level with it" if self._is_known(last + 1, None) else "too noisy to compare"
+            text += f" up to {self.sizes[last]:,}, and {word} {self._span(last + 1, -1)}"
         return text
 
     def _span(self, first: int, last: int) -> str:
         low, high = self.sizes[first], self.sizes[last]
         return f"at {low:,} elements" if low == high else f"from {low:,} to {high:,} elements"
 
-    def _of_level(self, first: int, end: int) -> str:
-        """In words, what the times of level sizes tell."""
-        known = all(high <= _LEVEL_ON_A_CURVE * low for low, high in self.intervals[first:end])
-        return "level with numpy" if known else "too noisy to compare with numpy"
+    def _is_known(self, first: int, end: int | None) -> bool:
+        """Whether level sizes are level as far as a break-even asks, and not only noisy."""
+        return all(high <= _LEVEL_ON_A_CURVE * low for low, high in self.intervals[first:end])
 
     def _runs(self) -> str:
         """In words, who is faster at which sizes."""
@@ -177,7 +177,8 @@ class BreakEven:
         outcomes, runs, first = self.outcomes, [], 0
         for i in range(1, len(outcomes) + 1):
             if i == len(outcomes) or outcomes[i] != outcomes[first]:
-                name = words.get(outcomes[first]) or self._of_level(first, i)
+                level = "level" if self._is_known(first, i) else "too noisy to compare"
+                name = words.get(outcomes[first], f"{level} with numpy")
                 runs.append(f"{name} {self._span(first, i - 1)}")
                 first = i
         if len(runs) == 1 and len(outcomes) > 1:
