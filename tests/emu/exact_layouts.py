@@ -61,7 +61,7 @@ SHAPES = [
 # Shapes, strides in elements, and threads of a block, of rows that pairs of doubles add: mostly by
 # several blocks.
 SHARES = [
-    ((3, 9000), (9003, 1), 64),
+    ((8, 15_000), (15_003, 1), 64),
     ((1, 3001), (1, 1), 64),
     ((70, 600), (601, 1), 64),
     ((64, 900), (1, 64), 64),

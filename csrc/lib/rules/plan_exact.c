@@ -176,7 +176,9 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (n > SHORT_ROW) return 0;
     if (strcmp(by_fast->variant, "fast_strided") == 0) return 1;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
-    if (strcmp(by_fast->variant, "fast_stream") == 0) return 1;
+    if (strcmp(by_fast->variant, "fast_stream") == 0 ||
+        strcmp(by_fast->variant, "fast_columns") == 0)
+        return 1;
     return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
            t->layout->rows * row_bytes <= SMALL_BYTES;
 }
