@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -73,3 +74,27 @@ def test_extremes_of_nothing_are_their_start(name: str, rng: np.random.Generator
             if rng.random() < 0.7:
                 options["where"] = mask
             assert_numpys(function, x, options)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128", "int16"])
+@pytest.mark.parametrize("shape", [(3, 5000), (5000, 70), (2, 900, 33)])
+def test_variances_of_long_rows_and_columns_leave_out_what_numpys_do(
+    name: str, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    """Rows longer than a segment, and columns of which a tile holds a few positions."""
+    x: Any = rng.normal(3, 9, shape)
+    if name.startswith("complex"):
+        x = x + 1j * rng.normal(size=shape)
+    x = x.astype(name)
+    where = rng.random(shape) < 0.7
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    holes = np.where(where, x, x.dtype.type(np.nan)) if x.dtype.kind in "fc" else None
+    for axis in (*range(x.ndim), None):
+        options = {"axis": axis, "where": where}
+        wanted, _ = outcome(functools.partial(np.var, wide, **options))
+        got, _ = outcome(functools.partial(gr.var, x, device="cpu", **options))
+        assert np.allclose(got, wanted, 1e-3, equal_nan=True), axis
+        if holes is None:
+            continue
+        got, _ = outcome(functools.partial(gr.nanvar, holes, axis=axis, device="cpu"))
+        assert np.allclose(got, wanted, 1e-3, equal_nan=True), axis
