@@ -166,13 +166,15 @@ static void draw_kernel(random_source *source, gpr_request *request)
     const int kernel =
         one_in(source, 3) ? GPR_KERNEL_auto : (int)between(source, 0, GPR_KERNEL_COUNT - 1);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
+    /* as many blocks of any size as the fake GPU holds at once */
+    const uint32_t most = (row->flags & GPR_COOPERATIVE) != 0 ? 4 : 300;
 
     request->kernel = (row->flags & GPR_NEEDS_CCCL) != 0 ? -1 : kernel;
     if (request->kernel < 0) return;
     if (one_in(source, 2) && row->block_rule != GPR_BLOCK_WARP)
         request->block_size = 32u << between(source, 0, 5);
     if (one_in(source, 4) && row->cover == GPR_STRIDE)
-        request->grid_size = (uint32_t)between(source, 1, 300);
+        request->grid_size = (uint32_t)between(source, 1, most);
 }
 
 /* Reverses the bytes of each part of an element. */
