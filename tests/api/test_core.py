@@ -281,6 +281,7 @@ EVERY_FAILURE = """
 
     def tickets_atomics_and_masks():
         assert gr.sum(a, device="cuda", kernel="last_block") == 7199940000
+        assert gr.sum(a, device="cuda", kernel="cooperative") == 7199940000
         assert gr.sum(a, where=a < 5, device="cuda", kernel="naive_atomic") == 10
 
     def pinned():
