@@ -229,6 +229,7 @@ typedef struct mbarrier {
     uintptr_t address;
     unsigned arrivals, missing; /* of each phase; of the current one */
     uint64_t phase;             /* how many have completed */
+    uint64_t waited;            /* for as many some thread has waited */
     uint64_t expected, begun;   /* bytes of the current phase */
     int is_published;           /* to copies */
     int has_copies;             /* some copy has counted for it */
@@ -375,7 +376,7 @@ void mbarriers_gather(const emu_thread *thread, const mbarrier *barrier, uint64_
 /* The current phase completes. */
 void mbarriers_complete(const emu_block *block, mbarrier *barrier, uint64_t now);
 /* The thread has waited for the last phase that has completed. */
-void mbarriers_acquire(const emu_thread *thread, const mbarrier *barrier);
+void mbarriers_acquire(const emu_thread *thread, mbarrier *barrier);
 /* How many phases had completed when it did so last; 0: never. */
 uint64_t mbarriers_passed(const emu_thread *thread, const mbarrier *barrier);
 /* 0: out of memory. */

@@ -87,6 +87,14 @@ static void look_at_phase(engine_launch *launch, emu_block *block, mbarrier *bar
             name_of(launch, barrier->address).text, (unsigned long long)barrier->expected);
     }
     if (!is_ready(barrier)) return;
+    /* A thread that comes to wait for the phase before would wait for the one after this. */
+    if (barrier->waited < barrier->phase) {
+        report_finding(launch, pc,
+                       "mbarrier %s whose phase %llu completes before any thread has waited for "
+                       "phase %llu: its last arrival is",
+                       name_of(launch, barrier->address).text, (unsigned long long)barrier->phase,
+                       (unsigned long long)barrier->phase - 1);
+    }
     if (barrier->begun == 0)
         (void)complete(launch, block, barrier);
     else

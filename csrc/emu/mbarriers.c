@@ -136,12 +136,13 @@ void mbarriers_complete(const emu_block *block, mbarrier *barrier, uint64_t now)
     barrier->expected = barrier->begun = 0;
 }
 
-void mbarriers_acquire(const emu_thread *thread, const mbarrier *barrier)
+void mbarriers_acquire(const emu_thread *thread, mbarrier *barrier)
 {
     const emu_block *block = thread->block;
 
     advance(clock_at(block, thread->index), completed(block, barrier), width(block));
     *passed(thread, barrier) = barrier->phase;
+    barrier->waited = barrier->phase;
 }
 
 uint64_t mbarriers_passed(const emu_thread *thread, const mbarrier *barrier)

@@ -129,6 +129,14 @@ MISTAKES = {
         ("wait for parity 0 of mbarrier empty[0]", "does not end", "phase 0 lacks 62 of 64"),
         "wait_for_phase(&empty[stage]",
     ),
+    "arrivals_of_all_lanes_but_one": Mistake(
+        "if (threadIdx.x % warp_lanes == 0) arrive(&empty[stage]);",
+        "if (threadIdx.x % warp_lanes != 0) arrive(&empty[stage]);",
+        (
+            "mbarrier empty[0] whose phase 1 completes before any thread has waited for phase 0"
+            "|it begins a bulk copy to it|began the copy",
+        ),
+    ),
     "two_arrivals_of_the_thread_that_copies": Mistake(
         "arrive_expecting(&full[stage], bytes);",
         "arrive_expecting(&full[stage], bytes);\n        arrive(&full[stage]);",
