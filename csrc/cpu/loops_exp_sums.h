@@ -2,8 +2,7 @@
  *
  * exp(x) is 2^k * exp(r) with k the integer nearest to x / log(2), so that |r| <= log(2) / 2. The
  * first factor is the exponent of a double, relative to a unit 2^unit that the whole block has. The
- * second is a polynomial, 1 + r + r^2 q(r), where q interpolates at Chebyshev's points: of degree 9
- * its error is 2^-55.8, of degree 6 2^-37.7, relative to exp(r).
+ * second is a polynomial (shared/exp_states.h).
  *
  * log(2) is the sum of a number of 32 bits, whose product with |k| < 2^21 is exact, and of one of
  * 53: r has the accuracy of a double for |x| < 2^20 * 1.38, with a fused product or without. */
@@ -14,18 +13,9 @@
 #define EXP_LESS_PRODUCT(number, x, y) ((number) - (x) * (y))
 #endif
 
-static const double exp_quotients_9[] = {
-    0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d63p-5,  0x1.11111111109b3p-7,
-    0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13, 0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19,
-    0x1.289185613a3d6p-22, 0x1.af38a9b0ec855p-26,
-};
-static const double exp_quotients_6[] = {
-    0x1.0000000000000p-1,  0x1.55555567532adp-3,  0x1.5555555c87148p-5,  0x1.1110c632a3088p-7,
-    0x1.6c16858b7acb9p-10, 0x1.a15179d80ae96p-13, 0x1.a1132015ba37ep-16,
-};
-
-/* Adding it rounds doubles to integers, which are in the last bits of the sum then. */
-static const double exp_rounder = 0x1.8p52;
+static const double exp_quotients_9[] = GPR_EXP_QUOTIENTS_9;
+static const double exp_quotients_6[] = GPR_EXP_QUOTIENTS_6;
+static const double exp_rounder = GPR_EXP_ROUNDER;
 enum { EXP_EXPONENT_BIAS = 1023, EXP_FRACTION_BITS = 52, EXP_VECTORS = 2 };
 
 /* The integer nearest to t / log(2). */
@@ -58,9 +48,7 @@ INLINE vec_f64 exp_in_units(vec_f64 t, vec_f64 unit, const double *quotients, in
     return power * (vec_f64)((vec_u64)biased << EXP_FRACTION_BITS);
 }
 
-/* A sum of up to GPR_EXP_BLOCK terms below 2 has exact multiples of the last place of this number;
- * what is below it is summed by itself, and rounding that sum counts for nothing. */
-static const double exp_splitter = 0x1.8p10;
+static const double exp_splitter = GPR_EXP_SPLITTER;
 _Static_assert(GPR_EXP_BLOCK * 2 <= 1 << 10, "the last place of the splitter is 2^-42");
 
 #define DEFINE_EXP_SUMS(name, T, LOAD, DEGREE)                                                    \

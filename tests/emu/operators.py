@@ -186,3 +186,39 @@ def check_on_device(
     _core.download(0, got.memory.pointer, host, got.stream)
     want = reference(case, values[shift:].reshape(rows, n), 1)
     check(host, want, f"{what} device {rows} {n} {shift} GPR_TEST_SEED={task['seed']}")
+
+
+def _logsumexp(x: Any) -> np.longdouble:
+    """In extended precision."""
+    wide = x.astype(np.longdouble)
+    at = int(np.argmax(wide))
+    if not np.isfinite(wide[at]):
+        return wide[at]
+    return wide[at] + np.log1p(np.exp(np.delete(wide, at) - wide[at]).sum())
+
+
+def check_exponentials(task: dict[str, Any]) -> None:
+    """Rows whose elements `logsumexp` folds many at once: in any order, and such as it does not."""
+    use_overlay(task)
+    rng, dtype = np.random.default_rng(task["seed"]), task["dtype"]
+    kinds = ["normal", "wide", "ascending", "descending", "infinite", "alike", "far", "small"]
+    for kind in rng.permutation(kinds)[: task["count"]]:
+        n = int(rng.integers(3000, 12000))
+        x = rng.normal(size=n) * {"wide": 100, "far": 2e4, "small": 1e-3}.get(str(kind), 3)
+        if kind in ("ascending", "descending"):
+            x = np.sort(x)[:: 1 if kind == "ascending" else -1]
+        if kind == "infinite":
+            x[rng.random(n) < 0.5] = -np.inf
+        if kind == "alike":
+            x[:] = x[0]
+        if kind == "small":
+            x[1:] -= 400
+        values = (x if dtype[0] == "f" else np.maximum(x, -100)).astype(dtype)
+        got = gr.logsumexp(values, device="cuda")
+        wanted = _logsumexp(values.astype(np.float64))
+        where = f"{kind} {n} {dtype} {got} {wanted} GPR_TEST_SEED={task['seed']}"
+        if dtype in ("float32", "float16"):
+            assert got == gr.logsumexp(values, device="cpu"), where
+        else:
+            bound = 2.0**-53 * (8 + 2 * np.log(n) + 2 * abs(wanted))
+            assert abs(np.longdouble(got) - wanted) <= bound, where

@@ -26,7 +26,7 @@ def draw(count: int, dtypes: tuple[str, ...], place: int) -> list[str]:
 def demand(do: str, dtypes: list[str], **more: object) -> None:
     tasks = [
         {
-            "do": f"several.{do}",
+            "do": do,
             "dtype": dtype,
             "block": (0, 64, 256, 0)[(SEED + i) % 4],
             "seed": SEED,
@@ -42,15 +42,20 @@ def demand(do: str, dtypes: list[str], **more: object) -> None:
 
 @pytest.mark.long
 def test_device_arrays_have_the_bits_of_calls_of_their_own() -> None:
-    demand("check_device_arrays", draw(2, DTYPES, 0))
+    demand("several.check_device_arrays", draw(2, DTYPES, 0))
 
 
 @pytest.mark.long
 def test_an_exact_sum_shares_the_pass_with_folds() -> None:
     ops = ["sum", "mean", "nansum", "nanmean", "min", "argmin", "nanmax", "nanstd"]
-    demand("check_device_arrays", draw(1, FLOATS, 1), ops=ops, slow_float64=SEED % 2 == 0)
+    demand("several.check_device_arrays", draw(1, FLOATS, 1), ops=ops, slow_float64=SEED % 2 == 0)
 
 
 @pytest.mark.long
 def test_host_arrays_cross_the_bus_in_pieces() -> None:
-    demand("check_host_arrays", draw(1, DTYPES, 3))
+    demand("several.check_host_arrays", draw(1, DTYPES, 3))
+
+
+@pytest.mark.long
+def test_exponentials_of_many_elements_are_summed_at_once() -> None:
+    demand("operators.check_exponentials", draw(2, DTYPES[:3] + DTYPES[4:7], 4))

@@ -166,6 +166,27 @@ GPR_DEVICE void custom_add_vector(CustomPartial &value, const Vector &v, uint64 
                    shift + (first + j) * static_cast<uint64>(step));
 }
 
+// Elements that an operator folds at once have registers for so many.
+constexpr unsigned custom_most_at_once = 32;
+
+// Folds a lane's vectors of a tile, some of them at once.
+template <class Element, class Op = CustomOp>
+GPR_DEVICE void custom_fold_vectors(CustomPartial &value, const Vector (&v)[custom_vectors])
+{
+    constexpr unsigned per = vector_elements<Element>;
+    constexpr unsigned many = custom_most_at_once / per;
+    constexpr unsigned some = many < custom_vectors ? many : custom_vectors;
+
+#pragma unroll
+    for (unsigned i = 0; i < custom_vectors; i += some) {
+        CustomNumber x[some * per];
+#pragma unroll
+        for (unsigned j = 0; j < some * per; j++)
+            x[j] = custom_number(element<Element>(v[i + j / per], j % per));
+        value.state = Op::fold(value.state, x);
+    }
+}
+
 // Folds a tile that belongs to the share as a whole. Returns the lane's part of it, and, unless the
 // operator is commutative, the tile's value to lane 0. All lanes of the warp call.
 template <class Element>
@@ -180,7 +201,9 @@ GPR_DEVICE CustomPartial custom_fold_tile(const CustomRun &run, uint64 first, ui
 #pragma unroll
     for (unsigned i = 0; i < custom_vectors; i++)
         v[i] = load_vector(vectors + i * warp_lanes + lane);
-    if constexpr (custom_is_commutative) {
+    if constexpr (custom_is_commutative && has_fold<CustomOp> && !custom_counts) {
+        custom_fold_vectors<Element>(value, v);
+    } else if constexpr (custom_is_commutative) {
 #pragma unroll
         for (unsigned i = 0; i < custom_vectors; i++)
             custom_add_vector<Element>(value, v[i], (first + i * warp_lanes + lane) * per, shift,

@@ -64,6 +64,14 @@ template <class Op, class = void> constexpr bool has_finish = false;
 template <class Op>
 constexpr bool has_finish<Op, CustomVoid<decltype(Op::finish(custom_value<CustomState>()))>> = true;
 
+// Whether it folds an array of elements after a state at once: fold(state, x). Of the package's own
+// operators, whose elements share work.
+template <class Op, class = void> constexpr bool has_fold = false;
+template <class Op>
+constexpr bool has_fold<Op, CustomVoid<decltype(Op::fold(custom_value<CustomState>(),
+                                                         custom_value<CustomNumber (&)[2]>()))>> =
+    true;
+
 template <class T> struct CustomPlain { using type = T; };
 template <class T> struct CustomPlain<T &> { using type = T; };
 template <class T> struct CustomPlain<const T &> { using type = T; };

@@ -31,6 +31,101 @@ struct logsumexp {
     template <class A> static double float_of(A);
     static float float_of(float);
     static auto finish(State s) { return static_cast<decltype(float_of(T()))>(gpr_exp_result(s)); }
+
+    // ---- many elements at once, as the CPU's blocks: the largest of them first, then a sum in one
+    // unit, of terms that do not wait for each other
+
+    // A result of 24 bits has a polynomial and a sum that suffice for it.
+    static constexpr bool is_short = sizeof(decltype(float_of(T()))) == 4;
+
+    // The bits of a double.
+    static long long bits_of(double x)
+    {
+        long long bits;
+        memcpy(&bits, &x, sizeof bits);
+        return bits;
+    }
+    static double of_bits(long long bits)
+    {
+        double x;
+        memcpy(&x, &bits, sizeof x);
+        return x;
+    }
+    // exp(x) / 2^unit, where x / log(2) is at most unit + 1/2; 0 if that is no normal number.
+    static double in_units(double x, int unit)
+    {
+        constexpr double q9[] = GPR_EXP_QUOTIENTS_9, q6[] = GPR_EXP_QUOTIENTS_6;
+        const double rounded = fma(x, GPR_LOG2_E, GPR_EXP_ROUNDER), k = rounded - GPR_EXP_ROUNDER;
+        const double r = fma(-k, GPR_LOG2_LOW, fma(-k, GPR_LOG2_HIGH, x)), square = r * r;
+        double even, odd;
+        if (is_short) {
+            even = fma(fma(fma(q6[6], square, q6[4]), square, q6[2]), square, q6[0]);
+            odd = fma(fma(q6[5], square, q6[3]), square, q6[1]);
+        } else {
+            even = fma(fma(fma(fma(q9[8], square, q9[6]), square, q9[4]), square, q9[2]), square,
+                       q9[0]);
+            odd = fma(fma(fma(fma(q9[9], square, q9[7]), square, q9[5]), square, q9[3]), square,
+                      q9[1]);
+        }
+        const double power = 1 + fma(square, fma(r, odd, even), r);
+        const int exponent = static_cast<int>(bits_of(rounded)) - unit;
+        // power has the exponent -1 or 0
+        const long long moved = bits_of(power) + (static_cast<long long>(exponent) << 52);
+        return exponent < -1021 ? 0 : of_bits(moved);
+    }
+    template <unsigned N> static State one_by_one(State s, const T (&x)[N])
+    {
+        _Pragma("unroll 1")
+        for (unsigned i = 0; i < N; i++) s = gpr_exp_merge(s, lift(x[i]));
+        return s;
+    }
+    static constexpr bool has_infinity = T(0.5) != T(0) && T(0.5) != T(1);
+
+    // Takes the largest of the elements in, and leaves in its place the one that was it before.
+    template <unsigned N> static void take_largest(State &s, T (&x)[N], T largest)
+    {
+        const T before = static_cast<T>(s.largest);
+        bool is_met = false;
+        _Pragma("unroll")
+        for (unsigned i = 0; i < N; i++) {
+            const bool is_it = !is_met && x[i] == largest;
+            x[i] = is_it ? before : x[i];
+            is_met = is_met || is_it;
+        }
+        s.largest = static_cast<double>(largest);
+    }
+    template <unsigned N> static State fold(State s, T (&x)[N])
+    {
+        T largest = x[0];
+        bool is_usual = !(x[0] != x[0]);
+        _Pragma("unroll")
+        for (unsigned i = 1; i < N; i++) {
+            largest = x[i] > largest ? x[i] : largest;
+            is_usual = is_usual && !(x[i] != x[i]);
+        }
+        const double most = static_cast<double>(largest);
+        // Not NaN, infinities, elements that are too far apart, and first ones of integers, which
+        // have no smaller one to leave in the largest one's place.
+        is_usual = is_usual && fabs(most) <= GPR_EXP_MOST &&
+                   (fabs(s.largest) <= GPR_EXP_MOST ||
+                    (has_infinity && gpr_exp_is_empty(s.largest)));
+        if (!is_usual) return one_by_one(s, x);
+        if (most > s.largest) take_largest(s, x, largest);
+        const double unit = gpr_exp_exponent(s.largest), floor = s.largest - GPR_EXP_REACH;
+        gpr_exp_raise_unit(&s, unit);
+        double high = 0, low = 0;
+        _Pragma("unroll")
+        for (unsigned i = 0; i < N; i++) {
+            const double each = static_cast<double>(x[i]);
+            const double term = in_units(each < floor ? floor : each, static_cast<int>(unit));
+            const double head = is_short ? term : (term + GPR_EXP_SPLITTER) - GPR_EXP_SPLITTER;
+            high += head;
+            if (!is_short) low += term - head;
+        }
+        gpr_exp_add(&s, high);
+        if (!is_short) gpr_exp_add(&s, low);
+        return s;
+    }
 };
 """
 LOGSUMEXP = Operator("logsumexp", _core.sources()["exp_states.h"] + _SOURCE, commutative=True)
