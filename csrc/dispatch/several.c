@@ -29,3 +29,10 @@ gpr_status gpr_queue_several(gpr_loaded_image *loaded, const gpr_several_plan *p
 {
     return gpr_launch_several(loaded, plan, launch);
 }
+
+gpr_status gpr_measure_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
+                               const gpr_several_launch *launch, uint64_t flush_bytes, int repeats,
+                               float *milliseconds)
+{
+    return gpr_time_several(loaded, plan, launch, flush_bytes, repeats, milliseconds);
+}

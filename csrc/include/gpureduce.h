@@ -760,6 +760,13 @@ GPR_API uint64_t gpr_several_scratch(const gpr_several_plan *plan, uint32_t piec
 GPR_API gpr_status gpr_queue_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
                                      const gpr_several_launch *launch);
 
+/* Device times of the launch of a whole array, `repeats` of them in milliseconds, by events around
+ * each. If flush_bytes is not 0, that much device memory is written before each. GPR_ERROR_VALUE:
+ * as gpr_queue_several; a piece. */
+GPR_API gpr_status gpr_measure_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
+                                       const gpr_several_launch *launch, uint64_t flush_bytes,
+                                       int repeats, float *milliseconds);
+
 /* ---------------------------------------------------------------- custom operators ----------- */
 
 /* The work of an operator of the user's own on the CPU: calls run(context, i, NULL) for i < count

@@ -185,6 +185,43 @@ static PyObject *queue_several(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* measure_several(loaded image, plan, address, results, ddof, output_stride, stream, repeats,
+ *                 flush_bytes) -> list of milliseconds */
+static PyObject *measure_several(PyObject *module, PyObject *arguments)
+{
+    enum { MOST_REPEATS = 256 };
+    glue_state *state = glue_state_of(module);
+    PyObject *capsule = NULL, *results = NULL, *stream = NULL;
+    unsigned long long address = 0, stride = 0, flush_bytes = 0;
+    gpr_several_launch launch = {.data = NULL};
+    double times[MOST_REPEATS];
+    float milliseconds[MOST_REPEATS];
+    const char *bytes = NULL;
+    Py_ssize_t size = 0;
+    gpr_several_plan plan;
+    gpr_status status = GPR_OK;
+    int repeats = 0;
+
+    if (!PyArg_ParseTuple(arguments, "Oy#KO!dKOiK", &capsule, &bytes, &size, &address,
+                          &PyTuple_Type, &results, &launch.ddof, &stride, &stream, &repeats,
+                          &flush_bytes) ||
+        read_plan(bytes, size, &plan) < 0 || read_addresses(results, &launch) < 0 ||
+        glue_read_stream(state, stream, &launch.stream) < 0)
+        return NULL;
+    if (repeats > MOST_REPEATS)
+        return PyErr_Format(PyExc_ValueError, "up to %d runs at a time", (int)MOST_REPEATS);
+    gpr_loaded_image *loaded = PyCapsule_GetPointer(capsule, GLUE_LOADED_IMAGE);
+    if (loaded == NULL) return NULL;
+    launch.data = (const void *)(uintptr_t)address;
+    launch.output_stride = stride;
+    Py_BEGIN_ALLOW_THREADS
+    status = gpr_measure_several(loaded, &plan, &launch, flush_bytes, repeats, milliseconds);
+    Py_END_ALLOW_THREADS
+    if (status != GPR_OK) return glue_raise(state);
+    for (int i = 0; i < repeats; i++) times[i] = (double)milliseconds[i];
+    return glue_new_list(repeats, glue_make_float, times);
+}
+
 PyMethodDef glue_several_methods[] = {
     {"plan_several", plan_several, METH_VARARGS,
      PyDoc_STR("plan_several(source, axis, members, facts, block_size=0, grid_size=0, "
@@ -196,5 +233,8 @@ PyMethodDef glue_several_methods[] = {
     {"queue_several", queue_several, METH_VARARGS,
      PyDoc_STR("queue_several(loaded image, plan, address, results, ddof, output_stride, stream, "
                "piece=None)")},
+    {"measure_several", measure_several, METH_VARARGS,
+     PyDoc_STR("measure_several(loaded image, plan, address, results, ddof, output_stride, "
+               "stream, repeats, flush_bytes) -> list of ms")},
     {NULL, NULL, 0, NULL},
 };

@@ -217,6 +217,18 @@ def queue_several(
     piece: tuple[int, int, int, int, int, int] | None = None,
     /,
 ) -> None: ...
+def measure_several(
+    loaded: Any,
+    plan: bytes,
+    address: int,
+    results: tuple[int, ...],
+    ddof: float,
+    output_stride: int,
+    stream: Any,
+    repeats: int,
+    flush_bytes: int,
+    /,
+) -> list[float]: ...
 
 # ---- memory.c
 

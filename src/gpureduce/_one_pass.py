@@ -21,7 +21,13 @@ from ._interop.device_reduction import Work
 from ._interop.libraries import DeviceBuffer, Library
 from ._records import MinMax
 
-__all__ = ["reduce_device_array", "reduce_host_array"]
+__all__ = [
+    "compile_pass",
+    "find_pass",
+    "measure_pass",
+    "reduce_device_array",
+    "reduce_host_array",
+]
 
 COUNT_NAN = "_count_nan"
 """Stands for the number of NaN, which is no operator of its own."""
@@ -32,6 +38,8 @@ CHUNK_BYTES = 32 << 20
 _SLOTS = 2
 """Chunks under way: one crosses the bus while the other one is reduced."""
 _MOST_PLANS = 256
+_ALIGNED = 4096
+"""An address that nothing is read from."""
 _DDOF = frozenset(("var", "std", "nanvar", "nanstd"))
 _EXTREMES = frozenset(("min", "max", "minmax", "ptp", "nanmin", "nanmax"))
 
@@ -151,12 +159,18 @@ def _queue(
     piece: tuple[int, int, int, int, int, int] | None = None,
 ) -> None:
     """Queue a launch; `memories` are addresses of the pass's results."""
-    outs, place = [], iter(memories)
-    for i, op in enumerate(ops):
-        if not isinstance(op, str):
-            continue
-        outs.append(next(place) if i in found.positions else 0)
-    _core.queue_several(found.loaded, found.plan, address, tuple(outs), ddof, stride, stream, piece)
+    outs = _places(found, ops, memories)
+    _core.queue_several(found.loaded, found.plan, address, outs, ddof, stride, stream, piece)
+
+
+def _places(found: Pass, ops: tuple[Any, ...], memories: list[int]) -> tuple[int, ...]:
+    """Addresses of results by member, 0 where the pass makes none."""
+    place = iter(memories)
+    return tuple(
+        next(place) if i in found.positions else 0
+        for i, op in enumerate(ops)
+        if isinstance(op, str)
+    )
 
 
 def _kept(shape: tuple[int, ...], axis: Any, keepdims: bool) -> tuple[int, ...]:
@@ -181,6 +195,72 @@ def _is_plain_axis(axis: Any, ndim: int) -> bool:
 def _own_axis_only(op: Any) -> bool:
     """Whether an operator takes one axis, or None, and no tuple."""
     return isinstance(op, str) and "arg" in op
+
+
+def compile_pass(
+    ops: tuple[str, ...],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    axis: Any,
+    facts: tuple[Any, ...],
+    block_size: int | None,
+    on_device: bool,
+) -> tuple[bool, list[str]]:
+    """Have the program of a call's pass in the cache on disk: whether it was compiled now, and the
+    operators that take calls of their own. The GPU of these facts need not be here.
+    """
+    alone = list(ops)
+    if math.prod(shape) * dtype.itemsize < LEAST_BYTES or not _is_plain_axis(axis, len(shape)):
+        return False, alone
+    if not on_device:
+        shape, axis = _piece_of(shape, axis, dtype.itemsize)
+        if not shape:
+            return False, alone
+    # An address that is aligned as memory is; nothing is read there.
+    source = _core.device_array(_ALIGNED, shape, None, dtype.name, 0, None, None)
+    members = tuple(member for op in ops if (member := _member(op)) is not None)
+    if not 1 < len(members) <= _core.MOST_SEVERAL:
+        return False, alone
+    plan, made = _core.plan_several(
+        source, axis, members, facts, block_size or 0, 0, not on_device, 0
+    )
+    if made["in_pass"] == 0:
+        return False, alone
+    _, _, compiled = _core.compile_several(plan, facts[0])
+    return compiled, [op for i, op in enumerate(ops) if not made["in_pass"] >> i & 1]
+
+
+def _piece_of(shape: tuple[int, ...], axis: Any, itemsize: int) -> tuple[tuple[int, ...], Any]:
+    """The shape and axis of a host array's first piece; no shape where it has none."""
+    ndim = len(shape)
+    reduced = sorted(i % ndim for i in (range(ndim) if axis is None else np.atleast_1d(axis)))
+    if reduced != list(range(ndim - len(reduced), ndim)):
+        return (), None
+    n = math.prod(shape[ndim - len(reduced) :])
+    rows = math.prod(shape) // n
+    if rows == 1:
+        return (min(n, CHUNK_BYTES // itemsize),), None
+    return (min(rows, CHUNK_BYTES // (n * itemsize)), n), 1
+
+
+def measure_pass(
+    found: Pass,
+    ops: tuple[Any, ...],
+    source: DeviceArray,
+    count: int,
+    flush_bytes: int,
+    stream: int,
+) -> list[float]:
+    """Device times of a pass, in seconds; `flush_bytes` of other memory are written before each."""
+    bytes_ = [
+        found.rows * outputs * native_dtype(dtype).itemsize for dtype, outputs in found.results
+    ]
+    rooms = [DeviceBuffer((each,), "uint8", source.device, stream) for each in bytes_]
+    outs = _places(found, ops, [room.memory.pointer for room in rooms])
+    times = _core.measure_several(
+        found.loaded, found.plan, source.pointer, outs, 0.0, found.rows, stream, count, flush_bytes
+    )
+    return [1e-3 * each for each in times]
 
 
 # ---------------------------------------------------------------- device arrays

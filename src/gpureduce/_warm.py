@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from . import _core
+from ._calls import NoValue, OwnCall
 from ._dtypes import native_dtype
 from ._exceptions import DeviceUnavailableError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from ._kernel_names import KernelName
+    from ._signatures import OwnOperator
 
 __all__ = ["MEMORIES", "Warmed", "warm"]
 
@@ -30,6 +32,8 @@ MASK = 4096
 """Address of a mask, aligned as memory is, for programs that have one; nothing is read from it."""
 
 Shape = int | tuple[int, ...]
+_FEWEST = 2
+"""Operators that share a pass."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,38 @@ def _work(
     )
 
 
+def _checked(names: tuple[Any, ...]) -> tuple[str, ...]:
+    """A tuple of functions' names."""
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a tuple is of names of functions, and has {name!r}")
+        _operator(name)
+    if len(names) < _FEWEST:
+        raise ValueError("operators that share a pass are two or more")
+    return names
+
+
+class _Together(NamedTuple):
+    """A call of `reduce` by a tuple of operators."""
+
+    ops: tuple[str, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    on_device: bool
+
+    def compile(
+        self, axis: Any, facts: tuple[Any, ...], block_size: int | None
+    ) -> tuple[bool, list[str]]:
+        """Have the program of their pass in the cache: whether it was compiled, and the operators
+        that take calls of their own.
+        """
+        from ._one_pass import compile_pass
+
+        return compile_pass(
+            self.ops, self.dtype, self.shape, axis, facts, block_size, self.on_device
+        )
+
+
 def _facts_of(device: str | int) -> tuple[str, tuple[Any, ...]]:
     """Name and facts of a GPU that is here, or of a usual one of a compute capability."""
     sm = re.fullmatch(r"sm_(\d+)", device) if isinstance(device, str) else None
@@ -139,7 +175,7 @@ def _facts_of(device: str | int) -> tuple[str, tuple[Any, ...]]:
 
 
 def warm(
-    ops: str | Sequence[str],
+    ops: str | OwnOperator | Sequence[str | OwnOperator | tuple[str, ...]],
     dtypes: DTypeLike | Sequence[DTypeLike],
     shapes: Shape | Sequence[Shape],
     axis: int | tuple[int, ...] | None = None,
@@ -158,8 +194,9 @@ def warm(
 
     Parameters
     ----------
-    ops : str or sequence of str
-        Names of functions, such as ``"sum"`` or ``"nanmean"``.
+    ops : str, Operator, or a sequence
+        Names of functions, such as ``"sum"`` or ``"nanmean"``; operators of your own; and, in a
+        list, tuples of names, for calls of :func:`reduce` with such a tuple.
     dtypes : dtype or sequence of dtypes
         Of the arrays.
     shapes : int, tuple of int, or a list of them
@@ -204,14 +241,23 @@ def warm(
     Notes
     -----
     Three kinds of kernels are not compiled in advance: those that combine ``initial=`` with the
-    result of an array in GPU memory, those of ``dot``, and those of exact states.
+    result of an array in GPU memory, those of ``dot``, and those of exact states. Programs of an
+    operator of your own do not depend on the shape, nor on where the array is; with named kernels
+    they are compiled when they are called.
 
     Examples
     --------
     >>> gr.warm(["sum", "max"], "float32", [1000, 1_000_000], device="sm_90")  # doctest: +SKIP
+    >>> gr.warm([("sum", "min", "max")], "float32", 10**8, device="sm_90")  # doctest: +SKIP
     """
     began = time.perf_counter()
-    names = _list_of(ops, str)
+    is_one = isinstance(ops, str) or hasattr(ops, "compile_for")
+    given: list[Any] = [ops] if is_one else list(cast("Sequence[Any]", ops))
+    own = [op for op in given if hasattr(op, "compile_for")]
+    tuples = [_checked(op) for op in given if isinstance(op, tuple)]
+    names = [op for op in given if not (hasattr(op, "compile_for") or isinstance(op, tuple))]
+    if tuples and (where or kernel != "auto"):
+        raise ValueError("operators of a tuple share a pass without a mask, by kernel auto alone")
     # A list names several dtypes, as no dtype that is reduced is written as one.
     types = [native_dtype(each) for each in _list_of(dtypes, (str, type, np.dtype))]
     sizes = _list_of(shapes, (int, tuple))
@@ -223,10 +269,26 @@ def warm(
     cache = _core.cache_info()
     if cache["reason"]:
         raise OSError(f"compiled kernels are kept in the cache on disk: {cache['reason']}")
+    passes = [
+        _Together(ops, dtype, (shape,) if isinstance(shape, int) else shape, place == "device")
+        for ops, dtype, shape, place in product(tuples, types, sizes, places)
+    ]
+    compiled = 0
     work = [
         _work(name, dtype, shape, axis, where, place == "device")
         for name, dtype, shape, place in product(names, types, sizes, places)
     ]
+    for each in passes:
+        is_new, alone = each.compile(axis, facts, block_size)
+        compiled += is_new
+        work += [_work(name, each.dtype, each.shape, axis, False, each.on_device) for name in alone]
+    masked_call = OwnCall(
+        None, axis, None, None, False, NoValue, MASK if where else True, kernel, None,
+        block_size, None, None,
+    )  # fmt: skip
+    capability = divmod(facts[0], 10)
+    for operator, dtype in product(own, types):
+        compiled += operator.compile_for(masked_call, dtype, capability)
 
     def compile_programs(each: _Work) -> int:
         masked: dict[str, Any] = {"mask": MASK, "mask_strides": each.mask_strides} if where else {}
@@ -236,9 +298,11 @@ def warm(
         )  # fmt: skip
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        compiled = sum(pool.map(compile_programs, work))
+        compiled += sum(pool.map(compile_programs, work))
     return Warmed(
-        calls=len(work),
+        calls=len(names) * len(types) * len(sizes) * len(places)
+        + len(passes)
+        + len(own) * len(types),
         compiled=compiled,
         seconds=time.perf_counter() - began,
         device=target,

@@ -205,3 +205,62 @@ def test_the_command_prints_what_it_compiled(capsys: pytest.CaptureFixture[str])
     assert "sm_75: 0 programs compiled for 4 calls" in capsys.readouterr().out
     assert main(["warm", "cumsum", "--device", "sm_75"]) == 2
     assert "unknown function 'cumsum'" in capsys.readouterr().err
+
+
+GCD = """struct gcd {
+    static T identity() { return 0; }
+    static T combine(T a, T b)
+    {
+        while (b != 0) { const T rest = a % b; a = b; b = rest; }
+        return a;
+    }
+};"""
+
+
+def test_tuples_of_operators_and_operators_of_users_own_are_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size, target = 3_000_000, {"device": "sm_80"}
+    ops = [("sum", "nansum", "max")]
+    found = gr.warm(ops, "float32", size, memory="device", **target)
+    assert (found.calls, found.compiled) == (1, 2)  # the pass, and nansum by itself
+    assert gr.warm(ops, "float32", size, memory="device", **target).compiled == 0
+    own = gr.Operator("gcd", GCD, commutative=True)
+    assert gr.warm(own, ["int32", "uint8"], size, **target).compiled == 2
+    assert gr.warm([own], ["int32", "uint8"], 7, **target).compiled == 0
+    assert gr.warm([own], "int32", 7, where=True, **target).compiled == 1
+    (tmp_path / "gcd.cu").write_text(GCD)
+    line = ["warm", "min,argmin", "--operator", str(tmp_path / "gcd.cu"), "--commutative"]
+    line += ["--dtype", "int32", "--shape", "2e6", "--device", "sm_80", "--json"]
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out)["calls"] == 3  # host and device memory, and gcd
+    for wrong, said in (
+        (["--commutative", "sum"], "--operator FILE"),
+        ([], "no function is named"),
+        (["--operator", "none.cu"], "none.cu"),
+    ):
+        assert main(["warm", *wrong, "--device", "sm_80"]) != 0
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ops", "options", "kind", "text"),
+    [
+        ([("sum",)], {}, ValueError, "two or more"),
+        ([("sum", "median")], {}, ValueError, "unknown function 'median'"),
+        ([("sum", 3)], {}, TypeError, "names of functions"),
+        ([("sum", "min")], {"where": True}, ValueError, "without a mask"),
+        ([("sum", "min")], {"kernel": "shfl_atomic"}, ValueError, "kernel auto alone"),
+        (
+            gr.Operator("gcd", GCD, commutative=True),
+            {"kernel": "shfl_two_pass"},
+            ValueError,
+            "compiled when it is called",
+        ),
+    ],
+)
+def test_tuples_and_operators_that_cannot_be_warmed_are_refused(
+    ops: object, options: dict[str, object], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        gr.warm(ops, "int32", 1000, device="sm_90", **options)  # type: ignore[arg-type]

@@ -969,3 +969,103 @@ def test_help_lists_every_subcommand() -> None:
     assert done.returncode == 0
     for name in command.SUBCOMMANDS:
         assert name in done.stdout
+
+
+# ---------------------------------------------------------------- operators
+
+GCD = """
+// The greatest common divisor.
+struct gcd {
+    static T identity() { return 0; }
+    static T combine(T a, T b)
+    {
+        while (b != 0) { const T rest = a % b; a = b; b = rest; }
+        return a;
+    }
+};
+"""
+
+
+@pytest.fixture
+def operator_file(tmp_path: Path) -> str:
+    (tmp_path / "divisor.cu").write_text(GCD)
+    return str(tmp_path / "divisor.cu")
+
+
+def test_reduce_has_results_of_several_operators(
+    saved: tuple[str, np.ndarray[Any, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, values = saved
+    cpu = ("--device", "cpu")
+    out = succeed("reduce", file, "--op", "sum,min,argmax", *cpu, capsys=capsys)
+    assert out == "sum: 276\nmin: 0\nargmax: 23\n"
+    found = json.loads(
+        succeed("reduce", file, "--op", "max,minmax", "--axis", "1", "--json", *cpu, capsys=capsys)
+    )
+    assert found["results"]["max"] == {"result": values.max(1).tolist(), "dtype": "int32"}
+    assert found["results"]["minmax"]["result"] == [values.min(1).tolist(), values.max(1).tolist()]
+    assert succeed("reduce", file, "--op", "prod", *cpu, capsys=capsys) == "0\n"
+    target = tmp_path / "all.npz"
+    arguments = ("--op", "std,mean", "--ddof", "1", "--keepdims", "--output", str(target))
+    assert succeed("reduce", file, *arguments, *cpu, capsys=capsys) == ""
+    with np.load(target) as stored:
+        assert stored["std"].tobytes() == gr.std(values, ddof=1, keepdims=True).tobytes()
+        assert stored["mean"].shape == (1, 1, 1)
+
+
+def test_reduce_takes_an_operator_of_a_file(
+    saved: tuple[str, np.ndarray[Any, Any]],
+    operator_file: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, _ = saved
+    cpu = ("--device", "cpu")
+    for text in (operator_file, f"{operator_file}:gcd"):
+        own = ("--operator", text, "--commutative")
+        assert succeed("reduce", file, *own, *cpu, capsys=capsys) == "1\n"
+    out = succeed("reduce", file, "--op", "max", "--operator", operator_file, *cpu, capsys=capsys)
+    assert out == "max: 23\ngcd: 1\n"
+    (tmp_path / "both.cu").write_text(GCD + "struct lcm { static T combine(T a, T b); };")
+    for arguments, said in (
+        (("--operator", f"{operator_file}:lcm"), "divisor.cu has no structure lcm"),
+        (("--operator", str(tmp_path / "both.cu")), "name the operator's, as --operator both.cu:"),
+        (("--operator", str(tmp_path / "none.cu")), "No such file"),
+        (("--commutative", "--op", "sum"), "--operator FILE"),
+        ((), "no operator is named"),
+        (("--op", "sum,"), "commas between"),
+        (("--op", "sum,median"), "median"),
+        (("--op", "sum,sum"), "named twice"),
+    ):
+        status, out, err = run("reduce", file, *arguments, *cpu, capsys=capsys)
+        assert (status != 0, out) == (True, "")
+        assert said in err, arguments
+
+
+@pytest.mark.usefixtures("cheap_ceiling")
+def test_bench_times_several_operators_and_those_of_a_file(
+    operator_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, name in (
+        (("--op", "sum,min"), "sum, min"),
+        (("--operator", operator_file), "gcd"),
+        (("--op", "max", "--operator", f"{operator_file}:gcd", "--commutative"), "max, gcd"),
+    ):
+        found = json.loads(
+            succeed(
+                "bench", "-n", "3000", "--dtype", "int32", *arguments, "--json", *QUICK,
+                capsys=capsys,
+            )
+        )  # fmt: skip
+        assert (found["op"], found["function"], found["device"]) == (name, "reduce", "cpu")
+        assert found["bytes"] >= 12000
+    status, out, _ = run("bench", "mine.cu", "--op", "sum,min", "-n", "10", capsys=capsys)
+    assert (status != 0, out) == (True, "")
+
+
+def test_compare_takes_an_operator_of_a_file_and_no_tuple(
+    operator_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run("compare", "--op", "sum,min", "-n", "10", *QUICK, capsys=capsys)
+    assert (status != 0, out) == (True, "")
+    assert "one operator" in err

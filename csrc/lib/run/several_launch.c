@@ -63,12 +63,14 @@ static gpr_status check(const gpr_several_plan *plan, const gpr_several_launch *
     return GPR_OK;
 }
 
-gpr_status gpr_launch_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
-                              const gpr_several_launch *launch)
+/* The parameters of a launch; scratch has no address yet. */
+static void describe(const gpr_several_plan *plan, const gpr_several_launch *launch,
+                     arguments *given)
 {
     const int is_piece = launch->n != 0;
     const uint32_t pieces = is_piece ? launch->pieces : 1;
-    arguments given = {
+
+    *given = (arguments){
         .params = {.in = (uintptr_t)launch->data,
                    .rows = plan->rows,
                    .n = is_piece ? launch->n : plan->n,
@@ -81,23 +83,55 @@ gpr_status gpr_launch_several(gpr_loaded_image *loaded, const gpr_several_plan *
                    .all_blocks = pieces * plan->blocks,
                    .finalize = {.ddof = launch->ddof, .output_stride = launch->output_stride}},
         .plan = plan};
-    void *pointers[] = {&given.params};
-    const gpr_launch made = {
+    for (int i = 0; i < plan->count; i++) given->params.out[i] = (uintptr_t)launch->out[i];
+}
+
+static gpr_launch grid_of(const gpr_several_plan *plan, void **pointers)
+{
+    return (gpr_launch){
         .grid = (uint32_t)(plan->rows * plan->blocks), .block = plan->block, .arguments = pointers};
-    gpr_scratch_places needs = needs_of(plan, pieces);
+}
+
+gpr_status gpr_launch_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
+                              const gpr_several_launch *launch)
+{
+    arguments given;
+    void *pointers[] = {&given.params};
+    const gpr_launch made = grid_of(plan, pointers);
     gpr_status status = GPR_OK;
 
     GPR_TRY(check(plan, launch));
-    for (int i = 0; i < plan->count; i++) given.params.out[i] = (uintptr_t)launch->out[i];
-    if (is_piece) {
+    describe(plan, launch, &given);
+    if (launch->n != 0) {
+        const gpr_scratch_places needs = needs_of(plan, launch->pieces);
         const uint64_t at = (uintptr_t)launch->scratch;
         place_scratch(&given, (gpr_scratch_places){.tickets = at,
                                                    .bytes = at + needs.tickets * sizeof(uint32_t)});
         status = gpr_queue_launches(loaded, &made, 1, launch->stream, 0, NULL, 0);
     } else {
-        status =
-            gpr_queue_with_tickets(loaded, &made, launch->stream, needs, place_scratch, &given);
+        const gpr_ticket_launch queued = {made, needs_of(plan, 1), place_scratch, &given};
+        status = gpr_queue_with_tickets(loaded, &queued, launch->stream);
     }
+done:
+    return status;
+}
+
+gpr_status gpr_time_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
+                            const gpr_several_launch *launch, uint64_t flush_bytes, int repeats,
+                            float *milliseconds)
+{
+    arguments given;
+    void *pointers[] = {&given.params};
+    const gpr_ticket_launch timed = {grid_of(plan, pointers), needs_of(plan, 1), place_scratch,
+                                     &given};
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(check(plan, launch));
+    if (launch->n != 0) return gpr_fail(GPR_ERROR_VALUE, "a piece of an array is not timed");
+    if (repeats < 1) return gpr_fail(GPR_ERROR_VALUE, "numbers of runs are positive");
+    describe(plan, launch, &given);
+    status =
+        gpr_run_with_tickets(loaded, &timed, launch->stream, flush_bytes, repeats, milliseconds);
 done:
     return status;
 }

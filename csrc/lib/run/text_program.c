@@ -213,27 +213,69 @@ done:
     return status;
 }
 
-gpr_status gpr_queue_with_tickets(gpr_loaded_image *loaded, const gpr_launch *launch, void *stream,
-                                  gpr_scratch_places needs,
-                                  void (*fill)(void *context, gpr_scratch_places at), void *context)
+/* What is done with a launch whose arguments are complete, on the work's stream. */
+typedef struct ticket_run {
+    uint64_t flush_bytes;
+    int repeats; /* timed; 0: it is queued once */
+    float *milliseconds;
+} ticket_run;
+
+static gpr_status run_filled(gpr_device *device, gpr_loaded_image *loaded, const gpr_launch *launch,
+                             CUstream stream, const ticket_run *run)
+{
+    gpr_status status = GPR_OK;
+
+    if (run->repeats == 0) return queue(loaded, launch, 1, stream);
+    if (run->flush_bytes != 0)
+        status = gpr_buffer_ensure(&device->flush, run->flush_bytes, 0, stream);
+    for (int i = 0; i < run->repeats && status == GPR_OK; i++)
+        status =
+            run_once(device, loaded, launch, 1, stream, run->flush_bytes, &run->milliseconds[i]);
+    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(stream);
+    gpr_buffer_clear(&device->flush);
+    return status;
+}
+
+static gpr_status run_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_launch *given,
+                                   void *stream, const ticket_run *run)
 {
     const gpr_rule rule = {.acc_kind = GPR_ACC_NUMBER, .device_acc = GPR_UINT64};
-    const gpr_plan plan = {.partials = (needs.bytes + 7) / 8, .tickets = needs.tickets};
+    const gpr_plan plan = {.partials = (given->needs.bytes + 7) / 8,
+                           .tickets = given->needs.tickets};
     gpr_device *device = NULL;
     gpr_scratch *scratch = NULL;
     gpr_work work = {0};
     gpr_status status = GPR_OK, released = GPR_OK;
 
-    GPR_TRY(check_launches(loaded, launch, 1));
+    GPR_TRY(check_launches(loaded, &given->launch, 1));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
     work.stream = gpr_stream_of(device, stream);
     status = gpr_scratch_acquire(device, &plan, &rule, 0, &work, &scratch);
     if (status == GPR_OK) {
-        fill(context, (gpr_scratch_places){.tickets = work.tickets, .bytes = work.partials});
-        status = queue(loaded, launch, 1, work.stream);
+        given->fill(given->context,
+                    (gpr_scratch_places){.tickets = work.tickets, .bytes = work.partials});
+        status = run_filled(device, loaded, &given->launch, work.stream, run);
     }
     released = gpr_scratch_release(scratch, &work, status == GPR_OK);
     gpr_device_leave(device);
 done:
     return status != GPR_OK ? status : released;
+}
+
+gpr_status gpr_queue_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_launch *given,
+                                  void *stream)
+{
+    const ticket_run once = {.repeats = 0};
+
+    return run_with_tickets(loaded, given, stream, &once);
+}
+
+gpr_status gpr_run_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_launch *given,
+                                void *stream, uint64_t flush_bytes, int repeats,
+                                float *milliseconds)
+{
+    const ticket_run timed = {
+        .flush_bytes = flush_bytes, .repeats = repeats, .milliseconds = milliseconds};
+
+    return run_with_tickets(loaded, given, stream, &timed);
 }

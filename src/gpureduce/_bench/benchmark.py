@@ -13,6 +13,7 @@ from .._kernel_names import KernelName
 from .._memory import empty_pinned
 from .._records import last_run, limits
 from .._yours.kernel import Kernel
+from .._yours.own_operator import Operator
 from .benchmark_array import BenchmarkArray, as_benchmark_array
 from .clocks import moved
 from .environment import environment
@@ -43,7 +44,7 @@ def benchmark(
     func_or_kernel: KernelName | Kernel | Callable[..., Any],
     arr: ArrayLike,
     *,
-    op: str = _DEFAULT_OP,
+    op: str | Operator | tuple[str | Operator, ...] = _DEFAULT_OP,
     kernel: KernelName | Kernel | None = None,
     axis: int | tuple[int, ...] | None = None,
     dtype: DTypeLike | None = None,
@@ -69,8 +70,11 @@ def benchmark(
     arr : array_like
         Host array of any layout; or a contiguous array in device memory with
         ``__cuda_array_interface__``, which is reduced in place to a result on the host.
-    op : str, optional
-        Operator, if a kernel is named; a kernel of your own computes its own.
+    op : str, Operator or tuple, optional
+        Operator, if a kernel is named; a kernel of your own computes its own. An :class:`Operator`
+        of your own, or a tuple of operators as :func:`reduce` takes it, is timed over an array in
+        host memory. Device times of a tuple are those of the pass over memory that its operators
+        share; if some take calls of their own there, it has none.
     kernel, axis, dtype, device, block_size, grid_size, stream : optional
         As in the reductions.
     cache : {"hot", "cold", "rotated"}, optional
@@ -122,6 +126,19 @@ def benchmark(
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
     it = as_benchmark_array(arr)
+    if not isinstance(op, str):
+        given = _of_operators(func_or_kernel, op, kernel, it)
+        if dtype is not None or profile:
+            raise ValueError("several operators, and those of your own, take no dtype or profile")
+        sizes = {"kernel": given[1], "block_size": block_size, "grid_size": grid_size}
+        with (
+            progress_bar(given[0], progress) as bar,
+            BenchmarkSession(it, axis, device, cache) as session,
+        ):
+            return _time_operators(
+                given[0], op, sizes | {"stream": stream}, it, session, (seconds, precision),
+                ceiling, bar,
+            )  # fmt: skip
     name, op, kernel, function = _target(func_or_kernel, op, kernel)
     options = {
         "kernel": kernel,
@@ -171,6 +188,104 @@ def _target(
     module = getattr(partial, "__module__", None) or ""
     words = getattr(partial, "__qualname__", None) or getattr(partial, "__name__", repr(partial))
     return f"{module}.{words}".lstrip("."), "", None, func_or_kernel
+
+
+def _of_operators(
+    func_or_kernel: Any, op: Any, kernel: Any, it: BenchmarkArray
+) -> tuple[str, KernelName]:
+    """The name of operators that are no single name, and the kernel they are reduced by."""
+    if not isinstance(op, Operator | tuple) or op == ():
+        raise TypeError(f"op is a name, an Operator or a tuple of these, not {op!r}")
+    if isinstance(op, tuple):
+        for each in op:
+            if not isinstance(each, Operator):
+                if not isinstance(each, str):
+                    raise TypeError(f"an operator is a name or an Operator, not {each!r}")
+                check_operator(each)
+    is_reduce = func_or_kernel is _functions.reduce
+    if not is_reduce and not isinstance(func_or_kernel, str):
+        raise ValueError("several operators, and those of your own, take a kernel by its name")
+    if not is_reduce and kernel is not None:
+        raise ValueError(f"the kernel is named twice: {func_or_kernel!r} and {kernel!r}")
+    if isinstance(kernel, Kernel):
+        raise ValueError("several operators, and those of your own, take a kernel by its name")
+    if it.pointer is not None:
+        raise ValueError("several operators, and those of your own, take an array in host memory")
+    found = _core.find_kernel((kernel or "auto") if is_reduce else func_or_kernel)
+    names = [each if isinstance(each, str) else each.name for each in _as_tuple(op)]
+    return ", ".join(names), found
+
+
+def _as_tuple(op: Any) -> tuple[Any, ...]:
+    return op if isinstance(op, tuple) else (op,)
+
+
+def _time_operators(
+    name: str,
+    op: Any,
+    options: dict[str, Any],
+    it: BenchmarkArray,
+    session: BenchmarkSession,
+    until: tuple[float, float],
+    with_ceiling: bool,
+    bar: progress_bar,
+) -> Timing:
+    """Time a call of ``reduce`` by operators that are no single name."""
+    call = session.reduction(op, {**options, "stream": None})
+    start = time.perf_counter()
+    result = call(it.array)
+    first = time.perf_counter() - start
+    on_gpu = session.info is not None
+    device_turn, why = None, session.why_no_device
+    if on_gpu and not why:
+        try:
+            device_turn = session.device_turn(op, options)
+        except REFUSED as error:
+            why = str(error)
+    host_turn = session.host_turn(call)
+    turns = [turn for turn in (device_turn, host_turn) if turn is not None]
+    parts = {"turn": (len(turns), until[0]), "ceiling": (int(with_ceiling), CEILING_SECONDS)}
+    phases = Phases(bar, parts)
+    for turn in turns:
+        with phases.phase("turn") as moving:
+            take_turns([turn], *until, moving)
+    on_device = device_turn.spread if device_turn is not None else None
+    results = [np.asarray(each) for one in _as_tuple(result) for each in _as_tuple(one)]
+    moved_bytes = it.nbytes + sum(each.nbytes for each in results)
+    rate, trouble = None, ""
+    if with_ceiling:
+        with phases.phase("ceiling"):
+            rate, trouble = ceiling_or_why(session.info, limits().cpu_threads)
+    fastest = on_device if on_gpu else host_turn.spread
+    if rate is not None and fastest is not None:
+        rate = max(rate, moved_bytes / fastest.median)
+    warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
+    tolerated = max(until[1], NOISY)
+    warnings += host_turn.spread.troubles("the call's time", tolerated)
+    warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
+    return Timing(
+        function="reduce",
+        op=name,
+        dtype=it.dtype.name,
+        shape=it.shape,
+        axis=session.axis,
+        device=session.place if session.info is None else f"cuda:{session.info.ordinal}",
+        kernel=options["kernel"],
+        variant="",
+        block_size=options["block_size"] or 0,
+        grid_size=options["grid_size"] or 0,
+        cache=session.cache,
+        bytes=moved_bytes,
+        host=host_turn.spread,
+        on_device=on_device,
+        why_no_device="" if on_device is not None else why,
+        first_call=first,
+        stages={} if on_device is None else {"kernel": on_device.median},
+        peak=session.peak if on_gpu else None,
+        ceiling=rate,
+        warnings=tuple(warnings),
+        environment=environment(session.info.ordinal if session.info is not None else 0),
+    )
 
 
 def _time_callable(

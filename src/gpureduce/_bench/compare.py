@@ -164,6 +164,8 @@ def compare(
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
+    if isinstance(op, tuple):
+        raise ValueError("compare takes one operator; benchmark times several together")
     name = op.name if isinstance(op, Operator) else check_operator(op)
     if isinstance(op, Operator):
         if profile:

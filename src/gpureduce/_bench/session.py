@@ -26,6 +26,7 @@ from .._exceptions import (
     KernelUnavailableError,
     unknown_operator,
 )
+from .._one_pass import find_pass, measure_pass
 from .._records import DeviceInfo, devices
 from .._yours.kernel import Kernel
 from .._yours.operator_call import DeviceRows
@@ -201,10 +202,12 @@ class BenchmarkSession:
 
     # ------------------------------------------------------------ calls
 
-    def reduction(self, op: str | Operator, options: dict[str, Any]) -> Callable[[Any], Any]:
+    def reduction(
+        self, op: str | Operator | tuple[Any, ...], options: dict[str, Any]
+    ) -> Callable[[Any], Any]:
         """The call ``function(array)`` that is timed, with these options of the reductions."""
         given = {name: value for name, value in options.items() if value is not None}
-        if isinstance(op, Operator):
+        if not isinstance(op, str):
             where = {"axis": self.axis, "device": self.place}
             return functools.partial(_functions.reduce, op=op, **where, **given)
         if self.measured.pointer is not None:
@@ -249,6 +252,24 @@ class BenchmarkSession:
         where = (it.dtype.newbyteorder("="), self.reduced, self.info.ordinal, stream)
         given = DeviceRows(pointer, it.shape, *where)
         return op.measure(call, given, count, self.flush_bytes)
+
+    def _measure_pass(
+        self, ops: tuple[Any, ...], options: dict[str, Any], pointer: int, count: int
+    ) -> list[float]:
+        """Device times of the pass over memory that a tuple of operators shares."""
+        assert self.info is not None
+        if options["kernel"] != "auto":
+            raise ValueError("operators share a pass by kernel 'auto' alone")
+        it, stream = self.measured, _core.stream_handle(options["stream"])
+        dtype = it.dtype.newbyteorder("=").name
+        source = _core.device_array(pointer, it.shape, None, dtype, self.info.ordinal, None, self)
+        sizes = {"block_size": options["block_size"], "grid_size": options["grid_size"]}
+        found = find_pass(source, self.axis, ops, **sizes)
+        if found is None or len(found.positions) < len(ops):
+            mine = () if found is None else found.positions
+            alone = [getattr(op, "name", op) for i, op in enumerate(ops) if i not in mine]
+            raise ValueError(f"there are several launches: {', '.join(alone)} take their own")
+        return measure_pass(found, ops, source, count, self.flush_bytes, stream)
 
     def reduce_there(self, op: str, options: dict[str, Any]) -> Any:
         """Reduce the array in device memory to a result on the host."""
@@ -298,7 +319,9 @@ class BenchmarkSession:
 
         return Turn(host_samples(once, number), calls_per_sample=number)
 
-    def device_turn(self, op: str | Operator, options: dict[str, Any]) -> Turn | None:
+    def device_turn(
+        self, op: str | Operator | tuple[Any, ...], options: dict[str, Any]
+    ) -> Turn | None:
         """Turn of device times of a kernel over the copies in device memory.
 
         ``None`` if there are none.
@@ -315,6 +338,8 @@ class BenchmarkSession:
         def run(pointer: int, warmup: int, count: int) -> list[float]:
             if isinstance(op, Operator):
                 return self._measure(op, options, pointer, warmup + count)[warmup:]
+            if isinstance(op, tuple):
+                return self._measure_pass(op, options, pointer, warmup + count)[warmup:]
             if own is not None:
                 found: list[float] = own.measure(pointer, warmup, count, self.flush_bytes, stream)
                 return found

@@ -24,7 +24,7 @@ from .explain_command import add_explain, run_explain
 from .info_commands import add_cache, add_kernels, run_cache, run_info, run_kernels
 from .measure_commands import add_bench, add_compare, run_bench, run_compare
 from .options import FAILED, INTERRUPTED, WRONG_USAGE, Parser, add_json, examples, print_json
-from .reduce_command import add_reduction, reductions, run_reduction
+from .reduce_command import add_reduce, add_reduction, reductions, run_reduce, run_reduction
 from .tune_command import add_tune, run_tune
 from .warm_command import add_warm, run_warm
 
@@ -132,11 +132,25 @@ SUBCOMMANDS = {
         )
         for name in reductions()
     },
+    "reduce": Subcommand(
+        "several reductions of a .npy file together, or one by an operator of your own",
+        add_reduce,
+        run_reduce,
+        (
+            "gpureduce reduce big.npy --op sum,min,max,argmax",
+            "gpureduce reduce big.npy --operator gcd.cu --commutative --axis 0",
+        ),
+    ),
     "bench": Subcommand(
         "time one kernel: the whole call, its kernels alone, its stages",
         add_bench,
         run_bench,
-        ("gpureduce bench", "gpureduce bench shfl_atomic -n 1e8 --cache cold"),
+        (
+            "gpureduce bench",
+            "gpureduce bench shfl_atomic -n 1e8 --cache cold",
+            "gpureduce bench --op sum,min,max -n 1e8",
+            "gpureduce bench --operator gcd.cu --dtype int32",
+        ),
     ),
     "compare": Subcommand(
         "time kernels and libraries on one array, and check their results",
@@ -176,6 +190,7 @@ SUBCOMMANDS = {
         (
             "gpureduce warm sum mean --dtype float32 float64",
             "gpureduce warm max --dtype int32 --shape 1000,1000 --axis 0 --device sm_90",
+            "gpureduce warm sum,min,max --operator gcd.cu --device sm_90",
         ),
     ),
     "cache": Subcommand("list or delete the compiled kernels on disk", add_cache, run_cache),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .check_command import add_kernel_options, kernel_of, kernel_or_name
 from .npy_files import load, named_dtype
+from .operator_options import add_operators, operators_of
 from .options import (
     SLOWER,
     WRONG_ANSWER,
@@ -43,7 +44,7 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", type=count, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
     )
-    parser.add_argument("--op", default="sum", help="the operator (default: %(default)s)")
+    add_operators(parser, "sum")
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
     parser.add_argument(
         "--cache", default="hot", help="hot, cold or rotated (default: %(default)s)"
@@ -84,8 +85,9 @@ def _elements(options: argparse.Namespace) -> int:
 
 
 def _shared(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("op", "axis", "cache", "device", "profile", "progress")
+    names = ("axis", "cache", "device", "profile", "progress")
     given = {name: getattr(options, name) for name in names}
+    given["op"] = operators_of(options, "sum")
     return given if options.seconds is None else given | {"seconds": options.seconds}
 
 

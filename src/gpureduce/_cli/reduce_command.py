@@ -1,4 +1,6 @@
-"""``gpureduce sum FILE.npy`` and all other reductions: functions called with a file's array."""
+"""``gpureduce sum FILE.npy`` and all other reductions: functions called with a file's array; and
+``gpureduce reduce FILE.npy``, by several operators or one of the user's own.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,17 @@ from .. import _core, _functions
 from .._yours.kernel_form import OPERATORS
 from .check_command import add_kernel_options, kernel_or_name
 from .npy_files import load, named_dtype
+from .operator_options import add_operators, operators_of
 from .options import STANDARD_OUTPUT, add_bar, add_json, add_where, axes, print_json
 
-__all__ = ["add_reduction", "as_json", "reductions", "run_reduction"]
+__all__ = [
+    "add_reduce",
+    "add_reduction",
+    "as_json",
+    "reductions",
+    "run_reduce",
+    "run_reduction",
+]
 
 
 LEAST_BYTES_WITH_BAR = 1 << 28
@@ -53,9 +63,13 @@ def _own_arguments(name: str) -> list[str]:
     ]
 
 
-def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
+def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.npy", help="memory-mapped; - for standard input")
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
+
+
+def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
     parser.add_argument("--dtype", help="dtype of the accumulator and the result")
     for own in _own_arguments(name):
         parser.add_argument(f"--{own}", **_OWN[own])
@@ -106,6 +120,87 @@ def showing_progress(progress: Callable[[float], object]) -> Iterator[None]:
         yield
     finally:
         _core.watch_progress(None)
+
+
+def add_reduce(parser: argparse.ArgumentParser) -> None:
+    """Options of ``reduce``, which has several operators, or one of the user's own."""
+    _add_file(parser)
+    add_operators(parser, None)
+    for own in ("ddof", "keepdims"):
+        parser.add_argument(f"--{own}", **_OWN[own])
+    parser.add_argument("--kernel", default="auto", help="name or alias (default: %(default)s)")
+    parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
+    parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
+    add_where(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the result to a .npy file, several results to a .npz file; - for standard "
+        "output",
+    )
+    add_json(parser)
+
+
+def _dtype_of(value: Any) -> str:
+    """Name of a result's dtype; a structure's as NumPy writes it."""
+    import numpy as np
+
+    dtype = np.asarray(value[0] if isinstance(value, tuple) else value).dtype
+    return str(dtype) if dtype.names is not None else dtype.name
+
+
+def _plain(value: Any) -> Any:
+    """A result for JSON; a structure's fields by their names."""
+    import numpy as np
+
+    array = np.asarray(value) if not isinstance(value, tuple) else None
+    if array is None or array.dtype.names is None:
+        return as_json(value)
+    return {name: as_json(array[name]) for name in array.dtype.names}
+
+
+def run_reduce(options: argparse.Namespace) -> int:
+    """Reduce a file's array by the operators of the options, and print or write the results."""
+    import numpy as np
+
+    if options.output == STANDARD_OUTPUT and options.json:
+        raise ValueError("only one of --output, --json can be printed")
+    op = operators_of(options, None)
+    array, _ = load(options.file)
+    names = ("axis", "ddof", "keepdims", "block_size", "grid_size", "device")
+    asked = {name: getattr(options, name) for name in names}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    result = _functions.reduce(array, op, kernel=options.kernel, **asked)
+    several = isinstance(op, tuple)
+    found: dict[str, Any] = result._asdict() if several else {getattr(op, "name", op): result}
+    if options.output is not None:
+        stored: dict[str, Any] = {name: np.asarray(value) for name, value in found.items()}
+        with contextlib.ExitStack() as open_:
+            file = (
+                sys.stdout.buffer
+                if options.output == STANDARD_OUTPUT
+                else open_.enter_context(options.output.open("wb"))
+            )
+            if several:
+                np.savez(file, **stored)
+            else:
+                np.save(file, next(iter(stored.values())))
+    if options.json:
+        listed = {
+            name: {"result": _plain(value), "dtype": _dtype_of(value)}
+            for name, value in found.items()
+        }
+        print_json(
+            {"results": listed, "kernel": options.kernel, "elements": array.size}
+            | {"bytes": array.nbytes}
+        )
+    elif options.output is None:
+        with np.printoptions(threshold=sys.maxsize if not sys.stdout.isatty() else 1000):
+            for name, value in found.items():
+                shown = value if isinstance(value, tuple) else (value,)
+                print(*((f"{name}:",) if several else ()), *shown)
+    return 0
 
 
 def run_reduction(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from .operator_options import operator_of, read_names
 from .options import add_json, axes, count, print_json
 
 __all__ = ["add_warm", "run_warm"]
@@ -22,7 +23,20 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
     from .._warm import MEMORIES
 
     parser.add_argument(
-        "functions", nargs="+", metavar="FUNCTION", help="functions, such as sum or nanmean"
+        "functions",
+        nargs="*",
+        metavar="FUNCTION",
+        help="functions, such as sum or nanmean; sum,min,max for a call of reduce with all three",
+    )
+    parser.add_argument(
+        "--operator",
+        action="append",
+        default=[],
+        metavar="FILE[:NAME]",
+        help="operators of your own, in CUDA C++",
+    )
+    parser.add_argument(
+        "--commutative", action="store_true", help="calls combine its elements in any order"
     )
     parser.add_argument(
         "--dtype", nargs="+", default=["float32"], help="dtypes of the arrays (default: float32)"
@@ -57,8 +71,13 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
 def run_warm(options: argparse.Namespace) -> int:
     from .._warm import warm
 
+    if not options.functions and not options.operator:
+        raise ValueError("no function is named: gpureduce warm sum, or --operator FILE")
+    if options.commutative and not options.operator:
+        raise ValueError("--commutative is about an operator of your own: --operator FILE")
+    own = [operator_of(text, options) for text in options.operator]
     found = warm(
-        options.functions,
+        [*map(read_names, options.functions), *own],
         options.dtype,
         options.shape,
         options.axis,

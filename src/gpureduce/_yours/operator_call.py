@@ -19,7 +19,7 @@ from .._interop.libraries import Library, device_library, from_host
 from .._records import forget_run
 from .operator_device import OperatorReduction, block_of, reduce_chunks, steps_of
 from .operator_device_program import Launch
-from .operator_gpu import GpuProgram, gpu_program
+from .operator_gpu import GpuProgram, compile_gpu_program, gpu_program
 from .operator_layout import ENDS, INITIAL_BYTES, STARTS, Layout
 from .operator_named import (
     ONLY_RUNS,
@@ -33,7 +33,7 @@ from .operator_on_cpu import cpu_program
 from .operator_text import OperatorText, OperatorTypes, result_dtype
 from .targets import find_device
 
-__all__ = ["DeviceRows", "Programs", "measure_by", "place_of", "reduce_by"]
+__all__ = ["DeviceRows", "Programs", "compile_by", "measure_by", "place_of", "reduce_by"]
 
 
 class DeviceRows(NamedTuple):
@@ -303,6 +303,23 @@ def measure_by(
         return program.measure(layout, launch, count, flush_bytes)
     finally:
         _core.free_device(given.ordinal, out)
+
+
+def compile_by(
+    operator: OperatorText, call: OwnCall, dtype: np.dtype[Any], capability: tuple[int, int]
+) -> bool:
+    """Have the program of calls like `call` in the cache on disk: of elements of a dtype, for a GPU
+    that need not be there. Whether it was compiled now.
+    """
+    kernel = check_kernel(operator, call.kernel, call.block_size, call.grid_size)
+    if kernel not in PLANNED:
+        raise ValueError(
+            f"kernel '{kernel}' with operator '{operator.name}' is compiled when it is called: "
+            "programs of auto and fast are compiled before"
+        )
+    element = element_dtype(operator, dtype)
+    types = OperatorTypes(element, element, call.where is not True)
+    return compile_gpu_program(operator, types, capability, block_of(operator, call))
 
 
 def finished(operator: OperatorText, call: OwnCall, result: np.ndarray[Any, Any]) -> Any:

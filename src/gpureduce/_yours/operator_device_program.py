@@ -28,6 +28,7 @@ __all__ = [
     "Launch",
     "Launches",
     "OperatorProgram",
+    "compile_program",
     "device_text",
     "store",
 ]
@@ -83,6 +84,59 @@ def store(staged: np.ndarray[Any, Any], array: np.ndarray[Any, Any], at: int) ->
     """Pack an array into bytes from `at` on."""
     view = staged[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
     np.copyto(view, array)
+
+
+def compile_program(
+    operator: OperatorText,
+    compute: np.dtype[Any],
+    capability: tuple[int, int],
+    text: str,
+    entries: tuple[str, ...],
+) -> tuple[bytes, tuple[str, ...], bool]:
+    """Machine code of a program and its kernels' symbols, from the cache on disk or compiled, and
+    whether it was compiled. Needs no GPU.
+
+    Raises
+    ------
+    CompileError
+        The operator does not compile.
+    """
+    version = _core.cuda_versions()[1]
+    major, minor = capability
+    code: list[bytes] = []
+    known: list[str] = []
+    options: tuple[str, ...] = OPTIONS
+    if isinstance(operator, PythonText) and not is_emulated():
+        options = (*OPTIONS, LINKED)
+        functions = operator.key("device", compute, device_compilers())
+        if functions is None:
+            code = device_code(operator, compute, capability)
+            known = [hashlib.sha256(each).hexdigest() for each in code]
+        else:
+            known = [functions]
+    key = "\n".join(
+        [f"gpureduce {_core.__version__} operator", f"nvrtc {version}", f"{major}.{minor}"]
+        + known
+        + [*options, *entries, text]
+    )
+    is_kept = not (isinstance(operator, PythonText) and is_emulated())  # it has addresses
+    cached = _core.find_cached_image(key) if is_kept else None
+    if cached is not None:
+        return *cached, False
+    if isinstance(operator, PythonText) and LINKED in options and not code:
+        code = device_code(operator, compute, capability)
+    try:
+        image, symbols = _core.compile_text("operator", text, entries, options, 10 * major + minor)
+    except CudaError as error:
+        if error.call != "nvrtcCompileProgram" or not error.log:
+            raise
+        raise compile_error(operator, error.log) from None
+    if code:
+        assert isinstance(operator, PythonText)
+        image = link(operator, [image, *code], capability)
+    if is_kept:
+        _core.cache_image(key, image, symbols)
+    return image, symbols, True
 
 
 class Launch(NamedTuple):
@@ -146,52 +200,11 @@ class OperatorProgram:
         entries: tuple[str, ...], block: int,
     ) -> None:  # fmt: skip
         self._device, self._block = device, block
-        image, symbols = self._compile(operator, compute, text, entries)
+        image, symbols, _ = compile_program(
+            operator, compute, device.compute_capability, text, entries
+        )
         self._loaded = _core.load_image(device.ordinal, image, symbols)
         self.facts = self._ask()
-
-    def _compile(
-        self, operator: OperatorText, compute: np.dtype[Any], text: str, entries: tuple[str, ...]
-    ) -> tuple[bytes, tuple[str, ...]]:
-        version = _core.cuda_versions()[1]
-        capability = self._device.compute_capability
-        major, minor = capability
-        code: list[bytes] = []
-        known: list[str] = []
-        options: tuple[str, ...] = OPTIONS
-        if isinstance(operator, PythonText) and not is_emulated():
-            options = (*OPTIONS, LINKED)
-            functions = operator.key("device", compute, device_compilers())
-            if functions is None:
-                code = device_code(operator, compute, capability)
-                known = [hashlib.sha256(each).hexdigest() for each in code]
-            else:
-                known = [functions]
-        key = "\n".join(
-            [f"gpureduce {_core.__version__} operator", f"nvrtc {version}", f"{major}.{minor}"]
-            + known
-            + [*options, *entries, text]
-        )
-        is_kept = not (isinstance(operator, PythonText) and is_emulated())  # it has addresses
-        cached = _core.find_cached_image(key) if is_kept else None
-        if cached is not None:
-            return cached
-        if isinstance(operator, PythonText) and LINKED in options and not code:
-            code = device_code(operator, compute, capability)
-        try:
-            image, symbols = _core.compile_text(
-                "operator", text, entries, options, 10 * major + minor
-            )
-        except CudaError as error:
-            if error.call != "nvrtcCompileProgram" or not error.log:
-                raise
-            raise compile_error(operator, error.log) from None
-        if code:
-            assert isinstance(operator, PythonText)
-            image = link(operator, [image, *code], capability)
-        if is_kept:
-            _core.cache_image(key, image, symbols)
-        return image, symbols
 
     def _ask(self) -> dict[str, int]:
         """Run the kernel that tells of the operator."""

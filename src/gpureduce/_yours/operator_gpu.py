@@ -13,7 +13,14 @@ import numpy as np
 
 from .. import _core
 from .._records import DeviceInfo
-from .operator_device_program import Launch, Launches, OperatorProgram, device_text, store
+from .operator_device_program import (
+    Launch,
+    Launches,
+    OperatorProgram,
+    compile_program,
+    device_text,
+    store,
+)
 from .operator_layout import Layout
 from .operator_text import OperatorText, OperatorTypes
 from .targets import RESIDENT_THREADS, is_emulated
@@ -21,6 +28,7 @@ from .targets import RESIDENT_THREADS, is_emulated
 __all__ = [
     "GpuProgram",
     "chunks",
+    "compile_gpu_program",
     "gpu_program",
     "gpu_text",
 ]
@@ -147,6 +155,14 @@ def gpu_program(
     if key not in _programs:
         _programs[key] = GpuProgram(operator, types, device, block)
     return _programs[key]
+
+
+def compile_gpu_program(
+    operator: OperatorText, types: OperatorTypes, capability: tuple[int, int], block: int
+) -> bool:
+    """Have an operator's program in the cache on disk; whether it was compiled now."""
+    text, entries = gpu_text(operator, types, block, emulated=is_emulated())
+    return compile_program(operator, types.compute, capability, text, entries)[2]
 
 
 # ---------------------------------------------------------------- chunks of host arrays ----------

@@ -14,7 +14,7 @@ from .._calls import OwnCall
 from .._display.exported import make_public
 from .._kernel_names import KernelName
 from .kernel import Kernel
-from .operator_call import DeviceRows, Programs, measure_by, reduce_by
+from .operator_call import DeviceRows, Programs, compile_by, measure_by, reduce_by
 from .operator_named import check_kernel
 from .operator_text import OperatorText
 
@@ -191,6 +191,13 @@ class Operator:
         :meta private:
         """
         return measure_by(self._text, call, given, count, flush)
+
+    def compile_for(self, call: OwnCall, dtype: np.dtype[Any], capability: tuple[int, int]) -> bool:
+        """Have the program of a call in the cache; whether it was compiled now.
+
+        :meta private:
+        """
+        return compile_by(self._text, call, dtype, capability)
 
     def reduce_array(self, call: OwnCall) -> Any:
         """Run a call of :func:`gpureduce.reduce` with this operator.
