@@ -11,7 +11,7 @@
 #include "emu/emu.h"
 #include "emu/nvrtc_abi.h"
 
-enum { MOST_HEADERS = 72, MOST_ENTRIES = 8, NAME_ROOM = 64 };
+enum { MOST_HEADERS = 96, MOST_ENTRIES = 8, NAME_ROOM = 64 };
 
 /* The files that this library carries for the compiler. */
 #define EMBED(name, file)               \
