@@ -72,6 +72,33 @@ template <class Base, class... OfMembers> struct Shared : Base {
 
 // ---------------------------------------------------------------- accumulators -------------------
 
+// Whether a fold is an extreme that leaves NaN out; and the fold that it is where there are none.
+template <class Fold> constexpr bool skips_in_combine = false;
+template <class Extreme, int IDENTITY>
+constexpr bool skips_in_combine<SkippingExtreme<Extreme, IDENTITY>> = true;
+template <class Fold> struct WithoutNanOf { using type = Fold; };
+template <class Extreme, int IDENTITY> struct WithoutNanOf<SkippingExtreme<Extreme, IDENTITY>> {
+    using type = Extreme;
+};
+
+// Adds a tile to an accumulator. Of one without NaN an extreme that leaves them out is the ordinary
+// one, in the same order, which takes an instruction per element in place of several.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE void add_tile_to(ThreadAccumulator<Traits> &accumulator, const Vector (&v)[VECTORS],
+                            const typename Traits::In *in, uint64 first, uint64 step)
+{
+    if constexpr (skips_in_combine<typename Traits::Fold>) {
+        using In = typename Traits::In;
+        using Plain = KernelTraits<typename WithoutNanOf<typename Traits::Fold>::type, In,
+                                   typename Traits::Compute, typename Traits::Acc>;
+        if (count_present<Traits>(v) == VECTORS * vector_elements<In>) {
+            accumulator.value = Traits::combine(accumulator.value, fold_tile<Plain>(v));
+            return;
+        }
+    }
+    accumulator.add_tile(v, in, first, step);
+}
+
 // Accumulators of a thread, one per traits, in registers; and of its block and row.
 template <unsigned BLOCK, class... Traits> struct Accumulators {
     static constexpr unsigned words = 0; // of a block's partials
@@ -105,7 +132,7 @@ template <unsigned BLOCK, class First, class... Rest> struct Accumulators<BLOCK,
     template <unsigned VECTORS, class In>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *in, uint64 first, uint64 step)
     {
-        accumulator.add_tile(v, in, first, step);
+        add_tile_to(accumulator, v, in, first, step);
         others.add_tile(v, in, first, step);
     }
     // Positions count from first_position. All threads must call.
@@ -196,7 +223,10 @@ template <> struct ExactAccumulatorOf<void> { using type = NoExactSum; };
 //     EDGES    elements before the first whole vector and after the last: one each per thread
 //     ROUNDS   while all of the row's threads have a tile
 //     REST     vectors that are left, up to stream_vectors per thread
-template <unsigned BLOCK, class In, class Folds, class Exact>
+//
+// AHEAD: the next tile is loaded while one is added. Where few threads fit a multiprocessor, they
+// have the registers for it, and nothing else hides the time that adding takes.
+template <unsigned BLOCK, bool AHEAD, class In, class Folds, class Exact>
 GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, ThreadGroup group)
 {
     enum { EDGES, ROUNDS, REST };
@@ -210,6 +240,13 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
     const Vector *mine = vectors + group.rank / BLOCK * (BLOCK * stream_vectors) +
                          group.rank % BLOCK;
 
+    Vector next[stream_vectors];
+    const auto load = [&] {
+#pragma unroll
+        for (unsigned k = 0; k < stream_vectors; k++) next[k] = load_vector(mine + k * BLOCK);
+    };
+
+    if (AHEAD && left >= round) load();
 #pragma unroll 1
     for (unsigned stage = EDGES; stage <= REST;) {
         const Vector nothing = Exact::nothing();
@@ -218,11 +255,14 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
 
         if (stage == ROUNDS && left < round) stage = REST;
         if (stage == ROUNDS) {
+            const uint64 first = position_of(mine, in);
+            if (!AHEAD) load();
 #pragma unroll
-            for (unsigned k = 0; k < stream_vectors; k++) v[k] = load_vector(mine + k * BLOCK);
-            folds.add_tile(v, in, position_of(mine, in), BLOCK * each);
+            for (unsigned k = 0; k < stream_vectors; k++) v[k] = next[k];
             left -= round;
             mine += round;
+            if (AHEAD && left >= round) load();
+            folds.add_tile(v, in, first, BLOCK * each);
         } else if (stage == REST) {
             const Vector *at = end - left + group.rank;
             has_some = at < end;
@@ -279,7 +319,7 @@ several(const __grid_constant__ gpr_several_params p)
     row.block = p.first_block + here.block;
     row.blocks = p.all_blocks;
     exact.template prepare<BLOCK>();
-    add_share<BLOCK>(folds, exact, in, p.n, grid_of<BLOCK>(here));
+    add_share<BLOCK, 2 * RESIDENT <= resident_threads>(folds, exact, in, p.n, grid_of<BLOCK>(here));
     exact.template finalize<BLOCK>(row, p, &places);
     if constexpr (folds.words > 0) {
         folds.reduce_block(p.first_position);

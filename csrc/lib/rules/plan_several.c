@@ -23,7 +23,7 @@ _Static_assert((int)GPR_MOST_SEVERAL == (int)GPR_MOST_MEMBERS, "a launch has eve
 enum {
     OWN_BLOCK = 256,
     /* Threads of a multiprocessor where an exact sum is beside other accumulators: 128 registers
-     * each, which they need. */
+     * each, which these and the next tile take. */
     EXACT_RESIDENT = 512,
     LEAST_ROW_BYTES = 4096, /* a vector per thread of a block */
     MIN_NAN_CC = 80         /* from here on minima of float32 are an instruction without an order */
@@ -194,6 +194,15 @@ static void measure_scratch(const own_call *own, gpr_several_plan *plan)
     }
 }
 
+/* Whether an exact sum would be beside other accumulators. */
+static int is_beside_folds(const own_call *own, const gpr_several_plan *plan)
+{
+    int folds = 0;
+
+    for (int i = 0; i < plan->count; i++) folds += own[i].rule.acc_kind != GPR_ACC_EXACT;
+    return plan->has_exact && folds > 0;
+}
+
 /* The plan of members whose own calls are known. */
 static void make_plan(const gpr_request *array, const own_call *own, uint32_t resident,
                       const gpr_device_facts *facts, gpr_several_plan *plan)
@@ -211,9 +220,9 @@ static void make_plan(const gpr_request *array, const own_call *own, uint32_t re
     if (gpr_kind_of(plan->dtype) == GPR_KIND_COMPLEX ||
         plan->n * gpr_dtype_bytes(plan->dtype) < LEAST_ROW_BYTES)
         return;
-    plan->resident = resident != 0     ? resident
-                     : plan->has_exact ? (uint32_t)EXACT_RESIDENT
-                                       : (uint32_t)GPR_RESIDENT_THREADS;
+    plan->resident = resident != 0                ? resident
+                     : is_beside_folds(own, plan) ? (uint32_t)EXACT_RESIDENT
+                                                  : (uint32_t)GPR_RESIDENT_THREADS;
     if (!find_blocks(own, plan->count, plan)) choose_blocks(array, facts, plan);
     if (plan->resident < plan->block) plan->resident = plan->block;
     plan->integer_bins = plan->has_exact && facts->slow_float64;
