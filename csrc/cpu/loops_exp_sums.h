@@ -13,8 +13,8 @@
 #define EXP_LESS_PRODUCT(number, x, y) ((number) - (x) * (y))
 #endif
 
-static const double exp_quotients_9[] = GPR_EXP_QUOTIENTS_9;
-static const double exp_quotients_6[] = GPR_EXP_QUOTIENTS_6;
+static const double exp_quotients_9[] = {GPR_EXP_QUOTIENTS_9};
+static const double exp_quotients_6[] = {GPR_EXP_QUOTIENTS_6};
 static const double exp_rounder = GPR_EXP_ROUNDER;
 enum { EXP_EXPONENT_BIAS = 1023, EXP_FRACTION_BITS = 52, EXP_VECTORS = 2 };
 

@@ -35,17 +35,13 @@ enum {
 
 /* exp(r) = 1 + r + r^2 q(r) for |r| <= log(2) / 2, where q interpolates at Chebyshev's points: of
  * degree 9 the error is 2^-55.8, of degree 6 2^-37.7, relative to exp(r). */
-#define GPR_EXP_QUOTIENTS_9                                                                         \
-    {                                                                                               \
-        0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d63p-5,  0x1.11111111109b3p-7,  \
-        0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13, 0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19, \
-        0x1.289185613a3d6p-22, 0x1.af38a9b0ec855p-26,                                               \
-    }
-#define GPR_EXP_QUOTIENTS_6                                                                        \
-    {                                                                                              \
-        0x1.0000000000000p-1,  0x1.55555567532adp-3,  0x1.5555555c87148p-5,  0x1.1110c632a3088p-7, \
-        0x1.6c16858b7acb9p-10, 0x1.a15179d80ae96p-13, 0x1.a1132015ba37ep-16,                       \
-    }
+#define GPR_EXP_QUOTIENTS_9                                                                 \
+    0x1.0000000000001p-1, 0x1.5555555555556p-3, 0x1.5555555553d63p-5, 0x1.11111111109b3p-7, \
+        0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13, 0x1.a019b90d2ae7ap-16,                \
+        0x1.71de0dae63bb3p-19, 0x1.289185613a3d6p-22, 0x1.af38a9b0ec855p-26
+#define GPR_EXP_QUOTIENTS_6                                                                 \
+    0x1.0000000000000p-1, 0x1.55555567532adp-3, 0x1.5555555c87148p-5, 0x1.1110c632a3088p-7, \
+        0x1.6c16858b7acb9p-10, 0x1.a15179d80ae96p-13, 0x1.a1132015ba37ep-16
 
 /* Adding it rounds doubles to integers, which are in the last bits of the sum then. */
 #define GPR_EXP_ROUNDER 0x1.8p52

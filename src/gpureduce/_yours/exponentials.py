@@ -54,7 +54,7 @@ struct logsumexp {
     // exp(x) / 2^unit, where x / log(2) is at most unit + 1/2; 0 if that is no normal number.
     static double in_units(double x, int unit)
     {
-        constexpr double q9[] = GPR_EXP_QUOTIENTS_9, q6[] = GPR_EXP_QUOTIENTS_6;
+        constexpr double q9[] = {GPR_EXP_QUOTIENTS_9}, q6[] = {GPR_EXP_QUOTIENTS_6};
         const double rounded = fma(x, GPR_LOG2_E, GPR_EXP_ROUNDER), k = rounded - GPR_EXP_ROUNDER;
         const double r = fma(-k, GPR_LOG2_LOW, fma(-k, GPR_LOG2_HIGH, x)), square = r * r;
         double even, odd;
