@@ -12,9 +12,10 @@
 // Without the first barrier a partial might not be there when it is loaded; without the second its
 // block might have ended, and its shared memory with it.
 //
-// Still paid: the two barriers, and blocks that start and end together. There are few atomics
-// without clusters, too, one per block; distributed shared memory pays off where blocks exchange
-// more than one value, as tiles of a matrix or bins of a histogram.
+// Still paid: the two barriers, and blocks that start and end together, on neighbouring
+// multiprocessors: fewer blocks are resident at a time, and the library launches fewer. There are
+// few atomics without clusters, too, one per block; distributed shared memory pays off where blocks
+// exchange more than one value, as tiles of a matrix or bins of a histogram.
 //
 // Launch: any number of blocks per row, a multiple of the cluster's size, which is a launch
 // attribute and 8 at most; BLOCK a multiple of 32; the output holds the identity before
