@@ -197,6 +197,7 @@ _CLUSTERS = """\
 static const First::Acc *reduce(const First::In *in, unsigned long long n, const Memory &memory)
 {
     unsigned blocks = blocks_for(n), cluster = 1;
+    int resident = 0; // clusters that the GPU holds at once: others would begin after them
     cudaLaunchAttribute together = {};
     cudaLaunchConfig_t launch = {};
 
@@ -208,6 +209,9 @@ static const First::Acc *reduce(const First::In *in, unsigned long long n, const
     launch.blockDim = block_size;
     launch.attrs = &together;
     launch.numAttrs = 1;
+    must(cudaOccupancyMaxActiveClusters(&resident, gpr::NAME<First, block_size>, &launch));
+    if (resident > 0 && blocks > resident * cluster) blocks = resident * cluster;
+    launch.gridDim = blocks;
     gpr::fill_identity<First><<<1, 1>>>(memory.out, 1);
     must(cudaLaunchKernelEx(&launch, gpr::NAME<First, block_size>, in, memory.out,
                             gpr::Rows{n, 1, 0, blocks}, gpr::Scratch<First::Acc>{}));
