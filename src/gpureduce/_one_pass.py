@@ -7,7 +7,11 @@ pieces or in blocks of whole rows.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +28,7 @@ from ._records import MinMax
 __all__ = [
     "compile_pass",
     "find_pass",
+    "forget_plans",
     "measure_pass",
     "reduce_device_array",
     "reduce_host_array",
@@ -31,10 +36,12 @@ __all__ = [
 
 COUNT_NAN = "_count_nan"
 """Stands for the number of NaN, which is no operator of its own."""
-LEAST_BYTES = 4 << 20
-"""Of an array: calls of their own take less time where memory is read in microseconds."""
+LEAST_BYTES = 64 << 20
+"""Of an array: reading a smaller one several times takes less time than preparing a pass does."""
 CHUNK_BYTES = 32 << 20
 """Of an array of the host that cross the bus at a time."""
+_PIECE_BYTES = 2 << 20
+"""Of a chunk, that a thread copies."""
 _SLOTS = 2
 """Chunks under way: one crosses the bus while the other one is reduced."""
 _MOST_PLANS = 256
@@ -65,6 +72,18 @@ class Pass(NamedTuple):
 _passes: dict[tuple[Any, ...], Pass | None] = {}
 _programs: dict[tuple[Any, ...], Any] = {}
 """Programs stay loaded: a graph may hold their kernels."""
+
+
+@functools.cache
+def _facts(ordinal: int) -> tuple[Any, ...]:
+    """Facts of a device, which the driver takes 400 us to tell."""
+    return _core.device_facts(ordinal)
+
+
+def forget_plans() -> None:
+    """Plan anew: the costs of a device's plans are others now."""
+    _facts.cache_clear()
+    _passes.clear()
 
 
 def _member(op: Any) -> Member | None:
@@ -104,9 +123,8 @@ def find_pass(
         Threads that a multiprocessor holds at least; 0 is the plan's own choice.
     """
     members = tuple(_member(op) for op in ops)
-    facts = _core.device_facts(source.device)
     key = (
-        source.device, facts, source.dtype, source.shape, source.strides, source.pointer % 16, axis,
+        source.device, source.dtype, source.shape, source.strides, source.pointer % 16, axis,
         members, block_size, grid_size, pieces, resident,
     )  # fmt: skip
     if key in _passes:
@@ -114,7 +132,11 @@ def find_pass(
     if len(_passes) >= _MOST_PLANS:
         _passes.clear()
     _passes[key] = made = _make_pass(
-        source, axis, members, facts, (block_size or 0, grid_size or 0, pieces, resident)
+        source,
+        axis,
+        members,
+        _facts(source.device),
+        (block_size or 0, grid_size or 0, pieces, resident),
     )
     return made
 
@@ -239,8 +261,9 @@ def _piece_of(shape: tuple[int, ...], axis: Any, itemsize: int) -> tuple[tuple[i
     n = math.prod(shape[ndim - len(reduced) :])
     rows = math.prod(shape) // n
     if rows == 1:
-        return (min(n, CHUNK_BYTES // itemsize),), None
-    return (min(rows, CHUNK_BYTES // (n * itemsize)), n), 1
+        return (min(n, _chunk_bytes() // itemsize),), None
+    step = min(rows, _chunk_bytes() // (n * itemsize))
+    return ((step, n), 1) if step > 0 else ((), None)
 
 
 def measure_pass(
@@ -313,22 +336,73 @@ class _Slot:
 
     def __init__(self, ordinal: int, stream: int, bytes_: int) -> None:
         pinned = _core.pinned_bytes(bytes_)
+        self.bytes = bytes_
         self.staged = np.empty(bytes_, np.uint8) if pinned is None else pinned
         self.room = DeviceBuffer((bytes_,), "uint8", ordinal, stream)
         self.mark: Any = None
 
-    def fill(self, part: Array, ordinal: int, stream: int) -> DeviceArray:
-        """Queue the upload of a contiguous part of the array."""
+    def wait(self) -> None:
+        """Wait until the last chunk has been reduced."""
         if self.mark is not None:
             _core.mark_wait(self.mark)
+            self.mark = None
+
+    def fill(self, part: Array, ordinal: int, stream: int) -> DeviceArray:
+        """Queue the upload of a contiguous part of the array."""
+        self.wait()
         bytes_ = part.nbytes
-        np.copyto(self.staged[:bytes_], part.reshape(-1).view(np.uint8))
+        _copy(self.staged[:bytes_], part.reshape(-1).view(np.uint8))
         pointer = self.room.memory.pointer
         target = _core.device_array(pointer, (bytes_,), None, "uint8", ordinal, stream, self.room)
         _core.queue_upload(target, self.staged[:bytes_], stream)
         return _core.device_array(
             pointer, part.shape, None, part.dtype.name, ordinal, stream, self.room
         )
+
+
+@functools.cache
+def _copiers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_core.limits()["cpu_threads"], "gpureduce-copy")
+
+
+def _copy(to: Array, source: Array) -> None:
+    """Copy bytes by several threads: one of them is slower than the bus."""
+    ends = range(0, len(source), _PIECE_BYTES)
+    if len(ends) == 1:
+        np.copyto(to, source)
+        return
+    pieces = [slice(begin, begin + _PIECE_BYTES) for begin in ends]
+    for _ in _copiers().map(lambda each: np.copyto(to[each], source[each]), pieces):
+        pass
+
+
+_idle: list[tuple[int, _Slot]] = []
+"""Slots that no call has, with their devices: pinning memory takes longer than filling it."""
+
+
+@contextlib.contextmanager
+def _slots(ordinal: int, stream: int, bytes_: int) -> Iterator[list[_Slot]]:
+    """Slots of so many bytes, of a device; idle again when all chunks have been reduced."""
+    taken: list[_Slot] = []
+    for each in list(_idle):
+        if each[0] == ordinal and each[1].bytes >= bytes_ and len(taken) < _SLOTS:
+            with contextlib.suppress(ValueError):  # another thread has taken it
+                _idle.remove(each)
+                taken.append(each[1])
+    while len(taken) < _SLOTS:
+        taken.append(_Slot(ordinal, stream, bytes_))
+    yield taken
+    for slot in taken:
+        slot.wait()
+    _idle.extend((ordinal, slot) for slot in taken)
+    del _idle[:-_SLOTS]
+
+
+def _chunk_bytes() -> int:
+    """Bytes of a chunk within the limits of memory."""
+    limits = _core.limits()
+    share = min(limits["device_bytes"], limits["pinned_bytes"]) // (2 * _SLOTS)
+    return min(CHUNK_BYTES, share)
 
 
 def reduce_host_array(
@@ -408,9 +482,21 @@ def _reduce_row(
 ) -> tuple[Pass | None, list[Array]]:
     """A row, in pieces: blocks of all pieces are blocks of one row."""
     stream = _core.device_stream(ordinal)
-    step = CHUNK_BYTES // row.itemsize
+    most = _chunk_bytes()
+    with _slots(ordinal, stream, most) as slots:
+        return _reduce_pieces(row, ops, ordinal, ddof, stream, most // row.itemsize, slots)
+
+
+def _reduce_pieces(
+    row: Array,
+    ops: tuple[Any, ...],
+    ordinal: int,
+    ddof: float,
+    stream: int,
+    step: int,
+    slots: list[_Slot],
+) -> tuple[Pass | None, list[Array]]:
     pieces = -(-row.size // step)
-    slots = [_Slot(ordinal, stream, min(CHUNK_BYTES, row.nbytes)) for _ in range(_SLOTS)]
     found, outs, room = None, [], None
     for number in range(pieces):
         slot = slots[number % _SLOTS]
@@ -438,12 +524,23 @@ def _reduce_rows(
 ) -> tuple[Pass | None, list[Array]]:
     """Whole rows at a time."""
     stream = _core.device_stream(ordinal)
-    row_bytes = rows.nbytes // len(rows)
-    step = CHUNK_BYTES // row_bytes
+    most = _chunk_bytes()
+    step = min(most // (rows.nbytes // len(rows)), len(rows))
     if step == 0:
         return None, []
-    step = min(step, len(rows))
-    slots = [_Slot(ordinal, stream, step * row_bytes) for _ in range(_SLOTS)]
+    with _slots(ordinal, stream, most) as slots:
+        return _reduce_blocks(rows, ops, ordinal, ddof, stream, step, slots)
+
+
+def _reduce_blocks(
+    rows: Array,
+    ops: tuple[Any, ...],
+    ordinal: int,
+    ddof: float,
+    stream: int,
+    step: int,
+    slots: list[_Slot],
+) -> tuple[Pass | None, list[Array]]:
     made: list[tuple[Pass, list[DeviceBuffer]]] = []
     for number, begin in enumerate(range(0, len(rows), step)):
         slot = slots[number % _SLOTS]

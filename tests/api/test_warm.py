@@ -220,7 +220,7 @@ GCD = """struct gcd {
 def test_tuples_of_operators_and_operators_of_users_own_are_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    size, target = 3_000_000, {"device": "sm_80"}
+    size, target = 30_000_000, {"device": "sm_80"}
     ops = [("sum", "nansum", "max")]
     found = gr.warm(ops, "float32", size, memory="device", **target)
     assert (found.calls, found.compiled) == (1, 2)  # the pass, and nansum by itself
@@ -231,7 +231,7 @@ def test_tuples_of_operators_and_operators_of_users_own_are_compiled(
     assert gr.warm([own], "int32", 7, where=True, **target).compiled == 1
     (tmp_path / "gcd.cu").write_text(GCD)
     line = ["warm", "min,argmin", "--operator", str(tmp_path / "gcd.cu"), "--commutative"]
-    line += ["--dtype", "int32", "--shape", "2e6", "--device", "sm_80", "--json"]
+    line += ["--dtype", "int32", "--shape", "3e7", "--device", "sm_80", "--json"]
     assert main(line) == 0
     assert json.loads(capsys.readouterr().out)["calls"] == 3  # host and device memory, and gcd
     for wrong, said in (

@@ -240,13 +240,15 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
     const Vector *mine = vectors + group.rank / BLOCK * (BLOCK * stream_vectors) +
                          group.rank % BLOCK;
 
-    Vector next[stream_vectors];
-    const auto load = [&] {
+    Vector next[AHEAD ? stream_vectors : 1];
+    const auto load = [&](Vector *to) {
 #pragma unroll
-        for (unsigned k = 0; k < stream_vectors; k++) next[k] = load_vector(mine + k * BLOCK);
+        for (unsigned k = 0; k < stream_vectors; k++) to[k] = load_vector(mine + k * BLOCK);
     };
 
-    if (AHEAD && left >= round) load();
+    if constexpr (AHEAD) {
+        if (left >= round) load(next);
+    }
 #pragma unroll 1
     for (unsigned stage = EDGES; stage <= REST;) {
         const Vector nothing = Exact::nothing();
@@ -256,12 +258,17 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
         if (stage == ROUNDS && left < round) stage = REST;
         if (stage == ROUNDS) {
             const uint64 first = position_of(mine, in);
-            if (!AHEAD) load();
+            if constexpr (AHEAD) {
 #pragma unroll
-            for (unsigned k = 0; k < stream_vectors; k++) v[k] = next[k];
+                for (unsigned k = 0; k < stream_vectors; k++) v[k] = next[k];
+            } else {
+                load(v);
+            }
             left -= round;
             mine += round;
-            if (AHEAD && left >= round) load();
+            if constexpr (AHEAD) {
+                if (left >= round) load(next);
+            }
             folds.add_tile(v, in, first, BLOCK * each);
         } else if (stage == REST) {
             const Vector *at = end - left + group.rank;

@@ -38,12 +38,14 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
 
 def run_tune(options: argparse.Namespace) -> int:
     from .. import _core
+    from .._one_pass import forget_plans
     from .._tune.tune import ordinal_of, tune
 
     if options.forget:
         ordinal = ordinal_of(options.device)
         path = _core.plan_costs(ordinal)["path"]
         _core.store_costs(ordinal, None)
+        forget_plans()
         if options.json:
             print_json({"forgotten": path})
         else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._one_pass import forget_plans
 from .._records import devices
 from .cells import Cell, draw_cells
 from .fit import Costs, Fit, Times, fit_costs, likely_ways
@@ -266,6 +267,7 @@ def tune(
         _core.store_costs(ordinal, fit.costs)
     else:
         _core.use_costs(ordinal, fit.costs)
+    forget_plans()
     return Tuning(
         device=info.name,
         costs=dict(zip(_core.PLAN_COSTS, fit.costs, strict=True)),
