@@ -40,6 +40,8 @@ _core.compile_program("fast", "sum", "float32", None, 0, 90, 0)  # fast_stream
 _core.compile_program("fast", "argmax", "int64", None, 0, 90, 1)  # fast_rows
 _core.compile_program("exact", "sum", "float32", None, 0, 90, 0)
 _core.compile_program("bulk_copy", "sum", "float32", None, 0, 90)  # mbarriers, new in PTX 8.0
+_core.compile_program("cluster", "max", "int8", None, 0, 90)
+_core.compile_program("cooperative", "var", "float64", None, 0, 75)
 _core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_strided
 _core.compile_dot("float64", "float64", "float64", None, 0, 90)
 _core.compile_dot_along("float64", "float64", "float64", None, 1, False, True, 0, 90)
