@@ -28,7 +28,7 @@ def values_of(rng: np.random.Generator, shape: Any, dtype: str) -> Any:
         values = (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(dtype)
     if rng.random() < 0.5:
         odd = rng.choice(np.array([np.nan, np.inf, -np.inf, 6e4, 6e-8], dtype))
-        values[rng.random(shape) < 1e-3] = odd
+        values[rng.random(shape) < rng.choice([1e-3, 0.3])] = odd
     return values
 
 

@@ -408,7 +408,9 @@ def passes_to_try() -> Iterator[Trial]:
     """Several reductions in one pass: folds alone, exact sums, pieces of host arrays."""
     folds = ["min", "max", "argmax", "minmax", "count_nonzero", "any"]
     sums = ["sum", "mean", "nansum", "nanmean", "min", "argmin"]
-    for dtype, ops in (("int32", folds), ("float32", sums), ("float64", sums), ("int16", folds)):
+    counted = ["nanmean", "max"]  # whose divisor is a count
+    tuples = (("int32", folds), ("float32", counted), ("float32", sums), ("float64", sums))
+    for dtype, ops in (*tuples, ("int16", folds)):
         for block in (64, 256):
             yield (
                 SEVERAL,
