@@ -38,6 +38,8 @@ COUNT_NAN = "_count_nan"
 """Stands for the number of NaN, which is no operator of its own."""
 LEAST_BYTES = 64 << 20
 """Of an array: reading a smaller one several times takes less time than preparing a pass does."""
+LEAST_HOST_OPERATORS = 4
+"""Of an array of the host: calls of their own fill pinned memory faster than Python does."""
 CHUNK_BYTES = 32 << 20
 """Of an array of the host that cross the bus at a time."""
 _PIECE_BYTES = 2 << 20
@@ -235,6 +237,8 @@ def compile_pass(
     if math.prod(shape) * dtype.itemsize < LEAST_BYTES or not _is_plain_axis(axis, len(shape)):
         return False, alone
     if not on_device:
+        if len(ops) < LEAST_HOST_OPERATORS:
+            return False, alone
         shape, axis = _piece_of(shape, axis, dtype.itemsize)
         if not shape:
             return False, alone
@@ -416,6 +420,7 @@ def reduce_host_array(
     ndim = array.ndim
     if (
         array.nbytes < LEAST_BYTES
+        or len(ops) < LEAST_HOST_OPERATORS
         or not array.flags.c_contiguous
         or not array.dtype.isnative
         or not _is_plain_axis(axis, ndim)

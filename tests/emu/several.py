@@ -121,6 +121,7 @@ def check_host_arrays(task: dict[str, Any]) -> None:
     rng = np.random.default_rng(task["seed"])
     _one_pass.LEAST_BYTES = 0
     _one_pass.CHUNK_BYTES = 8192
+    _one_pass.LEAST_HOST_OPERATORS = 2
     for number in range(task["count"]):
         a, axis = draw(rng, task["dtype"], 9000)
         a = np.ascontiguousarray(a)
