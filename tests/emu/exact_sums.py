@@ -409,8 +409,8 @@ PAIR_KERNELS = (
 def check_double_double(task: dict[str, Any]) -> None:
     """Sum rows of one to nine elements of ``dtype``, which threads have alone, along memory and
     across it, of one axis or two, as any float, and take their means: ``rows`` of each kind, of
-    which 64 are warps of their own, of ``sizes`` numbers of elements, of the first of them so
-    ``many`` that threads have several, if not told otherwise; ``seed``.
+    which 64 are warps of their own, of ``sizes`` numbers of elements, of the first that is added
+    as two floats so ``many`` that threads have several, if not told otherwise; ``seed``.
     """
     name, count = task["dtype"], task["rows"]
     rng = np.random.default_rng([task["seed"], *name.encode()])
@@ -424,6 +424,7 @@ def check_double_double(task: dict[str, Any]) -> None:
     ]
     sizes = rng.permutation(range(1, 10))[: task["sizes"]].tolist()
     few = 4 if name == "float64" else 8  # elements that are added as two floats
+    many = next((n for n in sizes if n <= few), None) if task.get("many", True) else None
     for n in sizes:
         rows = np.stack([draw(rng, name, n) for _ in range(count)])
         near = (rng.choice(edges[:5], (count, n)) * rng.choice([-1, 1], (count, n))).astype(
@@ -463,7 +464,7 @@ def check_double_double(task: dict[str, Any]) -> None:
         rows = np.concatenate(
             [rows, near, ties.astype(rows.dtype), means.astype(rows.dtype), mixed, apart]
         )
-        copies = 1 + MANY_ROWS // len(rows) if n == sizes[0] and task.get("many", True) else 1
+        copies = 1 + MANY_ROWS // len(rows) if n == many else 1
         known = rows
         rows = np.tile(rows, (copies, 1))
         views = [rows, np.asfortranarray(rows)]

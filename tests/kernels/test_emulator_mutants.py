@@ -3,7 +3,7 @@
 A mutant is a kernel file with one place changed; the emulator compiles it instead of the real one
 (its `overlay`). It is caught if, for some kernel that comes to the place, a rule is broken or a
 result is wrong. Rules find the places by reading the files (mutations.py), so that a new barrier is
-broken too. A run takes some of them, drawn anew each time, and has a minute for each
+broken too. A run takes some of them, drawn anew each time, and has half a minute for each
 (GPR_TEST_ALL=1: all, as long as it takes). What no kernel would miss does not belong there: see
 EQUIVALENT.
 """
@@ -29,7 +29,7 @@ SEED = int(os.environ["GPR_TEST_SEED"])
 MARKS = ("GPR_DEVICE", "GPR_CALLED", "__global__")  # of which each function has one in its head
 EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DRAWN = 1  # mutants that a run tries of each list
-PATIENCE = math.inf if EVERYTHING else 40.0  # seconds for a mutant, which is left undecided then
+PATIENCE = math.inf if EVERYTHING else 25.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = (
     5.0  # seconds, after which a trial's time is compared with that of the kernels as they are
 )

@@ -53,7 +53,7 @@ def test_every_program_compiles() -> None:
     if not EVERYTHING:
         rng = random.Random(SEED)
         cases = [(ops, dtype, rng.choice(ARCHITECTURES)) for ops in TUPLES for dtype in REAL]
-        cases = rng.sample(cases, 4)
+        cases = rng.sample(cases, 2)
     for ops, dtype, cc in cases:
         # Bits are of integers.
         mine = tuple(op for op in ops if op != "bitwise_and" or dtype[0] in "iub")

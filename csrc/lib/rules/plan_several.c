@@ -29,8 +29,7 @@ enum {
 };
 
 /* Threads that a multiprocessor holds beside an exact sum: the fewer, the more registers have
- * accumulators. As measured on an H200: with numbers alone; with positions; with moments, of which
- * FEWEST have registers for the next tile, too. */
+ * accumulators; FEWEST have registers for the next tile, too. */
 enum { FEWEST = 512, FEW = 768, MANY = GPR_RESIDENT_THREADS };
 
 /* A member's own call. */
@@ -202,21 +201,22 @@ static void measure_scratch(const own_call *own, gpr_several_plan *plan)
     }
 }
 
-/* Threads of a multiprocessor for these accumulators. */
+/* Threads of a multiprocessor for these accumulators, as measured on an H200. */
 static uint32_t choose_resident(const own_call *own, const gpr_several_plan *plan)
 {
     const size_t bytes = gpr_dtype_bytes(plan->dtype);
-    int folds = 0, positions = 0, moments = 0;
+    int folds = 0, positions = 0, moments = 0, counts = 0;
 
     for (int i = 0; i < plan->count; i++) {
         const gpr_acc_kind kind = own[i].rule.acc_kind;
         folds += kind != GPR_ACC_EXACT;
         positions += kind == GPR_ACC_INDEXED;
         moments += kind == GPR_ACC_MOMENTS;
+        counts += own[i].rule.skip_nan != 0;
     }
     if (!plan->has_exact || folds == 0) return MANY;
-    if (moments > 0) return FEWEST;
-    if (positions > 0) return bytes == 4 ? FEWEST : bytes == 8 ? FEW : MANY;
+    if (moments > 0 || counts > 0) return FEWEST;
+    if (positions > 0) return bytes == 2 ? FEW : FEWEST;
     return bytes == 4 ? FEW : MANY;
 }
 
