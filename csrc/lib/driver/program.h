@@ -46,6 +46,11 @@ void gpr_write_constants(const gpr_kernel_traits *traits, gpr_text *text);
 /* Writes traits of one array as a C++ type: KernelTraits<...>. */
 void gpr_write_base(const gpr_kernel_traits *traits, gpr_text *text);
 
+/* Adds the language's options. is_minimal: the program needs nothing of the CUDA runtime's
+ * declarations, as our own files do not; without them it compiles 5 to 10 ms sooner. NVRTC is
+ * open. */
+void gpr_add_language(gpr_translation *translation, int is_minimal);
+
 /* The object of a translation for `target`: from the disk cache, else compiled (and stored) if
  * `use_cache`; always compiled otherwise. *compiled is which. NVRTC is open. */
 gpr_status gpr_translate(const gpr_translation *translation, const char *target, int use_cache,

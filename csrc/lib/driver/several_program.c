@@ -6,8 +6,6 @@
 
 #include "lib/rules/plan_several.h"
 
-enum { MINIMAL_SINCE = 12040 }; /* NVRTC's option for programs without the runtime's declarations */
-
 /* Members that share an accumulator, whose traits are `base`. */
 typedef struct group {
     gpr_text base, members;
@@ -132,9 +130,7 @@ gpr_status gpr_make_several_object(const gpr_several_plan *plan, int cc, gpr_obj
     translation->source_count = gpr_several_sources(translation->sources);
     gpr_sources_digest(translation->sources, translation->source_count, translation->source_digest);
     translation->entries[translation->entry_count++] = program.entry.text;
-    translation->options[translation->option_count++] = "--std=c++17";
-    if (gpr_nvrtc_version() >= MINIMAL_SINCE)
-        translation->options[translation->option_count++] = "--minimal";
+    gpr_add_language(translation, 1);
     status = gpr_translate(translation, target, 1, object, compiled);
 done:
     clear(&program);

@@ -20,11 +20,10 @@
     F(fast_strided) F(finalize_rows) F(exact_superaccumulator_layout) F(exact_rounding) \
     F(exact_interval) F(exact_double_double) F(exact_short_sum) F(exact_single_tile) \
     F(exact_results) F(exact_superaccumulator) F(exact_bins) F(exact_few_terms) \
-    F(exact_integer_bins) \
-    F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) F(exact_again) \
-    F(exact_fast) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) F(exact_column_merge) \
-    F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) F(exact_variance) \
-    F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
+    F(exact_integer_bins) F(exact_bin_placement) F(exact_adders) F(exact_block) F(exact_any_row) \
+    F(exact_again) F(exact_fast) F(exact_limb_partial) F(exact_run) F(exact_strided_tiles) \
+    F(exact_column_merge) F(exact_strided) F(exact_rows) F(exact_merge) F(exact_products) \
+    F(exact_variance) F(exact_moments) F(exact_moments_strided) F(exact_dot) F(exact_dot_rows)
 
 /* Files of operators, of users' own and logsumexp: programs of the package's kernels do not carry
  * them. */
@@ -85,10 +84,11 @@ static const gpr_source kernel_sources[GPR_KERNEL_COUNT] = {
 static const gpr_source other_sources[] = {SEVERAL_SHARED(SHARED_SOURCE) SEVERAL_FILES(SOURCE)
                                                CUSTOM_SHARED(SHARED_SOURCE) CUSTOM_FILES(SOURCE)};
 
+#define ONE(name) +1
 enum {
     HELPER_COUNT = sizeof helper_sources / sizeof helper_sources[0],
     OTHER_COUNT = sizeof other_sources / sizeof other_sources[0],
-    SEVERAL_COUNT = 2
+    SEVERAL_COUNT = 0 SEVERAL_SHARED(ONE) SEVERAL_FILES(ONE)
 };
 
 /* Whether an earlier row has this row's file. */

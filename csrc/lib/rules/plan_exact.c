@@ -172,8 +172,12 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512 };
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+    gpr_layout sorted;
 
     if (n > SHORT_ROW) return 0;
+    sorted = *t->layout;
+    sort_kept(&sorted);
+    if (exact_lanes(t, &sorted) == 0) return 0;
     if (strcmp(by_fast->variant, "fast_strided") == 0) return 1;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 ||
@@ -198,10 +202,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
 
-    gpr_layout sorted = *t->layout;
-
-    sort_kept(&sorted);
-    if (exact_lanes(t, &sorted) != 0 && are_lanes_faster(t, by_fast)) return 1;
+    if (are_lanes_faster(t, by_fast)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 && !gpr_pair_sum_is_float64(element) &&
         t->layout->rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))

@@ -144,6 +144,24 @@ done:
     return status;
 }
 
+/* Runs launches `repeats` times, each after `flush_bytes` of other memory have been written. */
+static gpr_status run_timed(gpr_device *device, gpr_loaded_image *loaded,
+                            const gpr_launch *launches, int count, CUstream stream,
+                            uint64_t flush_bytes, int repeats, float *milliseconds)
+{
+    gpr_status status = GPR_OK;
+
+    /* Allocated once: memory that is freed between two runs makes the second one slower. */
+    if (flush_bytes != 0) status = gpr_buffer_ensure(&device->flush, flush_bytes, 0, stream);
+    for (int i = 0; i < repeats && status == GPR_OK; i++) {
+        status = run_once(device, loaded, launches, count, stream, flush_bytes, &milliseconds[i]);
+        /* the caller may free the arrays now */
+        if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(stream);
+    }
+    gpr_buffer_clear(&device->flush);
+    return status;
+}
+
 gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches, int count,
                             void *stream, uint64_t flush_bytes, int repeats, float *milliseconds)
 {
@@ -152,15 +170,8 @@ gpr_status gpr_run_launches(gpr_loaded_image *loaded, const gpr_launch *launches
 
     GPR_TRY(check_launches(loaded, launches, count));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
-    const CUstream on = gpr_stream_of(device, stream);
-    /* Allocated once: memory that is freed between two runs makes the second one slower. */
-    if (flush_bytes != 0) status = gpr_buffer_ensure(&device->flush, flush_bytes, 0, on);
-    for (int i = 0; i < repeats && status == GPR_OK; i++) {
-        status = run_once(device, loaded, launches, count, on, flush_bytes, &milliseconds[i]);
-        /* the caller may free the arrays now */
-        if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(on);
-    }
-    gpr_buffer_clear(&device->flush);
+    status = run_timed(device, loaded, launches, count, gpr_stream_of(device, stream), flush_bytes,
+                       repeats, milliseconds);
     gpr_device_leave(device);
 done:
     return status;
@@ -223,17 +234,9 @@ typedef struct ticket_run {
 static gpr_status run_filled(gpr_device *device, gpr_loaded_image *loaded, const gpr_launch *launch,
                              CUstream stream, const ticket_run *run)
 {
-    gpr_status status = GPR_OK;
-
     if (run->repeats == 0) return queue(loaded, launch, 1, stream);
-    if (run->flush_bytes != 0)
-        status = gpr_buffer_ensure(&device->flush, run->flush_bytes, 0, stream);
-    for (int i = 0; i < run->repeats && status == GPR_OK; i++)
-        status =
-            run_once(device, loaded, launch, 1, stream, run->flush_bytes, &run->milliseconds[i]);
-    if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(stream);
-    gpr_buffer_clear(&device->flush);
-    return status;
+    return run_timed(device, loaded, launch, 1, stream, run->flush_bytes, run->repeats,
+                     run->milliseconds);
 }
 
 static gpr_status run_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_launch *given,
