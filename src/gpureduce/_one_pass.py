@@ -216,6 +216,16 @@ def _is_plain_axis(axis: Any, ndim: int) -> bool:
     )
 
 
+def _last_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, int] | None:
+    """Rows and elements of each where the last axes are reduced; None where others are."""
+    ndim = len(shape)
+    reduced = sorted(i % ndim for i in (range(ndim) if axis is None else np.atleast_1d(axis)))
+    if reduced != list(range(ndim - len(reduced), ndim)):
+        return None
+    kept = ndim - len(reduced)
+    return math.prod(shape[:kept]), math.prod(shape[kept:])
+
+
 def _own_axis_only(op: Any) -> bool:
     """Whether an operator takes one axis, or None, and no tuple."""
     return isinstance(op, str) and "arg" in op
@@ -258,12 +268,10 @@ def compile_pass(
 
 def _piece_of(shape: tuple[int, ...], axis: Any, itemsize: int) -> tuple[tuple[int, ...], Any]:
     """The shape and axis of a host array's first piece; no shape where it has none."""
-    ndim = len(shape)
-    reduced = sorted(i % ndim for i in (range(ndim) if axis is None else np.atleast_1d(axis)))
-    if reduced != list(range(ndim - len(reduced), ndim)):
+    found = _last_axes(shape, axis)
+    if found is None:
         return (), None
-    n = math.prod(shape[ndim - len(reduced) :])
-    rows = math.prod(shape) // n
+    rows, n = found
     if rows == 1:
         return (min(n, _chunk_bytes() // itemsize),), None
     step = min(rows, _chunk_bytes() // (n * itemsize))
@@ -417,26 +425,22 @@ def reduce_host_array(
     The array is of a dtype of the core's, and the device is a GPU.
     """
     ddof = given.get("ddof", 0)
-    ndim = array.ndim
     if (
         array.nbytes < LEAST_BYTES
         or len(ops) < LEAST_HOST_OPERATORS
         or not array.flags.c_contiguous
         or not array.dtype.isnative
-        or not _is_plain_axis(axis, ndim)
+        or not _is_plain_axis(axis, array.ndim)
         or (isinstance(axis, tuple) and any(map(_own_axis_only, ops)))
         or type(keepdims) is not bool
         or type(ddof) not in (int, float)
         or {"stream", "block_size", "grid_size"} & given.keys()
     ):
         return {}
-    reduced = sorted(i % ndim for i in (range(ndim) if axis is None else np.atleast_1d(axis)))
-    if reduced != list(range(ndim - len(reduced), ndim)):
+    by_rows = _last_axes(array.shape, axis)
+    if by_rows is None or ddof >= by_rows[1]:
         return {}
-    n = math.prod(array.shape[ndim - len(reduced) :])
-    rows = array.reshape(-1, n)
-    if ddof >= n:
-        return {}
+    rows = array.reshape(by_rows)
     ordinal = _core.read_ordinal(given.get("device"))
     assert ordinal is not None
     if len(rows) == 1:

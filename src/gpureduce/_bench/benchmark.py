@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core, _functions
 from .._kernel_names import KernelName
 from .._memory import empty_pinned
-from .._records import last_run, limits
+from .._records import DeviceInfo, last_run, limits
 from .._yours.kernel import Kernel
 from .._yours.own_operator import Operator
 from .benchmark_array import BenchmarkArray, as_benchmark_array
@@ -20,7 +20,7 @@ from .environment import environment
 from .profile import check_possible, profile_kernel
 from .roofline import SECONDS as CEILING_SECONDS
 from .roofline import ceiling_or_why
-from .sampling import NOISY, Phases, progress_bar, take_turns
+from .sampling import NOISY, Phases, Spread, Turn, progress_bar, take_turns
 from .session import REFUSED, BenchmarkSession, check_operator
 from .timing import STAGES, Timing
 
@@ -220,6 +220,47 @@ def _as_tuple(op: Any) -> tuple[Any, ...]:
     return op if isinstance(op, tuple) else (op,)
 
 
+def _take_each(
+    turns: tuple[Turn | None, ...], until: tuple[float, float], with_ceiling: bool, bar: Any
+) -> Phases:
+    """Take those turns that there are, one after the other: a call reads the array through the
+    cache. What may follow is the ceiling.
+    """
+    there = [turn for turn in turns if turn is not None]
+    parts = {"turn": (len(there), until[0]), "ceiling": (int(with_ceiling), CEILING_SECONDS)}
+    phases = Phases(bar, parts)
+    for turn in there:
+        with phases.phase("turn") as progress:
+            take_turns([turn], *until, progress)
+    return phases
+
+
+def _ceiling(
+    phases: Phases, info: DeviceInfo | None, moved_bytes: int, fastest: Spread | None
+) -> tuple[float | None, str]:
+    """The rate that memory can reach, or why it was not measured: no less than what was reached."""
+    with phases.phase("ceiling"):
+        rate, trouble = ceiling_or_why(info, limits().cpu_threads)
+    if rate is not None and fastest is not None:
+        rate = max(rate, moved_bytes / fastest.median)
+    return rate, trouble
+
+
+def _troubles(
+    session: BenchmarkSession,
+    host: Spread,
+    on_device: Spread | None,
+    trouble: str,
+    precision: float,
+) -> list[str]:
+    """What makes times doubtful."""
+    warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
+    tolerated = max(precision, NOISY)
+    warnings += host.troubles("the call's time", tolerated)
+    warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
+    return warnings
+
+
 def _time_operators(
     name: str,
     op: Any,
@@ -243,26 +284,15 @@ def _time_operators(
         except REFUSED as error:
             why = str(error)
     host_turn = session.host_turn(call)
-    turns = [turn for turn in (device_turn, host_turn) if turn is not None]
-    parts = {"turn": (len(turns), until[0]), "ceiling": (int(with_ceiling), CEILING_SECONDS)}
-    phases = Phases(bar, parts)
-    for turn in turns:
-        with phases.phase("turn") as moving:
-            take_turns([turn], *until, moving)
+    phases = _take_each((device_turn, host_turn), until, with_ceiling, bar)
     on_device = device_turn.spread if device_turn is not None else None
     results = [np.asarray(each) for one in _as_tuple(result) for each in _as_tuple(one)]
     moved_bytes = it.nbytes + sum(each.nbytes for each in results)
     rate, trouble = None, ""
     if with_ceiling:
-        with phases.phase("ceiling"):
-            rate, trouble = ceiling_or_why(session.info, limits().cpu_threads)
-    fastest = on_device if on_gpu else host_turn.spread
-    if rate is not None and fastest is not None:
-        rate = max(rate, moved_bytes / fastest.median)
-    warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
-    tolerated = max(until[1], NOISY)
-    warnings += host_turn.spread.troubles("the call's time", tolerated)
-    warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
+        fastest = on_device if on_gpu else host_turn.spread
+        rate, trouble = _ceiling(phases, session.info, moved_bytes, fastest)
+    warnings = _troubles(session, host_turn.spread, on_device, trouble, until[1])
     return Timing(
         function="reduce",
         op=name,
@@ -367,12 +397,7 @@ def _time_kernel(
     elif not why:
         why = f"the call ran on the {run.device.upper()}"
     host_turn = session.host_turn(call)
-    turns = [turn for turn in (device_turn, host_turn) if turn is not None]
-    parts = {"turn": (len(turns), until[0]), "ceiling": (int(with_ceiling), CEILING_SECONDS)}
-    phases = Phases(bar, parts)
-    for turn in turns:  # one after the other, since a call reads the array through the cache
-        with phases.phase("turn") as progress:
-            take_turns([turn], *until, progress)
+    phases = _take_each((device_turn, host_turn), until, with_ceiling, bar)
     noting_stages(it.array)
     if staged:
         stages["stage"] = _median_stage(noting_stages, it.array, staged)
@@ -385,19 +410,12 @@ def _time_kernel(
         rest = _median_of(lambda: session.reduce_there(op, options)) - on_device.median
         if rest > 0:  # otherwise it is below the noise of the kernels
             stages["return"] = rest
+    moved_bytes = it.nbytes + np.asarray(result).nbytes
     rate, trouble = None, ""
     if with_ceiling:
-        with phases.phase("ceiling"):
-            where = session.info if on_gpu else None
-            rate, trouble = ceiling_or_why(where, limits().cpu_threads)
-    moved_bytes = it.nbytes + np.asarray(result).nbytes
-    if rate is not None:  # a figure that is shown is not above the most that was reached
         fastest = on_device if on_gpu else host_turn.spread
-        rate = max(rate, moved_bytes / fastest.median if fastest is not None else 0.0)
-    warnings = [*session.cache_troubles(), *moved(session.readings), *filter(None, [trouble])]
-    tolerated = max(until[1], NOISY)
-    warnings += host_turn.spread.troubles("the call's time", tolerated)
-    warnings += on_device.troubles("the kernels' time", tolerated) if on_device is not None else []
+        rate, trouble = _ceiling(phases, session.info if on_gpu else None, moved_bytes, fastest)
+    warnings = _troubles(session, host_turn.spread, on_device, trouble, until[1])
     if not on_gpu and options["kernel"] not in _core.KERNELS_ON_CPU:
         warnings.append(
             f"the CPU backend computed the result: this is CPU time, not that of the GPU kernel "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .._yours.own_operator import Operator
 
-__all__ = ["add_operators", "operator_of", "operators_of", "read_names"]
+__all__ = ["add_operators", "add_own", "operator_of", "operators_of", "read_names"]
 
 _COMBINES = re.compile(r"\b(?:struct|class)\s+(\w+)\s*(?:final\s*)?\{")
 _BLANK = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -24,6 +24,11 @@ def add_operators(parser: argparse.ArgumentParser, default: str | None) -> None:
         metavar="OP[,OP...]",
         help=f"the operator, or several whose results are computed together{shown}",
     )
+    add_own(parser)
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    """Add ``--operator`` and ``--commutative``."""
     own = parser.add_argument_group("operators of your own, in CUDA C++")
     own.add_argument(
         "--operator",

@@ -68,18 +68,21 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
 
 
-def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
-    _add_file(parser)
-    parser.add_argument("--dtype", help="dtype of the accumulator and the result")
-    for own in _own_arguments(name):
-        parser.add_argument(f"--{own}", **_OWN[own])
-    own = ", or a CUDA file with a kernel of your own" if name in OPERATORS else ""
+def _add_launch(parser: argparse.ArgumentParser, own: str) -> None:
     parser.add_argument(
         "--kernel", default="auto", help=f"name or alias{own} (default: %(default)s)"
     )
     parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
     parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
     add_where(parser)
+
+
+def add_reduction(name: str, parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    parser.add_argument("--dtype", help="dtype of the accumulator and the result")
+    for own in _own_arguments(name):
+        parser.add_argument(f"--{own}", **_OWN[own])
+    _add_launch(parser, ", or a CUDA file with a kernel of your own" if name in OPERATORS else "")
     parser.add_argument(
         "--output",
         type=Path,
@@ -128,10 +131,7 @@ def add_reduce(parser: argparse.ArgumentParser) -> None:
     add_operators(parser, None)
     for own in ("ddof", "keepdims"):
         parser.add_argument(f"--{own}", **_OWN[own])
-    parser.add_argument("--kernel", default="auto", help="name or alias (default: %(default)s)")
-    parser.add_argument("--block-size", type=int, metavar="B", help="threads per block")
-    parser.add_argument("--grid-size", type=int, metavar="G", help="blocks per row")
-    add_where(parser)
+    _add_launch(parser, "")
     parser.add_argument(
         "--output",
         type=Path,
@@ -160,6 +160,16 @@ def _plain(value: Any) -> Any:
     return {name: as_json(array[name]) for name in array.dtype.names}
 
 
+@contextlib.contextmanager
+def _opened(output: Path) -> Iterator[Any]:
+    """The file to write results to: standard output, or one that is made."""
+    if output == STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+    else:
+        with output.open("wb") as file:
+            yield file
+
+
 def run_reduce(options: argparse.Namespace) -> int:
     """Reduce a file's array by the operators of the options, and print or write the results."""
     import numpy as np
@@ -176,12 +186,7 @@ def run_reduce(options: argparse.Namespace) -> int:
     found: dict[str, Any] = result._asdict() if several else {getattr(op, "name", op): result}
     if options.output is not None:
         stored: dict[str, Any] = {name: np.asarray(value) for name, value in found.items()}
-        with contextlib.ExitStack() as open_:
-            file = (
-                sys.stdout.buffer
-                if options.output == STANDARD_OUTPUT
-                else open_.enter_context(options.output.open("wb"))
-            )
+        with _opened(options.output) as file:
             if several:
                 np.savez(file, **stored)
             else:
@@ -241,10 +246,8 @@ def run_reduction(options: argparse.Namespace) -> int:
             open_.enter_context(showing_progress(bar))
         result = function(array, **asked)
     run = last_run()
-    if options.output == STANDARD_OUTPUT:
-        np.save(sys.stdout.buffer, np.asarray(result))
-    elif options.output is not None:
-        with options.output.open("wb") as file:
+    if options.output is not None:
+        with _opened(options.output) as file:
             np.save(file, np.asarray(result))
     if options.json:
         dtype = result[0].dtype if isinstance(result, tuple) else np.asarray(result).dtype

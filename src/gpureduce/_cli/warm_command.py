@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from .operator_options import operator_of, read_names
+from .operator_options import add_own, operator_of, read_names
 from .options import add_json, axes, count, print_json
 
 __all__ = ["add_warm", "run_warm"]
@@ -27,16 +27,6 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="FUNCTION",
         help="functions, such as sum or nanmean; sum,min,max for a call of reduce with all three",
-    )
-    parser.add_argument(
-        "--operator",
-        action="append",
-        default=[],
-        metavar="FILE[:NAME]",
-        help="operators of your own, in CUDA C++",
-    )
-    parser.add_argument(
-        "--commutative", action="store_true", help="calls combine its elements in any order"
     )
     parser.add_argument(
         "--dtype", nargs="+", default=["float32"], help="dtypes of the arrays (default: float32)"
@@ -65,6 +55,7 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
         default="cuda",
         help="cuda, cuda:N, or an architecture such as sm_90, which need not be present",
     )
+    add_own(parser)
     add_json(parser)
 
 
