@@ -104,7 +104,7 @@ private:
 
 // A thread's only tile of a row whose threads have one at most. Neighbouring threads of a block
 // have neighbouring vectors, so that the shortest rows are shared by all of its warps. The edges
-// come behind that of the row's last warp, which mostly has room.
+// come behind the tile of the row's last warp, which mostly has room for them.
 template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
     Vector v[VECTORS];
     unsigned used; // vectors of which a lane of the warp has any

@@ -119,7 +119,7 @@ GPR_DEVICE bool round_quickly(const ShortSum<COUNT, STEP> &sum, Float *result)
 template <class Float, unsigned COUNT, int STEP>
 GPR_DEVICE bool divide_quickly(const ShortSum<COUNT, STEP> &sum, uint64 count, Float *result)
 {
-    // Far enough from these ends with 2^62 * 2^STEP, and divided by the largest count, too.
+    // Exponents up to these leave room for 2^62 * 2^STEP above and for a division below.
     constexpr int most = 700, bias = static_cast<int>(last_field<dt_float64>) / 2;
     constexpr uint64 most_count = 1ull << 50;
     static_assert(STEP <= 43, "the lower double holds what the upper one leaves, and `second`");
@@ -294,7 +294,7 @@ GPR_CALLED Result finalize_any(ShortSum<COUNT, STEP> sum, uint64 count, uint64 f
 template <class Result, bool IS_MEAN, unsigned COUNT, int STEP>
 GPR_DEVICE Result finalize_short(const ShortSum<COUNT, STEP> &sum, uint64 count, uint64 flags)
 {
-    // those with an outlier are seldom divided
+    // Means with an outlier, which are rare, take the long way: programs stay smaller.
     if constexpr (is_float<Result> && (!IS_MEAN || COUNT < far_limbs)) {
         Result result;
         bool is_rounded;

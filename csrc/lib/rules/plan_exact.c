@@ -165,9 +165,9 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
 }
 
 /* Whether bins in the registers of a few lanes (exact_rows) sum a small array's short rows faster
- * than pairs, as measured on an H200. They load any elements without a search for whole vectors and
- * without a tree of partials, for which pairs of threads wait. Pairs are faster in rows of whole
- * vectors and for float16, whose pairs need no proof. */
+ * than pairs of doubles, as measured on an H200. Lanes load any elements as they are; kernels with
+ * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in
+ * rows of whole vectors and for float16, whose pairs need no proof. */
 static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512 };
