@@ -1,5 +1,7 @@
 /* Kernels of users' own: their text compiled, loaded and launched. gpureduce._yours writes the text
  * and computes the launches. */
+#include <limits.h>
+
 #include "python/glue.h"
 
 /* Borrows the strings of a sequence; their number, -1 with an exception. */
@@ -95,7 +97,7 @@ static PyObject *load_image(PyObject *module, PyObject *arguments)
     return capsule;
 }
 
-enum { MOST_LAUNCHES = 64, MOST_ARGUMENTS = 8 };
+enum { MOST_ARGUMENTS = 8 };
 
 /* One launch, (symbol, grid, block, shared_bytes, arguments) and optionally whether it is
  * cooperative and the blocks of a cluster. Arguments are objects of bytes, whose content is what
@@ -131,20 +133,36 @@ static int read_launch(PyObject *object, gpr_launch *launch, void **arguments)
 /* What a call that launches is given. */
 typedef struct given_launches {
     gpr_loaded_image *loaded;
-    gpr_launch launches[MOST_LAUNCHES];
-    void *arguments[MOST_LAUNCHES][MOST_ARGUMENTS];
+    gpr_launch *launches;
+    void *(*arguments)[MOST_ARGUMENTS];
     int count;
     void *stream;
 } given_launches;
 
+static void free_launches(given_launches *given)
+{
+    PyMem_Free(given->launches);
+    PyMem_Free(given->arguments);
+    *given = (given_launches){0};
+}
+
+/* Any number of launches: free_launches after it, also where it fails. */
 static int read_launches(const glue_state *state, PyObject *capsule, PyObject *sequence,
                          PyObject *stream, given_launches *given)
 {
-    given->loaded = PyCapsule_GetPointer(capsule, GLUE_LOADED_IMAGE);
+    const Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+
+    *given = (given_launches){.loaded = PyCapsule_GetPointer(capsule, GLUE_LOADED_IMAGE)};
     if (given->loaded == NULL || glue_read_stream(state, stream, &given->stream) < 0) return -1;
-    given->count = (int)PyTuple_GET_SIZE(sequence);
-    if (given->count > MOST_LAUNCHES) {
-        PyErr_Format(PyExc_ValueError, "up to %d launches follow each other", MOST_LAUNCHES);
+    if (count > INT_MAX) {
+        PyErr_SetString(PyExc_ValueError, "too many launches");
+        return -1;
+    }
+    given->count = (int)count;
+    given->launches = PyMem_New(gpr_launch, (size_t)count);
+    given->arguments = PyMem_Calloc((size_t)count, sizeof *given->arguments);
+    if (given->launches == NULL || given->arguments == NULL) {
+        (void)PyErr_NoMemory();
         return -1;
     }
     for (int i = 0; i < given->count; i++) {
@@ -154,27 +172,18 @@ static int read_launches(const glue_state *state, PyObject *capsule, PyObject *s
     return 0;
 }
 
-/* run_launches(loaded image, launches, stream=None, flush_bytes=0, repeats=1) -> list of
- * milliseconds */
-static PyObject *run_launches(PyObject *module, PyObject *arguments)
+/* Runs given launches `repeats` times: a list of milliseconds, NULL with an exception. */
+static PyObject *time_launches(glue_state *state, const given_launches *given,
+                               unsigned long long flush_bytes, int repeats)
 {
-    const glue_state *state = glue_state_of(module);
-    PyObject *capsule = NULL, *sequence = NULL, *stream = Py_None, *times = NULL;
-    unsigned long long flush_bytes = 0;
-    int repeats = 1;
-    given_launches given;
+    float *milliseconds = PyMem_New(float, (size_t)repeats + 1);
+    PyObject *times = NULL;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!|OKi", &capsule, &PyTuple_Type, &sequence, &stream,
-                          &flush_bytes, &repeats) ||
-        read_launches(state, capsule, sequence, stream, &given) < 0)
-        return NULL;
-    if (repeats < 0) return PyErr_Format(PyExc_ValueError, "launches run %d times", repeats);
-    float *milliseconds = PyMem_New(float, (size_t)repeats + 1);
     if (milliseconds == NULL) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    status = gpr_run_launches(given.loaded, given.launches, given.count, given.stream, flush_bytes,
-                              repeats, milliseconds);
+    status = gpr_run_launches(given->loaded, given->launches, given->count, given->stream,
+                              flush_bytes, repeats, milliseconds);
     Py_END_ALLOW_THREADS
     if (status == GPR_OK)
         times = PyList_New(repeats);
@@ -191,17 +200,36 @@ static PyObject *run_launches(PyObject *module, PyObject *arguments)
     return times;
 }
 
-enum { MOST_POINTERS = 64 };
+/* run_launches(loaded image, launches, stream=None, flush_bytes=0, repeats=1) -> list of
+ * milliseconds */
+static PyObject *run_launches(PyObject *module, PyObject *arguments)
+{
+    glue_state *state = glue_state_of(module);
+    PyObject *capsule = NULL, *sequence = NULL, *stream = Py_None, *times = NULL;
+    unsigned long long flush_bytes = 0;
+    int repeats = 1;
+    given_launches given;
+
+    if (!PyArg_ParseTuple(arguments, "OO!|OKi", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &flush_bytes, &repeats))
+        return NULL;
+    if (repeats < 0) return PyErr_Format(PyExc_ValueError, "launches run %d times", repeats);
+    if (read_launches(state, capsule, sequence, stream, &given) == 0)
+        times = time_launches(state, &given, flush_bytes, repeats);
+    free_launches(&given);
+    return times;
+}
 
 /* Pointers to scratch: tuples of a bytearray among the arguments, a place in it, and an offset in
- * scratch. Their number, -1 with an exception. */
-static int read_pointers(PyObject *sequence, gpr_scratch_pointer *pointers)
+ * scratch. NULL with an exception; PyMem_Free them. */
+static gpr_scratch_pointer *read_pointers(PyObject *sequence)
 {
     const Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+    gpr_scratch_pointer *pointers = PyMem_New(gpr_scratch_pointer, (size_t)count);
 
-    if (count > MOST_POINTERS) {
-        PyErr_Format(PyExc_ValueError, "launches have up to %d pointers to scratch", MOST_POINTERS);
-        return -1;
+    if (pointers == NULL) {
+        (void)PyErr_NoMemory();
+        return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *argument = NULL;
@@ -209,39 +237,44 @@ static int read_pointers(PyObject *sequence, gpr_scratch_pointer *pointers)
         Py_ssize_t place = 0;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(sequence, i), "O!nK", &PyByteArray_Type, &argument,
                               &place, &offset))
-            return -1;
+            goto refused;
         if (place < 0 || place > PyByteArray_GET_SIZE(argument) - (Py_ssize_t)sizeof(uint64_t)) {
             PyErr_SetString(PyExc_ValueError, "a pointer to scratch is not within its argument");
-            return -1;
+            goto refused;
         }
         pointers[i] = (gpr_scratch_pointer){PyByteArray_AS_STRING(argument) + place, offset};
     }
-    return (int)count;
+    return pointers;
+refused:
+    PyMem_Free(pointers);
+    return NULL;
 }
 
-/* queue_launches(loaded image, launches, stream, scratch_bytes=0, pointers=()) */
+/* queue_launches(loaded image, launches, stream, scratch_bytes, pointers) */
 static PyObject *queue_launches(PyObject *module, PyObject *arguments)
 {
-    const glue_state *state = glue_state_of(module);
-    PyObject *capsule = NULL, *sequence = NULL, *stream = NULL, *places = NULL;
-    gpr_scratch_pointer pointers[MOST_POINTERS];
+    glue_state *state = glue_state_of(module);
+    PyObject *capsule = NULL, *sequence = NULL, *stream = NULL, *places = NULL, *result = NULL;
+    gpr_scratch_pointer *pointers = NULL;
     unsigned long long scratch_bytes = 0;
     given_launches given;
-    int count = 0;
     gpr_status status = GPR_OK;
 
-    if (!PyArg_ParseTuple(arguments, "OO!O|KO!", &capsule, &PyTuple_Type, &sequence, &stream,
-                          &scratch_bytes, &PyTuple_Type, &places) ||
-        read_launches(state, capsule, sequence, stream, &given) < 0)
+    if (!PyArg_ParseTuple(arguments, "OO!OKO!", &capsule, &PyTuple_Type, &sequence, &stream,
+                          &scratch_bytes, &PyTuple_Type, &places))
         return NULL;
-    if (places != NULL) count = read_pointers(places, pointers);
-    if (count < 0) return NULL;
+    if (read_launches(state, capsule, sequence, stream, &given) < 0) goto done;
+    pointers = read_pointers(places);
+    if (pointers == NULL) goto done;
     Py_BEGIN_ALLOW_THREADS
     status = gpr_queue_launches(given.loaded, given.launches, given.count, given.stream,
-                                scratch_bytes, pointers, count);
+                                scratch_bytes, pointers, (int)PyTuple_GET_SIZE(places));
     Py_END_ALLOW_THREADS
-    if (status != GPR_OK) return glue_raise(state);
-    Py_RETURN_NONE;
+    result = status == GPR_OK ? Py_NewRef(Py_None) : glue_raise(state);
+done:
+    PyMem_Free(pointers);
+    free_launches(&given);
+    return result;
 }
 
 /* ---------------------------------------------------------------- operators ------------------ */

@@ -180,8 +180,8 @@ def queue_launches(
     loaded: Any,
     launches: tuple[tuple[int, int, int, int, tuple[bytes | bytearray, ...]], ...],
     stream: Any,
-    scratch_bytes: int = 0,
-    pointers: tuple[tuple[bytearray, int, int], ...] = (),
+    scratch_bytes: int,
+    pointers: tuple[tuple[bytearray, int, int], ...],
     /,
 ) -> None: ...
 def plan_kernel(

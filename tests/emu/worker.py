@@ -28,6 +28,7 @@ from typing import Any
 
 from emu import (
     cases,
+    environment,
     exact_axes,
     exact_edges,
     exact_layouts,
@@ -165,8 +166,9 @@ def perform_in_fork(task: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        sys.exit(perform(json.loads(sys.argv[1])))
+    if len(sys.argv) > 1:  # by hand, to repeat what failed
+        os.environ.update(environment())
+        sys.exit(perform(json.loads(sys.argv[1])) or 0)
     # The forks need not look again, which is what their first work on a device would begin with.
     _locate.locate()
     for line in sys.stdin:

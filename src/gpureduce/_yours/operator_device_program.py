@@ -258,7 +258,7 @@ class OperatorProgram:
         layout = Layout((Axis(rows, 0, 0, itemsize),), (Axis(1, 0, 0, 0),), rows, 0)
         launch = launch._replace(flags=launch.flags | CONTINUES | ENDS)
         given = self._given(layout, launch, parts=0)
-        _core.queue_launches(self._loaded, (self._merge(given, rows, 1),), launch.stream)
+        _core.queue_launches(self._loaded, (self._merge(given, rows, 1),), launch.stream, 0, ())
 
     def _given(self, layout: Layout, launch: Launch, **values: Any) -> np.ndarray[Any, Any]:
         """Parameters of a launch; `values` are more of them."""

@@ -314,17 +314,17 @@ class NamedProgram(OperatorProgram):
         for i, (elements, grid, blocks) in enumerate(plan["passes"]):
             is_last = i + 1 == len(plan["passes"])
             symbol = _KERNEL if i == 0 else _SECOND
+            into = work.pointer(accumulators if is_last else halves[i % 2])
+            source: bytes | bytearray = launch.array.to_bytes(8, "little")
+            if i > 0:
+                source = work.pointer(halves[(i - 1) % 2])
+            scratch = work.pointers(halves[0], tickets)
             for first in range(0, grid, most):
-                arguments = (
-                    work.pointer(halves[(i - 1) % 2]) if i > 0
-                    else launch.array.to_bytes(8, "little"),
-                    work.pointer(accumulators if is_last else halves[i % 2]),
-                    struct.pack("<QQQI4x", elements, rows, first, blocks),
-                    work.pointers(halves[0], tickets),
-                )  # fmt: skip
+                range_ = struct.pack("<QQQI4x", elements, rows, first, blocks)
                 launches.append(
-                    (symbol, min(grid - first, most), self._named_block, 0, arguments, *kind)
-                )
+                    (symbol, min(grid - first, most), self._named_block, 0,
+                     (source, into, range_, scratch), *kind)
+                )  # fmt: skip
         work.point(last[-1][1], 0, accumulators)
         return Launches((*launches, last), work.bytes, tuple(work.places))
 

@@ -210,7 +210,7 @@ class _OwnReduction(Reduction):
         self.lent += [room, loaded.image]
         last = memory.pointer if isinstance(memory, DeviceArray) else None
         launches, output = loaded.launches(self.source.pointer, room.memory.pointer, last)
-        _core.queue_launches(loaded.image, launches, self.stream)
+        _core.queue_launches(loaded.image, launches, self.stream, 0, ())
         if loaded.left > 1:
             where = device, self.stream
             left = _core.device_array(output, (loaded.left,), None, self._result, *where, room)
