@@ -71,6 +71,7 @@ SHARES = [
     ((3, 40_000), (1, 3), 64),
     ((6, 20_000), (1, 6), 0),
     ((1100, 300), (1, 1101), 64),
+    ((4099, 12), (1, 4099), 64),
 ]
 READ_SHARES = {"fast_stream", "fast_rows", "fast_columns", "fast_strided"}
 

@@ -182,8 +182,9 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
-    /* Instructions of an item, beside those of its elements. */
-    const double of_item = w->variant == SHIFTED ? 24 : 6;
+    /* Instructions of an item, beside those that fold its elements: two loads, and each element
+     * taken out of what they brought. */
+    const double of_item = w->variant == SHIFTED ? 24 + 25 * w->item : 6;
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
     /* The ends of runs are read twice, if not by one block. */
     const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / (2 * run_bytes) : 1);

@@ -990,7 +990,7 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    enum { VARIANTS = 12, AGAIN = 8, WIDE = 2048 };
+    enum { VARIANTS = 12, AGAIN = 8, WIDE = 1 << 18, FEW = 16 };
     static const char *const variants[VARIANTS] = {
         "fast_stream",   "fast_rows",  "fast_columns",  "fast_narrow",
         "fast_strided",  "fast_few",   "fast_shifted",  "exact",
@@ -1010,15 +1010,16 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
         int64_t shape[MOST_AXES], strides[MOST_AXES], mask_strides[MOST_AXES], step = bytes,
                                                                                mask_step = 1;
-        const int is_wide = check_between(0, 7) == 0; /* along what varies fastest */
-        const int masked = check_between(0, 4) == 0, shift = (int)check_between(0, 4);
+        const int is_wide = check_between(0, 3) == 0; /* along what varies fastest, of few rows */
+        const int masked = !is_wide && check_between(0, 4) == 0, shift = (int)check_between(0, 4);
         const uintptr_t address = middle + (uintptr_t)(check_between(0, 16) * bytes);
         char what[200];
         gpr_rule rule;
         gpr_plan plan, again;
 
         while (gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule) != GPR_OK) op = GPR_OP_SUM;
-        for (int a = 0; a < ndim; a++) shape[a] = (int64_t)draw_size(10);
+        for (int a = 0; a < ndim; a++)
+            shape[a] = is_wide ? (int64_t)check_between(1, FEW) : (int64_t)draw_size(10);
         for (int k = 0; k < ndim; k++) {
             const int a = (int)((k + (unsigned)shift) % (unsigned)ndim);
             if (is_wide && k == 0) shape[a] = WIDE + (int64_t)check_between(0, WIDE);
@@ -1054,7 +1055,7 @@ static void test_random_layouts_keep_the_kernels_promises(int count)
         for (int v = 0; v < VARIANTS; v++) seen[v] += strcmp(plan.variant, variants[v]) == 0;
     }
     for (int v = 0; v < VARIANTS; v++)
-        CHECK(seen[v] > count / 1000, "%s was drawn %d times", variants[v], seen[v]);
+        CHECK(seen[v] > count / 2000, "%s was drawn %d times", variants[v], seen[v]);
 }
 
 /* Random device arrays in C order: the plan is the cheapest of the ways that are priced, each can
