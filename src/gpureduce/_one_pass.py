@@ -129,8 +129,9 @@ def find_pass(
         source.device, source.dtype, source.shape, source.strides, source.pointer % 16, axis,
         members, block_size, grid_size, pieces, resident,
     )  # fmt: skip
-    if key in _passes:
-        return _passes[key]
+    found = _passes.get(key, ...)  # in one step: another thread may forget all plans
+    if found is not ...:
+        return found
     if len(_passes) >= _MOST_PLANS:
         _passes.clear()
     _passes[key] = made = _make_pass(
@@ -159,12 +160,14 @@ def _make_pass(
     if not mine:
         return None
     key = (source.device, source.dtype, given, made["in_pass"], made["block"], made["resident"])
-    if key not in _programs:
+    loaded = _programs.get(key)
+    if loaded is None:
         image, symbols, _ = _core.compile_several(plan, facts[0])
-        _programs[key] = _core.load_image(source.device, image, symbols)
+        # Of threads that load it at the same time, the first one's stays.
+        loaded = _programs.setdefault(key, _core.load_image(source.device, image, symbols))
     return Pass(
         plan,
-        _programs[key],
+        loaded,
         tuple(known[i] for i in mine),
         tuple(made["results"][i] for i in mine),
         made["rows"],

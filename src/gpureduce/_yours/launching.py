@@ -173,13 +173,14 @@ class LoadedKernel:
             raise ValueError(f"an array of {n:,} elements needs more blocks than a grid has")
         start = time.perf_counter()
         key = program_key(form, self._ordinal, dtype, self.block)
-        self.is_new = key not in programs
+        self.image = programs.get(key)
+        self.is_new = self.image is None
         if self.is_new:
             image = compile_for(form, device.compute_capability, dtype, self.block)
             if trial > 0:
                 self._try(image, dtype, grid_size, trial)
-            programs[key] = _core.load_image(device.ordinal, *image)
-        self.image = programs[key]
+            # Of threads that load it at the same time, the first one's stays.
+            self.image = programs.setdefault(key, _core.load_image(device.ordinal, *image))
         self.load_seconds = time.perf_counter() - start
 
     def _try(

@@ -85,14 +85,19 @@ class NumbaProgram(CpuTasks):
 
     def _address(self, name: str) -> int:
         """Address of a task, which is compiled where the cache does not have it."""
-        if name not in self._tasks:
+        task = self._tasks.get(name)
+        if task is None:
             compute = self._types.compute
             identity = self._operator.identity(compute)
             layout = self.element, compute, self._types.masked
             key = self._operator.key("task", name, layout, identity)
             count = 4 if name == "evaluate" else 3
-            self._tasks[name] = compiled_task(key, count, lambda: self._loops.written(name))
-        return int(self._tasks[name].address)
+            # Of threads that compile it at the same time, the first one's stays: its code is
+            # freed with it.
+            task = self._tasks.setdefault(
+                name, compiled_task(key, count, lambda: self._loops.written(name))
+            )
+        return int(task.address)
 
     def fold_task(self, is_across: bool) -> int:
         """Address of the function that folds a part of rows, or of columns."""

@@ -90,17 +90,20 @@ def _entry_text(returned: Value, arguments: list[Value], counts: bool) -> str:
 def addresses(operator: PythonText, compute: np.dtype[Any]) -> dict[str, int]:
     """Addresses of the functions' machine code of the host, by their roles."""
     key = (operator, compute)
-    if key not in _on_host:
+    functions = _on_host.get(key)
+    if functions is None:
         numba = import_numba()
 
         def compiled(role: str) -> Any:
             return dispatcher(operator.functions, role)
 
-        _on_host[key] = {
+        made = {
             role: numba.cfunc(signature, error_model="numpy")(entry)
             for role, entry, signature in _entries(operator, operator.inferred(compute), compiled)
         }
-    return {role: int(function.address) for role, function in _on_host[key].items()}
+        # Of threads that compile them at the same time, the first one's stay.
+        functions = _on_host.setdefault(key, made)
+    return {role: int(function.address) for role, function in functions.items()}
 
 
 _on_host: dict[tuple[PythonText, np.dtype[Any]], dict[str, Any]] = {}

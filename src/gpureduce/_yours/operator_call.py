@@ -211,9 +211,9 @@ def _reduce_on_host(
     program: Any
     if ordinal is None:
         key = ("cpu", 0, types)
-        if key not in programs:
-            programs[key] = cpu_program(operator, types)
-        program = programs[key]
+        program = programs.get(key)
+        if program is None:  # of threads that make it at the same time, the first one's stays
+            program = programs.setdefault(key, cpu_program(operator, types))
         if array.dtype != program.element:
             array = array.astype(program.element)
     else:

@@ -152,9 +152,10 @@ def gpu_program(
 ) -> GpuProgram:
     """An operator's program on a device, loaded once per process."""
     key = (device.ordinal, block, operator, types)
-    if key not in _programs:
-        _programs[key] = GpuProgram(operator, types, device, block)
-    return _programs[key]
+    program = _programs.get(key)
+    if program is None:  # of threads that make it at the same time, the first one's stays
+        program = _programs.setdefault(key, GpuProgram(operator, types, device, block))
+    return program
 
 
 def compile_gpu_program(

@@ -373,6 +373,7 @@ def named_program(
 ) -> NamedProgram:
     """A kernel's program for an operator on a device, loaded once per process."""
     key = (device.ordinal, kernel, block, operator, types)
-    if key not in _programs:
-        _programs[key] = NamedProgram(operator, types, device, kernel, block)
-    return _programs[key]
+    program = _programs.get(key)
+    if program is None:  # of threads that make it at the same time, the first one's stays
+        program = _programs.setdefault(key, NamedProgram(operator, types, device, kernel, block))
+    return program
