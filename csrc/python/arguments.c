@@ -65,12 +65,13 @@ int glue_read_kernel(const glue_state *state, PyObject *object, int *kernel)
     int failed = 0;
 
     if (!PyUnicode_CheckExact(object)) return find_kernel(state, object, kernel);
-    index = PyDict_GetItemWithError(state->kernels, object); /* borrowed: nothing is taken out */
+    if (glue_find_item(state->kernels, object, &index) < 0) return -1;
     if (index != NULL) {
         *kernel = (int)PyLong_AsLong(index);
+        Py_DECREF(index);
         return 0;
     }
-    if (PyErr_Occurred() != NULL || find_kernel(state, object, kernel) < 0) return -1;
+    if (find_kernel(state, object, kernel) < 0) return -1;
     index = PyLong_FromLong(*kernel);
     failed = index == NULL || PyDict_SetItem(state->kernels, object, index) < 0;
     Py_XDECREF(index);

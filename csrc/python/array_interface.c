@@ -1,8 +1,8 @@
 /* Arrays by the CUDA array interface (__cuda_array_interface__), versions 2 and 3. */
 #include "python/device_array.h"
 
-/* An entry of the interface: borrowed; NULL if it is not there or None, an exception only if it
- * is `needed`. */
+/* An entry of the interface, which is a dict that no other thread has: borrowed; NULL if it is not
+ * there or None, an exception only if it is `needed`. */
 static PyObject *get_entry(PyObject *interface, const char *key, int needed)
 {
     PyObject *value = PyDict_GetItemString(interface, key);
@@ -93,17 +93,13 @@ static int read_stream(const glue_state *state, PyObject *interface, glue_device
     return 0;
 }
 
-glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface,
+static glue_device_array *read_interface(const glue_state *state, PyObject *interface,
                                          PyObject *owner, void *stream)
 {
     int64_t shape[GPR_MAX_NDIM];
     PyObject *entry = NULL;
     glue_device_array *array = NULL;
 
-    if (!PyDict_Check(interface)) {
-        PyErr_SetString(PyExc_TypeError, "__cuda_array_interface__ must be a dictionary");
-        return NULL;
-    }
     if (get_entry(interface, "mask", 0) != NULL) {
         PyErr_SetString(PyExc_TypeError,
                         "masked device arrays are not supported: pass the mask as where=");
@@ -126,6 +122,22 @@ glue_device_array *glue_import_interface(const glue_state *state, PyObject *inte
 fail:
     Py_DECREF(array);
     return NULL;
+}
+
+glue_device_array *glue_import_interface(const glue_state *state, PyObject *interface,
+                                         PyObject *owner, void *stream)
+{
+    PyObject *own = NULL;
+    glue_device_array *array = NULL;
+
+    if (!PyDict_Check(interface)) {
+        PyErr_SetString(PyExc_TypeError, "__cuda_array_interface__ must be a dictionary");
+        return NULL;
+    }
+    own = PyDict_Copy(interface); /* the producer's may change while it is read */
+    if (own != NULL) array = read_interface(state, own, owner, stream);
+    Py_XDECREF(own);
+    return array;
 }
 
 /* import_cai(interface, owner, stream) -> DeviceArray; stream: where it is ready if the

@@ -165,26 +165,25 @@ static glue_device_array *take_legacy(const glue_state *state, DLManagedTensor *
     return array;
 }
 
-glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsule)
+/* The tensor of a capsule, whose consumer is the caller from now on. NULL with an exception. */
+static void *consume(PyObject *capsule, int *is_versioned)
 {
-    const char *name = PyCapsule_CheckExact(capsule) ? PyCapsule_GetName(capsule) : NULL;
-    glue_device_array *array = NULL;
+    const char *name = PyCapsule_GetName(capsule);
+    void *tensor = NULL;
 
     if (name == NULL) {
-        if (PyErr_Occurred() != NULL) return NULL;
-        PyErr_Format(PyExc_TypeError, "__dlpack__ must return a capsule, not %s",
-                     Py_TYPE(capsule)->tp_name);
+        if (PyErr_Occurred() == NULL)
+            PyErr_SetString(PyExc_ValueError, "a capsule of DLPack has a name");
         return NULL;
     }
-    if (strcmp(name, versioned_name) == 0) {
-        void *tensor = PyCapsule_GetPointer(capsule, versioned_name);
-        if (tensor == NULL || PyCapsule_SetName(capsule, used_versioned_name) < 0) return NULL;
-        array = take_versioned(state, tensor);
-    } else if (strcmp(name, legacy_name) == 0) {
-        void *tensor = PyCapsule_GetPointer(capsule, legacy_name);
-        if (tensor == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0) return NULL;
-        array = take_legacy(state, tensor);
-    } else if (strcmp(name, used_versioned_name) == 0 || strcmp(name, used_legacy_name) == 0) {
+    *is_versioned = strcmp(name, versioned_name) == 0;
+    if (*is_versioned || strcmp(name, legacy_name) == 0) {
+        tensor = PyCapsule_GetPointer(capsule, name);
+        if (PyCapsule_SetName(capsule, *is_versioned ? used_versioned_name : used_legacy_name) < 0)
+            return NULL;
+        return tensor;
+    }
+    if (strcmp(name, used_versioned_name) == 0 || strcmp(name, used_legacy_name) == 0) {
         PyErr_SetString(
             PyExc_ValueError,
             "the DLPack capsule has been consumed already: get another one from the array");
@@ -192,6 +191,26 @@ glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsul
         PyErr_Format(PyExc_ValueError, "a capsule of DLPack is called '%s' or '%s', not '%s'",
                      versioned_name, legacy_name, name);
     }
+    return NULL;
+}
+
+glue_device_array *glue_import_capsule(const glue_state *state, PyObject *capsule)
+{
+    glue_device_array *array = NULL;
+    void *tensor = NULL;
+    int is_versioned = 0;
+
+    if (!PyCapsule_CheckExact(capsule)) {
+        PyErr_Format(PyExc_TypeError, "__dlpack__ must return a capsule, not %s",
+                     Py_TYPE(capsule)->tp_name);
+        return NULL;
+    }
+    /* Threads that have the same capsule: one of them consumes it. */
+    Py_BEGIN_CRITICAL_SECTION(capsule);
+    tensor = consume(capsule, &is_versioned);
+    Py_END_CRITICAL_SECTION();
+    if (tensor == NULL) return NULL;
+    array = is_versioned ? take_versioned(state, tensor) : take_legacy(state, tensor);
     if (array != NULL && glue_check_memory(state, array, 1) < 0) Py_CLEAR(array);
     return array;
 }

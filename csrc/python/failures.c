@@ -52,11 +52,13 @@ static int is_ours(PyFrameObject *frame)
 {
     static const char package[] = "gpureduce.";
     PyObject *globals = PyFrame_GetGlobals(frame);
-    PyObject *name = globals != NULL ? PyDict_GetItemString(globals, "__name__") : NULL;
+    PyObject *name = globals != NULL ? PyMapping_GetItemString(globals, "__name__") : NULL;
     const char *text = name != NULL && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
     const int ours = text != NULL && strncmp(text, package, sizeof package - 1) == 0;
 
+    if (text == NULL) PyErr_Clear();
     Py_XDECREF(globals);
+    Py_XDECREF(name);
     return ours;
 }
 

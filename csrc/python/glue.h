@@ -20,6 +20,11 @@
 
 #include "gpureduce.h"
 
+#ifndef Py_BEGIN_CRITICAL_SECTION /* before Python 3.13 there is a GIL */
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+
 /* Attributes of other libraries' arrays and objects, which state->names[GLUE_NAME_...] has as
  * str. */
 #define GLUE_NAMES(NAME)            \
@@ -34,6 +39,7 @@
     NAME(__exit__)                  \
     NAME(__gpureduce_wrap__)        \
     NAME(__module__)                \
+    NAME(__mro__)                   \
     NAME(copy_)                     \
     NAME(cuda_stream)               \
     NAME(data)                      \
@@ -176,6 +182,12 @@ PyObject *glue_new_list(Py_ssize_t count, glue_item_maker *make, const void *fro
 PyObject *glue_tuple_of_integers(const int64_t *integers, Py_ssize_t count);
 /* The glue_item_maker of an array of doubles. */
 PyObject *glue_make_float(const void *from, Py_ssize_t i);
+
+/* ---- dict_items.c ---- */
+
+/* A new reference to an item of a dict, from which another thread may take it at any time; NULL in
+ * *value where there is none. 0, or -1 with an exception. */
+int glue_find_item(PyObject *dict, PyObject *key, PyObject **value);
 
 /* ---- numpy_dtypes.c ---- */
 

@@ -211,9 +211,9 @@ static int is_in(const char *module, const char *packages)
 }
 
 /* The row of a package by the type's module; -1: none. */
-static int find_row(const glue_state *state, PyTypeObject *type)
+static int find_row(const glue_state *state, PyObject *type)
 {
-    PyObject *module = PyObject_GetAttr((PyObject *)type, state->names[GLUE_NAME___module__]);
+    PyObject *module = PyObject_GetAttr(type, state->names[GLUE_NAME___module__]);
     const char *name = module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;
     int row = -1;
 
@@ -263,19 +263,21 @@ static void remember(glue_library *library, PyTypeObject *type)
 static glue_library *find_by_package(glue_state *state, PyObject *array)
 {
     PyTypeObject *type = Py_TYPE(array);
-    PyObject *const bases = type->tp_mro;
+    /* by its name, which is a reference that keeps the tuple: another thread may set __bases__ */
+    PyObject *const bases = PyObject_GetAttr((PyObject *)type, state->names[GLUE_NAME___mro__]);
+    const Py_ssize_t count = bases != NULL && PyTuple_Check(bases) ? PyTuple_GET_SIZE(bases) : 0;
+    glue_library *library = NULL;
+    int row = -1;
 
-    for (Py_ssize_t i = 0; bases != NULL && i < PyTuple_GET_SIZE(bases); i++) {
-        PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(bases, i);
-        const int row = find_row(state, base);
-        if (row < 0) continue;
-        glue_library *library = get_library(state, row);
-        const int is_array = library != NULL ? is_array_of(state, library, array) : -1;
-        if (is_array <= 0) return NULL;
-        if (base == type) remember(library, type);
-        return library;
+    for (Py_ssize_t i = 0; i < count && row < 0; i++) {
+        PyObject *const base = PyTuple_GET_ITEM(bases, i);
+        row = find_row(state, base);
+        if (row >= 0) library = get_library(state, row);
+        if (library != NULL && is_array_of(state, library, array) <= 0) library = NULL;
+        if (library != NULL && base == (PyObject *)type) remember(library, type);
     }
-    return NULL;
+    Py_XDECREF(bases);
+    return library;
 }
 
 int glue_is_known(const glue_library *library)

@@ -529,10 +529,14 @@ static PyObject *get_interface_part(const glue_library *library, PyObject *array
     PyObject *part = PyDict_Copy(interface), *result = NULL, *shape = NULL, *data = NULL,
              *arguments = NULL;
     PyObject *keywords = NULL;
-    /* borrowed; reading it found a tuple */
-    PyObject *whole = PyDict_GetItemString(interface, "shape");
+    PyObject *whole = NULL; /* borrowed from the copy, which no other thread has */
 
     if (part == NULL) return NULL;
+    whole = PyDict_GetItemString(part, "shape");
+    if (whole == NULL || !PyTuple_Check(whole)) { /* reading it found a tuple */
+        PyErr_SetString(PyExc_RuntimeError, "the CUDA array interface changed while it was read");
+        goto done;
+    }
     shape = PyTuple_GetSlice(whole, 1, PyTuple_GET_SIZE(whole));
     data = Py_BuildValue("NO", PyLong_FromVoidPtr(memory->data + index * step), Py_False);
     if (shape == NULL || data == NULL || PyDict_SetItemString(part, "shape", shape) < 0 ||

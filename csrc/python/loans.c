@@ -75,6 +75,7 @@ static int register_end(glue_state *state)
     Py_XDECREF(end);
     Py_XDECREF(module);
     Py_XDECREF(result);
+    if (result == NULL) atomic_store(&state->ends_loans, 0); /* the next loan tries again */
     return result != NULL ? 0 : -1;
 }
 
