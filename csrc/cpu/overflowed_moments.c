@@ -10,6 +10,7 @@
 #include "cpu/cpu.h"
 #include "cpu/job.h"
 #include "lib/base/convert.h"
+#include "lib/base/float_bits.h"
 #include "lib/base/status.h"
 
 enum {
@@ -51,20 +52,24 @@ static int has_special(const double *values, uint64_t count)
     return found;
 }
 
-/* What there is among `count` numbers. */
+/* What there is among `count` numbers. As integers, of which the sign bits are what is found: the
+ * compiler makes vectors of this, not of comparisons of doubles. */
 static int classify(const double *x, uint64_t count, int skips_nan)
 {
-    double largest = 0;
-    int specials = 0;
+    const int64_t magnitude = INT64_MAX, infinity = (int64_t)gpr_bits_of_double(HUGE_VAL),
+                  least_large = (int64_t)gpr_bits_of_double(LARGE);
+    int64_t large = 0, infinite = 0, nan = 0;
 
     for (uint64_t i = 0; i < count; i++) {
-        const double magnitude = fabs(x[i]);
-        const int is_special = skips_nan ? magnitude > DBL_MAX : !(magnitude <= DBL_MAX);
+        const int64_t bits = (int64_t)gpr_bits_of_double(x[i]) & magnitude,
+                      past_finite = bits - infinity; /* below 0 where it is finite */
 
-        specials |= is_special;
-        largest = magnitude > largest ? magnitude : largest; /* not NaN */
+        large |= (least_large - 1 - bits) & past_finite;
+        infinite |= (past_finite - 1) & ~past_finite;
+        nan |= infinity - bits;
     }
-    return (specials ? HAS_SPECIAL : 0) | (largest >= LARGE ? HAS_LARGE : 0);
+    if (!skips_nan) infinite |= nan;
+    return (infinite < 0 ? HAS_SPECIAL : 0) | (large < 0 ? HAS_LARGE : 0);
 }
 
 /* `count` elements of the view from `first` on: where they are, or packed. */
@@ -112,6 +117,9 @@ static int look_at_rows_task(void *context, uint64_t index, void *memory)
         for (rows = 1; rows < most && i + rows < end; rows++)
             if (work->rows[i + rows] != work->rows[i] + rows) break;
         x = read(work, work->rows[i] * n, rows * n, memory);
+        /* Mostly NaN are the reason, and no row has a large number. */
+        if ((classify(x, rows * n * work->parts, work->call->rule.skip_nan) & HAS_LARGE) == 0)
+            continue;
         for (uint64_t r = 0; r < rows; r++)
             work->found[i + r] = (uint8_t)classify(x + r * n * work->parts, n * work->parts,
                                                    work->call->rule.skip_nan);

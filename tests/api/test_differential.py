@@ -349,7 +349,6 @@ ON_DEVICES = {
     "device-order",
     "device-warnings",
     "device-where",
-    "device-mean-of-infinities",
 }
 """Rows that test_interop.py shows."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from reference import ALL_DTYPES, DTYPES, WITHOUT_IDENTITY, assert_reduction, is_float
+from reference import ALL_DTYPES, WITHOUT_IDENTITY, assert_reduction, is_float
 
 from emu.cases import SCHEDULES, exact_values, set_option
 from gpureduce import _core
@@ -36,6 +36,7 @@ POSITIONS = ("argmin", "argmax")
 GIVEN_MEAN = "given mean"
 """Not an operator's name: a variance about given means, which lie in memory of their own."""
 LARGEST = 100  # of elements and means of such
+LARGE = 1.7e308  # whose square, and sum of two, are infinite
 
 
 @dataclass
@@ -142,17 +143,38 @@ def small_integers(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> np
     return values.astype(np.float32).astype(dtype) if dtype.kind == "V" else values.astype(dtype)
 
 
+def strew_specials(rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
+    """Infinities of one sign or of both, or NaN, or all, in half of the arrays of floats; or
+    numbers that are too large to be squared, and for sums of two.
+    """
+    if values.dtype.kind not in "fcV" or rng.random() < 0.5:
+        return values
+    kinds = [[np.inf], [-np.inf], [np.inf, -np.inf], [np.nan], [np.inf, -np.inf, np.nan]]
+    if values.real.dtype == np.float64:
+        kinds += [[LARGE, -LARGE], [LARGE, -np.inf], [LARGE, -LARGE, np.inf]]
+    special = np.array(kinds[rng.integers(len(kinds))])
+    for part in (values.real, values.imag) if values.dtype.kind == "c" else (values,):
+        places = rng.random(values.shape) < rng.choice([0.002, 0.05, 0.3])
+        part[places] = rng.choice(special, int(places.sum())).astype(part.dtype)
+    return values
+
+
 def draw_means(rng: np.random.Generator, kept: tuple[int, ...], dtype: np.dtype[Any]) -> Strided:
     """Means of any type and layout, some of them of several rows."""
     kinds = [name for name, kind in ALL_DTYPES.items() if kind.kind != "c" or dtype.kind == "c"]
     kind = ALL_DTYPES[str(rng.choice(kinds))]
-    return strided(rng, kept, lambda n: small_integers(rng, kind, n), bool(rng.random() < 0.3))
+    return strided(
+        rng,
+        kept,
+        lambda n: strew_specials(rng, small_integers(rng, kind, n)),
+        bool(rng.random() < 0.3),
+    )
 
 
 def elements_of(rng: np.random.Generator, op: str, dtype: np.dtype[Any]) -> Any:
     """A function that fills memory with elements for which the operator has one right result."""
     if op == GIVEN_MEAN:
-        return lambda n: small_integers(rng, dtype, n)
+        return lambda n: strew_specials(rng, small_integers(rng, dtype, n))
     return lambda n: exact_values(rng, dtype, n, "sum" if op in ORDERLESS[6:] else op)
 
 
@@ -240,7 +262,8 @@ def expected_with_given_mean(
 ) -> np.ndarray:
     """The mean squared distance along the last axis, in 64 bits."""
     wide = np.complex128 if "c" in (rows.dtype.kind, means.dtype.kind) else np.float64
-    squares = np.abs(rows.astype(wide) - means.astype(wide)[..., None]) ** 2
+    apart = rows.astype(wide) - means.astype(wide)[..., None]
+    squares = apart.real**2 + apart.imag**2  # NaN where one part is, also beside an infinity
     return np.mean(squares, axis=-1, **({} if mask is None else {"where": mask}))
 
 
@@ -383,7 +406,7 @@ NAMED = {"finalize_rows": "sequential", "exact_strided": "exact", "exact_rows": 
 
 def check_made_for(task: dict[str, Any]) -> None:
     """Run the arrays made for ``kernel`` under every schedule; ``block``, ``seed``."""
-    op, dtype = task["op"], DTYPES[task["dtype"]]
+    op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
     reached = set()
     for number, (shape, strides, grid) in enumerate(MADE_FOR[task["kernel"]] * len(SCHEDULES)):
         rng, where = under_a_schedule(task, number, op)

@@ -6,6 +6,7 @@ interface, as of a library that is not known by name.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,14 @@ import numpy as np
 from reference import ALL_DTYPES
 
 import gpureduce as gr
-from emu.layouts import Strided, draw_shape, rounding_of, strided, under_a_schedule
+from emu.layouts import (
+    Strided,
+    draw_shape,
+    rounding_of,
+    strew_specials,
+    strided,
+    under_a_schedule,
+)
 from gpureduce import _core
 from gpureduce._interop import libraries
 
@@ -82,7 +90,9 @@ class Case:
 def random_numbers(
     rng: np.random.Generator, dtype: np.dtype[Any], n: int, holes: bool
 ) -> np.ndarray:
-    """Numbers that every type holds nearly: some far from 0 for their spread, some of them NaN."""
+    """Numbers that every type holds nearly: some far from 0 for their spread, some of them NaN or
+    infinite.
+    """
     if dtype.kind == "b":
         return rng.random(n) < 0.5
     center = rng.choice([0, SPREAD, 3 * SPREAD])
@@ -96,7 +106,7 @@ def random_numbers(
     values = values.astype(dtype)
     if holes:
         values[rng.random(n) < rng.choice([0.05, 0.9])] = np.nan
-    return np.asarray(values)
+    return strew_specials(rng, np.asarray(values))
 
 
 def view_of(
@@ -119,9 +129,9 @@ def draw_mean(rng: np.random.Generator, case: Case) -> Any:
     kind = rng.choice(["number", "scalar", "host", "device", "device", "device"])
     if kind == "number":
         return (
-            [1.5, 2, True, SPREAD][rng.integers(4)]
+            [1.5, 2, True, SPREAD, -math.inf, math.nan][rng.integers(6)]
             if not of_complex
-            else [2, 1.5 - 3j][rng.integers(2)]
+            else [2, 1.5 - 3j, complex(1, math.inf)][rng.integers(3)]
         )
     names = [name for name, dtype in DTYPES.items() if dtype.kind != "c" or of_complex]
     dtype = DTYPES[str(rng.choice(names))]

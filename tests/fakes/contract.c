@@ -115,6 +115,7 @@ static CUresult parse_image(const char *image, int device_cc, engine_module *mod
     for (int i = 0; i < GPR_FOLD_COUNT; i++) {
         if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
     }
+    if (strcmp(fold, "moments_about") == 0) module->fold = GPR_FOLD_moments; /* of finite numbers */
     for (int i = GPR_OP_COUNT - 1; i >= 0; i--) {
         if (strcmp(finish, gpr_operator_rows[i].finish) == 0) module->finisher = (gpr_operator)i;
     }

@@ -867,12 +867,6 @@ def test_differences_of_device_arrays_can_be_shown(tmp_path: Path) -> None:
         big = np.full(2, 1e200)  # rounding
         assert np.isnan(value(gr.prod(lend(big), initial=0.0)))
         assert gr.prod(big, initial=0.0) == 0
-        far = np.array([np.inf, 1])
-        assert np.isnan(value(gr.var(lend(far))))  # device-mean-of-infinities
-        passes = gr.last_run().launches
-        assert np.isnan(value(gr.var(lend(far), mean=0.0)))
-        assert gr.last_run().launches == passes  # the reason: another pass would find them
-        assert gr.var(far, mean=0.0) == np.inf
     """,
         tmp_path,
     )

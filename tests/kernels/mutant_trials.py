@@ -222,6 +222,8 @@ INTEGERS: list[Trial] = [
 ]
 # Files that only programs for GPUs that are slow at float64 use.
 SLOW_FLOAT64 = ("exact_integer_bins.cuh",)
+# Types and functions that variances about given means alone have, of infinities.
+OF_GIVEN_MEANS = ("DistancesAbout", "fold_moments_about", "special_of", "special_apart")
 # Types and operators that come to most places.
 CASES = [
     ("int32", "sum"),
@@ -300,6 +302,9 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
     if mutant.function == "custom_fold_vectors":  # which logsumexp alone has
         for dtype in ("float32", "int8", "float64"):
             yield CUSTOM, dtype, 0, {"do": "operators.check_exponentials", "count": 2}
+    place = DEFINITIONS[definition_of(mutant)]
+    if place.owner in OF_GIVEN_MEANS or place.name in OF_GIVEN_MEANS:
+        yield from given_means_to_try()
     if kernels[0] == CUSTOM:
         yield from operators_to_try()
     if kernels[0] in COPYING:
@@ -331,6 +336,16 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
             )
         yield from in_turn(sums, layouts, products, variances)
         yield from cases
+
+
+def given_means_to_try() -> Iterator[Trial]:
+    """Infinities in rows of one thread, of many, of several blocks, and of a named kernel."""
+    for dtype in ("complex64", "float64"):
+        for kernel in ("fast_columns", "fast_stream", "finalize_rows"):
+            what = {"do": "layouts.check_made_for", "op": GIVEN_MEAN, "limit": 300.0}
+            yield kernel, dtype, 64, what
+        what = {"do": "layouts.check_layouts", "op": GIVEN_MEAN, "count": 20, "limit": 300.0}
+        yield "fast", dtype, 64, what
 
 
 def rounds_to_try(kernel: str) -> Iterator[Trial]:

@@ -59,7 +59,7 @@ def test_random_layouts_are_right_and_break_no_rule() -> None:
 @pytest.mark.long
 def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     kernels = [name for name in MADE_FOR if not name.startswith("exact")]
-    dtypes = ("float32", "int16", "float64", "float16", "uint8", "bfloat16")
+    dtypes = ("float32", "int16", "float64", "complex64", "float16", "uint8", "bfloat16")
     tasks = [
         {
             "do": "layouts.check_made_for",

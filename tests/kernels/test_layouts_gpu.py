@@ -224,7 +224,9 @@ def test_random_layouts_are_right(op: str) -> None:
             for name in ("int8", "float32", "uint16", "float64")
             if op != "bitwise_xor" or "int" in name
         ]
-        dtype, block = DTYPES[names[number % len(names)]], (0, 64, 96)[number % 3]
+        if op == layouts.GIVEN_MEAN:
+            names += ["complex64", "float16"]
+        dtype, block = ALL_DTYPES[names[number % len(names)]], (0, 64, 96)[number // len(names) % 3]
         where = f"{op} {dtype} block={block} case {number} (GPR_TEST_SEED={SEED})"
         layouts.call(layouts.draw_case(rng, op, dtype), op, dtype, block, rng, where)
 

@@ -176,4 +176,45 @@ struct fold_moments {
     }
 };
 
+// Whether a number is infinite or NaN.
+GPR_DEVICE bool is_special(double x)
+{
+    constexpr uint64 field = 0x7ffull << 52; // the exponent's
+    return (bit_copy<uint64>(x) & field) == field;
+}
+GPR_DEVICE bool is_special(dt_complex128 x) { return is_special(x.re) || is_special(x.im); }
+// The parts of a number that are infinite or NaN; 0 for the other parts.
+GPR_DEVICE double special_of(double x) { return is_special(x) ? x : 0; }
+GPR_DEVICE dt_complex128 special_of(dt_complex128 x)
+{
+    return {special_of(x.re), special_of(x.im)};
+}
+
+// Moments of floats that become a variance about a given mean: infinities have a distance from
+// that, though none from their own mean. Moments whose `squares` is finite are those of finite
+// elements. Otherwise `squares` is NaN if an element is NaN, else infinite, and each part of the
+// mean is the sum of that part's infinities: an infinity if they have one sign, NaN if they have
+// both, 0 if there are none and finite distances are too large for doubles.
+struct fold_moments_about : fold_moments {
+    template <class Acc, class Compute> static GPR_DEVICE Acc lift(Compute x)
+    {
+        const typename Acc::Number number = element_of<typename Acc::Number>(value_of(x)),
+                                   special = special_of(number);
+        return Acc{mean_of(is_special(number) ? special : number), squared(special), 1};
+    }
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
+    {
+        using Number = typename Acc::Number;
+        Acc merged = fold_moments::combine(a, b);
+        if (is_special(merged.squares)) {
+            const Number zero = element_of<Number>(0);
+            merged.mean = mean_of((is_special(a.squares) ? value_of(a.mean) : zero) +
+                                  (is_special(b.squares) ? value_of(b.mean) : zero));
+            merged.squares = special_of(a.squares) + special_of(b.squares);
+            if (merged.squares == 0) merged.squares = largest_of<double, double>();
+        }
+        return merged;
+    }
+};
+
 } // namespace gpr

@@ -139,16 +139,31 @@ struct finish_deviation {
     }
 };
 
+// The distance of a sum of infinities from a given mean. From a finite mean all of them are as far
+// as each other; from an infinity those of its sign have none.
+GPR_DEVICE double special_apart(double sum, double given)
+{
+    return is_special(given) ? given - sum : 0;
+}
+GPR_DEVICE dt_complex128 special_apart(dt_complex128 sum, dt_complex128 given)
+{
+    return {special_apart(sum.re, given.re), special_apart(sum.im, given.im)};
+}
+
 // A variance or deviation about a given mean of type Given. The sum of squared distances grows by
-// the squared distance between both means, once per element. Rows without elements have no
-// distance, even from NaN.
+// the squared distance between both means, once per element; where it is infinite or NaN,
+// fold_moments_about says what the mean is. Rows without elements have no distance, even from NaN.
 template <class Way, class Given> struct GivenMean {
     template <class Traits, class Acc, class Out, class Number>
     static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, const RowGivenMean<Number> &params)
     {
         if (acc.count != 0) {
-            acc.squares +=
-                squared(apart(acc.mean, mean_of(params.given))) * static_cast<double>(acc.count);
+            Number distance = apart(acc.mean, mean_of(params.given));
+            if constexpr (same<typename Traits::Fold, fold_moments_about>) {
+                if (is_special(acc.squares))
+                    distance = special_apart(value_of(acc.mean), params.given);
+            }
+            acc.squares += squared(distance) * static_cast<double>(acc.count);
         }
         Way::template store<Traits>(out, acc, n, params);
     }

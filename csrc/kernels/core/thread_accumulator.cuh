@@ -68,7 +68,8 @@ template <class Traits> GPR_DEVICE constexpr AccumulationWay accumulation_way()
     else if constexpr (same<Fold, fold_sum> && is_compensated<Acc> && same<Compute, Acc>)
         return AccumulationWay::SUM;
     else if constexpr (same<typename Traits::In, Acc>) return AccumulationWay::ACCUMULATOR;
-    else if constexpr (same<Fold, fold_moments>) return AccumulationWay::MOMENTS;
+    else if constexpr (same<Fold, fold_moments> || same<Fold, fold_moments_about>)
+        return AccumulationWay::MOMENTS;
     else if constexpr (Traits::positional) return AccumulationWay::INDEXED;
     else if constexpr (same<Fold, fold_sum_count>)
         return is_compensated<Compute> ? AccumulationWay::SUM_COUNT : AccumulationWay::ACCUMULATOR;
@@ -242,6 +243,56 @@ template <class Acc> struct Distances {
     }
 };
 
+// Distances that become a variance about a given mean (fold_moments_about). Elements that are
+// infinite or NaN are noted; the squares are infinite or NaN then, and the sum is not read.
+template <class Acc> struct DistancesAbout : Distances<Acc> {
+    using Number = typename Acc::Number;
+    enum : unsigned { NOT_A_NUMBER = 1, PLUS = 2, MINUS = 4, PER_PART = 3 };
+    unsigned noted = 0; // PER_PART bits of each part
+
+    static GPR_DEVICE unsigned note_of(double x)
+    {
+        return x != x ? NOT_A_NUMBER : x > 0 ? PLUS : MINUS;
+    }
+    GPR_DEVICE void note(double x)
+    {
+        if (is_special(x)) noted |= note_of(x);
+    }
+    GPR_DEVICE void note(dt_complex128 x)
+    {
+        note(x.re);
+        if (is_special(x.im)) noted |= note_of(x.im) << PER_PART;
+    }
+    GPR_DEVICE void add(Number y)
+    {
+        note(y);
+        Distances<Acc>::add(y);
+    }
+    // The sum of a part's infinities.
+    static GPR_DEVICE double sum_of(unsigned part)
+    {
+        const double infinity = largest_of<double, double>();
+        return ((part & PLUS) != 0 ? infinity : 0) - ((part & MINUS) != 0 ? infinity : 0);
+    }
+    GPR_DEVICE Acc finalize(unsigned count) const
+    {
+        const double infinity = largest_of<double, double>();
+        constexpr unsigned nan = NOT_A_NUMBER | NOT_A_NUMBER << PER_PART;
+        const Acc found = Distances<Acc>::finalize(count);
+        Number sum;
+
+        if (!is_special(found.squares)) return found;
+        if constexpr (is_complex<Number>) sum = Number{sum_of(noted), sum_of(noted >> PER_PART)};
+        else sum = sum_of(noted);
+        return Acc{mean_of(sum), (noted & nan) != 0 ? infinity - infinity : infinity, count};
+    }
+};
+
+template <class Traits>
+using DistancesOf =
+    typename Select<same<typename Traits::Fold, fold_moments_about>,
+                    DistancesAbout<typename Traits::Acc>, Distances<typename Traits::Acc>>::type;
+
 // The number of elements, and when the centre moves next.
 struct MomentCount {
     static constexpr unsigned first_move = 16,
@@ -261,7 +312,7 @@ template <class Traits> GPR_DEVICE auto number_of(typename Traits::In x)
 template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENTS> {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
-    Distances<Acc> distances;
+    DistancesOf<Traits> distances;
     MomentCount taken;
 
     GPR_DEVICE void add(In x, uint64)

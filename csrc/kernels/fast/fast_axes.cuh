@@ -147,7 +147,7 @@ template <class Traits, unsigned OUTPUTS> struct EachOutput {
 // registers.
 template <class Traits> struct MomentsTogether {
     using In = typename Traits::In;
-    Distances<typename Traits::Acc> of[item];
+    DistancesOf<Traits> of[item];
     MomentCount taken;
 
     GPR_DEVICE void add(const Item<In> &items, uint64, const Layout &)

@@ -210,9 +210,11 @@ void gpr_write_base(const gpr_kernel_traits *traits, gpr_text *text)
     };
     const gpr_fold_row *fold = &gpr_fold_rows[traits->fold];
     const char *structure = structures[fold->acc_kind];
+    const int has_infinities = traits->has_given_mean && gpr_is_inexact(traits->element);
 
-    gpr_text_add(text, "gpr::KernelTraits<gpr::fold_%s, gpr::dt_%s, gpr::dt_%s, ", fold->name,
-                 gpr_dtype_name(traits->element), gpr_dtype_name(traits->compute));
+    gpr_text_add(text, "gpr::KernelTraits<gpr::fold_%s%s, gpr::dt_%s, gpr::dt_%s, ", fold->name,
+                 has_infinities ? "_about" : "", gpr_dtype_name(traits->element),
+                 gpr_dtype_name(traits->compute));
     if (structure != NULL) gpr_text_add(text, "%s<", structure);
     gpr_text_add(text, "gpr::dt_%s%s, %s>", gpr_dtype_name(traits->acc),
                  structure != NULL ? ">" : "", truth(traits->skip_nan));
