@@ -503,7 +503,7 @@ build/lib/pkgconfig/gpureduce.pc: gpureduce.pc.in pyproject.toml
 $(STAMPS)/wheels: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,wheels)
 
-# PYTHONS="python3.12 /opt/python3.13/bin/python3": by default those that are on PATH.
+# PYTHONS="python3.12 /opt/python3.13/bin/python3": by default those of PATH and of pyenv.
 .PHONY: wheels
 ## wheels: a wheel per Python and the source distribution, in dist; wheels are installed and tried
 wheels: $(STAMPS)/wheels

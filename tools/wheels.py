@@ -1,10 +1,11 @@
 """Build wheels and the source distribution, and try each wheel as a user would.
 
-    python tools/wheels.py                         # for this Python and all others on PATH
+    python tools/wheels.py                         # for all Pythons that are found
     python tools/wheels.py --to dist python3.13
     python tools/wheels.py --cross ROOT            # for the processor and Python of another system
 
-There is one wheel per Python, for Linux with glibc 2.28 or newer (manylinux_2_28). A wheel contains
+Pythons are those of PATH, and those that pyenv has installed, free-threaded ones among them. There
+is one wheel per Python, for Linux with glibc 2.28 or newer (manylinux_2_28). A wheel contains
 no CUDA: the driver and NVRTC are opened at run time, so that it works with CUDA 12, with CUDA 13
 and without a GPU. The system's compiler compiles, and zig links against glibc 2.28; auditwheel
 checks that no newer symbol is needed.
@@ -31,8 +32,6 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import ziglang
-
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.28"
 OLDEST_TAG = 17
@@ -40,24 +39,28 @@ OLDEST_TAG = 17
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.13t", "python3.14", "python3.14t")
 TRIAL = """
 import sys
+import sysconfig
 import gpureduce as gr
 import numpy as np
 
 assert "site-packages" in gr.__file__, gr.__file__
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    assert not sys._is_gil_enabled(), "the import switched the GIL on"
 {example}
 assert np.isclose(float(gr.sum(a)), a.sum(dtype=float))
 assert gr.kernel_source("shfl_atomic")
 found = gr.compare(a[:1000], "auto", baselines=["numpy"], seconds=0.01, ceiling=False)
 assert found["auto"].right and "numpy" in str(found)
-if hasattr(sys, "_is_gil_enabled"):
-    print("GIL:", sys._is_gil_enabled())
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    print("without a GIL")
 """
 
 
 TESTS = (
-    "tests/api/test_contract.py", "tests/api/test_own_rules.py", "tests/exact/test_exact_rows.py",
+    "tests/api/test_contract.py", "tests/api/test_own_rules.py", "tests/api/test_threads.py",
+    "tests/exact/test_exact_rows.py",
 )  # fmt: skip
-"""Tests that need neither sources nor a compiler: NumPy's contract, and exact sums."""
+"""Tests that need neither sources nor a compiler: NumPy's contract, threads, and exact sums."""
 TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
 EXAMPLES = "20"
 """Random examples of each test: the loops are those that all tests reach already."""
@@ -72,10 +75,17 @@ def run(*command: str | Path, **options: object) -> str:
     return str(done.stdout)
 
 
+def installed() -> list[str]:
+    """Names of Pythons on PATH, and paths of those of pyenv, whose shims run only some of them."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    own = [str(path) for name in PYTHONS for path in sorted(pyenv.glob(f"*/bin/{name}"))]
+    return [sys.executable, *PYTHONS, *own]
+
+
 def interpreters(named: list[str]) -> list[Path]:
     """Executables of the Pythons to build for, each version once."""
     found: dict[str, Path] = {}
-    for name in named or [sys.executable, *PYTHONS]:
+    for name in named or installed():
         path = shutil.which(name)
         if path is None:
             if named:
@@ -120,6 +130,8 @@ def other_system(root: Path) -> System:
 
 def linker(machine: str) -> str:
     """A command that links against the oldest glibc."""
+    import ziglang  # of an extra, which who only looks for Pythons does not need
+
     # The program itself: pip hides this environment's modules from the build.
     zig = Path(ziglang.__file__).parent / "zig"
     return f"{zig} cc -shared -Wl,--strip-all -target {machine}-linux-gnu.{GLIBC}"
