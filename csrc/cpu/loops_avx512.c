@@ -34,6 +34,10 @@ typedef __mmask8 flag_f64;
 #define is_flagged_f64(flag) ((flag) != 0)
 #define WIDEN_F32(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
 #define LESS_PRODUCT(number, x, y) _mm512_fnmadd_pd(x, y, number)
+#define MULTIPLY_ADD(x, y, number) _mm512_fmadd_pd(x, y, number)
+#define MULTIPLY_ADD_SINGLE(x, y, number) _mm512_fmadd_ps(x, y, number)
+#define OR_DIFFERENCE(bits, x, y) \
+    _mm512_ternarylogic_epi64((__m512i)(bits), (__m512i)(x), (__m512i)(y), 0xf6)
 #define SWAP_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0x55)
 #define EVEN_PARTS(x) (vec_f64) _mm512_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0xff)

@@ -3,7 +3,8 @@
  *
  * A product of float32 is a double, and added plainly: n / SUM_VECTORS / VECTOR_LANES additions
  * of a lane, each rounded once. A product of doubles is two doubles, and so is a lane's sum:
- * rounding of the products and of the sums goes to `rest`, whose own roundings alone are lost. */
+ * rounding of the products and of the sums goes to `rest`, whose own roundings alone are lost. Loops
+ * that multiply and add at once are quicker where they can be (loops_product_sums_at_once.h). */
 
 enum { SUM_VECTORS = 4 };
 
@@ -37,11 +38,10 @@ INLINE vec_f64 vector_product_rest(vec_f64 x, vec_f64 y, vec_f64 product)
 #define TERM_OF_ONE_squares(x, y) ((x) * (x))
 #define TERM_OF_ONE_magnitudes(x, y) fabs(x)
 
-/* SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
+/* The general way. SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
 #define DEFINE_PRODUCT_SUM(kind, name, T, LOAD, SIGNED, TWICE)                                     \
-    static gpr_product_sum sum_of_##kind##_##name(const void *a, const void *b, uint64_t n)        \
+    static gpr_product_sum plain_##kind##_##name(const T *p, const T *q, uint64_t n)               \
     {                                                                                              \
-        const T *p = a, *q = b;                                                                    \
         vec_f64 sums[SUM_VECTORS] = {{0}}, rests[SUM_VECTORS] = {{0}}, sizes[SUM_VECTORS] = {{0}}; \
         double lanes[VECTOR_LANES], sum = 0, rest = 0, size = 0;                                   \
         uint64_t i = 0;                                                                            \
@@ -90,13 +90,6 @@ INLINE vec_f64 vector_product_rest(vec_f64 x, vec_f64 y, vec_f64 product)
         return (gpr_product_sum){sum, rest, size};                                                 \
     }
 
-DEFINE_PRODUCT_SUM(products, float32, float, WIDEN_F32, 1, 0)
-DEFINE_PRODUCT_SUM(squares, float32, float, WIDEN_F32, 0, 0)
-DEFINE_PRODUCT_SUM(magnitudes, float32, float, WIDEN_F32, 0, 0)
-DEFINE_PRODUCT_SUM(products, float64, double, load_f64, 1, 1)
-DEFINE_PRODUCT_SUM(squares, float64, double, load_f64, 0, 1)
-DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)
-
 /* Of complex numbers, a vector has both parts of each: times the other factor as it is, and with
  * its parts swapped, it makes the four products of the parts. */
 enum { COMPLEX_VECTORS = 2, COMPLEX_TERMS = 2 };
@@ -110,40 +103,11 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
     sum->size += size;
 }
 
-#define DEFINE_COMPLEX_PRODUCT_SUMS(name, T, LOAD, TWICE)                                         \
-    static void sums_of_products_##name(const void *a, const void *b, uint64_t n,                 \
+/* Adds the products of the parts of numbers from `i` on. */
+#define DEFINE_COMPLEX_TAIL(name, T, TWICE)                                                       \
+    INLINE void add_complex_tail_##name(const T *p, const T *q, uint64_t i, uint64_t numbers,     \
                                         gpr_product_sum *of_parts)                                \
     {                                                                                             \
-        enum { STEP = COMPLEX_VECTORS * VECTOR_LANES };                                           \
-        const T *p = a, *q = b;                                                                   \
-        const uint64_t numbers = 2 * n;                                                           \
-        vec_f64 sums[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                   \
-                rests[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                  \
-                sizes[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}};                                  \
-        uint64_t i = 0;                                                                           \
-        for (; i + STEP <= numbers; i += STEP) {                                                  \
-            PREFETCH(p + i, STEP * sizeof(T));                                                    \
-            PREFETCH(q + i, STEP * sizeof(T));                                                    \
-            UNROLLED                                                                              \
-            for (int k = 0; k < COMPLEX_VECTORS; k++) {                                           \
-                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                        \
-                              y = (vec_f64)LOAD(q + i + k * VECTOR_LANES);                        \
-                UNROLLED                                                                          \
-                for (int t = 0; t < COMPLEX_TERMS; t++) {                                         \
-                    const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;          \
-                    if (TWICE) {                                                                  \
-                        vec_f64 lost;                                                             \
-                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                           \
-                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);               \
-                    } else {                                                                      \
-                        sums[t][k] += term;                                                       \
-                    }                                                                             \
-                    sizes[t][k] += MAGNITUDES(term);                                              \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-        for (int part = 0; part < 2 * COMPLEX_TERMS; part++)                                      \
-            of_parts[part] = (gpr_product_sum){0, 0, 0};                                          \
         for (; i < numbers; i += 2) {                                                             \
             UNROLLED                                                                              \
             for (uint64_t part = 0; part < 2 * COMPLEX_TERMS; part++) {                           \
@@ -152,12 +116,93 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
                          fabs(term));                                                             \
             }                                                                                     \
         }                                                                                         \
-        for (int t = 0; t < COMPLEX_TERMS; t++)                                                   \
-            for (int k = 0; k < COMPLEX_VECTORS; k++)                                             \
-                for (int lane = 0; lane < VECTOR_LANES; lane++)                                   \
-                    add_term(&of_parts[2 * t + lane % 2], sums[t][k][lane], rests[t][k][lane],    \
-                             sizes[t][k][lane]);                                                  \
+    }
+DEFINE_COMPLEX_TAIL(float32, float, 0)
+DEFINE_COMPLEX_TAIL(float64, double, 1)
+
+#define DEFINE_COMPLEX_PRODUCT_SUMS(name, T, LOAD, TWICE)                                      \
+    static void plain_complex_products_##name(const T *p, const T *q, uint64_t n,              \
+                                              gpr_product_sum *of_parts)                       \
+    {                                                                                          \
+        enum { STEP = COMPLEX_VECTORS * VECTOR_LANES };                                        \
+        const uint64_t numbers = 2 * n;                                                        \
+        vec_f64 sums[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                \
+                rests[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                               \
+                sizes[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}};                               \
+        uint64_t i = 0;                                                                        \
+        for (; i + STEP <= numbers; i += STEP) {                                               \
+            PREFETCH(p + i, STEP * sizeof(T));                                                 \
+            PREFETCH(q + i, STEP * sizeof(T));                                                 \
+            UNROLLED                                                                           \
+            for (int k = 0; k < COMPLEX_VECTORS; k++) {                                        \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                     \
+                              y = (vec_f64)LOAD(q + i + k * VECTOR_LANES);                     \
+                UNROLLED                                                                       \
+                for (int t = 0; t < COMPLEX_TERMS; t++) {                                      \
+                    const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;       \
+                    if (TWICE) {                                                               \
+                        vec_f64 lost;                                                          \
+                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                        \
+                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);            \
+                    } else {                                                                   \
+                        sums[t][k] += term;                                                    \
+                    }                                                                          \
+                    sizes[t][k] += MAGNITUDES(term);                                           \
+                }                                                                              \
+            }                                                                                  \
+        }                                                                                      \
+        for (int part = 0; part < 2 * COMPLEX_TERMS; part++)                                   \
+            of_parts[part] = (gpr_product_sum){0, 0, 0};                                       \
+        add_complex_tail_##name(p, q, i, numbers, of_parts);                                   \
+        for (int t = 0; t < COMPLEX_TERMS; t++)                                                \
+            for (int k = 0; k < COMPLEX_VECTORS; k++)                                          \
+                for (int lane = 0; lane < VECTOR_LANES; lane++)                                \
+                    add_term(&of_parts[2 * t + lane % 2], sums[t][k][lane], rests[t][k][lane], \
+                             sizes[t][k][lane]);                                               \
     }
 
-DEFINE_COMPLEX_PRODUCT_SUMS(complex64, float, WIDEN_F32, 0)
-DEFINE_COMPLEX_PRODUCT_SUMS(complex128, double, load_f64, 1)
+DEFINE_COMPLEX_PRODUCT_SUMS(float32, float, WIDEN_F32, 0)
+DEFINE_COMPLEX_PRODUCT_SUMS(float64, double, load_f64, 1)
+
+DEFINE_PRODUCT_SUM(products, float32, float, WIDEN_F32, 1, 0)
+DEFINE_PRODUCT_SUM(squares, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_SUM(magnitudes, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_SUM(products, float64, double, load_f64, 1, 1)
+DEFINE_PRODUCT_SUM(squares, float64, double, load_f64, 0, 1)
+DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)
+
+#ifdef MULTIPLY_ADD
+#include "cpu/loops_product_sums_at_once.h"
+#define AT_ONCE(made) (made)
+#else
+#define AT_ONCE(made) 0
+#endif
+
+/* The quicker way where there is one and it does not give up, or else the general one. */
+#define DEFINE_SUM_LOOP(kind, name, T, MADE)                                                \
+    static gpr_product_sum sum_of_##kind##_##name(const void *a, const void *b, uint64_t n) \
+    {                                                                                       \
+        const T *p = a, *q = b;                                                             \
+        gpr_product_sum found;                                                              \
+                                                                                            \
+        if (AT_ONCE(MADE)) return found;                                                    \
+        return plain_##kind##_##name(p, q, n);                                              \
+    }
+DEFINE_SUM_LOOP(products, float32, float, sum_singles(p, q, n, &found))
+DEFINE_SUM_LOOP(squares, float32, float, 0)
+DEFINE_SUM_LOOP(magnitudes, float32, float, 0)
+DEFINE_SUM_LOOP(products, float64, double, sum_biased(GPR_PRODUCTS, p, q, n, &found))
+DEFINE_SUM_LOOP(squares, float64, double, sum_biased(GPR_SQUARES, p, q, n, &found))
+DEFINE_SUM_LOOP(magnitudes, float64, double, sum_biased(GPR_MAGNITUDES, p, q, n, &found))
+
+#define DEFINE_COMPLEX_SUMS_LOOP(name, real, T, MADE)                             \
+    static void sums_of_products_##name(const void *a, const void *b, uint64_t n, \
+                                        gpr_product_sum *of_parts)                \
+    {                                                                             \
+        const T *p = a, *q = b;                                                   \
+                                                                                  \
+        if (AT_ONCE(MADE)) return;                                                \
+        plain_complex_products_##real(p, q, n, of_parts);                         \
+    }
+DEFINE_COMPLEX_SUMS_LOOP(complex64, float32, float, sum_complex_singles(p, q, n, of_parts))
+DEFINE_COMPLEX_SUMS_LOOP(complex128, float64, double, sum_complex_biased(p, q, n, of_parts))

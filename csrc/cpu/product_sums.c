@@ -12,10 +12,14 @@
  * lanes at least, one of complex numbers 2 for the products of two parts. */
 enum { IN_PLACE_TILE = 8192, COMPLEX_TILE = 2048 };
 
-/* Bounds on errors, in shares of the sum of magnitudes. A lane adds 2^10 products at most.
+/* Bounds on errors, in shares of `size`: the sum of magnitudes, or what loops have in its place. A
+ * lane adds 2^10 products at most.
  *   products of float32  are added plainly: 2^10 roundings of 2^-53, and the lanes' sum
  *   products of float64  are added as two doubles: the second one, which is less than 2^10 * 2^-52
  *                        of the sum, is rounded twice per product: 2^11 * 2^10 * 2^-52 * 2^-53
+ * Biased lanes of m <= 2^9 float64 products, 2^13 in all, and a bias of 2^k have a `size` of 2^(k +
+ * 2) or more. Each product is rounded by 2^(k - 106) and added to a rest of m * 2^(k - 53): 2^13 *
+ * (1 + 2^9) * 2^(k - 106) < 2^(k - 83) < 2^-85 of `size`.
  * Merging rounds the second double once or twice, by 2^-105 each. Underflow loses less than 2^-1070
  * per product: nothing beside LEAST_SIZE. All bounds are twice as large or more, for the rounding
  * of magnitudes and of what is computed here. */

@@ -13,6 +13,7 @@
 #include "cpu/loops.h"
 #include "device_folds.h"
 #include "lib/base/convert.h"
+#include "lib/exact/exact.h"
 #include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 
@@ -798,12 +799,105 @@ static void check_product_sums(const gpr_loops *loops, gpr_dtype dtype)
             size += fabs(product);
         }
         made = loop(a, b, n);
-        CHECK(made.upper + made.lower == expected && made.size == size,
+        /* loops of float64 may bound the sum instead of the magnitudes' */
+        CHECK(made.upper + made.lower == expected &&
+                  made.size >= (dtype == GPR_FLOAT64 ? fabs(expected) : size),
               "%s: products %d of %llu %s", gpr_cpu_isa(), kind, (unsigned long long)n,
               gpr_dtype_name(dtype));
         free(a);
         free(b);
     }
+}
+
+static double draw_number(int least_exponent, int most_exponent)
+{
+    const double fraction = 1 + (double)check_between(0, INT32_MAX) * 0x1p-31;
+    const double x = ldexp(fraction, (int)check_between(least_exponent, most_exponent));
+
+    return check_between(0, 1) ? x : -x;
+}
+
+/* Numbers around some exponent, where float32 may overflow or underflow when squared. Those from
+ * some place on may be much larger. Memory ends with them. */
+static void *draw_factors(gpr_dtype real, uint64_t n)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    const int most = real == GPR_FLOAT32 ? 70 : 420, range = (int)check_between(0, 20),
+              around = (int)check_between(-most, most), larger = (int)check_between(0, 50);
+    const uint64_t from = check_between(0, 2) == 0 ? (uint64_t)check_between(0, (int64_t)n) : n;
+    uint8_t *array = malloc(n * bytes);
+
+    for (uint64_t i = 0; array != NULL && i < n; i++) {
+        const int middle = around + (i >= from ? larger : 0);
+        const double x = draw_number(middle - range, middle + range);
+
+        gpr_convert(GPR_FLOAT64, &x, real, array + i * bytes, 1);
+    }
+    return array;
+}
+
+/* The product of factors i and k of two arrays, added to an exact sum. */
+static void add_exact_product(gpr_exact_part *part, gpr_dtype real, const uint8_t *a, uint64_t i,
+                              const uint8_t *b, uint64_t k)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    double x, y;
+
+    gpr_convert(real, a + i * bytes, GPR_FLOAT64, &x, 1);
+    gpr_convert(real, b + k * bytes, GPR_FLOAT64, &y, 1);
+    gpr_exact_add_products(part, GPR_FLOAT64, &x, &y, 1);
+}
+
+/* Whether a loop's sum differs from the exact one by no more than product_sums.c assumes. */
+static void check_bound(gpr_exact_part *exact, gpr_dtype real, gpr_product_sum made, int kind)
+{
+    const double share = real == GPR_FLOAT64 ? 0x1p-81 : 0x1p-41, minus_one = -1;
+    double error;
+
+    if (!(made.size >= 0x1p-800 && made.size <= 0x1p1000)) return; /* nor are they used */
+    gpr_exact_add_products(exact, GPR_FLOAT64, &made.upper, &minus_one, 1);
+    gpr_exact_add_products(exact, GPR_FLOAT64, &made.lower, &minus_one, 1);
+    CHECK(gpr_exact_round(exact, GPR_FLOAT64, 0, &error) == GPR_OK, "%s", gpr_cpu_isa());
+    CHECK(fabs(error) <= share * made.size, "%s: products %d of %s: error %g of %g", gpr_cpu_isa(),
+          kind, gpr_dtype_name(real), error, made.size);
+}
+
+/* Errors of sums of products that are rounded. */
+static void check_product_bounds(const gpr_loops *loops, gpr_dtype real, gpr_dtype pairs)
+{
+    const uint64_t n = (uint64_t)check_between(1, 4 * MOST_ELEMENTS);
+    uint8_t *a = draw_factors(real, 2 * n), *b = draw_factors(real, 2 * n);
+    gpr_product_sum parts[GPR_PART_PRODUCTS];
+    const double one = 1;
+
+    for (int kind = GPR_PRODUCTS; kind <= GPR_MAGNITUDES; kind++) {
+        const gpr_product_sum made = loops->product_sums[kind][real](a, b, n);
+        gpr_exact_part exact;
+
+        gpr_exact_clear_products(&exact, GPR_FLOAT64);
+        for (uint64_t i = 0; i < n; i++) {
+            double x;
+
+            gpr_convert(real, a + i * gpr_bytes_of(real), GPR_FLOAT64, &x, 1);
+            x = fabs(x);
+            if (kind == GPR_MAGNITUDES)
+                gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &one, 1);
+            else
+                add_exact_product(&exact, real, a, i, kind == GPR_SQUARES ? a : b, i);
+        }
+        check_bound(&exact, real, made, kind);
+    }
+    loops->complex_product_sums[pairs](a, b, n, parts);
+    for (uint64_t part = 0; part < GPR_PART_PRODUCTS; part++) {
+        gpr_exact_part exact;
+
+        gpr_exact_clear_products(&exact, GPR_FLOAT64);
+        for (uint64_t i = 0; i < n; i++)
+            add_exact_product(&exact, real, a, 2 * i + part % 2, b, 2 * i + (part % 2 ^ part / 2));
+        check_bound(&exact, real, parts[part], (int)part);
+    }
+    free(a);
+    free(b);
 }
 
 /* Conversions before a loop, beside those of the library. */
@@ -859,6 +953,36 @@ static void check_mantissas(const gpr_loops *loops)
     free(exponents);
 }
 
+/* Positions in a row that is longer than positions in vectors of the narrowest integers reach: all
+ * elements are alike, but for a few that are better, and of them the first of the best counts. */
+static void check_long_row(const gpr_loops *loops, gpr_dtype dtype, int is_largest)
+{
+    const uint64_t n = (uint64_t)check_between(1, 200000);
+    const size_t bytes = gpr_bytes_of(dtype);
+    const gpr_positions_loop find =
+        loops->positions[is_largest ? GPR_FOLD_max : GPR_FOLD_min].rows[dtype];
+    char *row = malloc(n * bytes);
+    const int64_t usual = 40;
+    int64_t best = usual, found = -1;
+    uint64_t at = 0;
+
+    for (uint64_t i = 0; row != NULL && i < n; i++)
+        gpr_convert(GPR_INT64, &usual, dtype, row + i * bytes, 1);
+    for (int k = 0; row != NULL && k < 6; k++) {
+        const uint64_t place = (uint64_t)check_between(0, (int64_t)n - 1);
+        const int64_t value = is_largest ? check_between(41, 43) : check_between(37, 39);
+        const int is_better = is_largest ? value > best : value < best;
+
+        if (place == at && best != usual) continue; /* the best so far stays */
+        gpr_convert(GPR_INT64, &value, dtype, row + place * bytes, 1);
+        if (is_better || (value == best && place < at)) best = value, at = place;
+    }
+    if (row != NULL) find(row, 0, 1, n, &found);
+    CHECK(found == (int64_t)at, "%s: position in %llu of %s: %lld, not %llu", gpr_cpu_isa(),
+          (unsigned long long)n, gpr_dtype_name(dtype), (long long)found, (unsigned long long)at);
+    free(row);
+}
+
 static void test_loops_and_host_fold_alike(void)
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
@@ -884,6 +1008,17 @@ static void test_loops_and_host_fold_alike(void)
                 check_widening(loops, (gpr_dtype)d);
                 check_mantissas(loops);
             }
+        }
+        for (int draw = 0; draw < LOOP_DRAWS; draw++) {
+            for (gpr_dtype dtype = GPR_INT8; dtype <= GPR_UINT64; dtype++) {
+                if (gpr_is_inexact(dtype)) continue;
+                check_long_row(loops, dtype, 0);
+                check_long_row(loops, dtype, 1);
+            }
+        }
+        for (int draw = 0; draw < DRAWS; draw++) {
+            check_product_bounds(loops, GPR_FLOAT32, GPR_COMPLEX64);
+            check_product_bounds(loops, GPR_FLOAT64, GPR_COMPLEX128);
         }
     }
 }
