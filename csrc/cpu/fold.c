@@ -5,11 +5,12 @@
 #include <string.h>
 
 enum {
-    WIDE_ENOUGH = 128,     /* columns that need no other rows beside them */
-    ASKING_ROWS = 16,      /* of any and all in columns, before the first check whether all columns
+    WIDE_ENOUGH = 128,      /* columns that need no other rows beside them */
+    ASKING_ROWS = 16,       /* of any and all in columns, before the first check whether all columns
                             * are decided */
-    LEAST_RUN = 64,        /* elements of a run that is read in place, not packed with others */
-    ASKING_RUN = 16 * 1024 /* elements of any and all in runs between two such checks */
+    LEAST_RUN = 64,         /* elements of a run that is read in place, not packed with others */
+    ASKING_RUN = 16 * 1024, /* elements of any and all in runs between two such checks */
+    BEYOND_CACHES = 16 << 20 /* bytes of an array that loops are told to read from main memory */
 };
 
 /* ---------------------------------------------------------------- rows ----------------------- */
@@ -179,18 +180,19 @@ uint64_t gpr_cpu_copies(uint64_t width, uint64_t n)
 /* Folds rows of `width` elements that the loop can read, into `copies` times `width`
  * accumulators. */
 static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
-                       uint64_t width, uint64_t copies, int fresh, char *accumulators)
+                       uint64_t width, uint64_t copies, int how_columns, char *accumulators)
 {
     if (copies > 1 && rows >= copies && stride == (int64_t)(width * how->loop_bytes)) {
         const uint64_t wide_rows = rows / copies;
         const int64_t wide_stride = stride * (int64_t)copies;
 
-        how->loop.columns(elements, wide_stride, wide_rows, width * copies, fresh, accumulators);
-        fresh = 0;
+        how->loop.columns(elements, wide_stride, wide_rows, width * copies, how_columns,
+                          accumulators);
+        how_columns &= ~GPR_FRESH;
         elements += (int64_t)wide_rows * wide_stride;
         rows -= wide_rows * copies;
     }
-    if (rows > 0) how->loop.columns(elements, stride, rows, width, fresh, accumulators);
+    if (rows > 0) how->loop.columns(elements, stride, rows, width, how_columns, accumulators);
 }
 
 /* A view of positions of the last inner axis by `width` rows of such a unit. */
@@ -211,6 +213,14 @@ static int are_decided(const recipe *how, const char *accumulators, uint64_t cou
     return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
 }
 
+/* Whether elements of the array come from main memory, unless another core has just read them. */
+static int is_beyond_caches(const gpr_view *view)
+{
+    const uint64_t most = BEYOND_CACHES / view->bytes;
+
+    return view->rows > most || view->n > most / (view->rows > 0 ? view->rows : 1);
+}
+
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                           uint64_t first, uint64_t end, char *accumulators, stage *s)
@@ -221,7 +231,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     const int stops = gpr_cpu_may_stop_early(how->fold);
     const uint64_t at_once = STAGE_ELEMENTS / width;
     uint64_t until_asked = UINT64_MAX, unasked = 0;
-    int fresh = work->copies == 1;
+    const int source = is_beyond_caches(view) ? GPR_FROM_MEMORY : 0;
+    int fresh = work->copies == 1 ? GPR_FRESH : 0;
     gpr_view tile;
 
     if (work->columns_wide)
@@ -237,7 +248,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
 
         gpr_cpu_locate(view, row, first, &tile);
         if (work->columns_direct && how->direct) {
-            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh,
+            fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh | source,
                        accumulators);
             fresh = 0;
         } else {

@@ -19,10 +19,14 @@ typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, u
 /* columns that are folded side by side: their accumulators fit the first cache */
 enum { GPR_COLUMN_BLOCK = 1024 };
 
+/* How columns are folded: GPR_FRESH makes accumulators of them. GPR_FROM_MEMORY says that an array
+ * is larger than caches, of which the call may see a part that is not. */
+enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2 };
+
 /* Folds `rows` > 0 rows of `width` elements, `stride` bytes apart, element by element into `width`
- * accumulators, or, where these are `fresh`, makes accumulators of them. */
+ * accumulators. `how` is 0 or GPR_FRESH, and GPR_FROM_MEMORY. */
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
-                                 int fresh, void *accumulators);
+                                 int how, void *accumulators);
 
 /* A conversion that costs little before a loop: of 16-bit floats, which lack loops, to float32, and
  * of integers and bool to float64. NULL for other dtypes. */

@@ -102,27 +102,25 @@ enum { HALVES_VECTORS = 4 };
 /* The sums of VECTORS vectors of columns, added to those in `out` unless they are `fresh`. */
 #define DEFINE_HALVES_TILES(tiles, run, VECTOR, VECTORS)                                           \
     INLINE uint64_t tiles##_##run(const char *data, int64_t stride, uint64_t rows, uint64_t j,     \
-                                  uint64_t width, int fresh, double *out)                          \
+                                  uint64_t width, int fresh, int64_t ahead, double *out)           \
     {                                                                                              \
         for (; j + (VECTORS) * VECTOR_LANES <= width; j += (VECTORS) * VECTOR_LANES) {             \
             const char *at = data + j * sizeof(double);                                            \
+            const size_t bytes = (VECTORS) * VECTOR_BYTES;                                         \
             vec_f64 upper[VECTORS], lower[VECTORS];                                                \
             uint64_t r = 0;                                                                        \
             UNROLLED                                                                               \
-            for (int k = 0; k < (VECTORS) && !fresh; k++) {                                        \
-                upper[k] = load_f64(out + j + k * VECTOR_LANES);                                   \
-                lower[k] = load_f64(out + GPR_COLUMN_BLOCK + j + k * VECTOR_LANES);                \
-            }                                                                                      \
-            UNROLLED                                                                               \
-            for (int k = 0; k < (VECTORS) && fresh; k++) {                                         \
+            for (int k = 0; k < (VECTORS); k++) {                                                  \
                 const vec_f64 given =                                                              \
                                   load_f64((const double *)(const void *)at + k * VECTOR_LANES),   \
-                              x = VECTOR(given);                                                   \
-                upper[k] = upper_of(x);                                                            \
-                lower[k] = x - upper[k];                                                           \
+                              x = VECTOR(given), most = upper_of(x);                               \
+                upper[k] = fresh ? most : load_f64(out + j + k * VECTOR_LANES);                    \
+                lower[k] =                                                                         \
+                    fresh ? x - most : load_f64(out + GPR_COLUMN_BLOCK + j + k * VECTOR_LANES);    \
             }                                                                                      \
             if (fresh) r++, at += stride;                                                          \
             for (; r < rows; r++, at += stride) {                                                  \
+                if (ahead != 0 && r > 0) PREFETCH_AT(at, bytes, ahead, 2);                         \
                 UNROLLED                                                                           \
                 for (int k = 0; k < (VECTORS); k++) {                                              \
                     const vec_f64 given = load_f64((const double *)(const void *)at +              \
@@ -145,13 +143,15 @@ enum { HALVES_VECTORS = 4 };
     DEFINE_HALVES_TILES(tiles, run, VECTOR, HALVES_VECTORS)                                    \
     DEFINE_HALVES_TILES(vectors, run, VECTOR, 1)                                               \
     static void columns_##run(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
-                              int fresh, void *out)                                            \
+                              int how, void *out)                                              \
     {                                                                                          \
         double *upper = out, *lower = upper + GPR_COLUMN_BLOCK;                                \
+        int fresh = how & GPR_FRESH;                                                           \
         for (uint64_t row = 0; row < rows; row += STEP_ROWS) {                                 \
             const uint64_t some = rows - row < STEP_ROWS ? rows - row : STEP_ROWS;             \
-            uint64_t j = tiles_##run(data, stride, some, 0, width, fresh, out);                \
-            j = vectors_##run(data, stride, some, j, width, fresh, out);                       \
+            const int64_t ahead = bytes_ahead(row, rows, stride, width, sizeof(double), how);  \
+            uint64_t j = tiles_##run(data, stride, some, 0, width, fresh, ahead, out);         \
+            j = vectors_##run(data, stride, some, j, width, fresh, ahead, out);                \
             for (; j < width; j++) {                                                           \
                 const char *at = data + j * sizeof(double);                                    \
                 double first = fresh ? 0 : upper[j], second = fresh ? 0 : lower[j];            \
@@ -172,12 +172,12 @@ DEFINE_HALVES(skipping_halves, NUMBERS_ALONE, LIFT_SUMMED)
 
 /* Rows of sums of halves, added to one. */
 static void columns_of_halves(const char *data, int64_t stride, uint64_t rows, uint64_t width,
-                              int fresh, void *out)
+                              int how, void *out)
 {
     const uint64_t plane = GPR_COLUMN_BLOCK * sizeof(double);
 
-    columns_sum_float64(data, stride, rows, width, fresh, out);
-    columns_sum_float64(data + plane, stride, rows, width, fresh, (char *)out + plane);
+    columns_sum_float64(data, stride, rows, width, how, out);
+    columns_sum_float64(data + plane, stride, rows, width, how, (char *)out + plane);
 }
 
 /* ---- what sums come to ---- */

@@ -153,38 +153,39 @@ DEFINE_BEST_EVEN(max, >)
 /* Columns row by row. Few numbers of a row at a time, behind which those of the next row are
  * fetched. */
 enum { PAIR_RUN = 128 };
-#define DEFINE_PAIR_COLUMNS(run, name, P, BETTER, SKIP)                                         \
-    INLINE void step_##run##_##name(const P *restrict p, uint64_t count, double *restrict acc)  \
-    {                                                                                           \
-        for (uint64_t j = 0; j < count; j++) {                                                  \
-            const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1];  \
-            const int better = BETTER_PAIR(x, y, BETTER, re, im);                               \
-            const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);         \
-            const int take = TAKES_PAIR(better, new_nan, old_nan, SKIP);                        \
-            acc[2 * j] = take ? x : re;                                                         \
-            acc[2 * j + 1] = take ? y : im;                                                     \
-        }                                                                                       \
-    }                                                                                           \
-    static void columns_##run##_##name(const char *data, int64_t stride, uint64_t rows,         \
-                                       uint64_t width, int fresh, void *out)                    \
-    {                                                                                           \
-        const int64_t ahead = bytes_ahead(0, rows, stride, width, sizeof(P)) != 0 ? stride : 0; \
-        double *acc = out;                                                                      \
-        if (fresh) {                                                                            \
-            const P *p = (const P *)(const void *)data;                                         \
-            for (uint64_t j = 0; j < 2 * width; j++) acc[j] = p[j];                             \
-            rows--;                                                                             \
-            data += stride;                                                                     \
-        }                                                                                       \
-        for (; rows > 0; rows--, data += stride) {                                              \
-            const P *p = (const P *)(const void *)data;                                         \
-            uint64_t j = 0;                                                                     \
-            for (; ahead != 0 && j + PAIR_RUN <= width; j += PAIR_RUN) {                        \
-                PREFETCH_AT(p + 2 * j, 2 * PAIR_RUN * sizeof(P), ahead, 2);                     \
-                step_##run##_##name(p + 2 * j, PAIR_RUN, acc + 2 * j);                          \
-            }                                                                                   \
-            step_##run##_##name(p + 2 * j, width - j, acc + 2 * j);                             \
-        }                                                                                       \
+#define DEFINE_PAIR_COLUMNS(run, name, P, BETTER, SKIP)                                        \
+    INLINE void step_##run##_##name(const P *restrict p, uint64_t count, double *restrict acc) \
+    {                                                                                          \
+        for (uint64_t j = 0; j < count; j++) {                                                 \
+            const double x = p[2 * j], y = p[2 * j + 1], re = acc[2 * j], im = acc[2 * j + 1]; \
+            const int better = BETTER_PAIR(x, y, BETTER, re, im);                              \
+            const int new_nan = (x != x) | (y != y), old_nan = (re != re) | (im != im);        \
+            const int take = TAKES_PAIR(better, new_nan, old_nan, SKIP);                       \
+            acc[2 * j] = take ? x : re;                                                        \
+            acc[2 * j + 1] = take ? y : im;                                                    \
+        }                                                                                      \
+    }                                                                                          \
+    static void columns_##run##_##name(const char *data, int64_t stride, uint64_t rows,        \
+                                       uint64_t width, int how, void *out)                     \
+    {                                                                                          \
+        const int64_t ahead =                                                                  \
+            bytes_ahead(0, rows, stride, width, sizeof(P), how) != 0 ? stride : 0;             \
+        double *acc = out;                                                                     \
+        if (how & GPR_FRESH) {                                                                 \
+            const P *p = (const P *)(const void *)data;                                        \
+            for (uint64_t j = 0; j < 2 * width; j++) acc[j] = p[j];                            \
+            rows--;                                                                            \
+            data += stride;                                                                    \
+        }                                                                                      \
+        for (; rows > 0; rows--, data += stride) {                                             \
+            const P *p = (const P *)(const void *)data;                                        \
+            uint64_t j = 0;                                                                    \
+            for (; ahead != 0 && j + PAIR_RUN <= width; j += PAIR_RUN) {                       \
+                PREFETCH_AT(p + 2 * j, 2 * PAIR_RUN * sizeof(P), ahead, 2);                    \
+                step_##run##_##name(p + 2 * j, PAIR_RUN, acc + 2 * j);                         \
+            }                                                                                  \
+            step_##run##_##name(p + 2 * j, width - j, acc + 2 * j);                            \
+        }                                                                                      \
     }
 
 /* Short rows side by side: a vector has a part of one number of each of as many rows as it has

@@ -973,10 +973,10 @@ typedef struct pair {
 
 #define DEFINE_PAIRS_IN_COLUMNS(fold, name, P, ACC, LIFT)                                \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, \
-                                        uint64_t width, int fresh, void *out)            \
+                                        uint64_t width, int how, void *out)              \
     {                                                                                    \
         ACC *restrict accumulators = out;                                                \
-        if (fresh) {                                                                     \
+        if (how & GPR_FRESH) {                                                           \
             const P *restrict p = (const P *)(const void *)data;                         \
             for (uint64_t j = 0; j < width; j++) accumulators[j] = (ACC)LIFT(p + 2 * j); \
             rows--;                                                                      \
@@ -1030,9 +1030,10 @@ INLINE vec_i64 saw_zeros(vec_f64 x)
     }                                                                                            \
     DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                                 \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,         \
-                                        uint64_t width, int fresh, void *out)                    \
+                                        uint64_t width, int how, void *out)                      \
     {                                                                                            \
         enum { NUMBERS = TILE_VECTORS * VECTOR_LANES / 2 };                                      \
+        int fresh = how & GPR_FRESH;                                                             \
         uint8_t *truths = out;                                                                   \
         for (; rows > 0; fresh = 0) {                                                            \
             const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                           \
@@ -1139,8 +1140,9 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
     DEFINE_PAIR_PROD_TILES(tiles, name, P, LOAD, TILE_VECTORS)                                     \
     DEFINE_PAIR_PROD_TILES(vectors, name, P, LOAD, 1)                                              \
     static void columns_prod_##name(const char *data, int64_t stride, uint64_t rows,               \
-                                    uint64_t width, int fresh, void *out)                          \
+                                    uint64_t width, int how, void *out)                            \
     {                                                                                              \
+        int fresh = how & GPR_FRESH;                                                               \
         double *products = out;                                                                    \
         for (; rows > 0; fresh = 0) {                                                              \
             const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                             \
@@ -1188,9 +1190,9 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
         }                                                                                    \
     }                                                                                        \
     static void columns_sum_##name(const char *data, int64_t stride, uint64_t rows,          \
-                                   uint64_t width, int fresh, void *out)                     \
+                                   uint64_t width, int how, void *out)                       \
     {                                                                                        \
-        columns_sum_##part(data, stride, rows, 2 * width, fresh, out);                       \
+        columns_sum_##part(data, stride, rows, 2 * width, how, out);                         \
     }
 
 /* As above, without numbers of which a part is NaN. */
@@ -1246,9 +1248,9 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
         }                                                                                       \
     }                                                                                           \
     static void columns_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,    \
-                                            uint64_t width, int fresh, void *out)               \
+                                            uint64_t width, int how, void *out)                 \
     {                                                                                           \
-        columns_skipping_pairs_##part(data, stride, rows, 2 * width, fresh, out);               \
+        columns_skipping_pairs_##part(data, stride, rows, 2 * width, how, out);                 \
     }
 
 #define LIFT_PAIR_NUMBER(p) ((uint64_t)IS_PAIR(p))
