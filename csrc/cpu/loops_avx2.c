@@ -44,6 +44,68 @@ typedef __m256d flag_f64;
 #define LARGER_i32(x, y) _mm256_max_epi32((__m256i)(x), (__m256i)(y))
 #define SMALLER_i32(x, y) _mm256_min_epi32((__m256i)(x), (__m256i)(y))
 
+/* As AVX-512's (loops_avx512.c), but 64-bit integers are compared, unsigned ones with their highest
+ * bits flipped. */
+#define HAS_INTEGER_VOCABULARY
+#define VECTOR_min_int8(x, y) _mm256_min_epi8((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_int8(x, y) _mm256_max_epi8((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_int16(x, y) _mm256_min_epi16((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_int16(x, y) _mm256_max_epi16((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_int32(x, y) _mm256_min_epi32((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_int32(x, y) _mm256_max_epi32((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_uint8(x, y) _mm256_min_epu8((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_uint8(x, y) _mm256_max_epu8((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_uint16(x, y) _mm256_min_epu16((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_uint16(x, y) _mm256_max_epu16((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_uint32(x, y) _mm256_min_epu32((__m256i)(x), (__m256i)(y))
+#define VECTOR_max_uint32(x, y) _mm256_max_epu32((__m256i)(x), (__m256i)(y))
+#define VECTOR_min_int64(x, y) lesser_i64((__m256i)(x), (__m256i)(y), _mm256_setzero_si256())
+#define VECTOR_max_int64(x, y) greater_i64((__m256i)(x), (__m256i)(y), _mm256_setzero_si256())
+#define VECTOR_min_uint64(x, y) \
+    lesser_i64((__m256i)(x), (__m256i)(y), _mm256_set1_epi64x(INT64_MIN))
+#define VECTOR_max_uint64(x, y) \
+    greater_i64((__m256i)(x), (__m256i)(y), _mm256_set1_epi64x(INT64_MIN))
+#define MATCH_BITS(bytes) (bytes)
+#define VECTOR_MATCHES(bytes, x, y)                                     \
+    ((uint64_t)(uint32_t)_mm256_movemask_epi8(                          \
+        (bytes) == 1   ? _mm256_cmpeq_epi8((__m256i)(x), (__m256i)(y))  \
+        : (bytes) == 2 ? _mm256_cmpeq_epi16((__m256i)(x), (__m256i)(y)) \
+        : (bytes) == 4 ? _mm256_cmpeq_epi32((__m256i)(x), (__m256i)(y)) \
+                       : _mm256_cmpeq_epi64((__m256i)(x), (__m256i)(y))))
+#define VECTOR_LEAST(bytes, x, y)                                  \
+    ((bytes) == 1   ? _mm256_min_epi8((__m256i)(x), (__m256i)(y))  \
+     : (bytes) == 2 ? _mm256_min_epi16((__m256i)(x), (__m256i)(y)) \
+     : (bytes) == 4 ? _mm256_min_epi32((__m256i)(x), (__m256i)(y)) \
+                    : VECTOR_min_int64(x, y))
+#define EXCHANGE_LANES(x, distance) exchange_lanes((__m256i)(x), distance)
+
+static inline __attribute__((always_inline)) __m256i greater_i64(__m256i x, __m256i y, __m256i flip)
+{
+    const __m256i is_less =
+        _mm256_cmpgt_epi64(_mm256_xor_si256(y, flip), _mm256_xor_si256(x, flip));
+
+    return _mm256_blendv_epi8(x, y, is_less);
+}
+
+static inline __attribute__((always_inline)) __m256i lesser_i64(__m256i x, __m256i y, __m256i flip)
+{
+    const __m256i is_less =
+        _mm256_cmpgt_epi64(_mm256_xor_si256(y, flip), _mm256_xor_si256(x, flip));
+
+    return _mm256_blendv_epi8(y, x, is_less);
+}
+
+static inline __attribute__((always_inline)) __m256i exchange_lanes(__m256i x, size_t distance)
+{
+    switch (distance) {
+    case 1: return _mm256_or_si256(_mm256_slli_epi16(x, 8), _mm256_srli_epi16(x, 8));
+    case 2: return _mm256_or_si256(_mm256_slli_epi32(x, 16), _mm256_srli_epi32(x, 16));
+    case 4: return _mm256_shuffle_epi32(x, 0xb1);
+    case 8: return _mm256_shuffle_epi32(x, 0x4e);
+    default: return _mm256_permute2x128_si256(x, x, 1);
+    }
+}
+
 enum { HALF_VECTOR = 8 };
 #define WIDEN_HALF_VECTOR(source, destination) \
     _mm256_storeu_ps(destination,              \

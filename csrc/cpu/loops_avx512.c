@@ -46,6 +46,50 @@ typedef __mmask8 flag_f64;
 #define LARGER_i32(x, y) _mm512_max_epi32((__m512i)(x), (__m512i)(y))
 #define SMALLER_i32(x, y) _mm512_min_epi32((__m512i)(x), (__m512i)(y))
 
+/* Extremes of integers, MATCH_BITS bits for each lane that is equal in both vectors, the least of
+ * signed lanes, and a vector whose lanes are exchanged with those at a distance of some bytes, a
+ * power of two. */
+#define HAS_INTEGER_VOCABULARY
+#define MATCH_BITS(bytes) 1
+#define VECTOR_min_int8(x, y) _mm512_min_epi8((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_int8(x, y) _mm512_max_epi8((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_int16(x, y) _mm512_min_epi16((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_int16(x, y) _mm512_max_epi16((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_int32(x, y) _mm512_min_epi32((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_int32(x, y) _mm512_max_epi32((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_int64(x, y) _mm512_min_epi64((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_int64(x, y) _mm512_max_epi64((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_uint8(x, y) _mm512_min_epu8((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_uint8(x, y) _mm512_max_epu8((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_uint16(x, y) _mm512_min_epu16((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_uint16(x, y) _mm512_max_epu16((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_uint32(x, y) _mm512_min_epu32((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_uint32(x, y) _mm512_max_epu32((__m512i)(x), (__m512i)(y))
+#define VECTOR_min_uint64(x, y) _mm512_min_epu64((__m512i)(x), (__m512i)(y))
+#define VECTOR_max_uint64(x, y) _mm512_max_epu64((__m512i)(x), (__m512i)(y))
+#define VECTOR_MATCHES(bytes, x, y)                                                 \
+    ((bytes) == 1   ? (uint64_t)_mm512_cmpeq_epi8_mask((__m512i)(x), (__m512i)(y))  \
+     : (bytes) == 2 ? (uint64_t)_mm512_cmpeq_epi16_mask((__m512i)(x), (__m512i)(y)) \
+     : (bytes) == 4 ? (uint64_t)_mm512_cmpeq_epi32_mask((__m512i)(x), (__m512i)(y)) \
+                    : (uint64_t)_mm512_cmpeq_epi64_mask((__m512i)(x), (__m512i)(y)))
+#define VECTOR_LEAST(bytes, x, y)                                  \
+    ((bytes) == 1   ? _mm512_min_epi8((__m512i)(x), (__m512i)(y))  \
+     : (bytes) == 2 ? _mm512_min_epi16((__m512i)(x), (__m512i)(y)) \
+     : (bytes) == 4 ? _mm512_min_epi32((__m512i)(x), (__m512i)(y)) \
+                    : _mm512_min_epi64((__m512i)(x), (__m512i)(y)))
+#define EXCHANGE_LANES(x, distance) exchange_lanes((__m512i)(x), distance)
+static inline __attribute__((always_inline)) __m512i exchange_lanes(__m512i x, size_t distance)
+{
+    switch (distance) {
+    case 1: return _mm512_or_si512(_mm512_slli_epi16(x, 8), _mm512_srli_epi16(x, 8));
+    case 2: return _mm512_or_si512(_mm512_slli_epi32(x, 16), _mm512_srli_epi32(x, 16));
+    case 4: return _mm512_shuffle_epi32(x, _MM_PERM_CDAB);
+    case 8: return _mm512_shuffle_epi32(x, _MM_PERM_BADC);
+    case 16: return _mm512_shuffle_i64x2(x, x, 0xb1);
+    default: return _mm512_shuffle_i64x2(x, x, 0x4e);
+    }
+}
+
 enum { HALF_VECTOR = 16 };
 #define WIDEN_HALF_VECTOR(source, destination) \
     _mm512_storeu_ps(destination,              \

@@ -166,11 +166,86 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
         return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
     }
 
+/* Long rows of integers, where there are instructions for their extremes: the best of each lane in a
+ * block of a few vectors, of which one comparison keeps the best and its block. The place is found
+ * in the first block with the best of all, which is read again. */
+#ifdef HAS_INTEGER_VOCABULARY
+enum { BLOCK_VECTORS = 8 };
+#define MOST_OF_SHORT_INTEGER_ROW(T) \
+    (sizeof(T) >= 4 ? 2 * BLOCK_VECTORS * VECTOR_BYTES / sizeof(T) : GPR_SHORT_ROW)
+#define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER)                   \
+    INLINE uint64_t blocks_##which##_##name(const T *p, uint64_t n)                         \
+    {                                                                                       \
+        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };           \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                      \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                   \
+        const uint64_t blocks = n / BLOCK;                                                  \
+        elements best, x[BLOCK_VECTORS], top;                                               \
+        indices at = {0}, same, better;                                                     \
+        uint64_t i;                                                                         \
+        memcpy(&best, p, sizeof best);                                                      \
+        for (uint64_t block = 0; block < blocks; block++) {                                 \
+            UNROLLED                                                                        \
+            for (int v = 0; v < BLOCK_VECTORS; v++)                                         \
+                memcpy(&x[v], p + block * BLOCK + v * LANES, sizeof x[v]);                  \
+            UNROLLED                                                                        \
+            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                       \
+                UNROLLED                                                                    \
+                for (int v = 0; v < half; v++)                                              \
+                    x[v] = (elements)VECTOR_##fold##_##name(x[v + half], x[v]);             \
+            }                                                                               \
+            better = (indices)BETTER(x[0], best);                                           \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                            \
+            at = (((indices){0} + (INDEX)block) & better) | (at & ~better);                 \
+        }                                                                                   \
+        for (i = blocks * BLOCK; i < n; i += LANES) { /* may take elements a second time */ \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);               \
+            better = (indices)BETTER(x[0], best);                                           \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                            \
+            at = (((indices){0} + (INDEX)blocks) & better) | (at & ~better);                \
+        }                                                                                   \
+        top = best;                                                                         \
+        UNROLLED                                                                            \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                    \
+            top = (elements)VECTOR_##fold##_##name(EXCHANGE_LANES(top, apart), top);        \
+        same = (indices)(best == top);                                                      \
+        at = (at & same) | (((indices){0} + (INDEX)blocks) & ~same);                        \
+        UNROLLED                                                                            \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                    \
+            at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);           \
+        for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                    \
+            const uint64_t from = i + LANES <= n ? i : n - LANES;                           \
+            uint64_t matches;                                                               \
+            memcpy(&x[0], p + from, sizeof x[0]);                                           \
+            matches = VECTOR_MATCHES(sizeof(T), x[0], top);                                 \
+            if (matches != 0)                                                               \
+                return from + (uint64_t)__builtin_ctzll(matches) / MATCH_BITS(sizeof(T));   \
+        }                                                                                   \
+    }                                                                                       \
+    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                            \
+    {                                                                                       \
+        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };           \
+        const uint64_t most = (uint64_t)(sizeof(T) == 1 ? INT8_MAX : INT16_MAX) * BLOCK;    \
+        uint64_t found = 0;                                                                 \
+        for (uint64_t first = 0; first < n; first += most) {                                \
+            const uint64_t from = first + LANES <= n ? first : n - LANES,                   \
+                           count = n - from < most ? n - from : most,                       \
+                           at = from + blocks_##which##_##name(p + from, count);            \
+            if (first == 0 || BETTER(p[at], p[found])) found = at;                          \
+        }                                                                                   \
+        return (int64_t)found;                                                              \
+    }
+#else
+enum { WIDE_ROW = 512 };
+#define MOST_OF_SHORT_INTEGER_ROW(T) (sizeof(T) >= 4 ? WIDE_ROW : GPR_SHORT_ROW)
+#define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER) \
+    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, 0, equal)
+#endif
+
 /* Most elements of a row that is read once: of floats comparisons with NaN wait for each other,
  * each for seven cycles, and of narrow integers positions have to fit. */
-enum { SHORT_FLOAT_ROW = 40, WIDE_ROW = 512 };
-#define MOST_OF_SHORT_ROW(T) \
-    ((T)0.5 != 0 ? SHORT_FLOAT_ROW : sizeof(T) >= 4 ? WIDE_ROW : GPR_SHORT_ROW)
+enum { SHORT_FLOAT_ROW = 40 };
+#define MOST_OF_SHORT_ROW(T) ((T)0.5 != 0 ? SHORT_FLOAT_ROW : MOST_OF_SHORT_INTEGER_ROW(T))
 
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as
  * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
@@ -322,9 +397,15 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define LESS_OR_FIRST_NUMBER(x, best) (((x) < (best)) | (((best) != (best)) & ((x) == (x))))
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
-#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
-    DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal)              \
-    DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal)           \
+#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)           \
+    DEFINE_LONG_INTEGER_POSITION(first_min, min, name, T, INDEX, LESS)    \
+    DEFINE_LONG_INTEGER_POSITION(first_max, max, name, T, INDEX, GREATER) \
+    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
+#define DEFINE_BOOL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)     \
+    DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal)    \
+    DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal) \
+    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
+#define DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
     DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0)    \
     DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0) \
     DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)   \

@@ -819,7 +819,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     }                                                                                          \
     DEFINE_COUNTS(name, T, uint8_t, 255)                                                       \
     DEFINE_FIND(name, T, uint8_t, HIT_TRUTH)                                                   \
-    DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_TRUTH, VECTOR_TRUTH)
+    DEFINE_BOOL_POSITIONS(name, T, int8_t, LIFT_TRUTH, VECTOR_TRUTH)
 
 /* Counts of wide elements. */
 #define DEFINE_WIDE_COUNTS(name, T, LANE, BLOCK)                \
