@@ -84,10 +84,10 @@ typedef struct gpr_exact_loops {
 typedef int (*gpr_products_loop)(const void *a, const void *b, uint64_t n, double *high,
                                  double *low);
 
-/* A sum of products, or of squares or magnitudes of the first factors, as two doubles, and a size of
- * which the error is a share: the sum of the products' magnitudes, or a bound on it or, of float64,
- * on what lanes add up to. See product_sums.c for the shares; n is 2^13 at most, of complex numbers
- * 2^12.
+/* A sum of products, or of squares or magnitudes of the first factors, as two doubles, and a size
+ * of which the error is a share: the sum of the products' magnitudes, or a bound on it or, of
+ * float64, on what lanes add up to. See product_sums.c for the shares; n is 2^13 at most, of
+ * complex numbers 2^11.
  * Needs rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef struct gpr_product_sum {
     double upper, lower, size;

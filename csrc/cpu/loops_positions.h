@@ -166,9 +166,9 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
         return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
     }
 
-/* Long rows of integers, where there are instructions for their extremes: the best of each lane in a
- * block of a few vectors, of which one comparison keeps the best and its block. The place is found
- * in the first block with the best of all, which is read again. */
+/* Long rows of integers, where there are instructions for their extremes: the best of each lane in
+ * a block of a few vectors, of which one comparison keeps the best and its block. The place is
+ * found in the first block with the best of all, which is read again. */
 #ifdef HAS_INTEGER_VOCABULARY
 enum { BLOCK_VECTORS = 8 };
 #define MOST_OF_SHORT_INTEGER_ROW(T) \

@@ -3,8 +3,8 @@
  *
  * A product of float32 is a double, and added plainly: n / SUM_VECTORS / VECTOR_LANES additions
  * of a lane, each rounded once. A product of doubles is two doubles, and so is a lane's sum:
- * rounding of the products and of the sums goes to `rest`, whose own roundings alone are lost. Loops
- * that multiply and add at once are quicker where they can be (loops_product_sums_at_once.h). */
+ * rounding of the products and of the sums goes to `rest`, whose own roundings alone are lost.
+ * Loops that multiply and add at once are quicker where they can (loops_product_sums_at_once.h). */
 
 enum { SUM_VECTORS = 4 };
 
