@@ -97,7 +97,7 @@ class Staircase:
         print(f"  counted  over {seen.n:,} elements and all launches:")
         print(f"           {figures.barriers} barriers, {figures.bank_conflicts} bank conflicts,")
         print(f"           {figures.shuffles} shuffles, {figures.atomics} atomics{queue},")
-        print(f"           {figures.lanes_per_warp:.1f} of 32 lanes active per request of a warp")
+        print(f"           {figures.lanes_per_warp:.1f} of 32 lanes active per active warp")
         print(f"  speed    {rate / 1e9:,.1f} GB/s, {rate / self.peak:.1%} of the peak{factor}")
         print(f"           ({self.source_of_times})")
 

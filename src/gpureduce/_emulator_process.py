@@ -105,9 +105,19 @@ def run_worker(
                 os.killpg(worker.pid, signal.SIGKILL)
             raise
     if worker.returncode != 0:
-        last = said.strip().splitlines()[-1:] or ["it said nothing"]
-        raise RuntimeError(f"the child process ended with status {worker.returncode}: {last[0]}")
+        raise RuntimeError(f"the child process {_how_it_ended(worker.returncode, said)}")
     return reply
+
+
+def _how_it_ended(status: int, said: str) -> str:
+    """Of a process that failed: by a signal or by itself, and the last that it said."""
+    last = said.strip().splitlines()[-1:]
+    if status == -signal.SIGKILL and not last:
+        return "was killed (SIGKILL), as Linux does where memory runs out"
+    how = f"ended with status {status}"
+    if status < 0:
+        how = f"ended by signal {-status} ({signal.strsignal(-status) or 'unknown'})"
+    return f"{how}: {last[0] if last else 'it said nothing'}"
 
 
 @contextlib.contextmanager

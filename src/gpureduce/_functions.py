@@ -645,6 +645,8 @@ def _reduce_several(
 ) -> Any:
     from ._several import name_of, reduce_several
 
+    if not ops:
+        raise ValueError("no operator is named: the tuple is empty")
     given = {key: value for key, value in given.items() if value is not _PLAIN[key]}
     for key in ("dtype", "out", "mean", "correction"):
         if key in given:

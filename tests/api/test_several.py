@@ -136,6 +136,7 @@ def test_fields_are_the_names_that_were_given() -> None:
         (ValueError, "the operators are sum", lambda: gr.reduce([1], "wurzel")),
         (ValueError, "no elements to describe", lambda: gr.describe([])),
         (ValueError, "no elements to describe", lambda: gr.describe(np.zeros((3, 0)), 1)),
+        (ValueError, "no operator is named", lambda: gr.reduce([1], ())),
         (TypeError, "take no out", lambda: gr.reduce([1], ("sum", "min"), out=np.zeros(()))),
         (TypeError, "take no dtype", lambda: gr.reduce([1], ("sum", "min"), dtype="f4")),
         (TypeError, "takes a ddof", lambda: gr.reduce([1], ("sum", "min"), ddof=1)),

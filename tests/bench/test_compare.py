@@ -946,7 +946,8 @@ def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: 
         "cupy",
     ]
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.001, 0.004, 0.002])
-    assert sorted(line.get_xdata()[0] for line in ax.lines) == pytest.approx([4, 5])
+    roofs = [line for line in ax.lines if line.get_marker() == "None"]  # caps have one
+    assert sorted(line.get_xdata()[0] for line in roofs) == pytest.approx([4, 5])
     assert (ax.get_xscale(), ax.get_xlim()[0]) == ("linear", 0)  # so that lengths are speeds
     assert [text.get_text() for text in ax.texts][:4] == ["GB/s", "0.001", "0.004", "0.002"]
     ax.figure.canvas.draw()
@@ -959,10 +960,19 @@ def test_bars_are_as_long_as_the_bandwidth(comparison: gr.Comparison, pictures: 
     assert words == [
         "gpureduce",
         "library",
+        "quartiles",
         "highest measured: 4 GB/s",
         "theoretical peak: 5 GB/s",
     ]
     assert "GB/s" in ax.get_xlabel()
+
+
+def test_lines_over_bars_reach_from_quartile_to_quartile(pictures: Any) -> None:
+    wide = Spread(tuple(np.linspace(1.0, 3.0, 13)))  # quartiles of 1.5 and 2.5
+    right = {"right": True, "ran_on": "cpu", "bytes": 3 * 10**9}
+    ax = made(row("auto", host=wide, **right), row("numpy", host=spread(2.0), **right)).plot()
+    drawn = [segment[:, 0].tolist() for segment in ax.collections[0].get_segments()]
+    assert drawn == [pytest.approx([1.2, 2.0]), pytest.approx([1.5, 1.5])]
 
 
 def test_a_picture_shows_one_kind_of_time(comparison: gr.Comparison, pictures: Any) -> None:
@@ -973,7 +983,9 @@ def test_a_picture_shows_one_kind_of_time(comparison: gr.Comparison, pictures: A
         "numpy",
         "cupy",
     ]
-    assert not ax.lines  # the GPU's memory does not bound a call from the host
+    assert not [
+        line for line in ax.lines if line.get_marker() == "None"
+    ]  # the GPU's memory does not bound a call from the host
     for kind, column in (("pie", None), ("bars", "both")):
         with pytest.raises(ValueError, match="must be"):
             comparison.plot(kind, column=column)

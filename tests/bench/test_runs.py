@@ -120,6 +120,8 @@ def test_contenders_are_matched_by_what_they_did() -> None:
     with pytest.raises(ValueError, match="nothing in common") as caught:
         after.against(made(timed("auto", 1e-3, elements=7)))
     assert "auto: 7 float32" in str(caught.value)
+    with pytest.raises(ValueError, match="earlier run computed sum and this one computes max"):
+        made(timed("auto", 1e-3), op="max").against(before)
 
 
 def test_what_else_differs_is_a_warning() -> None:

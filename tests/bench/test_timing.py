@@ -349,6 +349,7 @@ def test_axes_options_and_reduce_are_passed_on() -> None:
         ({"func_or_kernel": "sequentia"}, ValueError, "did you mean 'sequential'?"),
         ({"func_or_kernel": 3}, TypeError, "a kernel's name or a callable is timed, not int"),
         ({"arr": np.zeros(0)}, ValueError, "nothing to measure in an empty array"),
+        ({"arr": "sequential"}, TypeError, "the array to measure is missing: 'sequential' stands"),
         ({"op": "median"}, ValueError, "unknown operator 'median'"),
         (
             {"cache": "warm"},

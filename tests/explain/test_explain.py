@@ -646,13 +646,29 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         gr.explain("sequential")
 
 
-def test_a_process_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("echo no way >&2; exit 3", "ended with status 3: no way"),
+        ("kill -SEGV $$", r"ended by signal 11 \(Segmentation fault\): it said nothing"),
+        ("kill -KILL $$", r"was killed \(SIGKILL\), as Linux does where memory runs out"),
+    ],
+)
+def test_a_process_that_dies_is_reported(
+    end: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho no way >&2\nexit 3\n")
+    program.write_text(f"#!/bin/sh\n{end}\n")
     program.chmod(0o755)
     monkeypatch.setattr(_emulator_process.sys, "executable", str(program))
-    with pytest.raises(RuntimeError, match="ended with status 3: no way"):
+    with pytest.raises(RuntimeError, match=message):
         gr.explain("sequential")
+
+
+def test_more_elements_than_the_emulator_can_record_are_refused_at_once() -> None:
+    for n, rows in ((10**9, 1), (10_000_001, 1), (3000, 4000)):
+        with pytest.raises(ValueError, match=f"up to 10,000,000 elements, not {n * rows:,}"):
+            gr.explain("sequential", n, rows=rows)
 
 
 def wrapped_programs(folder: Path, before: str) -> Path:

@@ -50,7 +50,7 @@ print(json.dumps([errors, broken.programs == {}, int(gr.sum(a, kernel=gr.Kernel(
         assert error.startswith(f"{start} failed: ")
         assert "mine.cu:5" in error
         assert "This process can go on; gpureduce.check says why" in error
-    assert errors[1].startswith(f"{start} ended it: the child process ended with status -")
+    assert errors[1].startswith(f"{start} ended it: the child process ended by signal ")
     assert errors[2].startswith("CudaError: kernel 'waits', in a first launch by a process of its")
     assert "had not ended after 2 seconds. That process was ended" in errors[2]
     assert (is_forgotten, mine, course, device) == (True, 179700, 179700, "cuda:0")

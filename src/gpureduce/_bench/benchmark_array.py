@@ -85,6 +85,11 @@ def as_benchmark_array(a: Any) -> BenchmarkArray:
     ValueError
         An array without elements, or a device array with gaps.
     """
+    if isinstance(a, str):
+        raise TypeError(
+            f"the array to measure is missing: {a!r} stands in its place. Write "
+            "compare(array, kernels), benchmark(kernel, array)"
+        )
     interface = None if isinstance(a, np.ndarray) else getattr(a, "__cuda_array_interface__", None)
     if interface is None:
         array = as_array(a, "a.data")

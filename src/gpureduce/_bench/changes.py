@@ -14,10 +14,10 @@ from .contenders import TOO_NOISY, ComparisonRecord, Contender, is_too_noisy, ou
 from .environment import flat_environment
 from .sampling import Spread, ratio_interval
 
-__all__ = ["Change", "Changes", "find_changes"]
+__all__ = ["Change", "Changes", "expect_same_operator", "find_changes"]
 
 _TIMES = {"on_device": "device", "host": "from host"}
-_SETTING = ("op", "shape", "axis", "cache", "device_name")
+_SETTING = ("shape", "axis", "cache", "device_name")
 _UNIMPORTANT = ("date", "device.name", "device")
 """Columns of the environment that differ in any two runs, or that :data:`_SETTING` names."""
 
@@ -215,6 +215,15 @@ class Changes(Exported):
         return [list(flat[0]), *(list(each.values()) for each in flat)]
 
 
+def expect_same_operator(earlier: ComparisonRecord, op: str) -> None:
+    """Raise ``ValueError`` if an earlier run reduced by another operator."""
+    if earlier.op != op:
+        raise ValueError(
+            f"the earlier run computed {earlier.op} and this one computes {op}: their times do not "
+            "compare"
+        )
+
+
 def find_changes(earlier: ComparisonRecord, later: ComparisonRecord, name: str = "") -> Changes:
     """Match the contenders of two runs.
 
@@ -231,8 +240,9 @@ def find_changes(earlier: ComparisonRecord, later: ComparisonRecord, name: str =
     Raises
     ------
     ValueError
-        The runs have no timed contender in common.
+        The runs have no timed contender in common, or reduce by different operators.
     """
+    expect_same_operator(earlier, later.op)
     before, after = _by_key(earlier, later)
     changes = []
     for key, row in after.items():

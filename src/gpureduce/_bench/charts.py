@@ -35,7 +35,7 @@ _STAGE_COLOURS = {
 BAR_INCHES, LEAST_INCHES, WIDTH = 0.29, 2.6, 10.0
 FIGURES_POINTS = 62
 """Width of a column of figures beside bars, in points."""
-SHORT_AXIS = 200
+VERY_SHORT_AXIS, SHORT_AXIS = 8, 200
 """Ratio of the ends of a logarithmic axis below which there is room for more labels."""
 LABEL_INCHES = 0.17
 """Height of a line of text beside a point."""
@@ -77,15 +77,17 @@ def _plain(ax: Axes, title: str, subtitle: str) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers; a short axis at its twos and fives, too."""
+    """Label a logarithmic axis with plain numbers; a short axis at its twos and fives, too, and a
+    very short one at all of its ticks.
+    """
     from matplotlib.ticker import FuncFormatter
 
     low, high = sorted(axis.get_view_interval())
-    is_short = low > 0 and high / low < SHORT_AXIS
+    span = high / low if low > 0 else math.inf
+    labelled = "23456789" if span < VERY_SHORT_AXIS else "25" if span < SHORT_AXIS else ""
 
     def between(value: float, _: object) -> str:
-        first = f"{value:e}"[0]
-        return f"{value:,g}" if is_short and first in "25" else ""
+        return f"{value:,g}" if f"{value:e}"[0] in labelled else ""
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(FuncFormatter(between))
@@ -136,6 +138,7 @@ def draw_bars(
     ceiling: float | None = None,
     peak: float | None = None,
     steps: bool = False,
+    quartiles: Sequence[tuple[float, float]] = (),
 ) -> None:
     """Draw a bar of bandwidth per label, from top to bottom, and the lines of peak and ceiling.
 
@@ -154,6 +157,8 @@ def draw_bars(
         Bytes per second.
     steps : bool, optional
         Also write how many times as fast each is as the one above it.
+    quartiles : sequence of (float, float), optional
+        Lower and upper quartile of each rate, in bytes per second: a line over each bar.
     """
     from matplotlib.patches import Patch
 
@@ -184,12 +189,25 @@ def draw_bars(
         handles.append(
             Patch(facecolor=LIBRARY, hatch="///", edgecolor="white", linewidth=0, label="library")
         )
+    if quartiles:
+        ends = [(low / GIGA, high / GIGA) for low, high in quartiles]
+        reach = [
+            (max(value - low, 0.0), max(high - value, 0.0))
+            for value, (low, high) in zip(values, ends, strict=True)
+        ]
+        handles.append(
+            ax.errorbar(
+                values, range(len(values)), xerr=list(zip(*reach, strict=True)), fmt="none",
+                ecolor="#444444", elinewidth=1.4, capsize=4, label="quartiles",
+            )
+        )  # fmt: skip
     roofs = _roofs(ceiling, peak)
     for value, colour, style, words in roofs:
         handles.append(
             ax.axvline(value / GIGA, color=colour, linestyle=style, linewidth=1.6, label=words)
         )
-    ax.set_xlim(0, max(*values, *(value / GIGA for value, *_ in roofs), 0) * 1.02)
+    reached = [high / GIGA for _, high in quartiles]
+    ax.set_xlim(0, max(*values, *reached, *(value / GIGA for value, *_ in roofs), 0) * 1.02)
     ax.set_yticks(range(len(labels)), labels)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.set_xlabel("bandwidth, GB/s", fontsize=TEXT_SIZE, color=INK)
@@ -221,7 +239,11 @@ def _plot_bars(comparison: ComparisonRecord, column: str | None, ax: Axes | Figu
         else (None, None)
     )
     labels = [comparison.label(row) for row in rows]
-    draw_bars(drawn, labels, rates, [row.is_kernel for row in rows], *roofs)
+    spreads = [getattr(row, chosen).quartiles for row in rows]
+    ends = [
+        (row.bytes / high, row.bytes / low) for row, (low, high) in zip(rows, spreads, strict=True)
+    ]
+    draw_bars(drawn, labels, rates, [row.is_kernel for row in rows], *roofs, quartiles=ends)
     size = f"{rows[0].elements:,} {comparison.dtype}"
     if len(comparison.dtypes) == 1:
         size += f", {show_bytes(rows[0].bytes)}"

@@ -533,9 +533,10 @@ def _warnings(
             names = ", ".join(doubtful[:_MOST_NAMES]) + (
                 " ..." if len(doubtful) > _MOST_NAMES else ""
             )
+            are = "are" if len(doubtful) > 1 else "is"
             found.append(
-                f"{len(doubtful)} of {len(timed)} are noisy, drifted or have few samples, in "
-                f"{words}: {names}"
+                f"{len(doubtful)} of {len(timed)} {are} noisy, or drifted, or measured too few "
+                f"times, in {words}: {names}"
             )
     return [f"{where}: {each}" for each in found] if where else found
 

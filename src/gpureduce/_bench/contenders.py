@@ -36,6 +36,7 @@ TOO_NOISY = (
     "other load"
 )
 """What to do about times too noisy to compare."""
+NO_BREAK_EVEN = "there is no break-even"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,9 @@ class BreakEven:
     def __str__(self) -> str:
         what = f"from host memory to a result, {self.kernel} on {self.device}"
         if self.elements is None or self.bytes is None or self.between is None:
-            return f"{what} is {self._runs()}: there is no break-even"
+            runs = self._runs()
+            is_open = "too noisy" in runs
+            return f"{what} is {runs}: {'no break-even was found' if is_open else NO_BREAK_EVEN}"
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
         text = (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "

@@ -376,7 +376,7 @@ class BenchmarkSession:
         sizes = f"{show_bytes(self.measured.nbytes)} fit in {show_bytes(self.cache_bytes)}"
         return [
             f"the array fits in {where} ({sizes}): repeated runs do not read memory; cache='cold' "
-            "flushes it"
+            "(--cache cold) flushes it"
         ]
 
 

@@ -30,7 +30,7 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
             "kernels on a GPU: pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
         )
     extras = {
-        "cuda.pathfinder": ("cu13", "on a GPU: finds NVRTC that pip has installed"),
+        "cuda.pathfinder": ("cu13", "kernels on a GPU, where NVRTC was installed by pip"),
         "ml_dtypes": ("bf16", "bfloat16 arrays"),
         "matplotlib": ("plot", "pictures"),
         "tqdm": ("progress", "progress bars"),

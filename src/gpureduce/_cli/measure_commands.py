@@ -240,7 +240,7 @@ def _competed(options: argparse.Namespace) -> Any:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    from .._bench.changes import find_changes
+    from .._bench.changes import expect_same_operator, find_changes
     from .._bench.comparison import Comparison
     from .._bench.runs import check_to_save
 
@@ -250,6 +250,9 @@ def run_compare(options: argparse.Namespace) -> int:
     if options.fail_if_slower is not None and options.against is None:
         raise ValueError("--fail-if-slower needs the run to compare with: --against NAME")
     earlier = None if options.against is None else Comparison.load(options.against)
+    if earlier is not None:  # before anything is measured
+        op = operators_of(options, "sum")
+        expect_same_operator(earlier, getattr(op, "name", op))
     found = contest(_competed(options), options)
     if options.save is not None:
         print(f"saved in {found.save(options.save)}", file=sys.stderr)

@@ -55,13 +55,14 @@ def read_names(text: str) -> str | tuple[str, ...]:
 def operator_of(text: str, options: argparse.Namespace) -> Operator:
     """The operator of ``FILE`` or ``FILE:NAME``."""
     from .._yours.own_operator import Operator
+    from .._yours.source_file import read_source
 
     file, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         file, name = text, ""
     path = Path(file)
     if not name:
-        found = _COMBINES.findall(_BLANK.sub(" ", path.read_text(encoding="utf-8")))
+        found = _COMBINES.findall(_BLANK.sub(" ", read_source(path)))
         # A structure within one, as of states, is not an operator.
         outer = [each for each in dict.fromkeys(found) if each != "State"]
         if len(outer) != 1:

@@ -71,7 +71,19 @@ class Parser(argparse.ArgumentParser):
                 near = difflib.get_close_matches(option, self._option_string_actions, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 self.error(f"unknown option {option}{hint}")
+        if unknown and not isinstance(self._subparsers, argparse._ArgumentGroup):
+            self.error(f"unexpected {' '.join(unknown)}{self._hint_for(unknown)}")
         return known, unknown
+
+    def _hint_for(self, words: list[str]) -> str:
+        """Where words belong that stand where no more are taken."""
+        from .. import _core
+
+        if "--op" in self._option_string_actions and set(words) <= set(_core.OPERATORS):
+            return f": operators are given by --op {','.join(words)}"
+        if any(action.nargs in ("*", "+") for action in self._get_positional_actions()):
+            return ": write all words beside each other, before the options or after them"
+        return ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = list(action.choices or ())

@@ -35,6 +35,8 @@ __all__ = ["explain"]
 _DEFAULT_OP, _DEFAULT_DTYPE = "sum", "float32"
 _OPERATORS = "custom_kernels.cuh"
 """File of the kernels that ``"auto"`` and ``"fast"`` are with an operator of the user's own."""
+_MOST_ELEMENTS = 10_000_000
+"""Of an array that is explained: each takes the emulator microseconds, and a hundred bytes."""
 
 
 @overload
@@ -80,7 +82,7 @@ def explain(
         Name or alias of a kernel, a :class:`Kernel` of your own, or several to compare. ``"auto"``
         is the kernel that it selects for `op` and `dtype`.
     n : int, optional
-        Elements per row; by default they fill four blocks.
+        Elements per row; by default they fill four blocks. At most 10,000,000 in all rows.
     block_size : int, optional
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
@@ -101,8 +103,8 @@ def explain(
     Raises
     ------
     ValueError
-        An unknown kernel or operator, no kernel, `n` or `rows` below 1, a block or grid size that
-        the kernel does not support.
+        An unknown kernel or operator, no kernel, `n` or `rows` below 1, more than 10,000,000
+        elements, a block or grid size that the kernel does not support.
     TypeError
         A dtype that is not supported, or an argument of the wrong type.
     KernelUnavailableError
@@ -249,6 +251,12 @@ def _check_counts(n: int | None, rows: int) -> None:
             raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
         if value < 1:
             raise ValueError(f"{name} must be 1 or more, not {value}")
+    total = int(rows) * int(1 if n is None else n)
+    if total > _MOST_ELEMENTS:
+        raise ValueError(
+            f"explain takes up to {_MOST_ELEMENTS:,} elements, not {total:,}: the emulator runs "
+            "each thread on the CPU and records what it does, and a few blocks show what many do"
+        )
 
 
 def _checked(

@@ -13,6 +13,7 @@ from .kernel_form import FINISHES, OPERATORS, KernelForm, read_kernel
 from .launching import LoadedKernel, Programs, device_of
 from .program_text import fixed_dtypes
 from .reducing import reduce_call
+from .source_file import read_source
 
 __all__ = ["Kernel"]
 
@@ -127,7 +128,7 @@ class Kernel:
         if isinstance(source, str) and ("\n" in source or "__global__" in source):
             text, file = source, _TEXT_NAME
         elif isinstance(source, (str, os.PathLike)):
-            text, file = Path(source).read_text(encoding="utf-8"), Path(source).name
+            text, file = read_source(source), Path(source).name
         else:
             raise TypeError(f"a kernel's source is text or a path, not {type(source).__name__}")
         for what, value, known in (("op", op, OPERATORS), ("finish", finish, FINISHES)):

@@ -17,6 +17,7 @@ from .kernel import Kernel
 from .operator_call import DeviceRows, Programs, compile_by, measure_by, reduce_by
 from .operator_named import check_kernel
 from .operator_text import OperatorText
+from .source_file import read_source
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -109,7 +110,7 @@ class Operator:
         if isinstance(source, str) and "{" in source:
             text, file = source, f"{name}.cu"
         elif isinstance(source, (str, os.PathLike)):
-            text = Path(source).read_text(encoding="utf-8")
+            text = read_source(source)
             file = re.sub(r"[^\w.-]", "_", Path(source).name)
         else:
             raise TypeError(f"an operator's source is text or a path, not {type(source).__name__}")
