@@ -81,6 +81,7 @@ def show_emulated() -> None:
     )
     try:
         print(gr.explain(EMULATED, EMULATED_ELEMENTS))
+        print("docs/explain.md explains these counts.\n")
     except (gr.KernelUnavailableError, RuntimeError) as error:
         print(f"not here: {error}")
 
@@ -123,6 +124,7 @@ def main() -> int:
     right &= show_table(real, float(np.sum(real, dtype=np.float64)), kernels)
     nearest = np.finfo(np.float32).eps / 2
     print(f"\nThe float32 nearest to an exact sum is off by up to {nearest:.1e} of it.")
+    print("auto computes that float32; other kernels may be off by more, in less time on a CPU.")
     print("All sums agree." if right else "Some sums are wrong.")
     if not devices:
         show_emulated()

@@ -125,6 +125,10 @@ _NAMED_AFTER = (
 )
 _TIMES = "Takes datetime64 and timedelta64 too: the result is NaT if any element is. "
 _ACCUMULATED = (
+    "Kernels other than ``'exact'`` accumulate floats in float32 or wider; the result is rounded\n"
+    "to its type once. NaN and infinities propagate as in NumPy."
+)
+_MULTIPLIED = (
     "Floats are accumulated in float32 or wider and rounded to the result's type once; NaN and\n"
     "infinities propagate as in NumPy."
 )
@@ -146,7 +150,7 @@ _TEXTS = {
     "sum": _Text(
         "Sum of the elements over given axes, as ``numpy.sum``.",
         _SCALAR + _SUMMED + "The sum of no elements is 0.",
-        f"Integers are summed modulo 2**64 (or the width of `dtype`). {_ACCUMULATED} timedelta64 "
+        f"Integers are summed modulo 2**64 (or the width of `dtype`).\n{_ACCUMULATED} timedelta64 "
         "is summed too.",
         ">>> gr.sum(np.arange(6, dtype=np.int32))\nnp.int64(15)\n"
         ">>> gr.sum(np.ones((2, 3), np.float32), axis=0)\narray([2., 2., 2.], dtype=float32)",
@@ -154,7 +158,7 @@ _TEXTS = {
     "prod": _Text(
         "Product of the elements over given axes, as ``numpy.prod``.",
         _SCALAR + _SUMMED + "The product of no elements is 1.",
-        f"Integers are multiplied modulo 2**64 (or the width of `dtype`). {_ACCUMULATED}",
+        f"Integers are multiplied modulo 2**64 (or the width of `dtype`).\n{_MULTIPLIED}",
         ">>> gr.prod(np.array([1.5, 2.0, 4.0]))\nnp.float64(12.0)",
     ),
     "nansum": _Text(
@@ -166,7 +170,7 @@ _TEXTS = {
     "nanprod": _Text(
         "Product of the elements that are not NaN, as ``numpy.nanprod``.",
         _SCALAR + _SUMMED + "The product of no elements is 1.",
-        f"{_ACCUMULATED}",
+        f"{_MULTIPLIED}",
         ">>> gr.nanprod(np.array([[1.0, np.nan], [3.0, 4.0]]), axis=0)\narray([3., 4.])",
     ),
     "min": _Text(
@@ -236,7 +240,7 @@ _TEXTS = {
     "mean": _Text(
         "Arithmetic mean of the elements over given axes, as ``numpy.mean``.",
         _SCALAR + _AVERAGED,
-        f"The mean of no elements is NaN, with a ``RuntimeWarning``. {_ACCUMULATED} timedelta64 "
+        f"The mean of no elements is NaN, with a ``RuntimeWarning``.\n{_ACCUMULATED} timedelta64 "
         "has means too.",
         ">>> gr.mean(np.array([1, 2, 4]), dtype=np.float32)\nnp.float32(2.3333333)",
     ),

@@ -87,8 +87,9 @@ def explain(
         Threads per block; by default the kernel's own.
     dtype : dtype, optional
         Dtype of the elements; for a kernel of your own, the one in its text.
-    op : {"sum", "prod", "min", "max", "mean", "any", "all"} or Operator, optional
-        The operator, or an :class:`Operator` of your own; for a kernel of your own, the one in its
+    op : str or Operator, optional
+        The operator that the kernel computes, as ``"sum"`` (the default), ``"max"``, ``"argmax"``
+        or ``"std"``, or an :class:`Operator` of your own; for a kernel of your own, the one in its
         text.
     grid_size : int, optional
         Blocks per row, for kernels that loop; by default the planner's choice.
