@@ -604,13 +604,35 @@ class Reduction(Work):
         lesser, _ = self.scratch((*shape, own), from_bits, None if inner is None else
                                  tuple(i - 1 for i in inner[1:]))  # fmt: skip
         self.fold("min", pair, 0, None, lesser)
-        self.fold("sum", lesser, (), None, self.half(factors, 0), dtype=bits)
+        if self.skip_nan and own > 1:
+            places = self.find_left_out(axes, keepdims, mask, pair)
+            both, _ = self.scratch((2, *shape, own), bits, inner)
+            self.fold("sum", lesser, (), None, self.half(both, 0), dtype=bits)
+            self.fold("sum", places, (), None, self.half(both, 1), dtype=bits)
+            self.fold("bitwise_or", both, 0, None, self.half(factors, 0))
+        else:
+            self.fold("sum", lesser, (), None, self.half(factors, 0), dtype=bits)
         # The last bit times the sign's bit is the opposite of what is wanted.
         signs = np.array([sign if is_negative else 0 for is_negative in negative], bits)
         self.fill_pattern(self.half(factors, 1), signs[:own])
         self.fill_pattern(self.half(triple, 1), np.zeros(parts, bits))
         self.fill_pattern(self.half(triple, 2), signs)
         self.fold("prod", factors, 0, None, _as_bits(self.half(triple, 1), bits, own))
+
+    def find_left_out(
+        self, axes: tuple[int, ...], keepdims: Any, mask: DeviceArray | None, like: DeviceArray
+    ) -> DeviceArray:
+        """1 for each part of rows of which the other part has NaN, else 0: NumPy's sums take an
+        element that is left out as 0.0 in both parts. `like` has the shape of a pair of results.
+        """
+        real = f"float{8 * item_bytes(like.dtype)}"
+        pair, _ = self.scratch(like.shape, real)
+        self.fold("max", _as_bits(self.source, real, 2), axes, mask, self.half(pair, 1), keepdims)
+        self.fill(self.half(pair, 0, in_order=False), math.inf)
+        places, _ = self.scratch(like.shape[1:], "int64")
+        self.fold("argmax", pair, 0, None, places)  # NaN is preferred, and else the first one
+        step = item_bytes(places.dtype)
+        return same_memory(places, places.shape, (*places.strides[:-1], -step), offset=step)
 
     def fold(
         self,
