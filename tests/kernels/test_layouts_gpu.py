@@ -118,26 +118,26 @@ def test_axes_of_arrays_are_reduced_right(
 def test_variances_about_given_means_are_right(
     shape: tuple[int, ...], reduced: tuple[int, ...], dtype: str
 ) -> None:
-    """Means of every row, of several rows, and one for all."""
+    """Means of every row, of several rows, and one for all; half of them with infinities or NaN."""
     rng = np.random.default_rng([SEED, 4, *shape, len(dtype)])
     array = np.asarray(layouts.small_integers(rng, ALL_DTYPES[dtype], 1 << 20))
-    array = np.resize(array, shape)
+    array = np.resize(layouts.strew_specials(rng, array), shape)
     kept = [axis for axis in range(array.ndim) if axis not in reduced]
     rows = array.transpose(*kept, *reduced).reshape(*(shape[axis] for axis in kept), -1)
     with on_device(array) as pointer:
         for mean_dtype in ("float32", "int64"):
             for repeated in ((), (0,), tuple(range(len(kept)))):
                 few = tuple(1 if axis in repeated else n for axis, n in enumerate(rows.shape[:-1]))
-                means = layouts.small_integers(rng, DTYPES[mean_dtype], int(np.prod(few))).reshape(
-                    few
-                )
+                means = layouts.small_integers(rng, DTYPES[mean_dtype], int(np.prod(few)))
+                means = layouts.strew_specials(rng, means).reshape(few)
                 whole = np.broadcast_to(means, rows.shape[:-1])
                 with on_device(means) as given:
                     got = reduce_axes(
                         layouts.GIVEN_MEAN, array, reduced, pointer,
                         mean=given, mean_dtype=means.dtype, mean_strides=whole.strides,
                     )  # fmt: skip
-                want = layouts.expected_with_given_mean(rows, None, whole)
+                with np.errstate(all="ignore"):
+                    want = layouts.expected_with_given_mean(rows, None, whole)
                 where = (
                     f"{dtype} about {mean_dtype} {shape} {reduced} {repeated} "
                     f"(GPR_TEST_SEED={SEED})"
