@@ -115,6 +115,10 @@ def test_a_dash_writes_the_result_to_standard_output(
     command = [sys.executable, "-m", "gpureduce", "sum", path, "--device", "cpu", "--output", "-"]
     done = subprocess.run([*command, "--axis", "0"], capture_output=True, check=True)
     assert np.array_equal(np.load(io.BytesIO(done.stdout)), values.sum(axis=0))
+    several = [*command[:3], "reduce", path, "--op", "sum,min", "--device", "cpu", "--output", "-"]
+    done = subprocess.run(several, capture_output=True, check=True)
+    found = np.load(io.BytesIO(done.stdout))
+    assert (found["sum"], found["min"]) == (values.sum(), values.min())
     done = subprocess.run([*command, "--json"], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"only one of --output, --json" in done.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import inspect
+import io
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -160,11 +161,21 @@ def _plain(value: Any) -> Any:
     return {name: as_json(array[name]) for name in array.dtype.names}
 
 
+class _Stream(io.RawIOBase):
+    """Standard output without a position: NumPy looks for one in files, and a pipe has none."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return sys.stdout.buffer.write(data)
+
+
 @contextlib.contextmanager
 def _opened(output: Path) -> Iterator[Any]:
     """The file to write results to: standard output, or one that is made."""
     if output == STANDARD_OUTPUT:
-        yield sys.stdout.buffer
+        yield _Stream()
     else:
         with output.open("wb") as file:
             yield file
