@@ -1201,7 +1201,8 @@ def test_a_given_mean_is_read_in_order_and_before_out_is_written(tmp_path: Path)
     with raises(ValueError, "cannot be captured"):
         _core.queue_upload(memory, np.zeros(4), stream)
     cuda.fake_destroy_graph(ctypes.c_void_p(cuda.fake_end_capture(ctypes.c_void_p(stream))))
-    _core.queue_upload(memory, np.arange(4.0), stream)
+    source = np.arange(4.0)  # stays until the stream has passed the copy
+    _core.queue_upload(memory, source, stream)
     assert (value(memory) == np.arange(4)).all()
     with raises(ValueError, "C-contiguous"):
         _core.queue_upload(memory, np.zeros(3), stream)
