@@ -109,9 +109,11 @@ def test_a_result_is_written_to_a_file(
 
 
 def test_a_dash_writes_the_result_to_standard_output(
+    monkeypatch: pytest.MonkeyPatch,
     saved: tuple[str, np.ndarray[Any, Any]],
 ) -> None:
     path, values = saved
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with which the stream has no buffer
     command = [sys.executable, "-m", "gpureduce", "sum", path, "--device", "cpu", "--output", "-"]
     done = subprocess.run([*command, "--axis", "0"], capture_output=True, check=True)
     assert np.array_equal(np.load(io.BytesIO(done.stdout)), values.sum(axis=0))
