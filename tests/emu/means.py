@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -260,3 +261,34 @@ def check_calls(task: dict[str, Any]) -> None:
                 rtol=rounding_of(narrow, case.array.view.size), atol=0, equal_nan=True,
             )  # fmt: skip
         assert good, f"{where}: {got} is not {rounded}"
+
+
+def check_specials(task: dict[str, Any]) -> None:
+    """Variances of rows with every sequence of four out of an ordinary number, both infinities, NaN
+    and a number too large to be squared, about a number, infinities and NaN. Rows are along
+    memory and across it, by themselves and with ordinary numbers between; ``dtype``, ``seed``.
+    """
+    dtype = DTYPES[task["dtype"]]
+    large = float(np.finfo(dtype).max) / 2
+    sequences = np.array(list(product([1.0, math.inf, -math.inf, math.nan, large], repeat=4)))
+    means: list[Any] = [2.0, math.inf, -math.inf, math.nan]
+    if dtype.kind == "c":
+        means += [complex(2, math.inf), complex(math.inf, -math.inf)]
+    for number, (others, mean) in enumerate(product((0, 30), means)):
+        rng, where = under_a_schedule(task, number, "specials")
+        for axis in (1, 0):
+            rows = np.ones((len(sequences), 4 + others), dtype)
+            places = np.sort(rng.permutation(rows.shape[1])[:4])
+            rows[:, places] = sequences
+            if dtype.kind == "c":
+                rows.imag[:, places] = rng.permutation(sequences)
+            memory = rows if axis == 1 else np.ascontiguousarray(rows.T)
+            case = Case("var", Strided(memory, memory), axis, mean=mean)
+            with np.errstate(all="ignore"):
+                want = expected(case).astype(result_dtype(case))
+            got = carry_out(case)
+            wrong = np.flatnonzero(~np.isclose(got, want, rtol=1e-6, equal_nan=True))
+            assert not wrong.size, (
+                f"{where}: {got[wrong[0]]}, not {want[wrong[0]]}, of {rows[wrong[0]].tolist()} "
+                f"about {mean}, axis {axis}, and {wrong.size - 1} more"
+            )

@@ -341,6 +341,8 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
 def given_means_to_try() -> Iterator[Trial]:
     """Infinities in rows of one thread, of many, of several blocks, and of a named kernel."""
     for dtype in ("complex64", "float64"):
+        yield "fast_strided", dtype, 64, {"do": "means.check_specials", "limit": 300.0}
+    for dtype in ("complex64", "float64"):
         for kernel in ("fast_columns", "fast_stream", "finalize_rows"):
             what = {"do": "layouts.check_made_for", "op": GIVEN_MEAN, "limit": 300.0}
             yield kernel, dtype, 64, what

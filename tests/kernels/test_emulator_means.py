@@ -32,3 +32,10 @@ def test_random_calls_about_given_means_are_numpys() -> None:
     ]
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)} types:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex64"])
+def test_infinities_and_nan_about_given_means_are_numpys(dtype: str) -> None:
+    task = {"do": "means.check_specials", "dtype": dtype, "seed": SEED, "limit": 120.0}
+    wrong = emu.failures([task])
+    assert not wrong, wrong[0]
