@@ -58,7 +58,7 @@ def show_table(values: np.ndarray[Any, Any], exact: float, kernels: Iterable[str
     integers = values.dtype.kind == "i"
     print(f"\n{values.size:,} x {values.dtype}, {values.nbytes / 1e6:,.0f} MB")
     print(
-        f"{'':<20} {'ran on':<10} {'ms':>9} {'times faster than numpy':>24} {'relative error':>15}"
+        f"{'':<20} {'ran on':<10} {'ms':>9} {'times as fast as numpy':>24} {'relative error':>15}"
     )
     error = relative_error(expected, exact)
     print(f"{'numpy.sum':<20} {'cpu':<10} {numpy_ms:>9.2f} {1:>24.2f} {error:>15.1e}")

@@ -17,9 +17,11 @@ GALLERY = ROOT / "tests" / "yours" / "gallery"
 PAGE = ROOT / "docs" / "kernel-gallery.md"
 INTRODUCTION = """# Gallery of kernels
 
-Reduction kernels as tutorials, courses and exercise sites have them, written anew, right ones and
-the well-known wrong ones. The verdicts are those of [`gr.check`](your-kernel.md), which a test
-compares with this page; `python tools/kernel_gallery.py` writes it.
+Reduction kernels like those of tutorials, courses and exercise sites, written anew: right ones, and
+the well-known wrong ones. "Within limits" means that the kernel is right for the sizes, blocks or
+dtypes that `gr.check` names, and not for all. The verdicts are those of
+[`gr.check`](your-kernel.md), which a test compares with this page;
+`python tools/kernel_gallery.py` writes it.
 
 | kernel | verdict | lesson |
 |---|---|---|

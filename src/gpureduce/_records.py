@@ -27,6 +27,7 @@ __all__ = [
     "last_run",
     "limits",
     "set_limits",
+    "shown_rule",
     "without_advice",
 ]
 
@@ -56,6 +57,11 @@ def _on_the_cpu(name: str) -> str:
     if name in _ON_THE_CPU:
         return f"yes: its results, by the CPU backend; gpureduce explain {name} draws the kernel"
     return f"emulated, by gpureduce explain {name}; reductions warn, and run 'fast' there"
+
+
+def shown_rule(block_rule: str) -> str:
+    """A rule of block sizes after "takes": ``"32"``, ``"a power of two"``."""
+    return block_rule if block_rule.isdigit() else f"a {block_rule}"
 
 
 def without_advice(reason: str) -> str:
@@ -125,7 +131,7 @@ class KernelInfo:
             f"  removes    {self.removes}",
             f"  pays       {self.pays}",
             f"  source     {self.source}",
-            f"  block      {self.block_size} by default; takes {self.block_rule}",
+            f"  block      {self.block_size} by default; takes {shown_rule(self.block_rule)}",
         ]
         if not self.available:
             if _core.why_no_cuda() is not None:

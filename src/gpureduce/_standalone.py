@@ -17,6 +17,7 @@ import numpy as np
 from . import _core, _exceptions
 from ._core import __version__
 from ._dtypes import is_float
+from ._records import shown_rule
 from ._source_slices import slice_program
 
 __all__ = ["standalone_source"]
@@ -513,8 +514,9 @@ def _top(
         ),
         "//           Its In is the type of elements, Acc that of accumulators; identity(), lift()",
         "//           and combine() are the operator. To reduce something else, change those;",
-        "//           gpureduce check compares with the operator of --computes, or else of First.",
-        f"//   BLOCK   threads per block, here block_size = {block}; takes {info['block_rule']}.",
+        "//           gpureduce check knows sum, prod, min and max: --computes, or else of First.",
+        f"//   BLOCK   threads per block, here block_size = {block}; takes "
+        f"{shown_rule(info['block_rule'])}.",
         "//",
         _comment(
             f"Launch of this program: {covers[program['cover']]}; "

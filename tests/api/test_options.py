@@ -446,6 +446,16 @@ def test_sums_that_overflow_on_the_way_are_right_unless_fast_is_asked_for() -> N
         assert gr.sum([0.5], kernel="fast") == gr.sum([0.5], kernel="exact") == 0.5
 
 
+def test_kernels_of_the_list_are_found_by_their_names_and_aliases() -> None:
+    found = gr.kernels()
+    assert found["reduce0"] is found["interleaved_modulo"]
+    assert found["reduce0"].name == "interleaved_modulo"
+    with pytest.raises(ValueError, match="did you mean 'reduce0'"):
+        found["reduc0"]
+    with pytest.raises(ValueError, match="kernel 'auto' is not in this list"):
+        found[:3]["auto"]
+
+
 def test_the_list_of_kernels_prints_as_a_table() -> None:
     found = gr.kernels()
     assert isinstance(found, list)

@@ -273,7 +273,7 @@ def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "arguments", "status", "message"),
     [
-        (b"hello", (), 2, "is no .npy file: save arrays by numpy.save"),
+        (b"hello", (), 2, "is no .npy file. Of numbers in a text file"),
         (b"", (), 2, "is no .npy file"),
         (np.array([{}]), (), 2, "Python objects"),
         (np.array(["a"]), (), 2, "not supported"),
@@ -752,6 +752,7 @@ def test_a_wrong_kernel_is_status_3(
         (("bench", "sequentia"), 2, "did you mean"),
         (("bench", "-n", "0"), 2, "-n must be 1 or more"),
         (("bench", "--file", "a.npy", "-n", "3"), 2, "exclude --file"),
+        (("compare", "a.npy"), 2, "the array is given by --file a.npy"),
         (("bench", "-n", "10", "--device", "cpu", "--profile"), 1, "there is nothing to profile"),
         (("bench", "-n", "10", "--cache", "warm"), 2, "cache must be one of"),
         (("compare", "-n", "10", "--baselines", "jax"), 2, "unknown baseline 'jax'"),

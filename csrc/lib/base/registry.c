@@ -175,6 +175,10 @@ static gpr_status fail_unknown_kernel(const char *name)
         return gpr_fail(GPR_ERROR_VALUE, "unknown kernel '%.*s'; did you mean %s?", NAME_ROOM, name,
                         near);
     }
+    if (strstr(name, ".cu") != NULL)
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "unknown kernel '%.*s'; a file is given as gpureduce.Kernel('%.*s')",
+                        NAME_ROOM, name, NAME_ROOM, name);
     return gpr_fail(
         GPR_ERROR_VALUE,
         "unknown kernel '%.*s'; gpureduce.kernels() and the command 'gpureduce kernels' "

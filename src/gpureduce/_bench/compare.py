@@ -242,8 +242,8 @@ def compare(
         if ceiling:
             with phases.phase("ceiling"):
                 rate, trouble = ceiling_or_why(info if on_gpu else None, limits().cpu_threads)
-            kind = "device_bandwidth" if on_gpu else "host_bandwidth"
-            reached = [getattr(row, kind) or 0.0 for row in rows]
+            spreads = [(row.bytes, row.on_device if on_gpu else row.host) for row in rows]
+            reached = [bytes_ / each.quartiles[0] for bytes_, each in spreads if each is not None]
             rate = None if rate is None else max(rate, *reached)
     setting = environment(info.ordinal if info is not None else 0)
     return Comparison(
@@ -521,23 +521,19 @@ def _warnings(
 ) -> list[str]:
     """Warnings about one array; those of several contenders share a line."""
     found = [*session.cache_troubles(), *moved(session.readings)]
-    noisy = {"device": "device time", "host": "time from host memory"}
+    noisy = {"device": "device times", "host": "times from host memory"}
     for kind, words in noisy.items():
         timed = [entry for entry in entries if getattr(entry, kind) is not None]
         doubtful = [
-            entry.row.label
+            f"{entry.row.label} ({', '.join(doubts)})"
             for entry in timed
-            if getattr(entry, kind).spread.troubles("", max(precision, NOISY))
+            if (doubts := getattr(entry, kind).spread.doubts(max(precision, NOISY)))
         ]
         if doubtful:
             names = ", ".join(doubtful[:_MOST_NAMES]) + (
                 " ..." if len(doubtful) > _MOST_NAMES else ""
             )
-            are = "are" if len(doubtful) > 1 else "is"
-            found.append(
-                f"{len(doubtful)} of {len(timed)} {are} noisy, or drifted, or measured too few "
-                f"times, in {words}: {names}"
-            )
+            found.append(f"{words}, {len(doubtful)} of {len(timed)} are uncertain: {names}")
     return [f"{where}: {each}" for each in found] if where else found
 
 

@@ -126,6 +126,18 @@ class Spread:
             "samples": list(self.samples),
         }
 
+    def doubts(self, precision: float) -> list[str]:
+        """What is wrong with the samples, each in one or two words."""
+        return [
+            word
+            for word, is_so in (
+                ("noisy", self.noise > NOISY),
+                ("drifted", abs(self.drift) > max(DRIFTED, self.noise)),
+                ("too few samples", self.uncertainty > precision),
+            )
+            if is_so
+        ]
+
     def troubles(self, what: str, precision: float) -> list[str]:
         """Warnings about the samples, in words."""
         found = []

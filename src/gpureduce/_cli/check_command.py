@@ -17,6 +17,8 @@ __all__ = ["add_check", "add_kernel_options", "kernel_of", "kernel_or_name", "ru
 
 def kernel_or_name(word: Any, options: argparse.Namespace) -> Any:
     """The kernel of a CUDA file; a name of the catalogue or a ``Kernel`` is returned unchanged."""
+    if isinstance(word, str) and word.endswith(".npy"):
+        raise ValueError(f"{word} stands where a kernel does: the array is given by --file {word}")
     is_file = isinstance(word, str) and word.endswith((".cu", ".cuh"))
     return kernel_of(Path(word), options) if is_file else word
 

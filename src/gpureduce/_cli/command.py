@@ -128,7 +128,10 @@ SUBCOMMANDS = {
             f"{name} of a .npy file",
             partial(add_reduction, name),
             run_reduction,
-            (f"gpureduce {name} big.npy", f"gpureduce {name} big.npy --axis 0 --output rows.npy"),
+            (
+                f"gpureduce {name} big.npy",
+                f"gpureduce {name} big.npy --axis 0 --output columns.npy",
+            ),
         )
         for name in reductions()
     },

@@ -33,6 +33,7 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
         "cuda.pathfinder": ("cu13", "kernels on a GPU, where NVRTC was installed by pip"),
         "ml_dtypes": ("bf16", "bfloat16 arrays"),
         "matplotlib": ("plot", "pictures"),
+        "numba": ("numba", "operators that are Python functions"),
         "tqdm": ("progress", "progress bars"),
         "pynvml": ("clocks", "the GPU's clocks in benchmarks"),
     }

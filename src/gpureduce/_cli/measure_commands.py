@@ -45,7 +45,11 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
         "-n", type=count, help=f"random elements without a file (default: {DEFAULT_ELEMENTS:,})"
     )
     add_operators(parser, "sum")
-    parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
+    parser.add_argument(
+        "--axis",
+        type=axes,
+        help="axis, or several as 0,1; 0: a result per column, 1: per row (default: all)",
+    )
     parser.add_argument(
         "--cache", default="hot", help="hot, cold or rotated (default: %(default)s)"
     )

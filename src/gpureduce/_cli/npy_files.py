@@ -62,7 +62,10 @@ def _map(name: str) -> np.ndarray[Any, Any]:
     path = Path(name).resolve()
     with path.open("rb") as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
-            raise ValueError(f"{name} is no .npy file: save arrays by numpy.save")
+            raise ValueError(
+                f"{name} is no .npy file. Of numbers in a text file numpy makes one: "
+                f"numpy.save('{path.stem}.npy', numpy.loadtxt('{name}'))"
+            )
     with _naming(name):
         return np.lib.format.open_memmap(path, mode="r")
 

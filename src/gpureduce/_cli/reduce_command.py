@@ -66,7 +66,11 @@ def _own_arguments(name: str) -> list[str]:
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.npy", help="memory-mapped; - for standard input")
-    parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
+    parser.add_argument(
+        "--axis",
+        type=axes,
+        help="axis, or several as 0,1; 0: a result per column, 1: per row (default: all)",
+    )
 
 
 def _add_launch(parser: argparse.ArgumentParser, own: str) -> None:

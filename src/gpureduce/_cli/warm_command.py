@@ -39,7 +39,11 @@ def add_warm(parser: argparse.ArgumentParser) -> None:
         metavar="N[,N...]",
         help="shapes of the arrays (default: 1e3 1e6 1e8)",
     )
-    parser.add_argument("--axis", type=axes, help="axis, or several as 0,1 (default: all)")
+    parser.add_argument(
+        "--axis",
+        type=axes,
+        help="axis, or several as 0,1; 0: a result per column, 1: per row (default: all)",
+    )
     parser.add_argument("--where", action="store_true", help="calls have a mask")
     parser.add_argument("--kernel", default="auto", help="default: %(default)s")
     parser.add_argument("--block-size", type=count, help="threads per block")

@@ -16,7 +16,10 @@ _MOST_NAMES = 5
 
 
 class KernelList(list[KernelInfo]):
-    """Kernels that print as a table, in a notebook, too; ``repr`` is one line."""
+    """Kernels that print as a table, in a notebook, too; ``repr`` is one line.
+
+    An index is a number, or a kernel's name or alias.
+    """
 
     def __repr__(self) -> str:
         names = [each.name for each in self]
@@ -26,10 +29,16 @@ class KernelList(list[KernelInfo]):
         return f"<{len(names)} kernels: {', '.join(shown)}>"
 
     @overload
-    def __getitem__(self, which: SupportsIndex) -> KernelInfo: ...
+    def __getitem__(self, which: SupportsIndex | str) -> KernelInfo: ...
     @overload
     def __getitem__(self, which: slice) -> KernelList: ...
-    def __getitem__(self, which: SupportsIndex | slice) -> KernelInfo | KernelList:
+    def __getitem__(self, which: SupportsIndex | slice | str) -> KernelInfo | KernelList:
+        if isinstance(which, str):
+            name = _core.find_kernel(which)
+            found = next((each for each in self if each.name == name), None)
+            if found is None:
+                raise ValueError(f"kernel '{name}' is not in this list")
+            return found
         if isinstance(which, slice):
             return KernelList(super().__getitem__(which))
         return super().__getitem__(which)

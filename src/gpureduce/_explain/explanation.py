@@ -172,7 +172,12 @@ class Explanations(Exported, Sequence[Explanation]):
         if not self._all:
             return "no kernels\n"
         table = lay_out(*comparison_table(self), left=1, width=terminal_width())
-        return f"{table}\n\n{fold_lines([caption(self)], terminal_width())}\n"
+        lines = [caption(self)]
+        if len({each.n for each in self}) > 1:
+            lines.append(
+                "the arrays differ in size, and so do the counts: n, or -n, sets it for all"
+            )
+        return f"{table}\n\n{fold_lines(lines, terminal_width())}\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation as a dictionary.

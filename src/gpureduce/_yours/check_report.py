@@ -183,8 +183,9 @@ class CheckReport(Exported):
         return f"{self.kernel}: {self._verdict()}{': ' if where else ''}{where}"
 
     def _tried(self) -> str:
+        launches = "launch" if self.runs == 1 else "launches"
         return (
-            f"{self.runs} launches: {_range(self.sizes)} elements of {', '.join(self.dtypes)}, "
+            f"{self.runs} {launches}: {_range(self.sizes)} elements of {', '.join(self.dtypes)}, "
             f"blocks of {', '.join(map(str, sorted(self.blocks)))} threads"
         )
 

@@ -59,8 +59,8 @@ ADVICE = {
     ),
     "not commutative": Advice(
         "combine is not commutative",
-        "Kernels that reorder combine operands in any order. What says commutative=True has to "
-        "give the same result for combine(x, y) and combine(y, x).",
+        "Kernels that reorder combine operands in any order. An operator with "
+        "commutative=True must give the same result for combine(x, y) and combine(y, x).",
         "Leave commutative=True out: the order of the array is kept then.",
         "single_block_ordered",
     ),
@@ -240,7 +240,8 @@ ADVICE = {
     "result": Advice(
         "wrong result",
         "The result differs from NumPy's, and no rule of memory is broken: elements are left out, "
-        "taken twice, or combined with a wrong identity.",
+        "taken twice, or combined with a wrong identity, or the kernel computes another function "
+        "than sum, prod, min or max, which alone are known here.",
         "Follow the smallest case by hand: which thread loads each element, and where does it go?",
         "sequential",
     ),

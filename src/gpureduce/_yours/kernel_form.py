@@ -373,7 +373,8 @@ def _parameters(
         raise text.error(
             start,
             f"kernel '{signature.name}' has {len(pointers)} pointers: the plain form has two, the "
-            "elements and the output (const T *in, T *out, unsigned n)",
+            "elements and the output (const T *in, T *out, unsigned n). Products of two "
+            "arrays are gpureduce.dot and average",
         )
     constant = [is_const for is_const, _ in pointers]
     if all(constant):

@@ -22,7 +22,7 @@ from .. import _core
 from .._emulator_process import module_path, run_worker
 from .._exceptions import CudaError, KernelUnavailableError
 from .._kernel_names import KernelName
-from .._records import DeviceInfo, LastRun, note_run
+from .._records import DeviceInfo, LastRun, note_run, without_advice
 from .._ufuncs import UFUNCS
 from .host_headers import include_folders
 from .kernel_form import C_TYPES, KernelForm
@@ -104,7 +104,7 @@ def device_of(form: KernelForm, place: str | None) -> DeviceInfo:
     if ordinal is None:
         raise KernelUnavailableError(f"{only}: device is 'cpu'")
     if (why := _core.why_no_cuda()) is not None:
-        raise KernelUnavailableError(f"{only}: {why}")
+        raise KernelUnavailableError(f"{only}: {without_advice(why)}")
     return find_device(ordinal)
 
 

@@ -85,7 +85,8 @@ def launch_emulated(
         if "got" in answer:
             raise RuntimeError(
                 f"kernel '{form.name}' computed {answer['got']:g} where NumPy has "
-                f"{answer['want']:g}: gpureduce.check says more"
+                f"{answer['want']:g}; gpureduce.check, or the command gpureduce check, looks "
+                "for the reason"
             )
         return case, report.read_text(encoding="utf-8")
 

@@ -1,6 +1,6 @@
 // title: Threads without elements return
 // verdict: wrong: divergent barrier
-// lesson: The line that every element-wise kernel begins with does not belong into a reduction.
+// lesson: The line that every element-wise kernel begins with does not belong in a reduction.
 
 __global__ void reduce(const float *in, float *out, unsigned n)
 {

@@ -102,6 +102,7 @@ static void test_unknown_kernels_are_told_their_near_matches(void)
     expect_message(" ", "list all names");
     expect_message("quicksort", "list all names");
     expect_message("reduce0 reduce1", "unknown kernel");
+    expect_message("homework.cu", "a file is given as gpureduce.Kernel('homework.cu')");
     memset(endless, 'x', sizeof endless - 1);
     expect_message(endless, "list all names");
     endless[200] = '\0';
