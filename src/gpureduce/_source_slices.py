@@ -318,6 +318,8 @@ def _read_names(declaration: _Declaration) -> None:
         names.add(_WORD.findall(code)[-1])
     elif match := re.match(of_kind, head):
         names.add(match[1] or match[2])
+        if match[2]:  # what it stands for may be one of several types, as a body may
+            declaration.head = declaration.head.split("=", 1)[0]
     elif match := _FUNCTION.match(code[code.find(head[:20]) :]):
         names.add("operator" if match[1].startswith("operator") else match[1])
     elif match := re.match(r"constexpr [\w:]+ (\w+)(<[^=]*>)? =", head):
@@ -465,9 +467,13 @@ def _reached(declarations: list[_Declaration], start: set[str], facts: Facts) ->
     }
     functions = Counter(name for each in declarations if "(" in each.head for name in each.names)
 
+    has_moments = any(fold.startswith("fold_moments") for fold in facts.folds)
+
     def is_wanted(each: _Declaration) -> bool:
         if "__global__" in each.code:
             return True
+        if "AccumulationWay::MOMENTS" in each.head and not has_moments:
+            return False
         if not each.names & names:
             return False
         words = set(_WORD.findall(each.head)) - each.names

@@ -514,7 +514,8 @@ def _top(
         ),
         "//           Its In is the type of elements, Acc that of accumulators; identity(), lift()",
         "//           and combine() are the operator. To reduce something else, change those;",
-        "//           gpureduce check knows sum, prod, min and max: --computes, or else of First.",
+        "//           gpureduce check compares with the operator of --computes (sum, prod, min,",
+        "//           max), or else of First.",
         f"//   BLOCK   threads per block, here block_size = {block}; takes "
         f"{shown_rule(info['block_rule'])}.",
         "//",
