@@ -126,9 +126,9 @@ class ExactSum:
         dtype = array.dtype if isinstance(array, np.ndarray) else native_dtype(array.dtype)
         if dtype != self._type and not np.can_cast(dtype, self._type, "safe"):
             raise TypeError(
-                f"an exact sum of {self._type} does not take elements of dtype {dtype}: not all "
-                f"of them are {self._type} numbers. Take a wider state, or convert the elements "
-                f"first: numpy.asarray(a, {self._type.name!r})"
+                f"an exact sum of {self._type} does not take elements of dtype {dtype}: "
+                f"{self._type} does not hold all of these. Take a wider state, or convert the "
+                f"elements first: numpy.asarray(a, {self._type.name!r})"
             )
         _core.exact_update(self._state, array)
         return self
