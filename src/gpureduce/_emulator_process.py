@@ -22,6 +22,7 @@ from . import _exceptions
 from ._locate import emulator
 
 __all__ = [
+    "EndedBySignalError",
     "answers",
     "as_exception",
     "emulator_environment",
@@ -67,6 +68,10 @@ def emulator_environment(directory: Path, settings: str) -> dict[str, str]:
     return environment | module_path()
 
 
+class EndedBySignalError(RuntimeError):
+    """A child process did not end by itself: it crashed, or it was killed."""
+
+
 def module_path() -> dict[str, str]:
     """Environment by which a child finds the modules that this process does, wherever it was
     started.
@@ -82,8 +87,9 @@ def run_worker(
     before: Sequence[str] = (),
 ) -> str:
     """Standard output of a process that runs a module of the package, which reads the request as
-    JSON. ``RuntimeError`` if it fails, with the last line of its standard error. `before` is the
-    command of a program that runs it.
+    JSON. ``RuntimeError`` if it fails, with the last line of its standard error,
+    :class:`EndedBySignalError` if a signal ends it. `before` is the command of a program that runs
+    it.
 
     It has a process group of its own: an interrupt ends its children with it, so that nothing
     writes to their folder any more when that is removed. After `time_limit` seconds it is killed:
@@ -105,7 +111,8 @@ def run_worker(
                 os.killpg(worker.pid, signal.SIGKILL)
             raise
     if worker.returncode != 0:
-        raise RuntimeError(f"the child process {_how_it_ended(worker.returncode, said)}")
+        kind = EndedBySignalError if worker.returncode < 0 else RuntimeError
+        raise kind(f"the child process {_how_it_ended(worker.returncode, said)}")
     return reply
 
 

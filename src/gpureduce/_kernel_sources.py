@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["explained_words", "used_helpers"]
+__all__ = ["explained_words", "shown_rule", "used_helpers"]
 
 _DEFINED = re.compile(r"^(?:template <.*> ?)?GPR_DEVICE[^;{}()]*?\b(\w+)\(", re.MULTILINE)
 _CALLED = re.compile(r"(?<![\w.:>])(\w+)(?:<[\w:,<> *+]*>)?\(")
@@ -101,3 +101,8 @@ def used_helpers(name: str, file: str, sources: Mapping[str, str], own: Collecti
         shown.append(f"{piece}\n")
         last = shared
     return "\n".join(shown)
+
+
+def shown_rule(block_rule: str) -> str:
+    """A rule of block sizes after "takes": ``"32"``, ``"a power of two"``."""
+    return block_rule if block_rule.isdigit() else f"a {block_rule}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _core
 from ._kernel_names import KernelName
+from ._kernel_sources import shown_rule
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -27,7 +28,6 @@ __all__ = [
     "last_run",
     "limits",
     "set_limits",
-    "shown_rule",
     "without_advice",
 ]
 
@@ -57,11 +57,6 @@ def _on_the_cpu(name: str) -> str:
     if name in _ON_THE_CPU:
         return f"yes: its results, by the CPU backend; gpureduce explain {name} draws the kernel"
     return f"emulated, by gpureduce explain {name}; reductions warn, and run 'fast' there"
-
-
-def shown_rule(block_rule: str) -> str:
-    """A rule of block sizes after "takes": ``"32"``, ``"a power of two"``."""
-    return block_rule if block_rule.isdigit() else f"a {block_rule}"
 
 
 def without_advice(reason: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from . import _core, _exceptions
 from ._core import __version__
 from ._dtypes import is_float
-from ._records import shown_rule
+from ._kernel_sources import shown_rule
 from ._source_slices import slice_program
 
 __all__ = ["standalone_source"]

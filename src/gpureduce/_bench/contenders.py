@@ -36,7 +36,7 @@ TOO_NOISY = (
     "other load"
 )
 """What to do about times too noisy to compare."""
-NO_BREAK_EVEN = "there is no break-even"
+_UNKNOWN = "may be faster or slower {}, since the times vary too much to tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,7 @@ class BreakEven:
     def __str__(self) -> str:
         what = f"from host memory to a result, {self.kernel} on {self.device}"
         if self.elements is None or self.bytes is None or self.between is None:
-            runs = self._runs()
-            is_open = "too noisy" in runs
-            return f"{what} is {runs}: {'no break-even was found' if is_open else NO_BREAK_EVEN}"
+            return f"{what} {self._runs()}"
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
         text = (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
@@ -162,13 +160,15 @@ class BreakEven:
         outcomes = self.outcomes
         last = max(i for i, each in enumerate(outcomes) if each != "level")
         if last + 1 < len(outcomes):
-            word = "level with it" if self._is_known(last + 1, None) else "too noisy to compare"
-            text += f" up to {self.sizes[last]:,}, and {word} {self._span(last + 1, -1)}"
+            beyond = self._span(last + 1, -1)
+            known = self._is_known(last + 1, None)
+            text += f" up to {self.sizes[last]:,}"
+            text += f", as fast {beyond}" if known else f"; it {_UNKNOWN.format(beyond)}"
         return text
 
     def _span(self, first: int, last: int) -> str:
         low, high = self.sizes[first], self.sizes[last]
-        return f"at {low:,} elements" if low == high else f"from {low:,} to {high:,} elements"
+        return f"for {low:,} elements" if low == high else f"for {low:,} to {high:,} elements"
 
     def _is_known(self, first: int, end: int | None) -> bool:
         """Whether level sizes are level as far as a break-even asks, and not only noisy."""
@@ -176,17 +176,19 @@ class BreakEven:
 
     def _runs(self) -> str:
         """In words, who is faster at which sizes."""
-        words = {"faster": "faster than numpy", "slower": "slower than numpy"}
+        words = {
+            "faster": "is faster than numpy {}",
+            "slower": "is slower than numpy {}",
+            "level": "is as fast as numpy {}",
+        }
         outcomes, runs, first = self.outcomes, [], 0
         for i in range(1, len(outcomes) + 1):
             if i == len(outcomes) or outcomes[i] != outcomes[first]:
-                level = "level" if self._is_known(first, i) else "too noisy to compare"
-                name = words.get(outcomes[first], f"{level} with numpy")
-                runs.append(f"{name} {self._span(first, i - 1)}")
+                span = self._span(first, i - 1)
+                is_known = outcomes[first] != "level" or self._is_known(first, i)
+                runs.append((words[outcomes[first]] if is_known else _UNKNOWN).format(span))
                 first = i
-        if len(runs) == 1 and len(outcomes) > 1:
-            return runs[0].replace(" from ", " at every size from ")
-        return ", ".join(runs)
+        return "; it ".join(runs)
 
 
 def is_too_noisy(interval: tuple[float, float]) -> bool:

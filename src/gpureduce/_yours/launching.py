@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from .. import _core
-from .._emulator_process import module_path, run_worker
+from .._emulator_process import EndedBySignalError, module_path, run_worker
 from .._exceptions import CudaError, KernelUnavailableError
 from .._kernel_names import KernelName
 from .._records import DeviceInfo, LastRun, note_run, without_advice
@@ -387,10 +387,10 @@ def try_in_child(form: KernelForm, image: Image, case: dict[str, Any], seconds: 
             f"{where} had not ended after {seconds:g} seconds. That process was ended, and this "
             "one can go on; gpureduce.check says where a kernel hangs"
         ) from None
-    except RuntimeError as error:
-        if "status -" not in str(error):
-            return
+    except EndedBySignalError as error:
         raise CudaError(f"{where} ended it: {error}; gpureduce.check says why") from None
+    except RuntimeError:
+        return
     said = json.loads(reply.splitlines()[0]).get("error") if reply else None
     if said is not None and said["details"][0] in BREAKS:
         raise CudaError(
