@@ -112,12 +112,15 @@ def test_short_rows_have_every_bit_on_the_emulator() -> None:
             "seed": SEED,
             "limit": 900.0,
         }
-        | {"sizes": 9 if EVERYTHING else 1 + i, "many": EVERYTHING or i == 0}
+        | {"sizes": 9 if EVERYTHING else 1 + i}
         for i, name in enumerate(
             FLOATS if EVERYTHING else (FLOATS[SEED % 4], FLOATS[(SEED // 4 + 1) % 4])
         )
     ]
-    wrong = emu.failures(both_bins(tasks))
+    # Thousands of rows take the emulator minutes with bins of integers.
+    wrong = emu.failures(
+        task | {"many": EVERYTHING or not task["slow_float64"]} for task in both_bins(tasks)
+    )
     assert not wrong, "\n".join(wrong)
 
 
