@@ -809,7 +809,8 @@ def test_the_command_writes_json_csv_and_html(trees: gr.Explanations, tmp_path: 
         *("explain", *TREES, "--block-size", "128", "--json"),
         *("--csv", str(tmp_path / "a.csv"), "--html", str(tmp_path / "a.html")),
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    written = f"wrote {tmp_path / 'a.csv'}\nwrote {tmp_path / 'a.html'}\n"
+    assert (done.returncode, done.stderr) == (0, written)
     assert json.loads(done.stdout) == trees.to_dict()
     assert (tmp_path / "a.csv").read_text() == trees.to_csv()
     assert_balanced((tmp_path / "a.html").read_text())

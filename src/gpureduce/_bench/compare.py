@@ -533,7 +533,7 @@ def _warnings(
             names = ", ".join(doubtful[:_MOST_NAMES]) + (
                 " ..." if len(doubtful) > _MOST_NAMES else ""
             )
-            found.append(f"{words}, {len(doubtful)} of {len(timed)} are uncertain: {names}")
+            found.append(f"uncertain {words}: {names}")
     return [f"{where}: {each}" for each in found] if where else found
 
 

@@ -20,7 +20,6 @@ from .._display.tables import (
     markdown,
     show_bandwidth,
     show_count,
-    show_ratio,
     show_speedup,
     show_time,
     terminal_width,
@@ -122,13 +121,11 @@ class Comparison(ComparisonRecord, Exported):
             for kind in ("on_device", "host")
             if any(getattr(row, kind) is not None for row in here)
         ]
-        headings, columns = (
-            ["", "block"],
-            [
-                [row.name if row.block_size else row.label for row in here],
-                [str(row.block_size or "") for row in here],
-            ],
-        )
+        headings = [""]
+        columns = [[row.name if row.block_size else row.label for row in here]]
+        if any(row.block_size for row in here):
+            headings.append("block")
+            columns.append([str(row.block_size or "") for row in here])
         for kind in kinds:
             words = "device" if kind == "on_device" else "from host"
             spreads: list[Spread | None] = [getattr(row, kind) for row in here]
@@ -225,8 +222,8 @@ class Comparison(ComparisonRecord, Exported):
                 for kind in ("on_device", "host"):
                     interval = self.speedup_interval(row, over, kind)
                     if row.elements == size and interval is not None and is_too_noisy(interval):
-                        low, high = map(show_ratio, interval)
-                        found.append(f"{self.label(row)} (x {over}: {low} to {high})")
+                        shown = self.show_speedup(row, over, kind)
+                        found.append(f"{self.label(row)} (x {over}: {shown})")
         if not found:
             return []
         named = ", ".join(dict.fromkeys(found[:_MOST_DOUBTS])) + " ..." * (

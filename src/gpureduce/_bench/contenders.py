@@ -28,15 +28,16 @@ __all__ = [
 FIRST, NUMPY, BEST_PEER = "first", "numpy", "best peer"
 LEVEL_WITHIN = 1.25
 """Two times are level where their ratio is known to be between 1 / 1.25 and 1.25."""
-_LEVEL_ON_A_CURVE = 2.5
-"""Highest over lowest ratio of a size that counts as level in a break-even, whose ratios change by
-orders of magnitude."""
 TOO_NOISY = (
     "take more samples (seconds=, --seconds), reduce a larger array, or use a machine without "
     "other load"
 )
 """What to do about times too noisy to compare."""
-_UNKNOWN = "may be faster or slower {}, since the times vary too much to tell"
+_WORDS = {
+    "faster": "faster than numpy",
+    "slower": "slower than numpy",
+    "level": "neither clearly faster nor slower",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class BreakEven:
     def __str__(self) -> str:
         what = f"from host memory to a result, {self.kernel} on {self.device}"
         if self.elements is None or self.bytes is None or self.between is None:
-            return f"{what} {self._runs()}"
+            return f"{what} is {self._runs()}"
         order = ("slower", "faster") if self.first_wins else ("faster", "slower")
         text = (
             f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
@@ -160,35 +161,22 @@ class BreakEven:
         outcomes = self.outcomes
         last = max(i for i, each in enumerate(outcomes) if each != "level")
         if last + 1 < len(outcomes):
-            beyond = self._span(last + 1, -1)
-            known = self._is_known(last + 1, None)
-            text += f" up to {self.sizes[last]:,}"
-            text += f", as fast {beyond}" if known else f"; it {_UNKNOWN.format(beyond)}"
+            beyond = f"{_WORDS['level']} {self._span(last + 1, -1)}"
+            text += f" up to {self.sizes[last]:,}, {beyond}"
         return text
 
     def _span(self, first: int, last: int) -> str:
         low, high = self.sizes[first], self.sizes[last]
         return f"for {low:,} elements" if low == high else f"for {low:,} to {high:,} elements"
 
-    def _is_known(self, first: int, end: int | None) -> bool:
-        """Whether level sizes are level as far as a break-even asks, and not only noisy."""
-        return all(high <= _LEVEL_ON_A_CURVE * low for low, high in self.intervals[first:end])
-
     def _runs(self) -> str:
         """In words, who is faster at which sizes."""
-        words = {
-            "faster": "is faster than numpy {}",
-            "slower": "is slower than numpy {}",
-            "level": "is as fast as numpy {}",
-        }
         outcomes, runs, first = self.outcomes, [], 0
         for i in range(1, len(outcomes) + 1):
             if i == len(outcomes) or outcomes[i] != outcomes[first]:
-                span = self._span(first, i - 1)
-                is_known = outcomes[first] != "level" or self._is_known(first, i)
-                runs.append((words[outcomes[first]] if is_known else _UNKNOWN).format(span))
+                runs.append(f"{_WORDS[outcomes[first]]} {self._span(first, i - 1)}")
                 first = i
-        return "; it ".join(runs)
+        return ", ".join(runs)
 
 
 def is_too_noisy(interval: tuple[float, float]) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .check_command import add_kernel_options, kernel_or_name
-from .options import count, expect_to_write, prints_file, write_text
+from .options import count, expect_to_write, prints_file, tell_written, write_text
 
 if TYPE_CHECKING:
     from .._explain.explanation import Explanation, Explanations
@@ -90,6 +90,7 @@ def run_explain(options: argparse.Namespace) -> int:
         from .._explain.picture import save
 
         save(found, options.plot)
+        tell_written(options.plot)
     if options.json:
         print(found.to_json() if len(found) > 1 else found[0].to_json())
         return 0

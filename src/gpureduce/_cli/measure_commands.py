@@ -21,6 +21,7 @@ from .options import (
     expect_to_write,
     print_json,
     prints_file,
+    tell_written,
     write_text,
 )
 
@@ -108,6 +109,7 @@ def _show(found: Any, options: argparse.Namespace, changes: Any = None, **plot: 
         from .._display.figures import save_figure
 
         save_figure(options.plot, lambda figure: found.plot(ax=figure, **plot))
+        tell_written(options.plot)
     shown = [found] if changes is None else [found, changes]
     if options.json:
         more = {} if changes is None else {"against": changes.to_dict()}

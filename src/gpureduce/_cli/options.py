@@ -178,6 +178,12 @@ def write_text(path: Path, text: str) -> None:
         sys.stdout.write(text)
     else:
         path.write_text(text, encoding="utf-8")
+        tell_written(path)
+
+
+def tell_written(path: Path) -> None:
+    """Say where a file is, beside what is printed."""
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def expect_to_write(options: argparse.Namespace) -> None:
