@@ -21,6 +21,7 @@ from . import _core
 from ._calls import Array, Options
 from ._core import DeviceArray
 from ._dtypes import native_dtype
+from ._first_made import first_made
 from ._interop.device_reduction import Work
 from ._interop.libraries import DeviceBuffer, Library
 from ._records import MinMax
@@ -160,14 +161,14 @@ def _make_pass(
     if not mine:
         return None
     key = (source.device, source.dtype, given, made["in_pass"], made["block"], made["resident"])
-    loaded = _programs.get(key)
-    if loaded is None:
+
+    def load() -> Any:
         image, symbols, _ = _core.compile_several(plan, facts[0])
-        # Of threads that load it at the same time, the first one's stays.
-        loaded = _programs.setdefault(key, _core.load_image(source.device, image, symbols))
+        return _core.load_image(source.device, image, symbols)
+
     return Pass(
         plan,
-        loaded,
+        first_made(_programs, key, load),
         tuple(known[i] for i in mine),
         tuple(made["results"][i] for i in mine),
         made["rows"],

@@ -10,48 +10,33 @@ import os
 import subprocess
 import sys
 import sysconfig
-import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fakes
 import numpy as np
 import pytest
 from conftest import SEED
+from fakes.together import THREADS, together
 
 import gpureduce as gr
 from gpureduce import _core
 
-THREADS = 8
 IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
-TOGETHER = f"""
+OVER_FAKES = """
     from fakes import array_libraries
     from fakes.array_libraries import Memory, Producer, Shown, settle
+    from fakes.together import together
     from gpureduce import _core
     sys.setswitchinterval(1e-6)
-
-    def together(work, rounds=100):
-        '''Call work(thread, round) in all threads, each round at the same time.'''
-        barrier = threading.Barrier({THREADS})
-        failures = []
-
-        def run(thread):
-            for each in range(rounds):
-                barrier.wait()
-                try:
-                    work(thread, each)
-                except BaseException as error:
-                    failures.append(error)
-
-        threads = [threading.Thread(target=run, args=(i,)) for i in range({THREADS})]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures, failures[:3]
 """
+
+
+def run_over_fakes(script: str, tmp_path: Path) -> None:
+    """Run a script of threads in a process over the fakes."""
+    fakes.run(OVER_FAKES + script, tmp_path, PYTHONPATH=fakes.module_path())
 
 
 @pytest.fixture(autouse=True)
@@ -60,27 +45,6 @@ def _switches_often() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def together(work: Callable[[int, int], None], rounds: int) -> None:
-    """Call ``work(thread, round)`` in all threads, each round at the same time."""
-    barrier = threading.Barrier(THREADS)
-    failures: list[BaseException] = []
-
-    def run(thread: int) -> None:
-        for each in range(rounds):
-            barrier.wait()
-            try:
-                work(thread, each)
-            except BaseException as error:
-                failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[:3]
 
 
 @pytest.mark.skipif(not IS_FREE_THREADED, reason="this Python has a GIL")
@@ -198,9 +162,7 @@ def test_a_start_of_another_type_leaves_the_filters_of_warnings_alone() -> None:
 
 
 def test_one_thread_consumes_a_capsule(tmp_path: Path) -> None:
-    fakes.run(
-        TOGETHER
-        + """
+    script = """
     ROUNDS = 300
     producers = [Producer(np.ones(3, np.float32), versions=k % 2 == 0) for k in range(ROUNDS)]
     capsules = [each.__dlpack__(stream=1) for each in producers]
@@ -216,16 +178,12 @@ def test_one_thread_consumes_a_capsule(tmp_path: Path) -> None:
     assert [len(each) for each in taken] == [1] * ROUNDS
     taken.clear()
     assert [each.returned for each in producers] == [1] * ROUNDS
-    """,
-        tmp_path,
-        PYTHONPATH=fakes.module_path(),
-    )
+    """
+    run_over_fakes(script, tmp_path)
 
 
 def test_interfaces_change_while_they_are_read(tmp_path: Path) -> None:
-    fakes.run(
-        TOGETHER
-        + """
+    script = """
     memory = Memory(np.ones((4, 6), np.float32))
     interface = {"shape": (4, 6), "typestr": "<f4", "data": (memory.start, False), "version": 3,
                  "strides": None}
@@ -242,16 +200,12 @@ def test_interfaces_change_while_they_are_read(tmp_path: Path) -> None:
                 assert found.shape in shapes and found.pointer == memory.start
 
     together(work, 100)
-    """,
-        tmp_path,
-        PYTHONPATH=fakes.module_path(),
-    )
+    """
+    run_over_fakes(script, tmp_path)
 
 
 def test_loans_of_all_threads_end_once(tmp_path: Path) -> None:
-    fakes.run(
-        TOGETHER
-        + """
+    script = """
     import weakref
     class Lent: ...
     alive = [[] for _ in range(8)]
@@ -267,16 +221,12 @@ def test_loans_of_all_threads_end_once(tmp_path: Path) -> None:
     _core.end_loans()
     assert all(each() is None for refs in alive for each in refs)
     assert sum(map(len, alive)) == 1600
-    """,
-        tmp_path,
-        PYTHONPATH=fakes.module_path(),
-    )
+    """
+    run_over_fakes(script, tmp_path)
 
 
 def test_device_arrays_of_libraries_are_reduced_by_all_threads(tmp_path: Path) -> None:
-    fakes.run(
-        TOGETHER
-        + """
+    script = """
     arrays = [Producer(np.arange(100 + k, dtype=np.float32)) for k in range(8)]
     wanted = [float(np.arange(100 + k).sum()) for k in range(8)]
 
@@ -287,7 +237,5 @@ def test_device_arrays_of_libraries_are_reduced_by_all_threads(tmp_path: Path) -
 
     together(work, 40)
     _core.end_loans()
-    """,
-        tmp_path,
-        PYTHONPATH=fakes.module_path(),
-    )
+    """
+    run_over_fakes(script, tmp_path)

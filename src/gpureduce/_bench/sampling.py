@@ -126,27 +126,15 @@ class Spread:
             "samples": list(self.samples),
         }
 
-    def doubts(self, precision: float) -> list[str]:
-        """What is wrong with the samples, each in one or two words."""
-        return [
-            word
-            for word, is_so in (
-                ("noisy", self.noise > NOISY),
-                ("drifted", abs(self.drift) > max(DRIFTED, self.noise)),
-                ("too few samples", self.uncertainty > precision),
-            )
-            if is_so
-        ]
-
-    def troubles(self, what: str, precision: float) -> list[str]:
-        """Warnings about the samples, in words."""
-        found = []
+    def doubts(self, precision: float) -> dict[str, str]:
+        """What is wrong with the samples: in one to three words, and as the end of a sentence."""
+        found = {}
         if self.noise > NOISY:
-            found.append(f"{what} is noisy: its quartiles are {self.noise:.0%} of the median apart")
+            found["noisy"] = f" is noisy: its quartiles are {self.noise:.0%} of the median apart"
         if abs(self.drift) > max(DRIFTED, self.noise):
             slower = "slower" if self.drift > 0 else "faster"
-            found.append(
-                f"{what} drifted: the second half of the samples was {abs(self.drift):.0%} {slower}"
+            found["drifted"] = (
+                f" drifted: the second half of the samples was {abs(self.drift):.0%} {slower}"
             )
         if self.uncertainty > precision:
             known = (
@@ -154,8 +142,13 @@ class Spread:
                 if math.isfinite(self.uncertainty)
                 else "are too few"
             )
-            found.append(f"{what}: the {len(self.samples)} samples in the time given {known}")
+            samples = f"the {len(self.samples)} samples in the time given"
+            found["too few samples"] = f": {samples} {known}"
         return found
+
+    def troubles(self, what: str, precision: float) -> list[str]:
+        """Warnings about the samples, in words."""
+        return [f"{what}{each}" for each in self.doubts(precision).values()]
 
 
 def ratio_interval(over: Spread, under: Spread) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._dtypes import native_dtype
+from .._first_made import first_made
 from .numba_loops import Loops, columns_of, partial_dtype
 from .numba_task import compiled_task
 from .operator_layout import Layout
@@ -85,19 +86,16 @@ class NumbaProgram(CpuTasks):
 
     def _address(self, name: str) -> int:
         """Address of a task, which is compiled where the cache does not have it."""
-        task = self._tasks.get(name)
-        if task is None:
+
+        def compiled() -> Any:
             compute = self._types.compute
             identity = self._operator.identity(compute)
             layout = self.element, compute, self._types.masked
             key = self._operator.key("task", name, layout, identity)
             count = 4 if name == "evaluate" else 3
-            # Of threads that compile it at the same time, the first one's stays: its code is
-            # freed with it.
-            task = self._tasks.setdefault(
-                name, compiled_task(key, count, lambda: self._loops.written(name))
-            )
-        return int(task.address)
+            return compiled_task(key, count, lambda: self._loops.written(name))
+
+        return int(first_made(self._tasks, name, compiled).address)
 
     def fold_task(self, is_across: bool) -> int:
         """Address of the function that folds a part of rows, or of columns."""

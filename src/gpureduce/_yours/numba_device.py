@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._exceptions import CudaError, KernelUnavailableError
+from .._first_made import first_made
 from .numba_types import Types, Value, compile_error, dispatcher, import_numba
 from .python_text import PythonText, addresses_of_numbers, entry_name, version_of
 
@@ -89,20 +90,18 @@ def _entry_text(returned: Value, arguments: list[Value], counts: bool) -> str:
 
 def addresses(operator: PythonText, compute: np.dtype[Any]) -> dict[str, int]:
     """Addresses of the functions' machine code of the host, by their roles."""
-    key = (operator, compute)
-    functions = _on_host.get(key)
-    if functions is None:
+
+    def compiled(role: str) -> Any:
+        return dispatcher(operator.functions, role)
+
+    def make() -> dict[str, Any]:
         numba = import_numba()
-
-        def compiled(role: str) -> Any:
-            return dispatcher(operator.functions, role)
-
-        made = {
+        return {
             role: numba.cfunc(signature, error_model="numpy")(entry)
             for role, entry, signature in _entries(operator, operator.inferred(compute), compiled)
         }
-        # Of threads that compile them at the same time, the first one's stay.
-        functions = _on_host.setdefault(key, made)
+
+    functions = first_made(_on_host, (operator, compute), make)
     return {role: int(function.address) for role, function in functions.items()}
 
 

@@ -14,6 +14,7 @@ from .._arguments import as_mask, check_host_out, check_is_numeric, check_shape
 from .._calls import NoValue, OwnCall
 from .._dtypes import name_of, native_dtype
 from .._exceptions import DeviceUnavailableError
+from .._first_made import first_made
 from .._interop.inputs import as_array, check_plain, rewrap, wrapper_of
 from .._interop.libraries import Library, device_library, from_host
 from .._records import forget_run
@@ -211,9 +212,7 @@ def _reduce_on_host(
     program: Any
     if ordinal is None:
         key = ("cpu", 0, types)
-        program = programs.get(key)
-        if program is None:  # of threads that make it at the same time, the first one's stays
-            program = programs.setdefault(key, cpu_program(operator, types))
+        program = first_made(programs, key, lambda: cpu_program(operator, types))
         if array.dtype != program.element:
             array = array.astype(program.element)
     else:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
+from .._first_made import first_made
 from .._records import DeviceInfo
 from .operator_device_program import (
     Launch,
@@ -152,10 +153,7 @@ def gpu_program(
 ) -> GpuProgram:
     """An operator's program on a device, loaded once per process."""
     key = (device.ordinal, block, operator, types)
-    program = _programs.get(key)
-    if program is None:  # of threads that make it at the same time, the first one's stays
-        program = _programs.setdefault(key, GpuProgram(operator, types, device, block))
-    return program
+    return first_made(_programs, key, lambda: GpuProgram(operator, types, device, block))
 
 
 def compile_gpu_program(

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import _core
 from .._exceptions import CompileError, KernelUnavailableError
+from .._first_made import first_made
 from .._kernel_names import KernelName
 from .._records import DeviceInfo
 from .operator_device_program import (
@@ -373,7 +374,4 @@ def named_program(
 ) -> NamedProgram:
     """A kernel's program for an operator on a device, loaded once per process."""
     key = (device.ordinal, kernel, block, operator, types)
-    program = _programs.get(key)
-    if program is None:  # of threads that make it at the same time, the first one's stays
-        program = _programs.setdefault(key, NamedProgram(operator, types, device, kernel, block))
-    return program
+    return first_made(_programs, key, lambda: NamedProgram(operator, types, device, kernel, block))
