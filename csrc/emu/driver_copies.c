@@ -30,6 +30,15 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
                                                            .bytes = bytes}));
 }
 
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    ENTER(cuMemcpyDtoDAsync, IN_CONTEXT);
+    return driver_leave(driver_enqueue(stream, (operation){.kind = COPY_WITHIN,
+                                                           .to = (uintptr_t)to,
+                                                           .from = (uintptr_t)from,
+                                                           .bytes = bytes}));
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
     ENTER(cuMemsetD8Async, IN_CONTEXT);
@@ -46,6 +55,20 @@ CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CU
     const size_t unit = sizeof value;
 
     ENTER(cuMemsetD16Async, IN_CONTEXT);
+    if (to % unit != 0) return driver_leave(INVALID_VALUE);
+    return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
+                                                           .to = (uintptr_t)to,
+                                                           .value = value,
+                                                           .bytes = count * unit,
+                                                           .unit = unit,
+                                                           .pitch = unit}));
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
+{
+    const size_t unit = sizeof value;
+
+    ENTER(cuMemsetD32Async, IN_CONTEXT);
     if (to % unit != 0) return driver_leave(INVALID_VALUE);
     return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
                                                            .to = (uintptr_t)to,

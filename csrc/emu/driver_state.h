@@ -86,7 +86,7 @@ struct CUfunc_st {
 };
 
 typedef struct operation {
-    enum { COPY_IN, COPY_OUT, SET, LAUNCH, RECORD, WAIT } kind;
+    enum { COPY_IN, COPY_OUT, COPY_WITHIN, SET, LAUNCH, RECORD, WAIT } kind;
     uintptr_t to, from;
     size_t bytes; /* of a copy; of a memset: from its first byte to its last */
     unsigned value;

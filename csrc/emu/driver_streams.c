@@ -44,6 +44,13 @@ static const char *check_operation(const operation *op)
         return driver_is_written(op->from, op->bytes)
                    ? NULL
                    : "copy to the host of memory that nobody has written";
+    case COPY_WITHIN:
+        if (driver_find_allocation(op->to, op->bytes) == NULL ||
+            driver_find_allocation(op->from, op->bytes) == NULL)
+            return "copy in device memory that is not allocated";
+        return driver_is_written(op->from, op->bytes)
+                   ? NULL
+                   : "copy of device memory that nobody has written";
     case SET:
         return driver_find_allocation(op->to, op->bytes) != NULL
                    ? NULL
@@ -83,7 +90,8 @@ static const char *carry_out(const operation *op)
 {
     switch (op->kind) {
     case COPY_IN:
-    case COPY_OUT: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
+    case COPY_OUT:
+    case COPY_WITHIN: memcpy((void *)op->to, (const void *)op->from, op->bytes); break;
     case SET: set_units(op); break;
     case LAUNCH: return engine_run(op->launch);
     default: break;
@@ -115,7 +123,7 @@ static void do_operation(const operation *op)
         wrong = carry_out(op);
         pthread_mutex_lock(&driver.lock);
         if (wrong != NULL) (void)driver_violate(wrong);
-        if (op->kind == COPY_IN || op->kind == COPY_OUT || op->kind == SET) note_operation(op);
+        if (op->kind <= SET) note_operation(op); /* copies and memsets */
     }
     if (op->kind == LAUNCH) {
         engine_drop(op->launch);

@@ -335,10 +335,10 @@ EVERY_FAILURE = """
 
     def ordered():
         from gpureduce import _core
-        owner = _core.DeviceBuffer((64,), "int8", 0, 1)
+        owner = _core.DeviceBuffer((1 << 14,), "int8", 0, 1)
         pointer = owner.memory.pointer
-        for dtype in ("int8", "float16", "float64"):
-            array = _core.device_array(pointer, (4,), None, dtype, 0, 1, owner)
+        for dtype in ("int8", "float16", "float32", "float64"):
+            array = _core.device_array(pointer, (2000,), None, dtype, 0, 1, owner)
             _core.fill_device(array, np.ones((), dtype).tobytes(), 1)
         _core.order_streams(0, 1, _core.device_stream(0))
         mark = _core.mark_stream(0, 0)

@@ -135,7 +135,7 @@ gpr_status gpr_download(int ordinal, void *stream, void *destination, const void
 
 /* ---------------------------------------------------------------- memory of other libraries -- */
 
-enum { WIDE_UNIT = 4 }; /* bytes that one column of a two-dimensional memset writes */
+enum { MOST_WORDS = 4 }; /* of an element: a memset writes 1, 2 or 4 bytes */
 
 gpr_status gpr_find_memory(const void *data, int *ordinal)
 {
@@ -159,13 +159,35 @@ done:
     return status;
 }
 
-/* A word of `bytes` bytes, `count` times. Elements wider than what a memset writes are laid down
- * unit by unit, each a column of a matrix whose rows are the elements. */
+/* `count` elements of several words. A memset writes one word: each word of the first elements is a
+ * column of a matrix whose rows are the elements. A GPU writes such a column a thousand times slower
+ * than a run of memory, so the first elements are copied behind themselves until they are all. */
+static gpr_status fill_wide(CUdeviceptr to, const uint32_t *words, size_t bytes, uint64_t count,
+                            CUstream stream)
+{
+    enum { FIRST = 1024 };
+    uint64_t written = count < FIRST ? count : FIRST;
+    gpr_status status = GPR_OK;
+
+    for (size_t w = 0; w < bytes / sizeof *words; w++) {
+        GPR_CU(cuMemsetD2D32Async, to + w * sizeof *words, bytes, words[w], 1, written, stream);
+    }
+    while (written < count) {
+        const uint64_t more = count - written < written ? count - written : written;
+        GPR_CU(cuMemcpyDtoDAsync, to + written * bytes, to, more * bytes, stream);
+        written += more;
+    }
+done:
+    return status;
+}
+
+/* An element of `bytes` bytes, `count` times. */
 static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t bytes, uint64_t count,
                        CUstream stream)
 {
     uint16_t half = 0;
-    uint32_t unit = 0;
+    uint32_t words[MOST_WORDS];
+    int are_alike = 1;
     gpr_status status = GPR_OK;
 
     if (bytes == 1) {
@@ -174,9 +196,12 @@ static gpr_status fill(CUdeviceptr to, const unsigned char *element, size_t byte
         memcpy(&half, element, sizeof half);
         GPR_CU(cuMemsetD16Async, to, half, count, stream);
     } else {
-        for (size_t at = 0; at < bytes; at += WIDE_UNIT) {
-            memcpy(&unit, element + at, sizeof unit);
-            GPR_CU(cuMemsetD2D32Async, to + at, bytes, unit, 1, count, stream);
+        memcpy(words, element, bytes);
+        for (size_t w = 1; w < bytes / sizeof *words; w++) are_alike &= words[w] == words[0];
+        if (are_alike) {
+            GPR_CU(cuMemsetD32Async, to, words[0], count * (bytes / sizeof *words), stream);
+        } else {
+            GPR_TRY(fill_wide(to, words, bytes, count, stream));
         }
     }
 done:

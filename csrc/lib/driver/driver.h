@@ -144,10 +144,14 @@ typedef struct CUlaunchConfig {
        (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                          \
     CU(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                                  \
        (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                \
+    CU(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                                  \
+       (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                          \
     CU(cuMemsetD8Async, "cuMemsetD8Async",                                                         \
        (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                       \
     CU(cuMemsetD16Async, "cuMemsetD16Async",                                                       \
        (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))                      \
+    CU(cuMemsetD32Async, "cuMemsetD32Async",                                                       \
+       (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                            \
     CU(cuMemsetD2D32Async, "cuMemsetD2D32Async",                                                   \
        (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height,                 \
         CUstream stream))                                                                          \

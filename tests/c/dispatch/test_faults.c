@@ -267,7 +267,8 @@ static gpr_status wait_for(void *stream)
 static gpr_status fill_in_order(void *data, uint64_t rows, uint64_t n)
 {
     void *const legacy = (void *)1;
-    const double wide = 3.25;
+    const double wide = 3.25, alike = 0x1.0000000100000p-1022; /* both words are 0x00100000 */
+    const float word = 2.5f;
     const uint16_t half = 0x1234;
     const uint8_t byte = 0x5a;
     const uint64_t count = rows * n * sizeof(int32_t) / sizeof wide;
@@ -279,13 +280,19 @@ static gpr_status fill_in_order(void *data, uint64_t rows, uint64_t n)
     if (status == GPR_OK) status = gpr_device_stream(0, &own);
     if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT64, &wide, count, own);
     if (status == GPR_OK) status = gpr_order_streams(0, NULL, legacy);
+    if (status == GPR_OK)
+        status = gpr_fill_device(0, (double *)data + count - 3, GPR_FLOAT64, &alike, 2, legacy);
+    if (status == GPR_OK)
+        status = gpr_fill_device(0, (double *)data + count - 1, GPR_FLOAT32, &word, 2, legacy);
     if (status == GPR_OK) status = gpr_fill_device(0, data, GPR_FLOAT16, &half, 1, legacy);
     if (status == GPR_OK)
         status = gpr_fill_device(0, (char *)data + sizeof half, GPR_INT8, &byte, 1, legacy);
     if (status == GPR_OK) status = wait_for(legacy);
     if (status != GPR_OK) return status;
     /* the fake's device memory is ours */
-    for (uint64_t i = 1; i < count; i++) REQUIRE(((double *)data)[i] == wide);
+    for (uint64_t i = 1; i < count - 3; i++) REQUIRE(((double *)data)[i] == wide);
+    for (uint64_t i = count - 3; i < count - 1; i++) REQUIRE(((double *)data)[i] == alike);
+    for (uint64_t i = 2 * count - 2; i < 2 * count; i++) REQUIRE(((float *)data)[i] == word);
     REQUIRE(((uint16_t *)data)[0] == half && ((uint8_t *)data)[2] == byte);
     return GPR_OK;
 }
