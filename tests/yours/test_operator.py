@@ -45,7 +45,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def test_parameters_and_facts_are_the_structures_of_the_shared_header(tmp_path: Path) -> None:
     """Each member's offset and size, and constants, as the C compiler has them."""
-    numbers = constants("custom_params.h")
+    numbers = constants("custom_params.h") | constants("tuning.h")
     assert {"GPR_CUSTOM_CONTINUES", "GPR_CUSTOM_COLUMN_BYTES"} <= numbers.keys()
     lines = [f'printf("{name} %d\\n", {name});' for name in numbers]
     wanted = [f"{name} {value}" for name, value in numbers.items()]
@@ -63,7 +63,7 @@ def test_parameters_and_facts_are_the_structures_of_the_shared_header(tmp_path: 
     body = " ".join(lines)
     source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n"
-        f'#include "custom_params.h"\nint main(void) {{ {body} return 0; }}\n'
+        f'#include "custom_params.h"\n#include "tuning.h"\nint main(void) {{ {body} return 0; }}\n'
     )
     csrc = Path(__file__).parents[2] / "csrc"
     folders = [f"-I{csrc / each}" for each in ("shared", "registry", "include")]

@@ -8,6 +8,7 @@ and structures. Where members share memory (a union), the first one counts.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from typing import Any
 
@@ -29,11 +30,14 @@ def _text(header: str) -> str:
 
 
 def _value(text: str, known: dict[str, int]) -> int:
-    """An enumerator's value: a number, a name, or one of these shifted left."""
-    number, *shifts = (known[each] if each in known else int(each) for each in text.split(" << "))
+    """An enumerator's value: numbers and names, multiplied, and shifted left by others."""
+    first, *shifts = (
+        math.prod(known[each] if each in known else int(each) for each in factors.split(" * "))
+        for factors in text.split(" << ")
+    )
     for shift in shifts:
-        number <<= shift
-    return number
+        first <<= shift
+    return first
 
 
 @functools.cache
