@@ -159,9 +159,10 @@ done:
     return status;
 }
 
-/* `count` elements of several words. A memset writes one word: each word of the first elements is a
- * column of a matrix whose rows are the elements. A GPU writes such a column a thousand times slower
- * than a run of memory, so the first elements are copied behind themselves until they are all. */
+/* `count` elements of several words. A memset writes one word: each word of the first elements is
+ * a column of a matrix whose rows are the elements. A GPU writes such a column a thousand times
+ * slower than a run of memory, so the first elements are copied behind themselves until they are
+ * all. */
 static gpr_status fill_wide(CUdeviceptr to, const uint32_t *words, size_t bytes, uint64_t count,
                             CUstream stream)
 {
