@@ -21,7 +21,7 @@ enum {
     FEW_TASKS = 16,     /* where rows alone make fewer, pieces of them are tasks, too */
     LEAST_POSITIONS = 256, /* of a piece of rows that lie crosswise */
     PLAIN_BYTES = 32768,   /* of a row that are added plainly at once: they fit the first cache */
-    PLAIN_BLOCK = 1 << 18, /* elements of a block of columns that are added plainly at once */
+    PLAIN_BLOCK = 1 << 16, /* elements of a block of columns that are added plainly at once */
     MOST_PATIENCE = 64,    /* blocks */
     /* Of a long row's blocks, one in so many, and SPOILT_AT_FIRST of the first ones, may have plain
      * sums that were rounded: with more, tiles take less time than pairs. */

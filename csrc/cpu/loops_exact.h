@@ -120,7 +120,7 @@ enum { HALVES_VECTORS = 4 };
             }                                                                                      \
             if (fresh) r++, at += stride;                                                          \
             for (; r < rows; r++, at += stride) {                                                  \
-                if (ahead != 0 && r > 0) PREFETCH_AT(at, bytes, ahead, 2);                         \
+                if (ahead != 0) PREFETCH_AT(at, bytes, ahead, 2);                                  \
                 UNROLLED                                                                           \
                 for (int k = 0; k < (VECTORS); k++) {                                              \
                     const vec_f64 given = load_f64((const double *)(const void *)at +              \

@@ -55,10 +55,10 @@ typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
  * from main memory. Nearer than two pages ahead it takes time instead, half as much again, where
  * they do better. The address may lie past the array, where a prefetch does nothing. */
 enum { PREFETCH_BYTES = 8192, CACHE_LINE_BYTES = 64 };
-#define PREFETCH_AT(p, bytes, distance, locality)                      \
-    UNROLLED                                                           \
-    for (size_t ahead = 0; ahead < (bytes); ahead += CACHE_LINE_BYTES) \
-    __builtin_prefetch((const void *)((uintptr_t)(p) + (distance) + ahead), 0, locality)
+#define PREFETCH_AT(p, bytes, distance, locality)                            \
+    UNROLLED                                                                 \
+    for (size_t in_run_ = 0; in_run_ < (bytes); in_run_ += CACHE_LINE_BYTES) \
+    __builtin_prefetch((const void *)((uintptr_t)(p) + (distance) + in_run_), 0, locality)
 #define PREFETCH(p, bytes) PREFETCH_AT(p, bytes, PREFETCH_BYTES, 3)
 
 /* Loops that compute more than they read are not far enough ahead of themselves to keep memory

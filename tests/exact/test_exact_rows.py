@@ -117,6 +117,24 @@ def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(
         assert_rows(gr.mean(view, axis=1, kernel="exact", device="cpu"), values, name, n, (isa, n))
 
 
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
+def test_blocks_of_columns_that_are_rounded_are_added_as_pairs_beside_others_that_are_not(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    real = np.float64 if name == "float64" else np.float32
+    parts = 2 if name == "complex64" else 1
+    for rows, width in ((1300, 200), (40_000, 9), (900, 530)):
+        numbers = (rng.standard_normal((rows, width * parts)) * 50).round(3).astype(real)
+        # smaller than any sum's last place: which blocks they are in, and how many, is left open
+        for _ in range(int(rng.integers(1, 5))):
+            numbers[rng.integers(rows), rng.integers(width * parts)] = 2.0**-90
+        view = numbers.view(name)
+        totals = gr.sum(view, axis=0, kernel="exact", device="cpu")
+        assert totals.dtype == name
+        wanted = [real(math.fsum(column)) for column in numbers.T.tolist()]
+        assert totals.view(real).tolist() == wanted, (name, isa, rows, width, SEED)
+
+
 @pytest.mark.parametrize("name", [*FLOATS, *PARTS])
 def test_pieces_of_rows_may_begin_anywhere_within_an_axis(
     name: str, isa: str, rng: np.random.Generator
