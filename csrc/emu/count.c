@@ -14,7 +14,8 @@ enum {
     SECTOR_BYTES = GPR_SECTOR_BYTES,
     MOST_WORDS = GPR_VECTOR_BYTES / WORD_BYTES,
     MOST_MAPPED = 512,
-    FORMAT = 1
+    MOST_WARPS = MOST_THREADS / WARP_LANES,
+    FORMAT = 2
 };
 
 /* The events of a thread in a column of the map, a bit per kind. */
@@ -40,6 +41,7 @@ typedef struct column {
 typedef struct mapped {
     uint32_t phase, step;
     uint8_t did[MOST_THREADS], ways[MOST_THREADS];
+    uint8_t there[MOST_WARPS]; /* whether a lane of the warp did anything, or came to a barrier */
 } mapped;
 
 struct counts {
@@ -306,6 +308,7 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         add_request(line, e, to - from, passes, ideal);
         add_request(&column->of[e->kind], e, to - from, passes, ideal);
         const uint8_t ways = e->kind <= SHARED_ATOMIC ? (uint8_t)((passes + ideal - 1) / ideal) : 0;
+        now.there[e->thread / WARP_LANES] = 1;
         for (const event *lane = e; lane < &events[to]; lane++) {
             now.did[lane->thread] |= did_bit[e->kind];
             if (ways > now.ways[lane->thread]) now.ways[lane->thread] = ways;
@@ -455,23 +458,31 @@ static void write_atomics(FILE *file, const table *atomics)
                   (unsigned long long)operations, atomics->count, (unsigned long long)most);
 }
 
+/* A list of numbers per column of the map. */
+static void write_numbers(FILE *file, const char *name, const counts *counts, size_t from,
+                          unsigned count)
+{
+    (void)fprintf(file, ", \"%s\": [", name);
+    for (size_t i = 0; i < counts->map_count; i++) {
+        const uint8_t *of = (const uint8_t *)&counts->map[i] + from;
+        (void)fprintf(file, "%s[", i > 0 ? ", " : "");
+        for (unsigned k = 0; k < count; k++) (void)fprintf(file, "%s%u", k > 0 ? "," : "", of[k]);
+        (void)fprintf(file, "]");
+    }
+    (void)fprintf(file, "]");
+}
+
 static void write_map(FILE *file, const engine_launch *launch)
 {
     const counts *counts = launch->counts;
+    const unsigned threads = launch->shape.block;
 
-    (void)fprintf(file, "\"map\": {\"block\": 0, \"threads\": %u, \"columns\": %zu",
-                  launch->shape.block, counts->map_count);
-    for (int ways = 0; ways < 2; ways++) {
-        (void)fprintf(file, ", \"%s\": [", ways ? "ways" : "did");
-        for (size_t i = 0; i < counts->map_count; i++) {
-            const uint8_t *of = ways ? counts->map[i].ways : counts->map[i].did;
-            (void)fprintf(file, "%s[", i > 0 ? ", " : "");
-            for (unsigned t = 0; t < launch->shape.block; t++)
-                (void)fprintf(file, "%s%u", t > 0 ? "," : "", of[t]);
-            (void)fprintf(file, "]");
-        }
-        (void)fprintf(file, "]");
-    }
+    (void)fprintf(file, "\"map\": {\"block\": 0, \"threads\": %u, \"columns\": %zu", threads,
+                  counts->map_count);
+    write_numbers(file, "did", counts, offsetof(mapped, did), threads);
+    write_numbers(file, "ways", counts, offsetof(mapped, ways), threads);
+    write_numbers(file, "there", counts, offsetof(mapped, there),
+                  (threads + WARP_LANES - 1) / WARP_LANES);
     (void)fprintf(file, "}");
 }
 

@@ -292,7 +292,7 @@ __forceinline__ int __any_sync(unsigned mask, int p)
 }
 __forceinline__ int __all_sync(unsigned mask, int p)
 {
-    return __ballot_sync(mask, p) == mask;
+    return __ballot_sync(mask, !p) == 0; // of lanes that have not returned
 }
 
 #define GPR_EMU_REDUCE(name, type, op)                                                         \

@@ -155,6 +155,12 @@ GPR_API void fake_set(const char *key, const char *value)
     set_option(key, value);
 }
 
+/* See engine_relied. */
+GPR_API unsigned fake_relied(void)
+{
+    return engine_relied();
+}
+
 __attribute__((constructor)) static void read_environment(void)
 {
     driver.machine.tracks_writes = engine_tracks_writes;

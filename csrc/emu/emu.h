@@ -42,6 +42,10 @@ enum {
 
 typedef enum schedule { FORWARD, REVERSE, RANDOM } schedule;
 
+/* In either half of a value of 8 bytes, and as an integer or a float: far above all elements that
+ * tests use, far below, zero, or each time zero or any bits. */
+typedef enum garbage { GARBAGE_LARGE, GARBAGE_SMALL, GARBAGE_ZERO, GARBAGE_RANDOM } garbage;
+
 typedef struct emu_settings {
     schedule schedule;
     uint64_t seed;
@@ -50,7 +54,16 @@ typedef struct emu_settings {
     char compiler[256]; /* "": CXX, g++ or clang++ */
     uint64_t limit;     /* most steps of a thread in a launch; 0: none */
     int lockstep;       /* lanes of a warp do not race, so that races of several warps are found */
+    unsigned strict;    /* STRICT_* bits */
+    garbage garbage;    /* what shuffles return whose value CUDA leaves undefined */
 } emu_settings;
+
+/* What CUDA allows, and is a finding where a bit asks for it. */
+enum {
+    STRICT_BARRIERS = 1, /* a barrier goes on without a thread that has returned */
+    STRICT_MASKS = 2,    /* an operation of a warp goes on without a lane that has returned */
+    STRICT_VALUES = 4    /* a shuffle reads a value that is undefined */
+};
 
 extern emu_settings emu_settings_now;
 
@@ -345,7 +358,8 @@ struct engine_launch {
     releases *released;
     size_t released_room, released_count;
     finding finding;
-    counts *counts; /* NULL: not wanted */
+    unsigned relied; /* STRICT_* bits of what happened and was no finding */
+    counts *counts;  /* NULL: not wanted */
     int out_of_memory;
 };
 

@@ -15,6 +15,7 @@ static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static emu_block *blocks;
 static unsigned block_count;
 static char message[2048]; /* of the last finding */
+static unsigned relied;    /* STRICT_* bits of launches */
 
 /* ---------------------------------------------------------------- arguments ------------------ */
 
@@ -203,6 +204,15 @@ static int prepare(engine_launch *launch)
 
 /* ---------------------------------------------------------------- after a launch ------------- */
 
+unsigned engine_relied(void)
+{
+    (void)pthread_mutex_lock(&one_at_a_time);
+    const unsigned found = relied;
+    relied = 0;
+    (void)pthread_mutex_unlock(&one_at_a_time);
+    return found;
+}
+
 enum { PLACE_ROOM = 144 };
 
 /* " at warp.cuh:27, called at sequential.cuh:45" */
@@ -255,6 +265,7 @@ const char *engine_run(engine_launch *launch)
         launch->out_of_memory = 1;
     } else {
         run_blocks(launch);
+        relied |= launch->relied;
         if (launch->finding.found) wrong = describe(launch);
     }
     if (launch->out_of_memory && wrong == NULL) wrong = "the emulator is out of memory";

@@ -20,6 +20,10 @@ extern const int engine_tracks_writes;
 /* A setting that is not the driver's own. */
 void engine_set(const char *key, const char *value);
 
+/* What launches since the last call relied on, in bits: 1 barriers and 2 operations of warps that
+ * went on without threads that had returned, 4 values that are undefined. */
+unsigned engine_relied(void);
+
 /* Loads an image for a GPU of compute capability `cc`. */
 CUresult engine_load(const void *image, int cc, engine_module **loaded);
 void engine_unload(engine_module *module);

@@ -1,7 +1,12 @@
 /* Blocks, warps and threads: which thread runs next, which threads wait for each other at barriers
- * and operations of warps, and the results when all have arrived. A barrier that some thread never
- * reaches, a mask that names a lane which has returned, and a shuffle from a lane outside its mask
- * are findings.
+ * and operations of warps, and the results when all have arrived.
+ *
+ * Barriers of a block or a cluster, and operations of a warp, wait for the threads that have not
+ * returned (CUDA's programming guide, and PTX for clusters). What a thread did before it returned
+ * comes before the barrier that goes on without it. A barrier at which some threads wait while
+ * others wait elsewhere, or a mask that names a lane which waits elsewhere, is a finding. A shuffle
+ * returns garbage where CUDA leaves its value undefined: from a lane that the mask does not name,
+ * or that has returned.
  *
  * A thread runs until it has to wait; nothing interrupts it. `forward` lets threads run in the
  * order of their numbers, block after block; `reverse` the other way round; `random` draws the next
@@ -48,14 +53,25 @@ static int same_place(engine_launch *launch, const void *a, const void *b)
     return x->line == y->line && strcmp(x->file, y->file) == 0;
 }
 
+/* The first thread of a block whose threads that have not returned all wait. */
+static emu_thread *first_waiting(const emu_block *block)
+{
+    emu_thread *thread = block->thread;
+
+    while (thread->state == EXITED) thread++;
+    return thread;
+}
+
+/* The predicates' result, of threads that have not returned. */
 static unsigned block_result(const emu_block *block)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < block->threads; i++) count += block->thread[i].value != 0;
-    switch (block->thread[0].op) {
+    for (unsigned i = 0; i < block->threads; i++)
+        count += block->thread[i].state != EXITED && block->thread[i].value != 0;
+    switch (first_waiting(block)->op) {
     case GPR_EMU_BARRIER_COUNT: return count;
-    case GPR_EMU_BARRIER_AND: return count == block->threads;
+    case GPR_EMU_BARRIER_AND: return count == block->waiting;
     case GPR_EMU_BARRIER_OR: return count > 0;
     default: return 0;
     }
@@ -88,6 +104,7 @@ static void release_block(engine_launch *launch, emu_block *block)
     count_phase(launch, block);
     block->waiting = 0;
     for (unsigned i = 0; i < block->threads; i++) {
+        if (block->thread[i].state == EXITED) continue;
         block->thread[i].result = result;
         block->thread[i].step = 0;
         block->thread[i].state = READY;
@@ -95,17 +112,25 @@ static void release_block(engine_launch *launch, emu_block *block)
     block->next_thread = first_thread(block);
 }
 
-/* Whether all threads of all blocks wait at this barrier, too; at another one is a finding. */
+/* Whether all threads of a block that have not returned wait at barriers; some do. */
+static int all_wait(const emu_block *block)
+{
+    return block->waiting > 0 && block->waiting + block->exited == block->threads;
+}
+
+/* Whether all threads of all blocks that have not returned wait at this barrier, too; at another
+ * one is a finding. */
 static int have_all_come(engine_launch *launch, emu_block *block, emu_block *blocks, unsigned count)
 {
-    emu_thread *first = &block->thread[0];
+    emu_thread *first = first_waiting(block);
 
     for (unsigned i = 0; i < count; i++) {
         const emu_block *other = &blocks[i];
-        if (!other->live || other->waiting < other->threads) return 0;
-        if (other->thread[0].op == first->op && same_place(launch, other->thread[0].pc, first->pc))
-            continue;
-        launch->finding.other_pc = other->thread[0].pc;
+        if (!other->live) continue;
+        if (!all_wait(other)) return 0;
+        const emu_thread *theirs = first_waiting(other);
+        if (theirs->op == first->op && same_place(launch, theirs->pc, first->pc)) continue;
+        launch->finding.other_pc = theirs->pc;
         (void)snprintf(launch->finding.other, sizeof launch->finding.other,
                        ", while block %u waits", other->index);
         report_waiting(launch, first, "%s that not all blocks reach: it waits",
@@ -115,26 +140,31 @@ static int have_all_come(engine_launch *launch, emu_block *block, emu_block *blo
     return 1;
 }
 
-/* All threads of a block wait at a barrier. */
+/* All threads of a block that have not returned wait at barriers. */
 static void pass_barrier(engine_launch *launch, emu_block *block)
 {
-    const int op = block->thread[0].op;
+    const emu_thread *first = first_waiting(block);
+    const int op = first->op;
     unsigned count = 0;
     char room[48];
 
-    for (unsigned i = 1; i < block->threads; i++) {
+    for (unsigned i = first->index + 1u; i < block->threads; i++) {
         emu_thread *thread = &block->thread[i];
-        if (thread->op == op && same_place(launch, thread->pc, block->thread[0].pc)) continue;
-        launch->finding.other_pc = block->thread[0].pc;
+        if (thread->state == EXITED) continue;
+        if (thread->op == op && same_place(launch, thread->pc, first->pc)) continue;
+        launch->finding.other_pc = first->pc;
         (void)snprintf(launch->finding.other, sizeof launch->finding.other, ", while %s waits",
-                       thread_name(0, room));
+                       thread_name(first->index, room));
         report_waiting(launch, thread, "%s that not all threads reach: it waits",
                        barrier_name(thread->op));
         return;
     }
     emu_block *blocks = blocks_of(launch, block, op, &count);
     if (!have_all_come(launch, block, blocks, count)) return;
-    for (unsigned i = 0; i < count; i++) release_block(launch, &blocks[i]);
+    for (unsigned i = 0; i < count; i++) {
+        if (blocks[i].exited > 0) launch->relied |= STRICT_BARRIERS;
+        if (blocks[i].live) release_block(launch, &blocks[i]);
+    }
     if (op == GPR_EMU_CLUSTER_BARRIER)
         check_cluster_met(launch, blocks);
     else
@@ -173,8 +203,22 @@ static unsigned reduce_two(int op, unsigned a, unsigned b)
     }
 }
 
-/* The lanes of `mask` have met: computes the result of each. */
-static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask, int op)
+/* The value of a shuffle from a lane that takes no part: CUDA leaves it undefined. A kernel whose
+ * result does not depend on it is right. */
+static unsigned garbage_word(engine_launch *launch)
+{
+    switch (emu_settings_now.garbage) {
+    case GARBAGE_LARGE: return 0x7f7fffffu; /* the largest float, a large positive integer */
+    case GARBAGE_SMALL: return 0xff7fffffu; /* the smallest float, a negative integer */
+    case GARBAGE_ZERO: return 0;
+    default: return draw(launch, 2) == 0 ? 0 : (unsigned)draw(launch, (uint64_t)1 << 32);
+    }
+}
+
+/* The lanes of `mask`, none of which has returned, have met: computes the result of each. `named`
+ * is their own mask. */
+static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask, unsigned named,
+                         int op)
 {
     unsigned all = 0, some = 0;
 
@@ -190,32 +234,44 @@ static void warp_results(engine_launch *launch, emu_thread *lanes, unsigned mask
         lanes[lane].result = all;
         if (op < GPR_EMU_SHUFFLE_INDEX || op > GPR_EMU_SHUFFLE_XOR) continue;
         const unsigned from = shuffle_source(&lanes[lane], lane);
-        if ((mask >> from & 1) == 0) {
+        if ((mask >> from & 1) != 0) {
+            lanes[lane].result = lanes[from].value;
+        } else if ((emu_settings_now.strict & STRICT_VALUES) != 0) {
             report_waiting(launch, &lanes[lane],
-                           "shuffle that reads lane %u, which its mask 0x%08x does not name", from,
-                           mask);
+                           (named >> from & 1) == 0
+                               ? "shuffle that reads lane %u, which its mask 0x%08x does not name"
+                               : "shuffle that reads lane %u, which has returned, with mask 0x%08x",
+                           from, named);
             return;
+        } else {
+            launch->relied |= STRICT_VALUES;
+            lanes[lane].result = garbage_word(launch);
         }
-        lanes[lane].result = lanes[from].value;
     }
 }
 
-/* A lane has come to a warp operation: if all that its mask names have, they go on. */
+/* A lane waits at a warp operation: if all that its mask names and that have not returned do, they
+ * go on. */
 static void meet_in_warp(engine_launch *launch, emu_thread *thread)
 {
     emu_thread *lanes = thread - thread->lane;
-    const unsigned mask = thread->mask;
+    unsigned mask = thread->mask;
 
     for (unsigned lane = 0; lane < WARP_LANES; lane++) {
         const emu_thread *other = &lanes[lane];
-        if ((mask >> lane & 1) == 0) continue;
-        if (other->state != AT_WARP_OP || other->op != thread->op || other->mask != mask) return;
+        if ((thread->mask >> lane & 1) == 0) continue;
+        if (other->state == EXITED)
+            mask &= ~(1u << lane);
+        else if (other->state != AT_WARP_OP || other->op != thread->op ||
+                 other->mask != thread->mask)
+            return;
     }
-    warp_results(launch, lanes, mask, thread->op);
+    if (mask != thread->mask) launch->relied |= STRICT_MASKS;
+    warp_results(launch, lanes, mask, thread->mask, thread->op);
     if (launch->finding.found) return;
-    if (thread->op == GPR_EMU_WARP_BARRIER) {
-        check_warp_met(lanes, mask);
-        mbarriers_meet(lanes, mask, ++launch->now);
+    if (thread->op == GPR_EMU_WARP_BARRIER) { /* lanes that have returned did it before */
+        check_warp_met(lanes, thread->mask);
+        mbarriers_meet(lanes, thread->mask, ++launch->now);
     }
     for (unsigned lane = 0; lane < WARP_LANES; lane++) {
         if ((mask >> lane & 1) == 0) continue;
@@ -256,49 +312,80 @@ static void meet_active(engine_launch *launch, emu_block *block, unsigned warp)
 
 /* ---------------------------------------------------------------- what never comes ----------- */
 
-/* A thread has ended: no thread may wait for it, now or later. */
-static void check_exit(engine_launch *launch, emu_thread *thread)
+/* Ends the launch if a thread that has returned is one that another thread waits for, where that is
+ * a finding. */
+static void check_nobody_waits(engine_launch *launch, const emu_thread *thread)
 {
     emu_block *block = thread->block;
     char room[48];
 
-    if (thread->copies.count > 0) {
-        thread->pc = thread->copies.all[0].pc;
-        report_waiting(launch, thread,
-                       "asynchronous copy whose thread returns without waiting for it: it begins");
-    }
     (void)thread_name(thread->index, room);
     for (unsigned i = 0; i < block->threads; i++) {
         emu_thread *other = &block->thread[i];
-        if (other->state == AT_BARRIER) {
+        if (other->state == AT_BARRIER && (emu_settings_now.strict & STRICT_BARRIERS) != 0) {
             report_waiting(launch, other,
                            "%s that not all threads reach: %s has returned, and it waits",
                            barrier_name(other->op), room);
         } else if (other->state == AT_WARP_OP && other->warp == thread->warp &&
-                   (other->mask >> thread->lane & 1) != 0) {
+                   (other->mask >> thread->lane & 1) != 0 &&
+                   (emu_settings_now.strict & STRICT_MASKS) != 0) {
             report_waiting(launch, other, "%s whose mask 0x%08x names lane %u, which has returned",
                            op_name(other->op), other->mask, thread->lane);
         }
     }
 }
 
-/* A block has ended: no other block may wait for it. */
-static void check_end(engine_launch *launch, emu_block *block)
+/* A thread has ended: threads that waited for it alone go on. */
+static void check_exit(engine_launch *launch, emu_thread *thread)
 {
-    for (unsigned i = 0; i < launch->resident; i++) {
-        emu_block *other = &launch->blocks[i];
-        unsigned count = 0;
-        for (unsigned k = 0; k < other->threads && other->live; k++) {
-            emu_thread *thread = &other->thread[k];
-            if (thread->state != AT_BARRIER) continue;
-            const emu_block *blocks = blocks_of(launch, other, thread->op, &count);
-            if (block < blocks || block >= blocks + count) continue;
-            report_waiting(launch, thread,
-                           "%s that not all blocks reach: block %u has returned, and it waits",
-                           barrier_name(thread->op), block->index);
-            return;
-        }
+    emu_block *block = thread->block;
+    emu_thread *lanes = thread - thread->lane;
+
+    if (thread->copies.count > 0) {
+        thread->pc = thread->copies.all[0].pc;
+        report_waiting(launch, thread,
+                       "asynchronous copy whose thread returns without waiting for it: it begins");
     }
+    check_nobody_waits(launch, thread);
+    for (unsigned lane = 0; lane < WARP_LANES && !launch->finding.found; lane++) {
+        if (thread->index - thread->lane + lane < block->threads &&
+            lanes[lane].state == AT_WARP_OP && (lanes[lane].mask >> thread->lane & 1) != 0)
+            meet_in_warp(launch, &lanes[lane]);
+    }
+}
+
+/* A block of the cluster of `ended`, which has, whose threads wait at a cluster barrier; NULL: none
+ * does. */
+static emu_block *find_waiting_block(engine_launch *launch, emu_block *ended)
+{
+    unsigned count = 0;
+    emu_block *blocks = blocks_of(launch, ended, GPR_EMU_CLUSTER_BARRIER, &count);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (blocks[i].live && all_wait(&blocks[i]) &&
+            first_waiting(&blocks[i])->op == GPR_EMU_CLUSTER_BARRIER)
+            return &blocks[i];
+    }
+    return NULL;
+}
+
+/* The last thread of a block has returned: other blocks that waited for it alone go on. */
+static void end_block(engine_launch *launch, emu_thread *last)
+{
+    emu_block *block = last->block;
+
+    mbarrier_check_end(launch, last);
+    count_phase(launch, block);
+    block->live = 0;
+    emu_block *other = find_waiting_block(launch, block);
+    if (other != NULL && (emu_settings_now.strict & STRICT_BARRIERS) != 0) {
+        report_waiting(launch, first_waiting(other),
+                       "cluster barrier that not all blocks reach: block %u has returned, and it "
+                       "waits",
+                       block->index);
+    }
+    check_block_ends(launch, last);
+    if (other != NULL && !launch->finding.found) pass_barrier(launch, other);
 }
 
 /* A thread waits for a word that nothing will change: all threads wait, and blocks that have not
@@ -398,14 +485,15 @@ static void hook_access(const void *address, unsigned bytes, int access, const v
                 counted, bytes, pc);
 }
 
-/* Ends the launch if a thread comes to a barrier of several blocks of which one has returned. */
+/* Ends the launch if a thread comes to a barrier of several blocks of which one has returned, where
+ * that is a finding. */
 static void check_barrier(engine_launch *launch, emu_thread *thread, int op, const void *pc)
 {
     unsigned count = 0;
     const emu_block *blocks = blocks_of(launch, thread->block, op, &count);
 
     for (unsigned i = 0; i < count && op == GPR_EMU_CLUSTER_BARRIER; i++) {
-        if (blocks[i].live) continue;
+        if (blocks[i].live || (emu_settings_now.strict & STRICT_BARRIERS) == 0) continue;
         report_finding(launch, pc,
                        "%s that not all blocks reach: block %u has returned, and it waits",
                        barrier_name(op), blocks[i].index);
@@ -421,7 +509,7 @@ static unsigned hook_block_op(int op, unsigned predicate, const void *pc)
     count_step(launch, thread, pc);
     check_barrier(launch, thread, op, pc);
     if (launch->counts != NULL) count_event(launch, thread, BARRIER, 0, 0, pc);
-    if (thread->block->exited > 0) {
+    if (thread->block->exited > 0 && (emu_settings_now.strict & STRICT_BARRIERS) != 0) {
         for (unsigned i = 0; i < thread->block->threads; i++) {
             if (thread->block->thread[i].state != EXITED) continue;
             report_finding(launch, pc,
@@ -466,7 +554,7 @@ static unsigned hook_warp_op(int op, unsigned mask, unsigned value, unsigned arg
             report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which is not there",
                            op_name(op), mask, lane);
         }
-        if (lanes[lane].state == EXITED) {
+        if (lanes[lane].state == EXITED && (emu_settings_now.strict & STRICT_MASKS) != 0) {
             report_finding(launch, pc, "%s whose mask 0x%08x names lane %u, which has returned",
                            op_name(op), mask, lane);
         }
@@ -739,17 +827,17 @@ static void run_thread(engine_launch *launch, emu_thread *thread)
     if (launch->finding.found) return;
     if (fiber_ended(thread->fiber)) {
         thread->state = EXITED;
+        block->exited++;
         check_exit(launch, thread);
-        if (++block->exited == block->threads) {
-            mbarrier_check_end(launch, thread);
-            count_phase(launch, block);
-            block->live = 0;
-            check_end(launch, block);
-            check_block_ends(launch, thread);
+        if (launch->finding.found) return;
+        if (block->exited == block->threads) {
+            end_block(launch, thread);
+        } else if (all_wait(block)) {
+            pass_barrier(launch, block);
         }
     } else if (thread->state == AT_WARP_OP) {
         meet_in_warp(launch, thread);
-    } else if (block->waiting == block->threads) {
+    } else if (all_wait(block)) {
         pass_barrier(launch, block);
     }
     if (!launch->finding.found && block->live) meet_active(launch, block, thread->warp);
@@ -827,10 +915,10 @@ static void report_all_wait(engine_launch *launch)
         if (launch->blocks[i].live) report_deadlock(launch, &launch->blocks[i]);
     }
     for (unsigned i = 0; i < launch->resident && !launch->finding.found; i++) {
-        emu_thread *thread = &launch->blocks[i].thread[0];
-        if (launch->blocks[i].live)
-            report_waiting(launch, thread, "%s that not all blocks reach: it waits",
-                           barrier_name(thread->op));
+        if (!launch->blocks[i].live) continue;
+        emu_thread *thread = first_waiting(&launch->blocks[i]);
+        report_waiting(launch, thread, "%s that not all blocks reach: it waits",
+                       barrier_name(thread->op));
     }
 }
 

@@ -41,8 +41,8 @@ MISTAKES = {
     "a barrier of the first block alone": (
         "cluster",
         (LAST, f"    if (cluster_rank() == 0) {LAST.strip()}\n"),
-        "cluster barrier that not all threads reach",
-        "",
+        "shared memory of a block that may have returned",
+        LOAD,
     ),
     "a barrier of some threads": (
         "cluster",

@@ -274,12 +274,16 @@ class BlockMap:
     ways
         For each column, for each thread, the worst request to shared memory that it took part in:
         passes per pass needed, rounded up; 0 if it took part in none.
+    there
+        For each column, for each warp, 1 if one of its threads did any of these, came to a block or
+        warp barrier, or executed a fence; else 0.
     """
 
     block: int
     threads: int
     did: tuple[tuple[int, ...], ...]
     ways: tuple[tuple[int, ...], ...]
+    there: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

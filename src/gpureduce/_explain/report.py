@@ -10,7 +10,7 @@ from .launches import WARP_LANES, Atomics, BlockMap, Column, Count, Figures, Lau
 __all__ = ["read_report"]
 
 
-REPORT_FORMAT = 1
+REPORT_FORMAT = 2
 _EXCHANGES = ("shuffle", "vote", "reduce")
 _MEMORY = (
     "shared_load",
@@ -90,6 +90,7 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
             picture["threads"],
             tuple(map(tuple, picture["did"])),
             tuple(map(tuple, picture["ways"])),
+            tuple(map(tuple, picture["there"])),
         ),
         figures=add_up((column.figures for column in columns), launches=1, most=most),
     )

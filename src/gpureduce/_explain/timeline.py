@@ -20,6 +20,7 @@ from .launches import (
     STORE_GLOBAL,
     STORE_SHARED,
     WARP_LANES,
+    BlockMap,
     Launch,
 )
 
@@ -126,20 +127,12 @@ def _kind(did: int, ways: int) -> int:
     return WAITING
 
 
-def _last_columns(launch: Launch) -> list[int]:
-    """For each warp of the drawn block, the last column before it exits."""
-    map_ = launch.map
-    drawn = len(map_.did)
-    barriers = [i for i, column in enumerate(launch.columns) if column.figures.barriers]
-    # A block that exits early does not reach later barriers, and is not active after its own last
-    # one.
-    works = [i for i in range(drawn) if any(map_.did[i])]
-    own = [i for i in barriers if i < max(works, default=0)]
-    last = []
-    for first in range(0, map_.threads, WARP_LANES):
-        active = [i for i in works if any(map_.did[i][first : first + WARP_LANES])]
-        last.append(max(active[-1] if active else -1, own[-1] if own else -1))
-    return last
+def _last_columns(map_: BlockMap) -> list[int]:
+    """For each warp of the drawn block, the last column before it exits; -1: it does nothing."""
+    return [
+        max((i for i, there in enumerate(map_.there) if there[warp]), default=-1)
+        for warp in range(-(-map_.threads // WARP_LANES))
+    ]
 
 
 def _parts(ends: str, did: Sequence[int]) -> list[tuple[str, Sequence[int]]]:
@@ -235,7 +228,7 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
     tuple of Strip
     """
     map_ = launch.map
-    last = _last_columns(launch)
+    last = _last_columns(map_)
     under_way = _bytes_under_way(launch)
     parts = [
         (i, ends, did)

@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from .._dtypes import native_dtype
 from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._temporary import temporary_folder
 from .check_report import SCHEDULES, CheckReport, Finding, Limit
-from .findings import Place, Trouble, read_finding
+from .device_text import divergent_branch, without_comments
+from .findings import Place, Trouble, line_of_place, read_finding
 from .kernel import Kernel
 from .kernel_form import C_TYPES, KernelForm
 from .operator_check import check_operator
@@ -57,8 +58,12 @@ _UNWRITTEN = "copy to the host of memory that nobody has written"
 _SHOWN_BY = {"warp race": "block race"}
 """Kinds whose cases show another one on the same line, too: a block barrier orders a warp."""
 _RACES = ("block race", "warp race", "grid race")
-_EXPLAIN_RESULTS = {*_RACES, "one word", "shared unwritten", "output unwritten"}
+_EXPLAIN_RESULTS = {
+    *_RACES, "one word", "shared unwritten", "output unwritten", "divergent barrier", "warp mask",
+}  # fmt: skip
 """Kinds that make results wrong: those say nothing beyond them."""
+_BARRIERS, _VALUES = 1, 4
+"""Of :attr:`Strict.bit`."""
 _WARP = 32
 _ENOUGH = 64
 """Threads of the smallest block that shows what several warps do."""
@@ -151,8 +156,7 @@ def check(
     blocks = _blocks(form, block_sizes)
     types = _types(mine, dtypes)
     programs, cases = _cases(form, blocks, types, None if sizes is None else list(sizes))
-    answers = _run(form, programs, cases, time_limit)
-    report = _report(mine, blocks, cases, answers)
+    report = _report(mine, blocks, cases, _run(form, programs, cases, time_limit))
     if not sanitizer:
         return report
     known = {(each.kind, each.line) for each in report.findings}
@@ -313,13 +317,33 @@ def _can_count(element: str, result: str, n: int) -> bool:
     return n <= most(element) and n * n / 2 <= most(result)
 
 
+class Strict(NamedTuple):
+    """What a launch relied on although CUDA promises it only to some kernels, or leaves it
+    undefined.
+
+    `bit` is 1 for a barrier, 2 for an operation of a warp, that went on without threads that had
+    returned; 4 for a shuffle whose value is undefined. `text` is the emulator's.
+    """
+
+    case: int
+    bit: int
+    text: str
+
+
+class Answers(NamedTuple):
+    """Of the child process: answers by the number of the case, and what cases relied on."""
+
+    of_case: dict[int, dict[str, Any]]
+    strict: list[Strict]
+
+
 def _run(
     form: KernelForm,
     programs: Sequence[Program],
     cases: Sequence[dict[str, Any]],
     time_limit: float,
-) -> dict[int, dict[str, Any]]:
-    """Answers by the number of the case, from a child process."""
+) -> Answers:
+    """Run the cases in a child process."""
     request = {
         "programs": [asdict(each) for each in programs],
         "cases": cases,
@@ -336,13 +360,17 @@ def _run(
             reply = run_worker("gpureduce._yours.check_worker", request, environment)
         except subprocess.TimeoutExpired as error:
             raise RuntimeError("the emulating process does not end") from error
-    answers: dict[int, dict[str, Any]] = {}
+    found = Answers({}, [])
     for line in reply.splitlines():
         answer = json.loads(line)
         if "error" in answer:
             raise worker_exception(form, answer["error"])
-        answers[answer.pop("case")] = answer
-    return answers
+        number = answer.pop("case")
+        if "strict" in answer:
+            found.strict.append(Strict(number, answer["bit"], answer["strict"]))
+        else:
+            found.of_case[number] = answer
+    return found
 
 
 def worker_exception(form: KernelForm, error: dict[str, Any]) -> Exception:
@@ -366,17 +394,12 @@ def trouble_of(
     here = Place(form.line, kernel.source.splitlines()[form.line - 1])
     if _UNWRITTEN in answer.get("finding", ""):
         return Trouble("no store", _not_stored(case["outputs"]), here)
+    some_returned = answer.get("relied", 0) & _BARRIERS
     if "finding" in answer:
-        element, result = np.dtype(case["in"]).itemsize, np.dtype(case["out"]).itemsize
-        arrays = {"in": (form.name_of("in"), element), "out": (form.name_of("out"), result)}
-        return read_finding(
-            answer["finding"],
-            shown_name(form.file),
-            kernel.source.splitlines(),
-            form.shared_name,
-            arrays,
-            form.op,
-        )
+        trouble = _read(kernel, case, answer["finding"])
+        if some_returned and trouble.kind == "shared unwritten":
+            return replace(trouble, remedy=_RETURNED)
+        return trouble
     if "hang" in answer:
         return Trouble("hang", f"the launch had not ended after {answer['hang']:g} seconds", here)
     if "crash" in answer:
@@ -398,10 +421,51 @@ def trouble_of(
         f"the kernel computes {answer['got']:g}, and {answer['want']:g} is right"
         + answer.get("missing", ""),
         here,
-        remedy=_RESULT_REMEDIES.get(form.op, ""),
+        remedy=_RETURNED if some_returned else _RESULT_REMEDIES.get(form.op, ""),
     )
 
 
+def _read(kernel: Kernel, case: dict[str, Any], text: str) -> Trouble:
+    form = kernel.form
+    element, result = np.dtype(case["in"]).itemsize, np.dtype(case["out"]).itemsize
+    arrays = {"in": (form.name_of("in"), element), "out": (form.name_of("out"), result)}
+    return read_finding(
+        text,
+        shown_name(form.file),
+        kernel.source.splitlines(),
+        form.shared_name,
+        arrays,
+        form.op,
+    )
+
+
+def _strict_troubles(
+    kernel: Kernel, cases: Sequence[dict[str, Any]], answers: Answers
+) -> Iterator[tuple[Trouble, dict[str, Any], bool]]:
+    """What launches relied on, the case of each, and whether it is a mistake.
+
+    A barrier or an operation of a warp waits for all threads that have not returned, so threads may
+    return before it. In a branch that not all threads take CUDA leaves it undefined: a thread that
+    goes past the branch has not returned, and whether it does before the others come is a matter of
+    timing. A shuffle's undefined value is a mistake if the result depends on it.
+    """
+    code = without_comments(kernel.source)
+    for number, bit, text in answers.strict:
+        trouble = _read(kernel, cases[number], text)
+        if bit == _VALUES:
+            wrong = "undefined" in answers.of_case[number]
+        else:
+            line = line_of_place(text, shown_name(kernel.form.file))
+            wrong = line > 0 and bool(divergent_branch(code, line))
+        yield trouble, cases[number], wrong
+
+
+_RETURNED = (
+    "Threads have returned before a barrier. It waits for the others alone, and what the ones that "
+    "returned would have stored or combined is missing. Let threads without elements go on, with "
+    "the identity in place of an element."
+)
+"""What mends a kernel that misses work of threads that have returned."""
 _RESULT_REMEDIES = {
     "max": "Look at where maxima begin, and at threads without an element: 0 is larger than every "
     "negative element. Begin with the first element or with minus infinity (-INFINITY, INT_MIN).",
@@ -524,11 +588,19 @@ def _report(
     kernel: Kernel,
     blocks: Sequence[int],
     cases: Sequence[dict[str, Any]],
-    answers: dict[int, dict[str, Any]],
+    found: Answers,
 ) -> CheckReport:
     troubles: _Troubles = {}
     failed = []
+    answers = found.of_case
+    remarks: dict[str, None] = {}
     others = _other_operators(cases, answers)
+    for relied, case, wrong in _strict_troubles(kernel, cases, found):
+        if wrong:
+            failed.append(case)
+            _add(troubles, relied, case)
+        else:
+            remarks[_remark(relied)] = None
     for number, answer in answers.items():
         case = cases[number]
         trouble = trouble_of(
@@ -541,7 +613,9 @@ def _report(
     _merge(troubles)
     _drop_consequences(troubles)
     unfinished = [
-        case for number, case in enumerate(cases) if number not in answers and not case["lockstep"]
+        case
+        for number, case in enumerate(cases)
+        if number not in answers and not case["lockstep"] and case["kind"] == "random"
     ]
     good, is_right = _passing_blocks(
         blocks, (case for case in failed + unfinished if case["n"] > 0)
@@ -580,10 +654,35 @@ def _report(
         right=not findings,
         findings=tuple(findings),
         limits=tuple(limits),
+        remarks=tuple(remarks) if not findings else (),
         blocks=tuple(blocks),
         sizes=tuple(sorted({case["n"] for case in cases})),
         dtypes=tuple(dict.fromkeys(case["in"] for case in cases)),
         runs=len(answers),
+    )
+
+
+def _remark(trouble: Trouble) -> str:
+    """What a right kernel relied on."""
+    line = trouble.where.line
+    if trouble.kind == "divergent barrier":
+        return (
+            f"threads have returned before the barrier in line {line}: it waits for all threads "
+            "of the block that have not"
+        )
+    if trouble.kind == "cluster barrier":
+        return (
+            f"threads have returned before the cluster barrier in line {line}: it waits for all "
+            "threads of the cluster that have not"
+        )
+    if "that reads lane" in trouble.what:
+        return (
+            f"the shuffle in line {line} reads lanes that take no part in it: their values are "
+            "undefined, and the result does not depend on them"
+        )
+    return (
+        f"lanes have returned that the mask in line {line} names: it waits for the named lanes "
+        "that have not"
     )
 
 

@@ -149,6 +149,9 @@ class CheckReport(Exported):
         :class:`Finding` records, in the order of their cases: the smallest is first.
     limits
         :class:`Limit` records: arrays and block sizes that the kernel is not for.
+    remarks
+        What a right kernel does that would be wrong in many others, in sentences: threads that
+        return before a barrier, and undefined values that it does not use.
     blocks, sizes, dtypes
         Threads per block, numbers of elements and dtypes that were tried.
     runs
@@ -162,6 +165,7 @@ class CheckReport(Exported):
     right: bool
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
+    remarks: tuple[str, ...]
     blocks: tuple[int, ...]
     sizes: tuple[int, ...]
     dtypes: tuple[str, ...]
@@ -196,6 +200,8 @@ class CheckReport(Exported):
             parts.append("\n".join(_text_of(f"{number}. ", finding)))
         if self.limits:
             parts.append("\n".join(["limits", *(f"  {each.text}" for each in self.limits)]))
+        if self.remarks:
+            parts.append("\n".join(["remarks", *(f"  {each}" for each in self.remarks)]))
         if not self.right:
             parts.append(_HIDDEN)
         parts.append(self._tried())
@@ -231,6 +237,9 @@ class CheckReport(Exported):
         if self.limits:
             items = "".join(f"<li>{escape(each.text)}</li>" for each in self.limits)
             parts.append(f"<h4>limits</h4><ul>{items}</ul>")
+        if self.remarks:
+            items = "".join(f"<li>{escape(each)}</li>" for each in self.remarks)
+            parts.append(f"<h4>remarks</h4><ul>{items}</ul>")
         return element(f"{self.kernel}: {self._verdict()}", parts, [self._tried()], [])
 
 

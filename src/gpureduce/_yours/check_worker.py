@@ -25,7 +25,9 @@ from .. import _core, _exceptions
 from .._emulator_process import answers, error_record
 from .program_text import Places, arguments, identity, set_value
 
-_ENDS = {"finding", "hang", "crash"}
+_BROKEN = {"finding", "broken"}
+"""Answers of cases after which the emulated context cannot be used."""
+_ENDS = {*_BROKEN, "hang", "crash"}
 """Answers of cases that ended their process."""
 _DOES_NOT_END = "thread that does not end"
 """How the emulator's text of such a thread begins (csrc/emu/run.c)."""
@@ -34,6 +36,10 @@ _OF_LANES = "no warp or block barrier lies between"
 _TICKET_BYTES = 4
 _ROUNDING = 1e-3
 """Relative difference of floats' products in two orders, at most."""
+_GARBAGE = {"forward": "large", "reverse": "small", "random": "random"}
+"""What shuffles return whose value is undefined, by schedule (csrc/emu/settings.c)."""
+_BARRIERS, _MASKS, _VALUES = 1, 2, 4
+"""Bits of what a launch may rely on (csrc/emu/engine.h)."""
 _CC = 90
 """Compute capability that programs are compiled for."""
 
@@ -88,6 +94,31 @@ class Emulated:
         self._image = (image, symbols)
         self._driver = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
         self.loaded = _core.load_image(0, image, symbols)
+        self._relied = 0
+
+    def set(self, key: str, value: str) -> None:
+        """Set an option of the emulator."""
+        self._driver.fake_set(key.encode(), value.encode())
+
+    def begin(self, case: dict[str, Any], strict: int) -> None:
+        """Set the emulator's options for a case; `strict` has a bit for each kind of what is
+        undefined, or goes on without threads that have returned, and has to be a finding.
+        """
+        for key, value in (
+            ("schedule", case["schedule"]),
+            ("seed", str(case["seed"])),
+            ("lockstep", str(int(case["lockstep"]))),
+            ("strict", str(strict)),
+            ("garbage", _GARBAGE[case["schedule"]]),
+        ):
+            self.set(key, value)
+        self.relied()
+        self._relied = 0
+
+    def relied(self) -> int:
+        """Bits of what the launches of the case relied on."""
+        self._relied |= int(self._driver.fake_relied())
+        return self._relied
 
     def reload(self) -> None:
         """With variables as a fresh program has them."""
@@ -217,6 +248,12 @@ def run_case(program: Emulated, case: dict[str, Any]) -> dict[str, Any]:
             return {"second": float(second), "want": float(wanted)}
         return {}
     answer: dict[str, Any] = {"got": float(got), "want": float(wanted)}
+    if program.relied() & _VALUES:
+        try:
+            if depends_on_garbage(program, case, values, got):
+                return answer | {"undefined": True}
+        except _exceptions.CudaError:
+            return answer | {"undefined": True, "broken": True}
     others = {
         op: _is_nearly(expected(op, values, case["out"]), fold({**case, "op": op}, out))
         for op in ("sum", "prod", "min", "max")
@@ -233,35 +270,50 @@ def run_case(program: Emulated, case: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def depends_on_garbage(
+    program: Emulated, case: dict[str, Any], values: np.ndarray[Any, Any], got: Any
+) -> bool:
+    """Whether the result is another one where undefined values are others. An index, say, may also
+    break a rule then: ``CudaError``.
+    """
+    try:
+        for garbage in ("large", "small", "zero"):
+            program.set("garbage", garbage)
+            if case["twice"]:
+                program.reload()
+            if not _same(fold(case, program.run(case, values)), got):
+                return True
+    finally:
+        program.set("garbage", _GARBAGE[case["schedule"]])
+    return False
+
+
 def _run_cases(
-    cases: list[dict[str, Any]], images: list[Any], numbers: list[int], out: int
+    cases: list[dict[str, Any]], images: list[Any], numbers: list[int], strict: int, out: int
 ) -> NoReturn:
     """Run cases by their numbers, in a process of its own, until one breaks a rule."""
     with os.fdopen(out, "w") as lines:
         loaded: dict[int, Emulated] = {}
-        settings = ctypes.CDLL(os.environ["GPUREDUCE_LIBCUDA"])
         for case in map(cases.__getitem__, numbers):
-            settings.fake_set(b"schedule", case["schedule"].encode())
-            settings.fake_set(b"seed", str(case["seed"]).encode())
-            settings.fake_set(b"lockstep", str(int(case["lockstep"])).encode())
             number = case["program"]
-            ended = False
             try:
                 if number not in loaded:
                     loaded[number] = Emulated(*images[number])
+                loaded[number].begin(case, strict)
                 answer = run_case(loaded[number], case)
             except _exceptions.CudaError as error:
                 answer = {"finding": str(error)}
-                ended = True
+            if number in loaded and (relied := loaded[number].relied()):
+                answer["relied"] = relied
             print(json.dumps(answer), file=lines, flush=True)
-            if ended:
+            if not _BROKEN.isdisjoint(answer):
                 break
     # Objects of the emulated context are not worth an orderly end.
     os._exit(0)
 
 
 def _answers(
-    request: dict[str, Any], images: list[Any], numbers: list[int]
+    request: dict[str, Any], images: list[Any], numbers: list[int], strict: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Answers of a stretch of cases; the last one may be of a case that ended the process."""
     reading, writing = os.pipe()
@@ -269,7 +321,7 @@ def _answers(
     if child == 0:
         os.close(reading)
         try:
-            _run_cases(request["cases"], images, numbers, writing)
+            _run_cases(request["cases"], images, numbers, strict, writing)
         except BaseException:  # nothing of this process may go on in the child
             traceback.print_exc()
         finally:
@@ -294,7 +346,7 @@ def _answers(
             answer = json.loads(line)
             yield answer
             left -= 1
-            if "finding" in answer:
+            if not _BROKEN.isdisjoint(answer):
                 return
     finally:
         os.close(reading)
@@ -310,17 +362,27 @@ def run(request: dict[str, Any], out: Any) -> None:
         for each in request["programs"]
     ]
     if request["in_process"]:  # for the emulator's report, which one process writes
-        answer = run_case(Emulated(*images[0]), request["cases"][0])
+        program = Emulated(*images[0])
+        program.begin(request["cases"][0], 0)
+        answer = run_case(program, request["cases"][0])
         print(json.dumps({"case": 0, **answer}), file=out)
         return
     cases = request["cases"]
     left = [number for number, case in enumerate(cases) if not case["lockstep"]]
     ended: Counter[int] = Counter()
     of_lanes = set()
+    first: dict[tuple[int, int, int, bool], int] = {}
+    """By program, block size, bit and whether the result depends on it, the first case that relied
+    on what the bit stands for."""
     while left and ended.total() < request["stretches"]:
         for answer in _answers(request, images, left):
             number = left.pop(0)
             print(json.dumps({"case": number, **answer}), file=out, flush=True)
+            for bit in (_BARRIERS, _MASKS, _VALUES):
+                if answer.get("relied", 0) & bit:
+                    of = cases[number]["program"], cases[number]["block"]
+                    depends = bit == _VALUES and "undefined" in answer
+                    first.setdefault((*of, bit, depends), number)
             if "hang" in answer or _DOES_NOT_END in answer.get("finding", ""):
                 return  # each such case takes its time
             if not _ENDS.isdisjoint(answer):
@@ -335,6 +397,11 @@ def run(request: dict[str, Any], out: Any) -> None:
             for answer in _answers(request, images, [number]):
                 if "finding" in answer:
                     print(json.dumps({"case": number, **answer}), file=out, flush=True)
+    for (_, _, bit, _), number in first.items():
+        for answer in _answers(request, images, [number], bit):
+            if "finding" in answer:
+                strict = {"case": number, "bit": bit, "strict": answer["finding"]}
+                print(json.dumps(strict), file=out, flush=True)
 
 
 def main() -> None:

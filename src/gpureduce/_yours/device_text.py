@@ -20,6 +20,7 @@ __all__ = [
     "blank",
     "declarations",
     "device_text",
+    "divergent_branch",
     "is_in_loop",
     "left_out",
     "line_of",
@@ -151,6 +152,45 @@ def barrier_in_branch(code: str, here: int, there: int) -> tuple[int, str] | Non
             return None
         found = found or (line, " ".join(divergent[-1].split()))
     return found
+
+
+_COLLECTIVE = re.compile(
+    r"\b__(?:sync\w+|shfl\w*|ballot\w*|any_sync|all_sync|reduce_\w+|match_\w+)\s*\("
+    r"|(?:\.|::|->)\s*(?:sync|shfl\w*|any|all|ballot)\s*\(|\breduce\s*\("
+)
+
+
+def divergent_branch(code: str, line: int) -> str:
+    """The condition of the innermost branch or loop, not taken by all threads of a block, that is
+    around a barrier or an operation of a warp in a line, or around a call of the function that
+    contains the line; "" if there is none. `code` has no comments.
+    """
+    return _divergent_branch(code, line, _COLLECTIVE, set())
+
+
+def _divergent_branch(code: str, line: int, calls: re.Pattern[str], seen: set[str]) -> str:
+    lines = code.splitlines(keepends=True)
+    start = sum(map(len, lines[: line - 1]))
+    end = start + len(lines[line - 1])
+    places = [call.start() for call in calls.finditer(code, start, end)] or [end - 1]
+    for place in places:
+        found = [
+            each for each in _conditions(code, place, (0, 0)) if _depends_on_thread(code, each)
+        ]
+        if found:
+            return " ".join(found[-1].split())
+    around = next((each for each in declarations(code) if each.start <= start < each.end), None)
+    named = re.search(r"(\w+)\s*\(", around.head) if around is not None else None
+    if around is None or named is None or "__global__" in around.head or named[1] in seen:
+        return ""
+    seen.add(named[1])
+    by_name = re.compile(rf"\b{named[1]}\s*(?:<[^<>()]*>)?\s*\(")
+    for call in by_name.finditer(code):
+        if around.start <= call.start() < around.end:
+            continue
+        if found_there := _divergent_branch(code, line_of(code, call.start()), by_name, seen):
+            return found_there
+    return ""
 
 
 def stores_to_one_word(code: str, line: int, name: str) -> str:

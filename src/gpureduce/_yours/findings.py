@@ -17,7 +17,7 @@ from .device_text import (
     without_comments,
 )
 
-__all__ = ["ADVICE", "Advice", "Place", "Trouble", "is_finding", "read_finding"]
+__all__ = ["ADVICE", "Advice", "Place", "Trouble", "is_finding", "line_of_place", "read_finding"]
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ ADVICE = {
     ),
     "cluster barrier": Advice(
         "cluster barrier that not all threads reach",
-        "A cluster barrier waits for every thread of every block of the cluster. A block or a "
-        "thread that has returned, or took another branch, never comes.",
-        "Move the barrier out of the branch, and let no block return before the last barrier: also "
-        "one that has no work left.",
+        "A cluster barrier waits for every thread of the cluster that has not returned. A thread "
+        "that took another branch never comes.",
+        "Move the barrier out of the branch, so that all threads of all blocks come to it, also of "
+        "a block that has no work left.",
         "cluster",
     ),
     "ended block": Advice(
@@ -131,16 +131,18 @@ ADVICE = {
     ),
     "divergent barrier": Advice(
         "barrier that not all threads reach",
-        "__syncthreads() waits for every thread of the block. A thread that has returned, or took "
-        "another branch, never comes: on a GPU the kernel hangs or goes wrong.",
-        "Move the barrier out of the branch, and let no thread return before the last barrier: "
-        "give it the identity to work with instead.",
+        "__syncthreads() waits for every thread of the block that has not returned. It may be in a "
+        "branch only if all threads of the block take it: a thread that goes past it may never "
+        "come, and on a GPU the kernel hangs or goes wrong.",
+        "Move the barrier out of the branch, and give threads without work the identity to work "
+        "with.",
         "interleaved_modulo",
     ),
     "warp mask": Advice(
         "wrong mask of a warp operation",
         "The mask of a shuffle, vote or __syncwarp names the lanes that execute it: all of them, "
-        "and no others.",
+        "and no others. It waits for those that have not returned, and the value of a lane that "
+        "takes no part is undefined.",
         "Call it where all 32 lanes come, outside the branch and before any return, with the mask "
         "0xffffffff; lanes without an element bring the identity.",
         "shfl_last_warp",
@@ -360,6 +362,15 @@ def _kind(rest: str) -> str:
 def is_finding(text: str) -> bool:
     """Whether a message of an exception is the emulator's of a broken rule."""
     return _FINDING.search(text) is not None
+
+
+def line_of_place(text: str, file: str) -> int:
+    """The line of a file that the first place in the emulator's text names: where the operation is,
+    or else where its function is called; 0: neither is in the file.
+    """
+    found = _PLACE.search(text)
+    places = ((found[1], found[2]), (found[3], found[4])) if found is not None else ()
+    return next((int(line) for name, line in places if name == file), 0)
 
 
 def read_finding(

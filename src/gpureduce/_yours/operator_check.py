@@ -96,6 +96,7 @@ def check_operator(
         right=not found,
         findings=tuple(found),
         limits=tuple(limits),
+        remarks=(),
         blocks=tuple(block or row["block_size"] for block in blocks),
         sizes=tuple(sorted(tried)),
         dtypes=tuple(str(each) for each in taken),

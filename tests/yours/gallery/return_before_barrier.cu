@@ -1,6 +1,6 @@
 // title: Threads without elements return
-// verdict: wrong: divergent barrier
-// lesson: The line that every element-wise kernel begins with does not belong in a reduction.
+// verdict: wrong: shared unwritten
+// lesson: The barrier waits for the threads that are left. The slots of the others stay empty.
 
 __global__ void reduce(const float *in, float *out, unsigned n)
 {
@@ -8,9 +8,9 @@ __global__ void reduce(const float *in, float *out, unsigned n)
     unsigned tid = threadIdx.x, i = blockIdx.x * blockDim.x + tid;
     if (i >= n) return;
     s[tid] = in[i];
-    __syncthreads(); // HERE
+    __syncthreads();
     for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-        if (tid < half) s[tid] += s[tid + half];
+        if (tid < half) s[tid] += s[tid + half]; // HERE
         __syncthreads();
     }
     if (tid == 0) out[blockIdx.x] = s[0];
