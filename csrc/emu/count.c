@@ -42,6 +42,8 @@ typedef struct mapped {
     uint32_t phase, step;
     uint8_t did[MOST_THREADS], ways[MOST_THREADS];
     uint8_t there[MOST_WARPS]; /* whether a lane of the warp did anything, or came to a barrier */
+    uint64_t conflicts;        /* passes over the banks beyond the ideal ones */
+    uint64_t atomics;
 } mapped;
 
 struct counts {
@@ -309,6 +311,8 @@ static int count_step(engine_launch *launch, const emu_block *block, const event
         add_request(&column->of[e->kind], e, to - from, passes, ideal);
         const uint8_t ways = e->kind <= SHARED_ATOMIC ? (uint8_t)((passes + ideal - 1) / ideal) : 0;
         now.there[e->thread / WARP_LANES] = 1;
+        if (e->kind <= SHARED_ATOMIC) now.conflicts += passes - ideal;
+        if (e->kind == SHARED_ATOMIC || e->kind == GLOBAL_ATOMIC) now.atomics += to - from;
         for (const event *lane = e; lane < &events[to]; lane++) {
             now.did[lane->thread] |= did_bit[e->kind];
             if (ways > now.ways[lane->thread]) now.ways[lane->thread] = ways;
@@ -483,6 +487,15 @@ static void write_map(FILE *file, const engine_launch *launch)
     write_numbers(file, "ways", counts, offsetof(mapped, ways), threads);
     write_numbers(file, "there", counts, offsetof(mapped, there),
                   (threads + WARP_LANES - 1) / WARP_LANES);
+    for (int atomics = 0; atomics < 2; atomics++) {
+        (void)fprintf(file, ", \"%s\": [", atomics ? "atomics" : "conflicts");
+        for (size_t i = 0; i < counts->map_count; i++) {
+            const mapped *m = &counts->map[i];
+            (void)fprintf(file, "%s%llu", i > 0 ? "," : "",
+                          (unsigned long long)(atomics ? m->atomics : m->conflicts));
+        }
+        (void)fprintf(file, "]");
+    }
     (void)fprintf(file, "}");
 }
 

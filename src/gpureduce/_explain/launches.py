@@ -277,6 +277,8 @@ class BlockMap:
     there
         For each column, for each warp, 1 if one of its threads did any of these, came to a block or
         warp barrier, or executed a fence; else 0.
+    conflicts, atomics
+        For each column, the block's bank conflicts and atomic operations.
     """
 
     block: int
@@ -284,6 +286,8 @@ class BlockMap:
     did: tuple[tuple[int, ...], ...]
     ways: tuple[tuple[int, ...], ...]
     there: tuple[tuple[int, ...], ...]
+    conflicts: tuple[int, ...]
+    atomics: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,8 @@ def _read_launch(report: dict[str, Any], stage: str) -> Launch:
             tuple(map(tuple, picture["did"])),
             tuple(map(tuple, picture["ways"])),
             tuple(map(tuple, picture["there"])),
+            tuple(picture["conflicts"]),
+            tuple(picture["atomics"]),
         ),
         figures=add_up((column.figures for column in columns), launches=1, most=most),
     )
