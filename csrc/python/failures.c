@@ -82,7 +82,7 @@ static Py_ssize_t caller_level(void)
 int glue_warn_no_device(glue_state *state, const char *what)
 {
     if (atomic_exchange(&state->warned, 1)) return 0;
-    if (PyErr_WarnFormat(state->no_device_warning, caller_level(), "%s: %s", what,
+    if (PyErr_WarnFormat(state->no_device_warning, caller_level(), "%s (%s)", what,
                          gpr_last_error()->message) == 0)
         return 0;
     /* Filters that make it an exception do so for each call, not for the first alone. */

@@ -225,12 +225,17 @@ static PyObject *last_run(PyObject *module, PyObject *Py_UNUSED(ignored))
     if (run == NULL) Py_RETURN_NONE;
     if (gpr_kernel_info_at(run->kernel, &kernel) != GPR_OK)
         return glue_raise(glue_state_of(module));
+    const int on_cpu = run->device < 0;
+    const unsigned long long workers[2] = {run->block_size, run->grid_size};
+    /* The CPU backend has no other kernels: it adds as `fast` does for those of GPUs. */
+    const char *const name = on_cpu && !kernel.is_on_cpu ? "fast" : kernel.name;
+
     return Py_BuildValue(
-        "{sN ss ss sI sK sI sK sK sK sd sN si si}", "device",
-        run->device < 0 ? PyUnicode_FromString("cpu")
-                        : PyUnicode_FromFormat("cuda:%d", run->device),
-        "kernel", kernel.name, "variant", run->variant, "block_size", run->block_size, "grid_size",
-        (unsigned long long)run->grid_size, "launches", run->launches, "chunks",
+        "{sN ss ss sK sK sK sK sI sK sK sK sd sN si si}", "device",
+        on_cpu ? PyUnicode_FromString("cpu") : PyUnicode_FromFormat("cuda:%d", run->device),
+        "kernel", name, "variant", run->variant, "block_size", on_cpu ? 0 : workers[0], "grid_size",
+        on_cpu ? 0 : workers[1], "threads", on_cpu ? workers[0] : 0, "tasks",
+        on_cpu ? workers[1] : 0, "launches", run->launches, "chunks",
         (unsigned long long)run->chunks, "elements", (unsigned long long)run->elements, "bytes",
         (unsigned long long)run->bytes, "seconds", run->seconds, "stages", describe_stages(run),
         "compiled", run->compiled, "cache_hits", run->cache_hits);

@@ -213,10 +213,8 @@ int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype)
         *dtype = dtype_of_package(descr);
     }
     if (*dtype == GPR_DTYPE_DEFAULT) {
-        const int holds_words = PyDataType_ISSTRING(descr) || PyDataType_ISOBJECT(descr);
-        PyErr_Format(PyExc_TypeError, "%s %S is not supported: %s%s", what, descr,
-                     glue_supported_dtypes,
-                     holds_words ? ". Convert numbers first, as by a.astype(float)" : "");
+        PyErr_Format(PyExc_TypeError, "%s %S is not supported: %s", what, descr,
+                     glue_supported_dtypes);
         return -1;
     }
     return 0;

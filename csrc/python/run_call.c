@@ -105,7 +105,9 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
         atomic_load(&state->warned))
         return 0;
     if (gpr_cuda_available() == GPR_OK) return 0;
-    return glue_warn_no_device(state, "the call names a GPU kernel, but runs on the CPU backend");
+    return glue_warn_no_device(state,
+                               "the named kernel needs a GPU, so the CPU backend computes the "
+                               "result: it is right, but its time is not that kernel's");
 }
 
 /* 0: the results are left to other rules. */

@@ -91,8 +91,9 @@ class CompileError(ValueError):
 
 
 class NoDeviceWarning(UserWarning):
-    """A call names a kernel of GPUs, or asks for pinned memory, and there is no usable GPU: the
-    CPU computed the result, or the memory is not pinned.
+    """A call names a kernel that needs a GPU, or asks for pinned memory, and there is no usable
+    GPU: the CPU backend's ``"fast"`` computed the result, which is right, in a time that is not
+    the kernel's; or the memory is not pinned.
 
     Issued by the first such call of a process, also in a notebook: later cells and calls are
     silent. ``gpureduce.last_run().device`` tells where each call ran. For an error in place of the

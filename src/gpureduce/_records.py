@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -63,7 +64,7 @@ def without_advice(reason: str) -> str:
     """A reason why there is no GPU without the remedies, which errors and ``gpureduce info`` have:
     tables would repeat them in each row.
     """
-    return reason.partition(":")[0] if reason.startswith("no NVIDIA") else reason
+    return re.split(r"[:;]", reason)[0] if reason.startswith("no NVIDIA") else reason
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -159,10 +160,11 @@ class LastRun:
     device
         ``"cpu"`` or ``"cuda:N"``.
     kernel, variant
-        Catalogue name (``"auto"`` stays ``"auto"``), and the template that ran; on the CPU the
-        instruction set. Of a :class:`Kernel` of your own its name.
+        Catalogue name (``"auto"`` stays ``"auto"``), and the template that ran; on the CPU
+        ``"auto"``, ``"exact"`` or ``"fast"``, which computes in place of kernels that need a GPU,
+        and the instruction set. Of a :class:`Kernel` of your own its name.
     block_size, grid_size
-        Threads per block and blocks of the first launch; on the CPU, threads and tasks.
+        Threads per block and blocks of the first launch; 0 on the CPU.
     launches
         Kernel launches for the last chunk.
     chunks
@@ -176,6 +178,8 @@ class LastRun:
         ``"compile"``, for those stages that were timed.
     compiled, cache_hits
         Programs that NVRTC compiled for this call, and programs read from the disk cache.
+    threads, tasks
+        Threads of the CPU that took part, and tasks that they divided the work into; 0 on a GPU.
     """
 
     device: str
@@ -191,6 +195,8 @@ class LastRun:
     stages: dict[str, float]
     compiled: int
     cache_hits: int
+    threads: int = 0
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

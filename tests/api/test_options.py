@@ -155,7 +155,13 @@ def test_last_run_says_what_happened_in_this_thread() -> None:
     gr.sum(a, axis=1, kernel="sequential", device="cpu")
     run = gr.last_run()
     assert run is not None
-    assert (run.device, run.kernel, run.elements, run.bytes) == ("cpu", "sequential", 1000, 4000)
+    assert (run.device, run.kernel, run.elements, run.bytes) == ("cpu", "fast", 1000, 4000)
+    assert (run.block_size, run.grid_size, run.launches) == (0, 0, 0)
+    assert run.threads >= 1
+    assert run.tasks >= 1
+    for name in ("auto", "exact", "fast"):
+        gr.sum(a, kernel=name, device="cpu")
+        assert gr.last_run().kernel == name
     assert run.seconds > 0
     assert run.chunks == 1
     seen = []

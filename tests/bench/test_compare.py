@@ -217,22 +217,27 @@ def test_speedups_are_over_the_same_size() -> None:
 def test_the_table_keeps_the_columns_apart(comparison: gr.Comparison) -> None:
     headings, rows = comparison.table()
     assert headings == [
-        *("", "block", "device ms", "GB/s", "% of peak", "% of ceiling", "x first", "x best peer"),
-        *("from host ms", "GB/s", "x first", "x numpy", "x best peer", "error, ulps"),
+        *("", "threads per block", "kernels alone (ms)", "GB/s", "% of peak", "% of ceiling"),
+        *("times as fast as naive", "times as fast as cupy", "whole call (ms)", "GB/s"),
+        *("times as fast as naive", "times as fast as numpy", "times as fast as cupy"),
+        "error (ulps)",
     ]
     cells = {line[0]: line for line in rows}
     assert cells["auto"][2:8] == ["1.000", "0.004", "0.1", "0.1", "4.00", "2.00"]
     assert cells["auto"][8:] == ["6.000", "0.00067", "1.50", "0.50", "2.00", "0.5"]
     assert cells["numpy"][2:8] == [""] * 6
     assert cells["broken"][2:] == [""] * 11 + ["WRONG 1.2e+04"]
-    assert cells["missing"][-1] == "absent"
+    assert "missing" not in cells
+    assert "not measured: missing: it needs another GPU" in comparison.notes()
 
 
 def test_a_loss_by_the_copy_is_noted(comparison: gr.Comparison) -> None:
     said = "\n".join(comparison.notes())
-    assert "the GPU is slower than numpy at this size" in said
-    assert "auto (512), takes 6.000 ms, numpy 3.000 ms (numpy is 2.00 times faster)" in said
-    assert "its kernels alone take 1.000 ms: the copy over PCIe takes the rest" in said
+    assert said.startswith("For 1,000 float32 numbers, the fastest kernel, auto (512), took")
+    assert (
+        "took 6.000 ms on the GPU, with the copy from host memory, and numpy.sum 3.000 ms: NumPy "
+        "is 2.00 times as fast. Its kernels alone took 1.000 ms: the copy over PCIe takes the rest."
+    ) in said
     assert "missing: it needs another GPU" in said
     assert "broken (64): WRONG, off by 12,345 ulps" in said
 
@@ -243,44 +248,54 @@ def test_where_the_kernels_lose_the_copy_is_not_blamed() -> None:
         row("naive", host=spread(9.0), on_device=spread(8.0), **right),
         row("numpy", host=spread(1.0)),
     )
-    assert "its kernels alone take 8.000 s" in "\n".join(slow.notes())
+    assert "Its kernels alone took 8.000 s" in "\n".join(slow.notes())
     assert "PCIe" not in "\n".join(slow.notes())
     fast = made(
         row("auto", host=spread(0.5), on_device=spread(0.1), **right),
         row("numpy", host=spread(1.0)),
     )
-    assert "slower" not in "\n".join(fast.notes())
+    assert "gpureduce is 2.00 times as fast." in fast.notes()[0]
+    assert "kernels alone took" not in fast.notes()[0]
     on_cpu = made(
         row("auto", host=spread(2.0), right=True, ran_on="cpu"), row("numpy", host=spread(1.0))
     )
-    assert "slower" not in "\n".join(on_cpu.notes())
+    assert on_cpu.notes()[0] == (
+        "For 1,000 float32 numbers, gpureduce's auto took 2.000 s on this CPU and numpy.sum 1.000 "
+        "s: NumPy is 2.00 times as fast."
+    )
 
 
 def test_a_difference_within_the_spread_is_no_loss() -> None:
     right = {"right": True, "ran_on": "cuda:0"}
     noisy = Spread(tuple(np.linspace(1.0, 3.0, 12)))  # a median of 2, quartiles of 1.5 and 2.5
     level = made(row("auto", host=noisy, **right), row("numpy", host=spread(1.8)))
-    assert "slower" not in "\n".join(level.notes())
+    assert level.notes()[0].endswith(
+        "too close to call, because times vary by 50% from call to call."
+    )
+    assert "kernels alone" not in level.notes()[0]
+    near = Spread(tuple(np.linspace(0.95, 1.05, 12)))
+    equal = made(row("auto", host=near, **right), row("numpy", host=near)).notes()[0]
+    assert equal.endswith("equally fast, as they differ by less than they vary (0.95 to 1.05).")
     assert level.speedup_interval(level["auto"], "numpy", "host") == pytest.approx(
         (1.8 / 2.5, 1.8 / 1.5)
     )
-    assert level.show_speedup(level["auto"], "numpy", "host") == "0.90 ± 0.24"
-    assert "0.90 ± 0.24" in str(level)
+    assert level.show_speedup(level["auto"], "numpy", "host") == "0.90 (0.72 to 1.20)"
+    assert "0.90 (0.72 to 1.20)" in str(level)
     slower = made(row("auto", host=noisy, **right), row("numpy", host=spread(1.2)))
-    assert "(numpy is 1.67 ± 0.42 times faster)" in "\n".join(slower.notes())
+    assert "NumPy is 1.67 (1.25 to 2.08) times as fast" in "\n".join(slower.notes())
 
 
 @pytest.mark.parametrize(
     ("value", "interval", "shown"),
     [
-        (1.4683, (1.05, 1.89), "1.47 ± 0.42"),
+        (1.4683, (1.05, 1.89), "1.47 (1.05 to 1.89)"),
         (4.0, (4.0, 4.0), "4.00"),
-        (1.00213, (1.0018, 1.0024), "1.0021 ± 0.0003"),
+        (1.00213, (1.0018, 1.0024), "1.0021 (1.0018 to 1.0024)"),
         (1.0, (0.9999999, 1.0), "1.00"),
-        (805.4, (700.0, 900.0), "805 ± 100"),
-        (0.19, (0.13, 2.24), "0.13 to 2.24"),
-        (0.00123, (0.0011, 0.0014), "0.0012 ± 0.0001"),
-        (12345.6, (12000.0, 13000.0), "12,346 ± 500"),
+        (805.4, (700.0, 900.0), "805 (700 to 900)"),
+        (0.19, (0.13, 2.24), "0.19 (0.13 to 2.24)"),
+        (0.00123, (0.0011, 0.0014), "0.0012 (0.0011 to 0.0014)"),
+        (12345.6, (12000.0, 13000.0), "12,346 (12,000 to 13,000)"),
     ],
 )
 def test_a_speedup_is_shown_as_precisely_as_its_spread_lets(
@@ -357,8 +372,9 @@ def test_noise_makes_no_break_even() -> None:
     assert find_break_even(sizes, ratios, intervals) is None
     said = str(BreakEven("auto", "cpu", None, None, None, None, sizes, ratios, intervals))
     assert said == (
-        "from host memory to a result, auto on cpu is faster than numpy for 312 to 160,000 "
-        "elements, neither clearly faster nor slower for 9,800,000 to 78,000,000 elements"
+        "auto on the CPU is faster than numpy from 312 to 160,000 numbers, and too close to call "
+        "from 9,800,000 to 78,000,000 numbers. Where that changes between 160,000 and 9,800,000 "
+        "was not measured."
     )
 
 
@@ -377,58 +393,112 @@ def test_noise_is_said_where_it_hides_who_is_faster() -> None:
     wide = Spread(tuple(np.linspace(0.5, 6.0, 12)))
     narrow = Spread(tuple(np.linspace(1.9, 2.1, 12)))
     right = {"right": True, "ran_on": "cpu"}
-    (said,) = [
-        note
-        for note in made(row("auto", host=wide, **right), row("numpy", host=spread(2.0))).notes()
-        if "noisy" in note
-    ]
-    assert said.startswith("too noisy to compare: auto (CPU backend) (x numpy: ")
-    assert (
-        made(row("auto", host=wide, **right), row("numpy", host=spread(2.0))).show_speedup(
-            row("auto", host=wide, **right), "numpy", "host"
-        )
-        in said
+    compared = made(row("auto", host=wide, **right), row("numpy", host=spread(2.0)))
+    shown = compared.speedup_interval(compared["auto"], "numpy", "host")
+    answer, *_, advice = compared.notes()
+    noise = wide.noise
+    assert answer.endswith(
+        f"too close to call, because times vary by {noise:.0%} from call to call."
     )
-    assert "take more samples (seconds=, --seconds), reduce a larger array" in said
+    assert advice.startswith(f"too close to call: auto (CPU backend) and numpy ({shown[0]:.2f} to ")
+    assert "take more samples (seconds=, --seconds), reduce a larger array" in advice
     calm = made(row("auto", host=narrow, **right), row("numpy", host=spread(2.0)))
-    assert not [note for note in calm.notes() if "noisy" in note]
+    assert not [note for note in calm.notes() if "too close to call:" in note]
     intervals = ((0.1, 2.5), (0.2, 3.0))
     curve = BreakEven("auto", "cpu", None, None, None, None, (10, 100), (0.5, 1.0), intervals)
-    assert str(curve).endswith(
-        "auto on cpu is neither clearly faster nor slower for 10 to 100 elements"
-    )
+    assert str(curve) == "auto on the CPU is too close to call from 10 to 100 numbers."
     times = ((256, 2048, 9000), (2.0, 0.5, 0.3), ((2.0, 2.0), (0.5, 0.5), (0.08, 1.2)))
     ends = str(BreakEven("auto", "cpu", 500, 2000, (400, 600), False, *times))
-    assert ends.endswith(
-        "slower above up to 2,048, neither clearly faster nor slower for 9,000 elements"
+    assert ends == (
+        "auto on the CPU is faster than numpy from 256 to 400 numbers, slower than numpy from 600 "
+        "to 2,048 numbers, and too close to call for 9,000 numbers. The two are equally fast at "
+        "about 500 numbers (1.953 KiB), somewhere between 400 and 600. Where that changes between "
+        "2,048 and 9,000 was not measured."
     )
+
+
+def test_a_comparison_reads_from_the_answer_to_other_sizes() -> None:
+    """Nothing on the screen is there before what it is about, and no column is empty."""
+    right = {"right": True, "ran_on": "cpu", "ulps": 0.5}
+    sizes = ((2, 16, 128, 1000), (3.0, 2.0, 0.9, 0.5))
+    even = BreakEven(
+        "auto",
+        "cpu",
+        None,
+        None,
+        None,
+        None,
+        *sizes,
+        ((2.9, 3.1), (1.9, 2.1), (0.8, 1.1), (0.4, 1.2)),
+    )
+    why = "there is no GPU (no NVIDIA GPU on this machine)"
+    found = made(
+        row("auto", host=spread(2e-3), why_no_device="no NVIDIA GPU on this machine; go", **right),
+        row("numpy", host=spread(1e-3), right=True, ulps=2.0, ran_on="cpu"),
+        *(row(name, absent=why) for name in ("cub", "cupy", "torch")),
+        peak=None, break_even=even,
+    )  # fmt: skip
+    title, answer, table, notes, others, sweep, sentence = str(found).rstrip("\n").split("\n\n")
+    assert title == "sum of 1,000 float32, GPU X"  # of the cache only if it is not as usual
+    assert answer.startswith(
+        "For 1,000 float32 numbers, gpureduce's auto took 2.000 ms on this CPU"
+    )
+    lines = table.splitlines()
+    assert lines[-2].split()[-4:] == ["2.000", "0.002", "0.50", "0.5"]
+    assert len(lines) == 5  # two of headings, a rule, and no row of a library that needs a GPU
+    assert "times as fast" in lines[0]
+    assert f"not measured: times on a GPU, cub, cupy and torch: {why}" in notes.splitlines()
+    assert others == (
+        "Other sizes, measured briefly: the first 2 to 128 numbers of the array, each size 8 times "
+        "the one before:"
+    )
+    assert [line.split()[0] for line in sweep.splitlines()[3:]] == ["2", "16", "128", "1,000"]
+    assert sentence == (
+        "auto on the CPU is faster than numpy from 2 to 16 numbers, and too close to call from 128 "
+        "to 1,000 numbers. Where that changes between 16 and 128 was not measured."
+    )
+    for word in ("x numpy", "x first", "absent", "%", "hot cache", "±"):
+        assert word not in str(found), word
+    cold = str(made(*found.rows, cache="cold", break_even=even))
+    assert "GPU X" in cold.split("\n\n")[0]
+    assert cold.startswith("sum of 1,000 float32, cold cache")
+    assert "the array is in the cache where it fits:" in cold
+
+
+def test_headings_wrap_where_they_are_wide_enough() -> None:
+    lines = lay_out(["", "times as fast as numpy"], [["auto", "1"]], left=1, heading_width=14)
+    assert lines.splitlines()[:2] == ["      times as fast", "           as numpy"]
+    assert lay_out(["", "a b"], [["c", "1"]], left=1).splitlines()[:2] == ["   a", "   b"]
 
 
 def test_reasons_are_said_once_and_advice_is_left_to_errors() -> None:
-    why = "no NVIDIA GPU on this machine: do this and that"
-    absent = "there is no GPU for it (no NVIDIA GPU on this machine)"
+    why = "no NVIDIA GPU on this machine; do this and that"
+    absent = "there is no GPU (no NVIDIA GPU on this machine)"
     found = made(
         row("auto", host=spread(1.0), right=True, ran_on="cpu", why_no_device=why),
         row("numpy", host=spread(2.0)), row("cub", absent=absent), row("cupy", absent=absent),
     )  # fmt: skip
-    assert f"cub, cupy: {absent}" in found.notes()
-    assert "no device times: no NVIDIA GPU on this machine" in found.notes()
+    assert f"not measured: times on a GPU, cub and cupy: {absent}" in found.notes()
+    alone = made(row("auto", host=spread(1.0), right=True, ran_on="cpu", why_no_device=why))
+    assert "not measured: times on a GPU: no NVIDIA GPU on this machine" in alone.notes()
     assert "do this" not in str(found)
     assert "do this" not in found._repr_html_()
 
 
 def test_the_break_even_prints_as_a_sentence() -> None:
-    shared = ((256, 2048), (0.5, 2.0), ((0.5, 0.5), (2.0, 2.0)))
+    shared = ((25_600, 204_800), (0.5, 2.0), ((0.5, 0.5), (2.0, 2.0)))
     between = (98_765, 151_234)
     assert str(BreakEven("auto", "cuda:0", 123_456, 493_824, between, True, *shared)) == (
-        "from host memory to a result, auto on cuda:0 is slower than numpy below about 120,000 "
-        "elements (482.2 KiB; between 99,000 and 150,000), faster above"
+        "From host memory to a result, auto on cuda:0 is slower than numpy from 25,600 to 99,000 "
+        "numbers, and faster than numpy from 150,000 to 204,800 numbers. The two are equally fast "
+        "at about 120,000 numbers (482.2 KiB), somewhere between 99,000 and 150,000."
     )
     falling = ((256, 2048, 9000), (2.0, 0.5, 1.1), ((2.0, 2.0), (0.5, 0.5), (0.9, 1.3)))
     assert str(BreakEven("auto", "cuda:0", 500, 2000, (400, 600), False, *falling)) == (
-        "from host memory to a result, auto on cuda:0 is faster than numpy below about 500 "
-        "elements (1.953 KiB; between 400 and 600), slower above up to 2,048, neither clearly "
-        "faster nor slower for 9,000 elements"
+        "From host memory to a result, auto on cuda:0 is faster than numpy from 256 to 400 "
+        "numbers, slower than numpy from 600 to 2,048 numbers, and too close to call for 9,000 "
+        "numbers. The two are equally fast at about 500 numbers (1.953 KiB), somewhere between 400 "
+        "and 600. Where that changes between 2,048 and 9,000 was not measured."
     )
     never = str(
         BreakEven(
@@ -443,7 +513,7 @@ def test_the_break_even_prints_as_a_sentence() -> None:
             ((0.5, 0.5), (0.6, 0.6)),
         )
     )
-    assert never.endswith("auto on cuda:0 is slower than numpy for 256 to 2,048 elements")
+    assert never.endswith("auto on cuda:0 is slower than numpy from 256 to 2,048 numbers.")
 
 
 def test_the_break_even_is_looked_for_up_to_the_arrays_size() -> None:
@@ -476,7 +546,7 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
         assert [row.name for row in c] == ["auto", "numpy", "cub", "cupy", "torch"]
         assert c["auto"].ran_on == "cpu" and c["auto"].on_device is None and c.peak is None
         assert all("no GPU" in c[name].absent for name in ("cub", "cupy", "torch"))
-        for kernels, timed in ((["reduce0", "auto"], "auto"), (["reduce0"], "auto"),
+        for kernels, timed in ((["reduce0", "auto"], "auto"), (["reduce0"], "fast"),
                                (["reduce0", "exact", "reduce1"], "exact")):
             c = gr.compare(np.ones(1000), kernels, block_size=[64, 128], sizes=[10, 1000],
                            baselines=["numpy"], seconds=0.01, ceiling=False, break_even=False)
@@ -487,7 +557,9 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
             named = ["interleaved_modulo", "interleaved_strided"]
             assert list(absent) == named[: sum("reduce" in each for each in kernels)]
             assert all("it runs on GPUs only" in why for why in absent.values())
-            assert "interleaved_modulo: it runs on GPUs only" in str(c)
+            assert ": it runs on GPUs only" in str(c)
+            replaced = "and fast of the CPU backend is timed in its place" in str(c)
+            assert replaced == (kernels == ["reduce0"])  # as gr.sum computes by fast there
         """,
         tmp_path,
         GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so",
@@ -501,7 +573,7 @@ def test_without_a_gpu_the_reason_is_short_in_the_rows_of_libraries() -> None:
     assert reason is not None
     _, absent = baselines.available()
     for why in absent.values():
-        assert reason.startswith(why.removeprefix("there is no GPU for it (").removesuffix(")"))
+        assert reason.startswith(why.removeprefix("there is no GPU (").removesuffix(")"))
         assert len(why) < 80
 
 
@@ -812,7 +884,7 @@ def test_text_markdown_and_html_have_the_same_content(comparison: gr.Comparison)
             "6.000",
             "1.000",
             "WRONG",
-            "absent",
+            "not measured: missing",
             "the copy over PCIe",
             "0.50",
             "GPU X",
@@ -820,10 +892,12 @@ def test_text_markdown_and_html_have_the_same_content(comparison: gr.Comparison)
         ):
             assert word in text, word
     assert_balanced(comparison._repr_html_())
-    lines = comparison.to_markdown().splitlines()
-    table = [line for line in lines if line.startswith("|")]
-    assert len({line.count("|") for line in table}) == 1
-    assert len(table) == 2 + len(comparison)
+    parts = comparison.to_markdown().split("\n\n")
+    tables = [part.splitlines() for part in parts if part.startswith("|")]
+    assert len(tables) == 2  # whole calls, and kernels alone
+    for table, timed in zip(tables, (4, 3), strict=True):  # and the one that is wrong
+        assert len({line.count("|") for line in table}) == 1
+        assert len(table) == 2 + timed + 1
 
 
 def test_json_holds_samples_speedups_and_environment(comparison: gr.Comparison) -> None:

@@ -343,7 +343,7 @@ def test_a_kernel_that_the_cpu_replaces_is_a_warning_in_one_line(
         "sum", saved[0], "--kernel", "reduce0", GPUREDUCE_LIBCUDA="/nonexistent/libcuda.so"
     )
     assert (done.returncode, done.stdout) == (0, "276\n")
-    assert done.stderr.startswith("gpureduce: warning: the call names a GPU kernel")
+    assert done.stderr.startswith("gpureduce: warning: the named kernel needs a GPU")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -55,7 +55,7 @@ void gpr_explain_no_driver(gpr_hardware hardware, const char *detail, char *text
     switch (hardware) {
     case GPR_HARDWARE_NONE:
         (void)snprintf(text, room,
-                       "no NVIDIA GPU on this machine: device=\"cpu\" computes results here, "
+                       "no NVIDIA GPU on this machine; device=\"cpu\" computes results here, "
                        "gpureduce.explain shows kernels on an emulated GPU, and a hosted notebook "
                        "with an NVIDIA GPU runs them");
         break;

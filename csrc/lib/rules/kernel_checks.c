@@ -11,13 +11,19 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
 {
     const int in_range = block_size >= GPR_WARP_LANES && block_size <= GPR_MOST_BLOCK;
 
+    if (row->family == GPR_FAMILY_PLANNER) { /* which a call need not have named */
+        if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
+        return gpr_fail(GPR_ERROR_VALUE,
+                        "block_size must be a multiple of 32 from 32 to 1024, not %u", block_size);
+    }
     switch (row->block_rule) {
     case GPR_BLOCK_POW2:
         if (in_range && (block_size & (block_size - 1)) == 0) return GPR_OK;
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' takes a block size that is a power of two from 32 to 1024, "
-                        "not %u: its tree halves the block at every step",
-                        row->name, block_size);
+                        "not %u%s",
+                        row->name, block_size,
+                        in_range ? ": its tree halves the block at every step" : "");
     case GPR_BLOCK_WARPS:
         if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
         return gpr_fail(

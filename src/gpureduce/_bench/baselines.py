@@ -21,6 +21,7 @@ import numpy as np
 
 from .. import _core
 from .._exceptions import did_you_mean
+from .._records import without_advice
 from .._temporary import temporary_folder
 
 __all__ = ["BASELINES", "DeviceView", "DeviceWork", "available", "numpy_function"]
@@ -333,7 +334,7 @@ def available(names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[
             present[name] = _made[name]
             continue
         if name != NumPy.name and (why := _core.why_no_cuda()) is not None:
-            absent[name] = f"there is no GPU for it ({why.partition(':')[0]})"
+            absent[name] = f"there is no GPU ({without_advice(why)})"
             continue
         try:
             present[name] = _made[name] = BASELINES[name]()

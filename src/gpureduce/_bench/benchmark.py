@@ -411,15 +411,16 @@ def _time_kernel(
         if rest > 0:  # otherwise it is below the noise of the kernels
             stages["return"] = rest
     moved_bytes = it.nbytes + np.asarray(result).nbytes
+    named = options["kernel"]
     rate, trouble = None, ""
     if with_ceiling:
         fastest = on_device if on_gpu else host_turn.spread
         rate, trouble = _ceiling(phases, session.info if on_gpu else None, moved_bytes, fastest)
     warnings = _troubles(session, host_turn.spread, on_device, trouble, until[1])
-    if not on_gpu and options["kernel"] not in _core.KERNELS_ON_CPU:
+    if not on_gpu and named not in _core.KERNELS_ON_CPU:
         warnings.append(
-            f"the CPU backend computed the result: this is CPU time, not that of the GPU kernel "
-            f"'{options['kernel']}'"
+            f"kernel '{named}' needs a GPU, so the CPU backend computes the result: "
+            "it is right, but its time is not that kernel's"
         )
     counters: tuple[dict[str, Any], ...] = ()
     if profile and session.reduced is not None:
@@ -431,7 +432,7 @@ def _time_kernel(
         shape=it.shape,
         axis=session.axis,
         device=run.device,
-        kernel=run.kernel,
+        kernel=_core.find_kernel(named) if isinstance(named, str) else run.kernel,
         variant=run.variant,
         block_size=run.block_size,
         grid_size=run.grid_size,

@@ -46,7 +46,8 @@ TYPICAL_SECONDS = 0.05
 """About what it takes to check a contender, and to sample it: most are known well before their time
 is used up."""
 _MOST_NAMES = 6
-ONLY_ON_GPUS = "it runs on GPUs only; gpureduce.explain shows what it does on any machine"
+IN_PLACE = "fast"
+"""What the CPU backend computes by where a kernel is named that runs on GPUs only."""
 
 
 @dataclass(slots=True)
@@ -216,7 +217,9 @@ def compare(
                         op, part, session, names, own, blocks, wanted, present, missing, profile
                     )
                 entries += [
-                    _Entry(replace(_row(part, name, True), bytes=0, absent=ONLY_ON_GPUS))
+                    _Entry(
+                        replace(_row(part, name, True), bytes=0, absent=_why_not(name, names, own))
+                    )
                     for name in only_on_gpus
                 ]
                 for kind in ("device", "host"):
@@ -365,7 +368,15 @@ def _kernel_names(
     if not on_cpu:
         return listed, []
     here = [name for name in listed if name in _core.KERNELS_ON_CPU and name not in own]
-    return here or ["auto"], [name for name in listed if name not in here]
+    instead = IN_PLACE if any(name not in own for name in listed) else "auto"
+    return here or [instead], [name for name in listed if name not in here]
+
+
+def _why_not(name: str, timed: Sequence[str], own: _Own) -> str:
+    """Why a kernel is not timed on the CPU, and what is instead."""
+    is_replaced = name not in own and IN_PLACE in timed
+    instead = f", and {IN_PLACE} of the CPU backend is timed in its place" * is_replaced
+    return f"it runs on GPUs only{instead}; gpureduce.explain shows what it does on any machine"
 
 
 def _enter(
@@ -437,8 +448,7 @@ def _enter_kernel(
         verdict = check(result, right, like)
         run = last_run()
         assert run is not None
-        block_size, grid_size = (run.block_size, run.grid_size) if run.device != "cpu" else (0, 0)
-        row = replace(row, block_size=block_size, grid_size=grid_size, ran_on=run.device)
+        row = replace(row, block_size=run.block_size, grid_size=run.grid_size, ran_on=run.device)
     entry = _Entry(replace(row, right=verdict.right, ulps=verdict.ulps))
     if not verdict.right:
         return entry

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._display.exported import Exported, make_public
 from .._display.html_page import element, table
 from .._display.tables import (
+    HEADING_COLUMNS,
     fold_lines,
     lay_out,
     markdown,
     show_bandwidth,
     show_count,
-    show_speedup,
-    show_time,
+    show_range,
     terminal_width,
     time_unit,
 )
@@ -32,17 +34,18 @@ from .contenders import (
     BEST_PEER,
     FIRST,
     NUMPY,
+    TOO_CLOSE,
     TOO_NOISY,
     BreakEven,
     ComparisonRecord,
     Contender,
     is_too_noisy,
-    outcome,
 )
 from .environment import flat_environment
 from .profile import counter_table
 from .runs import load_run, save_run
 from .sampling import Spread
+from .sentences import answer, explain_columns, explain_error, named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,163 +118,170 @@ class Comparison(ComparisonRecord, Exported):
         """
         size = self.sizes[-1] if elements is None else elements
         kind_of = self.dtypes[0] if dtype is None else dtype
-        here = [row for row in self.rows if (row.elements, row.dtype) == (size, kind_of)]
-        kinds = [
-            kind
-            for kind in ("on_device", "host")
-            if any(getattr(row, kind) is not None for row in here)
+        here = self._measured(size, kind_of)
+        headings, columns = self._names(here)
+        for kind in ("on_device", "host"):
+            more, cells = self._times(here, kind)
+            headings, columns = headings + more, columns + cells
+        return _whole_table(headings, columns, here)
+
+    def _measured(self, elements: int, dtype: str) -> list[Contender]:
+        """Rows of one array that have times, or a wrong result."""
+        return [
+            row
+            for row in self.rows
+            if (row.elements, row.dtype) == (elements, dtype)
+            and (row.right is False or row.host is not None or row.on_device is not None)
         ]
-        headings = [""]
-        columns = [[row.name if row.block_size else row.label for row in here]]
+
+    def _names(self, here: Sequence[Contender]) -> tuple[list[str], list[list[str]]]:
+        """The columns that name the rows."""
+        headings, columns = [""], [[row.name if row.block_size else row.label for row in here]]
         if any(row.block_size for row in here):
-            headings.append("block")
+            headings.append("threads per block")
             columns.append([str(row.block_size or "") for row in here])
-        for kind in kinds:
-            words = "device" if kind == "on_device" else "from host"
-            spreads: list[Spread | None] = [getattr(row, kind) for row in here]
-            unit, name = time_unit(each.median for each in spreads if each is not None)
-            headings += [f"{words} {name}", "GB/s"]
-            columns.append(
-                ["" if each is None else show_count(each.median / unit) for each in spreads]
-            )
-            rates = [
-                row.bytes / each.median if each else None
-                for row, each in zip(here, spreads, strict=True)
-            ]
-            columns.append(["" if rate is None else show_bandwidth(rate) for rate in rates])
-            if (
-                kind == "on_device" or self.peak is None
-            ):  # the GPU's memory does not bound a call from the host
-                for whole, heading in ((self.peak, "% of peak"), (self.ceiling, "% of ceiling")):
-                    if whole is not None:
-                        headings.append(heading)
-                        columns.append(
-                            ["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates]
-                        )
-            for over in (FIRST, NUMPY, BEST_PEER):
-                ratios = [self.show_speedup(row, over, kind) for row in here]
-                if any(ratios):
-                    headings.append(f"x {over}")
-                    columns.append(ratios)
-        headings.append("error, ulps")
-        columns.append([_show_error(row) for row in here])
-        return headings, [list(line) for line in zip(*columns, strict=True)]
+        return headings, columns
 
-    def show_speedup(self, row: Contender, over: str, column: str) -> str:
-        """A speedup in words, with half the width of its interval, as ``"1.47 ± 0.42"``.
+    def _times(self, here: Sequence[Contender], kind: str) -> tuple[list[str], list[list[str]]]:
+        """The columns of one kind of time; none if no row has any."""
+        spreads: list[Spread | None] = [getattr(row, kind) for row in here]
+        if not any(spreads):
+            return [], []
+        unit, name = time_unit(each.median for each in spreads if each is not None)
+        rates = [
+            row.bytes / each.median if each else None
+            for row, each in zip(here, spreads, strict=True)
+        ]
+        words = "kernels alone" if kind == "on_device" else "whole call"
+        words = words if self._has_device_times else "time"
+        headings = [f"{words} ({name})", "GB/s"]
+        columns = [
+            ["" if each is None else show_count(each.median / unit) for each in spreads],
+            ["" if rate is None else show_bandwidth(rate) for rate in rates],
+        ]
+        if kind == "on_device":  # the GPU's memory does not bound a call from the host
+            for whole, heading in ((self.peak, "% of peak"), (self.ceiling, "% of ceiling")):
+                if whole is not None:
+                    headings.append(heading)
+                    columns.append(
+                        ["" if rate is None else f"{100 * rate / whole:.1f}" for rate in rates]
+                    )
+        for over in (FIRST, NUMPY, BEST_PEER):
+            reference = self._reference(here, over, kind)
+            if reference is not None:
+                headings.append(f"times as fast as {reference.name}")
+                columns.append([self.show_speedup(row, over, kind) for row in here])
+        return headings, columns
 
-        Parameters
-        ----------
-        row, over, column
-            As :meth:`speedup` takes them.
-
-        Returns
-        -------
-        str
-            Empty where there is no speedup.
-        """
-        value, interval = self.speedup(row, over, column), None
-        if value is not None:
-            interval = self.speedup_interval(row, over, column)
-        return "" if value is None or interval is None else show_speedup(value, interval)
+    def _reference(self, here: Sequence[Contender], over: str, kind: str) -> Contender | None:
+        """The row that others are compared with; ``None`` without one, or of one kernel alone."""
+        timed = [row for row in here if getattr(row, kind) is not None]
+        if over == FIRST:
+            kernels = [row for row in timed if row.is_kernel]
+            first = next((row for row in here if row.is_kernel), None)
+            return first if len(kernels) > 1 and first in kernels else None
+        if over == NUMPY:
+            return next((row for row in timed if row.name == NUMPY), None)
+        peers = [row for row in timed if not row.is_kernel and row.name != NUMPY]
+        return min(peers, key=lambda row: getattr(row, kind).median, default=None)
 
     def notes(self) -> list[str]:
-        """What there is to say beside the tables, in words.
+        """What there is to say beside the tables, in words: an answer per array, what the columns
+        mean, what was not measured, and other sizes.
 
         Returns
         -------
         list of str
         """
-        lines = []
+        answers = [answer(self, self._measured(n, dtype)) for dtype, n in self._arrays()]
+        even = [] if self.break_even is None else [str(self.break_even)]
+        return list(dict.fromkeys([*filter(None, answers), *self._remarks(), *even]))
+
+    def _remarks(self) -> list[str]:
+        """The notes that stand below the tables."""
+        lines = explain_columns(self)
         if self.peak is not None:
             lines.append(f"peak: {show_bandwidth(self.peak)} GB/s by the memory's clock and bus")
         if self.ceiling is not None:
+            most = show_bandwidth(self.ceiling)
             lines.append(
-                f"ceiling: {show_bandwidth(self.ceiling)} GB/s, the highest bandwidth measured here"
+                f"ceiling: {most} GB/s, the most that was read in this run"
+                if self._has_device_times
+                else f"GB/s: {most} were the most that was read in this run"
             )
-        lines += self._losses()
-        if self.break_even is not None:
-            lines.append(str(self.break_even))
-        lines += self._doubts()
-        size = self.sizes[-1] if self.rows else 0
-        absent: dict[str, list[str]] = {}
-        for row in self.rows:
-            if row.elements != size:
-                continue
-            if row.absent and row.is_kernel:
-                lines.append(f"{self.label(row)}: {row.absent}")
-            elif row.absent:
-                absent.setdefault(row.absent, []).append(self.label(row))
-            elif row.right is False:
-                lines.append(
-                    f"{self.label(row)}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was "
-                    "not timed"
-                )
-        lines += [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in absent.items()]
-        untimed = [row for row in self.rows if row.elements == size and row.right and row.is_kernel]
-        reasons = dict.fromkeys(row.why_no_device for row in untimed if row.on_device is None)
-        lines += [f"no device times: {without_advice(why)}" for why in reasons if why]
+        lines += explain_error(self)
+        lines += [*self._doubts(), *self._wrong(), *self._not_measured()]
         return list(dict.fromkeys(lines))
+
+    def _wrong(self) -> list[str]:
+        return [
+            f"{self.label(row)}: WRONG, off by {show_count(row.ulps or 0)} ulps; it was not timed"
+            for row in self._largest()
+            if row.right is False
+        ]
+
+    def _not_measured(self) -> list[str]:
+        """What has no times, with the reason; reasons that are alike are said once."""
+        reasons: dict[str, list[str]] = {}
+        for row in self._largest():
+            if row.absent:
+                name = self.label(row) if row.is_kernel else row.name
+                reasons.setdefault(row.absent, []).append(name)
+        no_times = [row for row in self._largest() if row.right and row.is_kernel]
+        for why in dict.fromkeys(row.why_no_device for row in no_times if row.on_device is None):
+            short = without_advice(why)
+            same = next((each for each in reasons if short and short in each), short)
+            if why:
+                reasons[same] = ["times on a GPU", *reasons.get(same, [])]
+        return [
+            f"not measured: {named(list(dict.fromkeys(n)))}: {why}" for why, n in reasons.items()
+        ]
+
+    @property
+    def _has_device_times(self) -> bool:
+        return any(row.on_device is not None for row in self.rows)
+
+    def _largest(self) -> list[Contender]:
+        return [row for row in self.rows if row.elements == self.sizes[-1]]
+
+    def _arrays(self) -> list[tuple[str, int]]:
+        """Dtype and elements of each array, in the order of the rows."""
+        return list(dict.fromkeys((row.dtype, row.elements) for row in self.rows))
 
     def _doubts(self) -> list[str]:
         """Rows of the largest size that may be faster or slower than another, for all one knows."""
         found = []
-        size = self.sizes[-1] if self.rows else 0
-        for row in self.rows:
+        for row in self._largest():
             for over in (FIRST, NUMPY, BEST_PEER) if row.is_kernel else ():
                 for kind in ("on_device", "host"):
                     interval = self.speedup_interval(row, over, kind)
-                    if row.elements == size and interval is not None and is_too_noisy(interval):
-                        shown = self.show_speedup(row, over, kind)
-                        found.append(f"{self.label(row)} (x {over}: {shown})")
+                    if interval is not None and is_too_noisy(interval):
+                        reference = self._reference(self._largest(), over, kind)
+                        than = over if reference is None else reference.name
+                        found.append(f"{self.label(row)} and {than} ({show_range(interval)})")
         if not found:
             return []
-        named = ", ".join(dict.fromkeys(found[:_MOST_DOUBTS])) + " ..." * (
-            len(found) > _MOST_DOUBTS
-        )
-        return [f"too noisy to compare: {named}; {TOO_NOISY}"]
+        pairs = list(dict.fromkeys(found))
+        more = " ..." * (len(pairs) > _MOST_DOUBTS)
+        return [f"{TOO_CLOSE}: {'; '.join(pairs[:_MOST_DOUBTS])}{more}; to know more, {TOO_NOISY}"]
 
-    def _losses(self) -> list[str]:
-        """For each dtype, whether the GPU is slower than NumPy beyond the spread of both."""
-        size = self.sizes[-1] if self.rows else 0
-        return [
-            loss
-            for dtype in self.dtypes
-            for loss in self._loss(
-                [row for row in self.rows if (row.elements, row.dtype) == (size, dtype)]
-            )
-        ]
-
-    def _loss(self, here: list[Contender]) -> list[str]:
-        numpy = next((row for row in here if row.name == NUMPY), None)
-        if numpy is None or numpy.host is None:
-            return []
-        there = [row for row in here if row.is_kernel and row.ran_on not in ("", "cpu")]
-        timed = [(row.host.median, row) for row in there if row.host is not None]
-        if not timed:
-            return []
-        best, row = min(timed, key=lambda pair: pair[0])
-        interval = self.speedup_interval(row, NUMPY, "host")
-        if interval is None or outcome(interval) != "slower":
-            return []
-        ratio = show_speedup(best / numpy.host.median, (1 / interval[1], 1 / interval[0]))
-        sentence = (
-            f"the GPU is slower than numpy at this size: from host memory the fastest kernel, "
-            f"{self.label(row)}, takes {show_time(best)}, numpy {show_time(numpy.host.median)} "
-            f"(numpy is {ratio} times faster)"
-        )
-        if row.on_device is not None:
-            sentence += f"; its kernels alone take {show_time(row.on_device.median)}"
-            if row.on_device.median < numpy.host.median:
-                sentence += ": the copy over PCIe takes the rest"
-        return [sentence]
-
-    def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        tables = []
-        for dtype, n in dict.fromkeys((row.dtype, row.elements) for row in self.rows):
-            parts = [dtype] * (len(self.dtypes) > 1) + [f"{n:,} elements"] * (len(self.sizes) > 1)
-            tables.append((", ".join(parts), *self.table(n, dtype)))
-        return tables
+    def _tables(self) -> list[tuple[str, list[tuple[list[str], list[list[str]]]]]]:
+        """For each array the answer, or what it is, and its tables: one per kind of time."""
+        found = []
+        for dtype, n in self._arrays():
+            here = self._measured(n, dtype)
+            tables = []
+            for kind in ("host", "on_device"):
+                rows = [row for row in here if row.right is False or getattr(row, kind) is not None]
+                more, cells = self._times(rows, kind)
+                if more:
+                    headings, columns = self._names(rows)
+                    tables.append(_whole_table([*headings, *more], [*columns, *cells], rows))
+            if here and not tables:
+                tables = [_whole_table(*self._names(here), here)]
+            words = answer(self, here) or f"{n:,} {dtype or self.dtype} numbers"
+            found += [(words, tables)] if here else []
+        return found
 
     def _counter_table(self) -> tuple[list[str], list[list[str]]] | None:
         counted = [row for row in self.rows if row.counters]
@@ -281,16 +291,33 @@ class Comparison(ComparisonRecord, Exported):
             [{"kernel": self.label(row), **each} for row in counted for each in row.counters]
         )
 
+    def _other_sizes(self) -> BreakEven | None:
+        """The search over sizes, if it measured more than the array that was asked for."""
+        even = self.break_even
+        return even if even is not None and len(even.sizes) > 1 else None
+
+    def _title_of(self, even: BreakEven) -> str:
+        hot = "" if self.cache == "hot" else "; the array is in the cache where it fits"
+        return f"{even.title}{hot}:"
+
     def __str__(self) -> str:
+        width = terminal_width()
+
+        def show(each: tuple[list[str], list[list[str]]]) -> str:
+            return lay_out(*each, left=1, width=width, heading_width=HEADING_COLUMNS)
+
         parts = [self.title]
-        for heading, headings, rows in self._tables():
-            parts += [heading] if heading else []
-            parts.append(lay_out(headings, rows, left=1, width=terminal_width()))
+        for words, tables in self._tables():
+            parts += [fold_lines([words], width), *map(show, tables)]
         counters = self._counter_table()
         if counters is not None:
-            parts.append(lay_out(*counters, left=1, width=terminal_width()))
-        lines = [*self.notes(), *(f"warning: {each}" for each in self.warnings)]
-        parts += [fold_lines(lines, terminal_width())] if lines else []
+            parts.append(lay_out(*counters, left=1, width=width))
+        lines = [*self._remarks(), *(f"warning: {each}" for each in self.warnings)]
+        parts += [fold_lines(lines, width)] if lines else []
+        even = self._other_sizes()
+        if even is not None:
+            parts += [fold_lines([self._title_of(even)], width), show(even.table())]
+            parts += [fold_lines([str(even)], width)]
         return "\n\n".join(parts) + "\n"
 
     def to_markdown(self) -> str:
@@ -301,28 +328,30 @@ class Comparison(ComparisonRecord, Exported):
         str
         """
         parts = [f"**{self.title}**"]
-        for heading, headings, rows in self._tables():
-            parts += [heading] if heading else []
-            parts.append(markdown(headings, rows))
+        for words, tables in self._tables():
+            parts += [words, *(markdown(*each) for each in tables)]
         counters = self._counter_table()
         if counters is not None:
             parts.append(markdown(*counters))
-        lines = [*self.notes(), *(f"Warning: {each}" for each in self.warnings)]
-        return (
-            "\n\n".join([*parts, *(["\n".join(f"- {each}" for each in lines)] if lines else [])])
-            + "\n"
-        )
+        lines = [*self._remarks(), *(f"Warning: {each}" for each in self.warnings)]
+        parts += ["\n".join(f"- {each}" for each in lines)] if lines else []
+        even = self._other_sizes()
+        if even is not None:
+            parts += [self._title_of(even), markdown(*even.table()), str(even)]
+        return "\n\n".join(parts) + "\n"
 
     def _repr_html_(self) -> str:
-        tables = []
-        for heading, headings, rows in self._tables():
-            tables.append(
-                (f"<h4>{heading}</h4>" if heading else "") + table(headings, rows, left=1)
-            )
+        shown = []
+        for words, tables in self._tables():
+            shown += [f"<p>{escape(words)}</p>", *(table(*each, left=1) for each in tables)]
         counters = self._counter_table()
         if counters is not None:
-            tables.append(table(*counters, left=1))
-        return element(self.title, tables, self.notes(), self.warnings)
+            shown.append(table(*counters, left=1))
+        even = self._other_sizes()
+        if even is not None:
+            words = f"<p>{escape(self._title_of(even))}</p>"
+            shown += [words, table(*even.table(), left=1), f"<p>{escape(str(even))}</p>"]
+        return element(self.title, shown, self._remarks(), self.warnings)
 
     # ------------------------------------------------------------ data
 
@@ -579,6 +608,16 @@ class Comparison(ComparisonRecord, Exported):
         return plot_comparison(self, kind or self.default_kind, column, ax)
 
 
+def _whole_table(
+    headings: Sequence[str], columns: Sequence[Sequence[str]], here: Sequence[Contender]
+) -> tuple[list[str], list[list[str]]]:
+    """Columns as rows, with the errors as the last column."""
+    errors = [_show_error(row) for row in here]
+    last = ["error (ulps)"] if any(errors) else []
+    rows = zip(*columns, *([errors] if last else []), strict=True)
+    return [*headings, *last], [list(line) for line in rows]
+
+
 def _spread_of(saved: dict[str, Any] | None) -> Spread | None:
     return None if saved is None else Spread(tuple(saved["samples"]), saved["calls_per_sample"])
 
@@ -603,8 +642,8 @@ def _break_even_of(saved: dict[str, Any] | None) -> BreakEven | None:
 
 
 def _show_error(row: Contender) -> str:
-    if row.absent or row.ulps is None:
-        return "absent" if row.absent else ""
+    if row.ulps is None:
+        return ""
     shown = "0" if row.ulps == 0 else f"{row.ulps:.2g}"
     return shown if row.right else f"WRONG {shown}"
 

@@ -9,13 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from .._display.exported import make_public
-from .._display.tables import show_bytes
+from .._display.tables import show_bytes, show_speedup
 from .sampling import Spread, ratio_interval
 
 __all__ = [
     "BEST_PEER",
     "FIRST",
     "NUMPY",
+    "TOO_CLOSE",
     "TOO_NOISY",
     "BreakEven",
     "ComparisonRecord",
@@ -26,6 +27,7 @@ __all__ = [
 
 
 FIRST, NUMPY, BEST_PEER = "first", "numpy", "best peer"
+TOO_CLOSE = "too close to call"
 LEVEL_WITHIN = 1.25
 """Two times are level where their ratio is known to be between 1 / 1.25 and 1.25."""
 TOO_NOISY = (
@@ -33,11 +35,7 @@ TOO_NOISY = (
     "other load"
 )
 """What to do about times too noisy to compare."""
-_WORDS = {
-    "faster": "faster than numpy",
-    "slower": "slower than numpy",
-    "level": "neither clearly faster nor slower",
-}
+_WORDS = {"faster": "faster than numpy", "slower": "slower than numpy", "level": TOO_CLOSE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,35 +146,71 @@ class BreakEven:
         """For each size, whether the kernel is ``"faster"``, ``"slower"`` or ``"level"``."""
         return tuple(map(outcome, self.intervals))
 
+    @property
+    def title(self) -> str:
+        """Which arrays were measured, in one sentence."""
+        others = [f"{n:,}" for n in self.sizes[:-1]]
+        first = f"{others[0]} to {others[-1]}" if len(others) > 1 else "".join(others)
+        factors = {round(b / a) for a, b in pairwise(self.sizes)}
+        each = f", each size {factors.pop()} times the one before" if len(factors) == 1 else ""
+        whole = "" if self.device == "cpu" else "; whole calls, from host memory to a result"
+        return f"Other sizes, measured briefly: the first {first} numbers of the array{each}{whole}"
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and a row of text per size."""
+        words = {**_WORDS, "faster": "faster", "slower": "slower"}
+        shown = map(show_speedup, self.ratios, self.intervals)
+        verdicts = [words[each] for each in self.outcomes]
+        rows = [[f"{n:,}", *each] for n, *each in zip(self.sizes, shown, verdicts, strict=True)]
+        return ["numbers", "times as fast as numpy", f"{self.kernel} is"], rows
+
     def __str__(self) -> str:
-        what = f"from host memory to a result, {self.kernel} on {self.device}"
-        if self.elements is None or self.bytes is None or self.between is None:
-            return f"{what} is {self._runs()}"
-        order = ("slower", "faster") if self.first_wins else ("faster", "slower")
-        text = (
-            f"{what} is {order[0]} than numpy below about {_round(self.elements):,} elements "
-            f"({show_bytes(self.bytes)}; between {_round(self.between[0]):,} and "
-            f"{_round(self.between[1]):,}), {order[1]} above"
-        )
-        outcomes = self.outcomes
-        last = max(i for i, each in enumerate(outcomes) if each != "level")
-        if last + 1 < len(outcomes):
-            beyond = f"{_WORDS['level']} {self._span(last + 1, -1)}"
-            text += f" up to {self.sizes[last]:,}, {beyond}"
+        """The ranges of sizes in one sentence, and what was not measured in another."""
+        on_cpu = self.device == "cpu"
+        runs, gaps = self._runs()
+        spans = [f"{_WORDS[each]} {_span(*span)}" for each, span in runs]
+        start = f"{self.kernel} on {'the CPU' if on_cpu else self.device} is "
+        text = ("" if on_cpu else "From host memory to a result, ") + start
+        text += ", and ".join(filter(None, [", ".join(spans[:-1]), *spans[-1:]])) + "."
+        if self.elements is not None and self.bytes is not None and self.between is not None:
+            text += (
+                f" The two are equally fast at about {_round(self.elements):,} numbers "
+                f"({show_bytes(self.bytes)}), somewhere between {_round(self.between[0]):,} and "
+                f"{_round(self.between[1]):,}."
+            )
+        if gaps:
+            between = " and between ".join(f"{low:,} and {high:,}" for low, high in gaps)
+            text += f" Where that changes between {between} was not measured."
         return text
 
-    def _span(self, first: int, last: int) -> str:
-        low, high = self.sizes[first], self.sizes[last]
-        return f"for {low:,} elements" if low == high else f"for {low:,} to {high:,} elements"
+    def _runs(self) -> tuple[list[tuple[str, tuple[int, int]]], list[tuple[int, int]]]:
+        """Ranges of sizes with one outcome, and the ranges between them where it changes.
 
-    def _runs(self) -> str:
-        """In words, who is faster at which sizes."""
-        outcomes, runs, first = self.outcomes, [], 0
-        for i in range(1, len(outcomes) + 1):
-            if i == len(outcomes) or outcomes[i] != outcomes[first]:
-                runs.append(f"{_WORDS[outcomes[first]]} {self._span(first, i - 1)}")
-                first = i
-        return ", ".join(runs)
+        The last crossing is known better than by the sizes around it: the outcomes there reach to
+        the ends of :attr:`between`, and level sizes between the two belong to the crossing.
+        """
+        crossing = _last_change(self.intervals) if self.between is not None else None
+        inside = range(crossing[0] + 1, crossing[1]) if crossing is not None else range(0)
+        runs: list[tuple[str, tuple[int, int]]] = []
+        gaps = []
+        for i, which in enumerate(self.outcomes):
+            low = high = self.sizes[i]
+            if i in inside:
+                continue
+            if crossing is not None and self.between is not None:
+                low = min(low, _round(self.between[1])) if i == crossing[1] else low
+                high = max(high, _round(self.between[0])) if i == crossing[0] else high
+            if runs and runs[-1][0] == which:
+                runs[-1] = (which, (runs[-1][1][0], high))
+                continue
+            if runs and (crossing is None or i != crossing[1]):
+                gaps.append((runs[-1][1][1], low))
+            runs.append((which, (low, high)))
+        return runs, gaps
+
+
+def _span(low: int, high: int) -> str:
+    return f"for {low:,} numbers" if low == high else f"from {low:,} to {high:,} numbers"
 
 
 def is_too_noisy(interval: tuple[float, float]) -> bool:
@@ -214,13 +248,10 @@ def find_break_even(
     tuple or None
         The size, the least and the most it may be, and whether later sizes win.
     """
-    decided = [i for i, each in enumerate(intervals) if outcome(each) != "level"]
-    changes = [
-        (a, b) for a, b in pairwise(decided) if outcome(intervals[a]) != outcome(intervals[b])
-    ]
-    if not changes:
+    change = _last_change(intervals)
+    if change is None:
         return None
-    first, last = changes[-1]
+    first, last = change
     wins = outcome(intervals[last]) == "faster"
     here = slice(first, last + 1)
     curves = (
@@ -230,6 +261,15 @@ def find_break_even(
     )
     middle, one, other = (_crossing(sizes[here], curve) for curve in curves)
     return middle, (min(one, other), max(one, other)), wins
+
+
+def _last_change(intervals: Sequence[tuple[float, float]]) -> tuple[int, int] | None:
+    """The last two decided sizes, by number, at which different contenders win."""
+    decided = [i for i, each in enumerate(intervals) if outcome(each) != "level"]
+    changes = [
+        (a, b) for a, b in pairwise(decided) if outcome(intervals[a]) != outcome(intervals[b])
+    ]
+    return changes[-1] if changes else None
 
 
 def _crossing(sizes: Sequence[int], ratios: Sequence[float]) -> float:
@@ -310,7 +350,8 @@ class ComparisonRecord:
         """Operator, dtype, shape and axis in one line."""
         shape = " x ".join(f"{extent:,}" for extent in self.shape) or "1"
         axis = "" if self.axis is None else f" over axis {self.axis}"
-        return f"{self.op} of {shape} {self.dtype}{axis}, {self.cache} cache, {self.device_name}"
+        cache = "" if self.cache == "hot" else f", {self.cache} cache"
+        return f"{self.op} of {shape} {self.dtype}{axis}{cache}, {self.device_name}"
 
     def speedup(self, row: Contender, over: str, column: str) -> float | None:
         """How many times faster than another a row is, by the medians.
@@ -350,6 +391,24 @@ class ComparisonRecord:
         if mine is None or theirs is None:
             return None
         return (1.0, 1.0) if mine is theirs else ratio_interval(theirs, mine)
+
+    def show_speedup(self, row: Contender, over: str, column: str) -> str:
+        """A speedup in words, with the interval of its quartiles, as ``"1.47 (1.05 to 1.89)"``.
+
+        Parameters
+        ----------
+        row, over, column
+            As :meth:`speedup` takes them.
+
+        Returns
+        -------
+        str
+            Empty where there is no speedup.
+        """
+        value, interval = self.speedup(row, over, column), None
+        if value is not None:
+            interval = self.speedup_interval(row, over, column)
+        return "" if value is None or interval is None else show_speedup(value, interval)
 
     def _pair(self, row: Contender, over: str, column: str) -> tuple[Spread | None, Spread | None]:
         """Times of a row and of what it is compared with."""

@@ -72,7 +72,8 @@ class Timing(Exported):
         Operator (``""`` for other callables), the elements' dtype, the array's shape, the reduced
         axes.
     device, kernel, variant, block_size, grid_size
-        As in :class:`LastRun`; ``""`` and 0 for other callables.
+        The kernel that the call named; all others as in :class:`LastRun`. ``""`` and 0 for other
+        callables.
     cache
         Contents of the caches when a sample started: ``"hot"``, ``"cold"`` or ``"rotated"``.
     bytes

@@ -17,6 +17,7 @@ __all__ = [
     "show_bandwidth",
     "show_bytes",
     "show_count",
+    "show_range",
     "show_ratio",
     "show_speedup",
     "show_time",
@@ -32,7 +33,9 @@ GAP, LEAST_TEXT = 2, 20
 """Spaces between columns, and columns of a terminal that a wrapped text has at least."""
 LEAST_FIXED_RATIO = 0.1
 MOST_DECIMALS = 4
-"""Decimals of a ratio's spread."""
+"""Decimals of a ratio's range."""
+HEADING_COLUMNS = 14
+"""Columns that a heading of several words may take before it wraps."""
 
 # ---------------------------------------------------------------- tables
 
@@ -44,17 +47,25 @@ def terminal_width() -> int | None:
 
 
 def lay_out(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], left: int, width: int | None = None
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int,
+    width: int | None = None,
+    heading_width: int = 0,
 ) -> str:
     """Make a table for a terminal.
 
-    The first `left` columns are flush left; headings of the others wrap at spaces. Columns for
-    which a line of `width` has no room are continued below, beside the first column again; in a
-    table of nothing but text, the last column wraps instead.
+    The first `left` columns are flush left; headings of the others wrap at spaces, each word on a
+    line of its own unless `heading_width` columns hold more. Columns for which a line of `width`
+    has no room are continued below, beside the first column again; in a table of nothing but text,
+    the last column wraps instead.
     """
     if width is not None and left == len(headings):
         rows = _wrap_last(headings, rows, width)
-    heads = [[heading] if i < left else heading.split(" ") for i, heading in enumerate(headings)]
+    heads = [
+        [heading] if i < left else _fold_words(heading, heading_width)
+        for i, heading in enumerate(headings)
+    ]
     height = max(map(len, heads))
     columns = []
     for i, head in enumerate(heads):
@@ -67,6 +78,12 @@ def lay_out(
         "\n".join("  ".join(line).rstrip() for line in zip(*part, strict=True))
         for part in ([columns[i] for i in part] for part in parts)
     )
+
+
+def _fold_words(text: str, width: int) -> list[str]:
+    """Lines of whole words, each as long as the width and the longest word allow."""
+    longest = max(map(len, text.split()), default=1)
+    return textwrap.wrap(text, max(width, longest)) if width else text.split(" ")
 
 
 def fold_lines(lines: Iterable[str], width: int | None = None) -> str:
@@ -158,18 +175,34 @@ def show_ratio(value: float) -> str:
 
 
 def show_speedup(value: float, interval: tuple[float, float]) -> str:
-    """A ratio, and half the width of its interval, to one digit of the latter at least. Where that
-    is more than the ratio itself, the interval alone.
+    """A ratio and its interval, as ``"1.47 (1.05 to 1.89)"``; the ratio alone where both ends of
+    the interval are shown as the ratio is.
     """
-    half = (interval[1] - interval[0]) / 2
-    if half > value:
-        return f"{show_ratio(interval[0])} to {show_ratio(interval[1])}"
-    least = 2 if value < 10 else 1 if value < 100 else 0
-    most = least if value >= LEAST_FIXED_RATIO else 1 - math.floor(math.log10(value))
-    decimals = max(most, min(-math.floor(math.log10(half)), MOST_DECIMALS)) if half > 0 else most
-    if round(half, decimals) == 0:
+    decimals = _decimals(interval)
+    shown = _fixed(value, decimals)
+    if all(_fixed(each, decimals) == shown for each in interval):
         return show_ratio(value)
-    return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
+    return f"{shown} ({show_range(interval)})"
+
+
+def show_range(interval: tuple[float, float]) -> str:
+    """An interval of ratios, as ``"1.05 to 1.89"``."""
+    low, high = (_fixed(each, _decimals(interval)) for each in interval)
+    return low if low == high else f"{low} to {high}"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}"
+
+
+def _decimals(interval: tuple[float, float]) -> int:
+    """Decimals that show the width of an interval, and two digits of a low end near 0."""
+    low, high = interval
+    decimals = 2 if high < 10 else 1 if high < 100 else 0
+    wanted = [-math.floor(math.log10(high - low))] if high > low else []
+    if 0 < low < LEAST_FIXED_RATIO:
+        wanted.append(1 - math.floor(math.log10(low)))
+    return max(decimals, min(max(wanted, default=0), MOST_DECIMALS))
 
 
 def show_time(seconds: float) -> str:

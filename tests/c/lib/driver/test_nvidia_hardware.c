@@ -90,7 +90,7 @@ static void advice_fits_the_machine(void)
         gpr_hardware hardware;
         const char *words, *not_words;
     } cases[] = {
-        {GPR_HARDWARE_NONE, "no NVIDIA GPU on this machine:", "nstall"},
+        {GPR_HARDWARE_NONE, "no NVIDIA GPU on this machine;", "nstall"},
         {GPR_HARDWARE_GPU, "(not found). Install the NVIDIA driver,", "hosted"},
         {GPR_HARDWARE_MODULE, "docker run --gpus all", "hosted"},
         {GPR_HARDWARE_UNKNOWN, "if this machine has an NVIDIA GPU", "hosted"},
@@ -102,7 +102,7 @@ static void advice_fits_the_machine(void)
         CHECK(strstr(text, cases[i].words) != NULL, "%s", text);
         CHECK(strstr(text, cases[i].not_words) == NULL, "%s", text);
         CHECK(strstr(text, "device=\"cpu\"") != NULL, "%s", text);
-        CHECK(strcspn(text, ":") < 80, "%s", text);
+        CHECK(strcspn(text, ":;") < 80, "%s", text);
     }
 }
 
