@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fakes
+import numpy as np
 import pytest
+
+import gpureduce as gr
 
 # ---------------------------------------------------------------- no device
 
@@ -483,3 +490,52 @@ def test_forking_while_threads_work_leaves_children_usable(tmp_path: Path) -> No
         """,
         tmp_path,
     )
+
+
+# ---------------------------------------------------------------- no numbers
+
+NO_NUMBERS: tuple[tuple[Callable[[], Any], str, str, float | None], ...] = (
+    (lambda: None, "a is None, not an array", "", None),
+    (lambda: ["1", "2.5"], "a holds strings (dtype <U3)", "numpy.array(a, dtype=float)", 3.5),
+    (lambda: ["1", "x"], "such as 'x'", "", None),
+    (lambda: [1, None, 2], "a holds None", "numpy.array(a, dtype=float)", 3.0),
+    (lambda: [2**70, 1], "a holds Python numbers", "numpy.array(a, dtype=float)", 2.0**70),
+    (lambda: [object()], "a holds objects of type object", "", None),
+    (lambda: (i for i in range(4)), "a is a generator", "numpy.fromiter(a, dtype=float)", 6.0),
+    (lambda: map(int, "123"), "a is a map", "numpy.fromiter(a, dtype=float)", 6.0),
+    (lambda: {1, 2}, "a is a set", "list(a)", 3.0),
+    (lambda: {"x": 1, "y": 2}, "a is a mapping", "list(a.values())", 3.0),
+    (lambda: {"x": 1}.values(), "a is a dict_values", "list(a)", 1.0),
+    (lambda: io.StringIO("1 2\n3 4\n"), "a is an open file", "numpy.loadtxt(a)", 10.0),
+    (lambda: "1 2 3.5", "a is the string", "numpy.array(a.split(), dtype=float)", 6.5),
+    (lambda: "n.txt", "a is the string 'n.txt'", "numpy.loadtxt('n.txt')", 10.0),
+    (lambda: "n.csv", "the string 'n.csv'", "numpy.loadtxt('n.csv', delimiter=\",\")", 10.0),
+    (lambda: "n.npy", "the string 'n.npy'", "numpy.load('n.npy')", 10.0),
+    (lambda: bytes(3), "a is bytes", "numpy.frombuffer(a, dtype)", None),
+    (lambda: np.sum, "a is a function", "", None),
+)
+
+
+@pytest.mark.parametrize(("make", "what", "advice", "total"), NO_NUMBERS)
+def test_what_is_no_array_of_numbers_is_named_with_advice_that_works(
+    make: Callable[[], Any],
+    what: str,
+    advice: str,
+    total: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.txt").write_text("1 2\n3 4\n")
+    Path("n.csv").write_text("1,2\n3,4\n")
+    np.save("n.npy", np.array([[1, 2], [3, 4]]))
+    functions = (gr.sum, gr.max, gr.nanmean, gr.argmin, gr.count_nonzero, gr.norm, gr.average)
+    functions += (gr.logsumexp, gr.describe, lambda a: gr.dot(a, a), gr.ExactSum().update)
+    for function in functions:
+        with pytest.raises(TypeError, match=re.escape(what)) as caught:
+            function(make())
+        assert advice in str(caught.value)
+    if total is not None:
+        a = make()
+        array = eval(advice, {"numpy": np, "a": a})  # what the error says to write
+        assert gr.nansum(array) == total

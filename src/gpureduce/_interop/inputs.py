@@ -15,6 +15,7 @@ import numpy as np
 
 from .._calls import Array, NoValue
 from .libraries import device_library, from_host, is_on_device
+from .not_numbers import HOLDS_NO_NUMBERS, explain_no_numbers
 
 __all__ = ["as_array", "check_plain", "rewrap", "wrapper_of"]
 
@@ -28,8 +29,15 @@ _MISSING = object()
 
 def as_array(a: Any, instead_of_masked: str, name: str = "a") -> Array:
     """Make what NumPy takes an array; else a ``TypeError`` says what to pass instead."""
-    if type(a) in _PLAIN_TYPES:
-        return np.asarray(a)
+    array = (
+        np.asarray(a) if type(a) in _PLAIN_TYPES else _as_other_array(a, instead_of_masked, name)
+    )
+    if array.dtype.kind in HOLDS_NO_NUMBERS:
+        raise TypeError(explain_no_numbers(a, array, name))
+    return array
+
+
+def _as_other_array(a: Any, instead_of_masked: str, name: str) -> Array:
     if _is_masked(a):
         raise TypeError(f"masked arrays are not supported: pass {instead_of_masked}")
     check_plain(a, name)
