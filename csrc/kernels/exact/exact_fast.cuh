@@ -15,6 +15,15 @@
 //
 // The sum of at most GPR_PAIR_SHARE = 2^13 float16 has 53 bits and needs no proof.
 //
+// bfloat16 have 8 bits, so that the sum of many is a float32, which is added twice as fast. A thread
+// adds them to a float32 in front of its double as long as that has no error:
+//
+//     element --float32 addition--> front
+//               if s - a != b or s - b != a: front and element --two-sums--> sum, rest
+//
+// One of the two differences is computed without an error, that from the number of the larger
+// magnitude; so both are as they should be if and only if s = a + b is exact.
+//
 // A row whose rest is NaN is added again by its blocks, to superaccumulators in shared memory
 // (exact_again.cuh).
 //
@@ -22,7 +31,7 @@
 //   float16 to one accumulator. Where several blocks share a group of rows, and elements are not
 //   float16, tickets are slots with counters for each row (exact_merge.cuh).
 //
-// Still paid: six additions per element, where a sum has one.
+// Still paid: six additions per element, or three in float32, where a sum has one.
 #pragma once
 
 #include "exact_again.cuh"
@@ -84,20 +93,38 @@ template <class Traits> struct PairAccumulator {
     using Acc = typename Traits::Acc;
     static constexpr bool proves = !gpr_sum_is_float64(Format<In>::fraction, Format<In>::exponent,
                                                        GPR_PAIR_SHARE_BITS),
-                          counts = Traits::counts;
+                          counts = Traits::counts, has_front = proves && sizeof(In) == 2;
+    using Number = typename Select<has_front, float, double>::type;
     double sum = 0, rest = 0;
+    float front = 0; // also part of the sum
     unsigned count = 0;
 
     // The number of an element that may be left out.
-    GPR_DEVICE double number_of(In x, bool is_kept)
+    GPR_DEVICE Number number_of(In x, bool is_kept)
     {
         const auto number = value_of(x);
         if constexpr (Traits::skips_nan) is_kept = is_kept && number == number;
         if constexpr (counts) {
             count += is_kept ? 1 : 0;
-            return is_kept ? static_cast<double>(number) : 0;
+            return is_kept ? static_cast<Number>(number) : 0;
         }
-        return static_cast<double>(number);
+        return static_cast<Number>(number);
+    }
+    // The sum of two float32, and bits that are 0 if it has no error. A zero with another sign
+    // counts as one.
+    static GPR_DEVICE float add_in_front(float a, float b, unsigned *lost)
+    {
+        const float sum = a + b, of_b = sum - a, of_a = sum - b;
+        *lost |= bit_copy<unsigned>(of_b) ^ bit_copy<unsigned>(b);
+        *lost |= bit_copy<unsigned>(of_a) ^ bit_copy<unsigned>(a);
+        return sum;
+    }
+    // Adds the front to the sum, and clears it.
+    GPR_DEVICE void empty_front()
+    {
+        const Errors<1> error = {{add_number(front)}};
+        front = 0;
+        keep_errors(error);
     }
     // Adds a number; returns the error that is left.
     GPR_DEVICE double add_number(double x)
@@ -113,10 +140,20 @@ template <class Traits> struct PairAccumulator {
         for (unsigned i = 0; i < COUNT; i++) rest = add_to_rest(rest, error.of[i]);
     }
 
-    template <unsigned COUNT> GPR_DEVICE void add_numbers(const double (&x)[COUNT])
+    template <unsigned COUNT> GPR_DEVICE void add_numbers(const Number (&x)[COUNT])
     {
         Errors<COUNT> error;
         unsigned found = 0;
+        if constexpr (has_front) {
+            float grown = front;
+#pragma unroll
+            for (unsigned i = 0; i < COUNT; i++) grown = add_in_front(grown, x[i], &found);
+            if (found == 0) {
+                front = grown;
+                return;
+            }
+            empty_front();
+        }
 #pragma unroll
         for (unsigned i = 0; i < COUNT; i++) {
             error.of[i] = add_number(x[i]);
@@ -126,7 +163,7 @@ template <class Traits> struct PairAccumulator {
     }
     GPR_DEVICE void add(In x, uint64)
     {
-        const double number[1] = {number_of(x, true)};
+        const Number number[1] = {number_of(x, true)};
         add_numbers(number);
     }
     template <unsigned VECTORS>
@@ -135,7 +172,7 @@ template <class Traits> struct PairAccumulator {
         constexpr unsigned per_vector = vector_elements<In>;
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
-            double x[per_vector];
+            Number x[per_vector];
 #pragma unroll
             for (unsigned j = 0; j < per_vector; j++)
                 x[j] = number_of(element<In>(v[k], j), true);
@@ -145,8 +182,10 @@ template <class Traits> struct PairAccumulator {
     GPR_DEVICE void renormalize() {}
     GPR_DEVICE Acc finalize() const
     {
-        if constexpr (counts) return Acc{sum, rest, count};
-        else return Acc{sum, rest};
+        PairAccumulator all = *this;
+        if constexpr (has_front) all.empty_front();
+        if constexpr (counts) return Acc{all.sum, all.rest, all.count};
+        else return Acc{all.sum, all.rest};
     }
 };
 
@@ -244,18 +283,40 @@ template <class First, class Result, class Way> struct SumByPairs {
     static GPR_DEVICE void add_item(ThreadAccumulator<SumByPairs> (&of)[OUTPUTS],
                                     const Item<In> &items)
     {
-        Errors<item> error;
-        unsigned found = 0;
-#pragma unroll
-        for (unsigned j = 0; j < item; j++) {
-            ThreadAccumulator<SumByPairs> &own = of[OUTPUTS == 1 ? 0 : j];
-            error.of[j] = own.add_number(own.number_of(items.element(j), items.kept(j)));
-            if constexpr (proves) found |= bits_of_error(error.of[j]);
-        }
-        if (!proves || found == 0) return;
         if constexpr (OUTPUTS == 1) {
-            of[0].keep_errors(error);
+            typename Accumulator::Number x[item];
+#pragma unroll
+            for (unsigned j = 0; j < item; j++)
+                x[j] = of[0].number_of(items.element(j), items.kept(j));
+            of[0].add_numbers(x);
+        } else if constexpr (Accumulator::has_front) {
+            float x[item], grown[item];
+            unsigned lost[item], found = 0;
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) {
+                x[j] = of[j].number_of(items.element(j), items.kept(j));
+                lost[j] = 0;
+                grown[j] = Accumulator::add_in_front(of[j].front, x[j], &lost[j]);
+                found |= lost[j];
+            }
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) {
+                if (found == 0 || lost[j] == 0) {
+                    of[j].front = grown[j];
+                } else {
+                    of[j].empty_front();
+                    of[j].keep_errors(Errors<1>{{of[j].add_number(x[j])}});
+                }
+            }
         } else {
+            Errors<item> error;
+            unsigned found = 0;
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) {
+                error.of[j] = of[j].add_number(of[j].number_of(items.element(j), items.kept(j)));
+                if constexpr (proves) found |= bits_of_error(error.of[j]);
+            }
+            if (!proves || found == 0) return;
 #pragma unroll
             for (unsigned j = 0; j < item; j++) of[j].keep_errors(Errors<1>{{error.of[j]}});
         }

@@ -11,7 +11,7 @@ static const gpr_plan_costs typical = {.sm_bytes_per_ns = 55,
                                        .load_ns = 750,
                                        .block_ns = 700,
                                        .step_ns = 20,
-                                       .merge_ns = 1200,
+                                       .merge_ns = 1800,
                                        .partial_ns = 500};
 
 void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs)

@@ -188,19 +188,21 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 }
 
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
- * additions per element, which show in columns and long rows of float32 and float64; float16, whose
- * sums need no proof, is slower in pairs in short columns alone. Short columns that are not read by
- * vectors are slower in bins, but for float16. Other small arrays wait for steps: runs of which a
- * thread has one tile take fewer in bins, but many steps if bins do not hold a tile, which is the
- * likelier the more elements there are. */
+ * additions per element, which show in long rows of float32 and float64, and in all of their columns
+ * but a few long ones; elements of two bytes, which are added in float32 or need no proof, are slower in pairs in
+ * short columns alone. Short columns that are not read by vectors are slower in bins, but for
+ * float16. Other small arrays wait for steps: runs of which a thread has one tile take fewer in
+ * bins, but many steps if bins do not hold a tile, which is the likelier the more elements there
+ * are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
-    enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10 };
+    enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10, FEW_COLUMNS = 64 };
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
     enum { FEW = 100000, FEW_FLOAT64 = 20000 };
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+    const int is_half = t->element_bytes == 2;
 
     if (are_lanes_faster(t, by_fast)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
@@ -211,12 +213,13 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         return 1;
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
-        return element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
-               (element == GPR_FLOAT32 && n > LONG_ROW);
+        return strcmp(by_fast->variant, "fast_rows") != 0 &&
+               (element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
+                (element == GPR_FLOAT32 && n > LONG_ROW));
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
-    if (n > LONG_COLUMN) return 1;
-    if (gpr_is_row_major(t->layout)) return 0;
-    return !gpr_pair_sum_is_float64(element) || n < SHORT_COLUMN;
+    if (is_half) return !gpr_is_row_major(t->layout) && n < SHORT_COLUMN;
+    if (n > LONG_COLUMN) return gpr_is_row_major(t->layout) || t->layout->rows > FEW_COLUMNS;
+    return !gpr_is_row_major(t->layout);
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.

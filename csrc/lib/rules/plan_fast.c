@@ -143,6 +143,16 @@ static int list_sizes(const search *s, uint32_t list[])
 }
 enum { MOST_SIZES = 5 };
 
+/* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are, the
+ * longer their threads wait for each other, and a multiprocessor for the next block, as measured on
+ * an H200. */
+static double size_factor(uint32_t block)
+{
+    enum { SMALL = 256, MIDDLE = 512 };
+
+    return block <= SMALL ? 1 : block <= MIDDLE ? 1.03 : 1.1;
+}
+
 /* The time of equal blocks, `instructions` of each thread beside those of elements. */
 static double blocks_ns(const search *s, const way *w, double blocks, double bytes,
                         double instructions, double block_ns)
@@ -157,7 +167,7 @@ static double blocks_ns(const search *s, const way *w, double blocks, double byt
                            .sms = s->t->facts->multiprocessors,
                            .block_ns = s->costs.block_ns + block_ns};
 
-    return gpr_time_of(&s->costs, &load);
+    return gpr_time_of(&s->costs, &load) * size_factor(w->block);
 }
 
 /* Reading `partials` per thread, `outputs` of each. */
@@ -333,7 +343,7 @@ static void consider_strided(search *s)
 
 static void consider_few(search *s)
 {
-    enum { MOST_BYTES = 128, MOST_LOADS = 24, MOST_ITEMS = 8 };
+    enum { MOST_BYTES = 64, MOST_LOADS = 24, MOST_ITEMS = 8 };
     const gpr_plan_task *t = s->t;
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
                    others = t->layout->rows / extent;
@@ -357,8 +367,10 @@ static void consider_few(search *s)
                  .strips = strips,
                  .groups = others * strips,
                  .blocks = 1};
-        w.ns =
-            blocks_ns(s, &w, (double)w.groups, s->bytes, (double)(each * n) * 4, s->costs.load_ns);
+        /* The more a thread has under way, the fewer blocks are resident. */
+        const double crowd = 0.1 * (double)((each - 1) * n * item * t->element_bytes) / MOST_BYTES;
+        w.ns = blocks_ns(s, &w, (double)w.groups, s->bytes * (1 + crowd), (double)(each * n) * 4,
+                         s->costs.load_ns);
         consider(s, &w);
     }
 }
