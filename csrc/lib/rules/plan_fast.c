@@ -143,9 +143,9 @@ static int list_sizes(const search *s, uint32_t list[])
 }
 enum { MOST_SIZES = 5 };
 
-/* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are, the
- * longer their threads wait for each other, and a multiprocessor for the next block, as measured on
- * an H200. */
+/* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are,
+ * the longer their threads wait for each other, and a multiprocessor for the next block, as
+ * measured on an H200. */
 static double size_factor(uint32_t block)
 {
     enum { SMALL = 256, MIDDLE = 512 };
