@@ -15,8 +15,8 @@
 //
 // The sum of at most GPR_PAIR_SHARE = 2^13 float16 has 53 bits and needs no proof.
 //
-// bfloat16 have 8 bits, so that the sum of many is a float32, which is added twice as fast. A thread
-// adds them to a float32 in front of its double as long as that has no error:
+// bfloat16 have 8 bits, so that the sum of many is a float32, which is added twice as fast. A
+// thread adds them to a float32 in front of its double as long as that has no error:
 //
 //     element --float32 addition--> front
 //               if s - a != b or s - b != a: front and element --two-sums--> sum, rest
