@@ -275,12 +275,21 @@ int glue_set_result_descr(glue_call *call, gpr_dtype result, PyArray_Descr *elem
 
 /* ---------------------------------------------------------------- axes ----------------------- */
 
+/* NumPy's exception; a number in place of an array has a note, since its axis is often meant as the
+ * next number. */
 static int fail_axis(const glue_state *state, int axis, int ndim)
 {
     PyObject *exception = PyObject_CallFunction(state->axis_error, "ii", axis, ndim);
+    PyObject *noted = NULL;
 
-    if (exception != NULL) PyErr_SetObject(state->axis_error, exception);
-    Py_XDECREF(exception);
+    if (exception == NULL) return -1;
+    if (ndim == 0)
+        noted = PyObject_CallMethod(exception, "add_note", "s",
+                                    "The first argument is one number, and the second is an axis: "
+                                    "several numbers are written as a list, as in sum([1, 2, 3]).");
+    if (ndim != 0 || noted != NULL) PyErr_SetObject(state->axis_error, exception);
+    Py_XDECREF(noted);
+    Py_DECREF(exception);
     return -1;
 }
 

@@ -138,7 +138,10 @@ _LATE = {
 
 def __getattr__(name: str) -> object:
     if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._exceptions import did_you_mean
+
+        near = did_you_mean(name, __all__) if not name.startswith("_") else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near}")
     from importlib import import_module
 
     thing = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)

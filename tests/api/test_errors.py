@@ -492,6 +492,62 @@ def test_forking_while_threads_work_leaves_children_usable(tmp_path: Path) -> No
     )
 
 
+# ---------------------------------------------------------------- slips
+
+
+def test_numbers_without_brackets_are_an_axis_error_with_a_note() -> None:
+    for call in (lambda: gr.sum(1, 2, 3), lambda: gr.max(1, 2), lambda: np.sum(1, 2)):
+        with pytest.raises(np.exceptions.AxisError) as caught:
+            call()
+        assert str(caught.value) == "axis 2 is out of bounds for array of dimension 0"
+        notes = getattr(caught.value, "__notes__", [])
+        assert (call.__code__.co_names[0] == "np") or "as in sum([1, 2, 3])" in notes[0]
+    with pytest.raises(np.exceptions.AxisError) as caught:
+        gr.sum([1, 2], 1)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_misspelt_function_is_named() -> None:
+    for wrong, right in (("summ", "'sum'"), ("describ", "'describe'"), ("kernel", "'kernels'")):
+        with pytest.raises(AttributeError, match=f"no attribute '{wrong}'; did you mean .*{right}"):
+            getattr(gr, wrong)
+    for unlike in ("quaternion", "__wrapped__", "_su"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(gr, unlike)
+        assert "did you mean" not in str(caught.value)
+
+
+def test_a_block_size_is_refused_for_its_own_reason() -> None:
+    for kernel, size, said in (
+        ("auto", 100, "block_size must be a multiple of 32 from 32 to 1024, not 100"),
+        ("fast", 4096, "block_size must be a multiple of 32 from 32 to 1024, not 4096"),
+        ("exact", 16, "block_size must be a multiple of 32 from 32 to 1024, not 16"),
+        ("reduce0", 4096, "a power of two from 32 to 1024, not 4096"),
+        ("reduce0", 16, "a power of two from 32 to 1024, not 16"),
+        ("reduce0", 96, "not 96: its tree halves the block at every step"),
+        ("shfl_atomic", 100, "'shfl_atomic' takes a block size that is a multiple of 32"),
+    ):
+        for a in ([1.5], [1]) if kernel != "exact" else ([1.5],):
+            with pytest.raises(ValueError, match=re.escape(said)) as caught:
+                gr.sum(a, kernel=kernel, block_size=size, device="cpu")
+            assert str(caught.value).endswith(said) or kernel == "shfl_atomic"
+
+
+def test_arguments_in_each_others_place_are_told_apart() -> None:
+    a = np.ones(100)
+    for call, said in (
+        (lambda: gr.benchmark(a), "the kernel or function to measure is missing"),
+        (lambda: gr.benchmark("auto"), "the array to measure is missing"),
+        (lambda: gr.benchmark(gr.sum), "the array to measure is missing"),
+        (lambda: gr.explain("sequential", "fast"), "several kernels are written as a list"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            call()
+    for call in (lambda: gr.compare(a, ["auto", "numpy"]), lambda: gr.benchmark("torch", a)):
+        with pytest.raises(ValueError, match="is a library, not a kernel"):
+            call()
+
+
 # ---------------------------------------------------------------- no numbers
 
 NO_NUMBERS: tuple[tuple[Callable[[], Any], str, str, float | None], ...] = (

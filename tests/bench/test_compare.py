@@ -1128,6 +1128,23 @@ def test_labels_are_spread_out_and_stay_inside() -> None:
     assert charts.spread_out([0.1, 0.5, 0.8], 0.1) == [0.1, 0.5, 0.8]
 
 
+def test_the_name_of_a_file_is_no_axes(
+    comparison: gr.Comparison, pictures: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    timing = gr.benchmark("auto", np.ones(1000), device="cpu", seconds=0.01, ceiling=False)
+    for result in (comparison, timing):
+        for place in ("x.png", Path("x.png")):
+            if isinstance(place, Path) and result is comparison:
+                continue  # its first argument is the kind
+            with pytest.raises(TypeError, match="is the name of a file") as caught:
+                result.plot(place)
+            advice = str(caught.value).partition(": ")[2].partition(" saves")[0]
+            eval(f"result.{advice}", {"result": result})
+            assert Path("x.png").stat().st_size > 1000
+            Path("x.png").unlink()
+
+
 def test_pictures_are_saved_without_a_display(
     comparison: gr.Comparison, pictures: Any, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ import gpureduce as gr
 from gpureduce import _core, _functions
 from gpureduce._bench import session
 from gpureduce._cli import (
+    array_commands,
     command,
     explain_command,
     measure_commands,
@@ -274,8 +275,14 @@ def test_results_are_json_that_json_has(value: Any, plain: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "arguments", "status", "message"),
     [
-        (b"hello", (), 2, "is no .npy file. Of numbers in a text file"),
-        (b"", (), 2, "is no .npy file"),
+        (
+            b"hello",
+            (),
+            2,
+            "is no .npy file, but a text file in which NumPy finds no table of numbers",
+        ),
+        (b"\x00\xff", (), 2, "is no .npy file, nor a text file"),
+        (b"", (), 2, "is no .npy file: it is empty"),
         (np.array([{}]), (), 2, "Python objects"),
         (np.array(["a"]), (), 2, "not supported"),
         (np.ones(3), ("--axis", "1"), 2, "axis 1 is out of bounds"),
@@ -316,6 +323,151 @@ def test_files_that_are_cut_or_missing_are_one_line(
     status, out, err = run("sum", str(tmp_path / "none.npy"), capsys=capsys)
     assert (status, out) == (1, "")
     assert "No such file" in err
+
+
+TEXTS = (
+    ("n.csv", "1,2\n3,4\n", 10),
+    ("heading.csv", "x,y\n1,2\n3,4\n", 10),
+    ("gap.csv", "x,y\n1,\n3,4\n5,6\n", 19),
+    ("names.csv", "name,age\nann,3\nbob,4\n", 7),
+    ("semicolons.csv", "1;2\n3;4\n", 10),
+    ("spaces.txt", "1 2\n3 4\n", 10),
+    ("heading.txt", "a b\n1 2\n", 3),
+    ("tabs.tsv", "1\t2\n3\t4\n", 10),
+    ("column.txt", "# a comment\n5\n6\n", 11),
+    ("it's.npy", "1,2\n3,4\n", 10),
+)
+
+
+@pytest.mark.parametrize(("name", "text", "total"), TEXTS)
+def test_the_line_that_an_error_gives_for_a_text_file_works_on_it(
+    name: str,
+    text: str,
+    total: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(text)
+    _expect_working_line(name, total, capsys)
+    assert Path(name).read_text() == text  # the line replaces no file
+
+
+def _expect_working_line(name: str, total: float, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run("nansum", name, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    line = err.rstrip("\n").partition("in Python, this makes one of ")[2].partition(": ")[2]
+    assert line.startswith("import numpy; numpy.save(")
+    subprocess.run([sys.executable, "-c", line], check=True)
+    (made,) = (each for each in Path().glob("*.npy") if each.name != name)
+    assert float(succeed("nansum", str(made), "--device", "cpu", capsys=capsys)) == total
+
+
+def test_the_line_for_an_archive_names_its_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("several.npz", first=[1, 2], second=[9])
+    _, _, err = run("sum", "several.npz", capsys=capsys)
+    assert "but a .npz file of the arrays first, second; in Python, this makes one of" in err
+    _expect_working_line("several.npz", 3, capsys)
+    Path("several.npy").unlink()
+    np.savez("one.npz", np.arange(4))
+    _expect_working_line("one.npz", 6, capsys)
+    shutil.make_archive("other", "zip", tmp_path, "one.npz")
+    assert "an archive without arrays" in run("sum", "other.zip", capsys=capsys)[2]
+
+
+def test_a_file_without_its_ending_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    np.save("data/big.npy", [1, 2])
+    for word in ("data/big", "data/bgi.npy"):
+        status, _, err = run("sum", word, capsys=capsys)
+        assert status == 1
+        assert "No such file or directory (did you mean data/big.npy?)" in err
+    assert "did you mean" not in run("sum", "data/other", capsys=capsys)[2]
+
+
+def test_standard_input_that_is_no_npy_file_is_said(tmp_path: Path) -> None:
+    for content, said in ((b"1,2\n", "is no .npy file"), (b"", "is empty")):
+        (tmp_path / "in").write_bytes(content)
+        with (tmp_path / "in").open("rb") as file:
+            command = [sys.executable, "-m", "gpureduce", "sum", "-"]
+            done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"standard input {said}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("sum", "1", "2", "3"),
+            "unexpected 2 3: sum reads one .npy file; in Python, gpureduce.sum(",
+        ),
+        (("compare", "--n", "1e5"), "unknown option --n; did you mean -n?"),
+        (("bench", "--n=1e5"), "unknown option --n; did you mean -n?"),
+        (("compare", "auto", "numpy", "-n", "10"), "'numpy' is a library, not a kernel: compare"),
+        (("bench", "numpy", "-n", "10"), "'numpy' is a library, not a kernel: compare"),
+    ],
+)
+def test_a_slip_is_told_from_other_mistakes(words: tuple[str, ...], said: str) -> None:
+    done = run_command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("name", array_commands.ARRAY_FUNCTIONS)
+def test_every_function_of_arrays_reads_files(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(5).random((40, 3))
+    if "dot" in name:
+        values = values[:, 0].copy()
+    np.save(tmp_path / "a.npy", values)
+    files = [str(tmp_path / "a.npy")] * (2 if "dot" in name else 1)
+    axis = [] if "dot" in name else ["--axis", "0"]
+    arguments = (name, *files, *axis, "--device", "cpu")
+    expected = getattr(gr, name)(*[values] * len(files), **({"axis": 0} if axis else {}))
+    found = json.loads(succeed(*arguments, "--json", capsys=capsys))
+    if name == "describe":
+        assert {each: found[each] for each in expected._fields} == {
+            each: reduce_command.as_json(value) for each, value in expected._asdict().items()
+        }
+        assert succeed(*arguments, capsys=capsys) == f"{expected}\n"
+    else:
+        assert found["result"] == reduce_command.as_json(expected)
+        assert succeed(*arguments, capsys=capsys) == f"{expected}\n"
+    target = tmp_path / "out"
+    assert succeed(*arguments, "--output", str(target), capsys=capsys) == ""
+    stored = np.load(target)
+    for each, value in expected._asdict().items() if name == "describe" else ():
+        assert np.array_equal(stored[each], value)
+    assert name == "describe" or np.array_equal(stored, expected)
+
+
+def test_functions_of_arrays_take_their_own_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values, weights = np.array([3.0, -4.0]), np.array([1.0, 3.0])
+    np.save(tmp_path / "a.npy", values)
+    np.save(tmp_path / "w.npy", weights)
+    file, cpu = str(tmp_path / "a.npy"), ("--device", "cpu")
+    assert succeed("norm", file, *cpu, capsys=capsys) == "5.0\n"
+    assert succeed("norm", file, "--ord", "inf", *cpu, capsys=capsys) == "4.0\n"
+    assert succeed("norm", file, "--ord", "1", "--keepdims", *cpu, capsys=capsys) == "[7.]\n"
+    weighted = ("--weights", str(tmp_path / "w.npy"))
+    assert succeed("average", file, *weighted, *cpu, capsys=capsys) == "-2.25\n"
+    described = json.loads(succeed("describe", file, "--ddof", "1", "--json", capsys=capsys))
+    assert described["std"] == gr.std(values, ddof=1)
+    narrow = ("--dtype", "float32")
+    dot = succeed("dot", file, file, *narrow, "--json", *cpu, capsys=capsys)
+    assert json.loads(dot)["dtype"] == "float32"
 
 
 def test_max_takes_no_dtype(

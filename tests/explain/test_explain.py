@@ -879,3 +879,17 @@ def test_importing_the_package_brings_none_of_this_along() -> None:
     )
     assert done.stdout == bare.stdout
     assert {"explain", "Explanation", "Explanations"} <= set(dir(gr))
+
+
+@needs_compiler
+def test_the_name_of_a_file_is_no_axes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    for result in (gr.explain("sequential", 100), gr.explain(["sequential", "fast"], 100)):
+        with pytest.raises(TypeError, match=r"'x\.png' is the name of a file") as caught:
+            result.plot("x.png")
+        advice = str(caught.value).partition(": ")[2].partition(" saves")[0]
+        eval(f"result.{advice}", {"result": result})
+        assert Path("x.png").stat().st_size > 1000
+        Path("x.png").unlink()

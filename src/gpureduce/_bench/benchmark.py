@@ -21,7 +21,7 @@ from .profile import check_possible, profile_kernel
 from .roofline import SECONDS as CEILING_SECONDS
 from .roofline import ceiling_or_why
 from .sampling import NOISY, Phases, Spread, Turn, progress_bar, take_turns
-from .session import REFUSED, BenchmarkSession, check_operator
+from .session import REFUSED, BenchmarkSession, check_operator, expect_kernel
 from .timing import STAGES, Timing
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ SECONDS, PRECISION = 1.0, 0.01
 """Defaults: time for wall samples and for device samples, and the median's uncertainty that ends
 sampling."""
 _DEFAULT_OP = "sum"
+MISSING: Any = None
+"""Stands for an array that was not given: the error names both arguments and their order."""
 UPLOAD_PIECE_BYTES = 32 << 20
 UPLOAD_REPEATS, RETURN_REPEATS = 3, 20
 RETURN_SECONDS = 0.2
@@ -42,7 +44,7 @@ RETURN_SECONDS = 0.2
 
 def benchmark(
     func_or_kernel: KernelName | Kernel | Callable[..., Any],
-    arr: ArrayLike,
+    arr: ArrayLike = MISSING,
     *,
     op: str | Operator | tuple[str | Operator, ...] = _DEFAULT_OP,
     kernel: KernelName | Kernel | None = None,
@@ -125,6 +127,13 @@ def benchmark(
     """
     if seconds <= 0 or precision < 0:
         raise ValueError("seconds must be above 0, and precision not below")
+    if arr is MISSING:
+        is_work = isinstance(func_or_kernel, (str, Kernel)) or callable(func_or_kernel)
+        what = "the array" if is_work else "the kernel or function"
+        raise TypeError(
+            f"{what} to measure is missing: write benchmark(kernel, array), as "
+            "benchmark('auto', a), or benchmark(function, array)"
+        )
     it = as_benchmark_array(arr)
     if not isinstance(op, str):
         given = _of_operators(func_or_kernel, op, kernel, it)
@@ -170,6 +179,7 @@ def _target(
             if op not in (_DEFAULT_OP, own.op):
                 raise ValueError(f"kernel '{own.name}' computes {own.op}, not {op}")
             return own.op, own.op, own, None
+        expect_kernel(func_or_kernel)
         return op, check_operator(op), _core.find_kernel(func_or_kernel), None
     for name in _functions.__all__:
         if func_or_kernel is getattr(_functions, name):

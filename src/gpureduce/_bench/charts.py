@@ -8,11 +8,19 @@ word tells what a colour tells.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .._display.figures import INK, LEGEND_SIZE, TEXT_SIZE, TITLE_SIZE, matplotlib_or_why
+from .._display.figures import (
+    INK,
+    LEGEND_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    expect_axes,
+    matplotlib_or_why,
+)
 from .._display.tables import show_bandwidth, show_bytes, show_time
 from .contenders import ComparisonRecord, Contender
 from .sampling import Spread
@@ -47,6 +55,7 @@ GIGA = 1e9
 
 def _axes(place: Axes | Figure | None, height: float) -> Axes:
     """The given axes, or new axes in a given figure, or in a new figure of pyplot's."""
+    expect_axes(place)
     matplotlib_or_why()
     from matplotlib.figure import Figure
 
@@ -441,6 +450,8 @@ KINDS = {"bars": _plot_bars, "sizes": _plot_sizes, "roofline": _plot_roofline}
 def check_kind(kind: str) -> None:
     """Raise a ``ValueError`` for an unknown kind of chart."""
     if kind not in KINDS:
+        if os.path.splitext(kind)[1]:
+            expect_axes(kind)
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
 
 

@@ -28,7 +28,7 @@ from .profile import check_possible, profile_kernel
 from .roofline import SECONDS as CEILING_SECONDS
 from .roofline import ceiling_or_why
 from .sampling import NOISY, Phases, Turn, progress_bar, ratio_interval, take_turns
-from .session import REFUSED, BenchmarkSession, check_operator, ignoring_array
+from .session import REFUSED, BenchmarkSession, check_operator, expect_kernel, ignoring_array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -340,6 +340,7 @@ def _listed(
     own: _Own = {}
     for each in dict.fromkeys(given):
         if not isinstance(each, Kernel):
+            expect_kernel(each)
             found.append(_core.find_kernel(each))
             continue
         name = each.name

@@ -31,7 +31,7 @@ from .._records import DeviceInfo, devices
 from .._yours.kernel import Kernel
 from .._yours.operator_call import DeviceRows
 from .._yours.own_operator import Operator
-from .baselines import DeviceView
+from .baselines import BASELINES, DeviceView
 from .benchmark_array import BenchmarkArray, on_device
 from .clocks import Clocks, read_clocks
 from .environment import last_level_cache_bytes, peak_bytes_per_second
@@ -66,6 +66,15 @@ def check_operator(op: str) -> str:
     if op not in operators():
         raise unknown_operator(op, operators())
     return op
+
+
+def expect_kernel(name: object) -> None:
+    """Raise ``ValueError`` for a library's name where a kernel's is expected."""
+    if name in BASELINES and name not in (row["name"] for row in _core.kernels()):
+        raise ValueError(
+            f"{name!r} is a library, not a kernel: compare measures libraries beside the kernels, "
+            "all that are installed or those of baselines= (--baselines)"
+        )
 
 
 _Request = tuple[str, int, tuple[int, ...], Any, int, str, int, int, int]

@@ -19,6 +19,7 @@ from typing import Any
 from .. import _core
 from .._core import __version__
 from .._exceptions import CudaError, DeviceUnavailableError, KernelUnavailableError
+from .array_commands import ARRAY_FUNCTIONS, add_array_command, run_array_command
 from .check_command import add_check, run_check
 from .explain_command import add_explain, run_explain
 from .info_commands import add_cache, add_kernels, run_cache, run_info, run_kernels
@@ -135,6 +136,15 @@ SUBCOMMANDS = {
         )
         for name in reductions()
     },
+    **{
+        name: Subcommand(
+            f"{name} of {'two .npy files' if 'dot' in name else 'a .npy file'}",
+            partial(add_array_command, name),
+            run_array_command,
+            (f"gpureduce {name} {'x.npy y.npy' if 'dot' in name else 'big.npy'}",),
+        )
+        for name in ARRAY_FUNCTIONS
+    },
     "reduce": Subcommand(
         "several reductions of a .npy file together, or one by an operator of your own",
         add_reduce,
@@ -206,21 +216,26 @@ SUBCOMMANDS = {
 }
 
 
+def _functions() -> list[str]:
+    """Functions of arrays in files, which are subcommands."""
+    return [*reductions(), *ARRAY_FUNCTIONS]
+
+
 def _parser() -> argparse.ArgumentParser:
     listed = textwrap.fill(
-        " ".join(reductions()), HELP_WIDTH, initial_indent="  ", subsequent_indent="  "
+        " ".join(_functions()), HELP_WIDTH, initial_indent="  ", subsequent_indent="  "
     )
     parser = Parser(
         prog="gpureduce",
         description="Reduce arrays on NVIDIA GPUs by named kernels, and explain and time these.",
-        epilog=f"reductions of the array in a .npy file, each a command:\n{listed}\n\n"
+        epilog=f"functions of the array in a .npy file, each a command:\n{listed}\n\n"
         + examples("gpureduce info", "gpureduce sum big.npy --axis 0", "gpureduce compare -n 1e7"),
     )
     parser.add_argument("--version", action="version", version=f"gpureduce {__version__}")
     several = parser.add_subparsers(dest="subcommand", title="commands", metavar="COMMAND")
     for name, each in SUBCOMMANDS.items():
-        # Without a line of help it is not listed: the reductions have a list of their own.
-        line: dict[str, Any] = {} if name in reductions() else {"help": each.summary}
+        # Without a line of help it is not listed: the functions have a list of their own.
+        line: dict[str, Any] = {} if name in _functions() else {"help": each.summary}
         epilog = examples(*each.examples) if each.examples else None
         each.add_arguments(
             several.add_parser(name, description=each.summary, epilog=epilog, **line)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +30,16 @@ def named_dtype(dtype: str) -> np.dtype[Any]:
 class _Pipe:
     """A file that is read from front to back, for NumPy, which would call ``tell`` of others."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
+    def __init__(self, file: BinaryIO, begun: bytes) -> None:
+        self.file, self.begun = file, begun
 
     def read(self, count: int = -1, /) -> bytes:
-        return self.file.read(count)
+        """Bytes of what was read already, then of the file."""
+        if not self.begun:
+            return self.file.read(count)
+        begun = self.begun if count < 0 else self.begun[:count]
+        self.begun = self.begun[len(begun) :]
+        return begun + (self.file.read() if count < 0 else b"")
 
 
 @contextlib.contextmanager
@@ -51,8 +59,13 @@ def _naming(name: str) -> Iterator[None]:
 def _read(name: str, file: BinaryIO) -> np.ndarray[Any, Any]:
     import numpy as np
 
+    begun = file.read(len(np.lib.format.MAGIC_PREFIX))
+    if begun != np.lib.format.MAGIC_PREFIX:
+        what = "is no .npy file" if begun else "is empty"
+        raise ValueError(f"{name} {what}: a .npy file is expected, as numpy.save writes one")
     with _naming(name):
-        array: np.ndarray[Any, Any] = np.lib.format.read_array(_Pipe(file), allow_pickle=False)
+        pipe = _Pipe(file, begun)
+        array: np.ndarray[Any, Any] = np.lib.format.read_array(pipe, allow_pickle=False)
     return array
 
 
@@ -62,12 +75,20 @@ def _map(name: str) -> np.ndarray[Any, Any]:
     path = Path(name).resolve()
     with path.open("rb") as file:
         if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
-            raise ValueError(
-                f"{name} is no .npy file. Of numbers in a text file numpy makes one: "
-                f"numpy.save('{path.stem}.npy', numpy.loadtxt('{name}'))"
-            )
+            from .other_files import what_to_do
+
+            raise ValueError(f"{name} is no .npy file{what_to_do(Path(name))}")
     with _naming(name):
         return np.lib.format.open_memmap(path, mode="r")
+
+
+def _near(name: str) -> str:
+    """The end of an error of a file that does not exist: a .npy file of a similar name."""
+    path = Path(name)
+    there = sorted(each.name for each in path.parent.glob("*.npy"))
+    near = [f"{path.name}.npy"] if f"{path.name}.npy" in there else []
+    near = near or difflib.get_close_matches(path.name, there, n=1)
+    return f" (did you mean {path.with_name(near[0])}?)" if near else ""
 
 
 def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
@@ -92,6 +113,8 @@ def load(name: str) -> tuple[np.ndarray[Any, Any], Path | None]:
         if sys.stdin is None:
             raise OSError("standard input is closed")
         array, path = _read("standard input", sys.stdin.buffer), None
+    elif not Path(name).exists():
+        raise FileNotFoundError(errno.ENOENT, f"{os.strerror(errno.ENOENT)}{_near(name)}", name)
     elif Path(name).is_file():
         array, path = _map(name), Path(name)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
+import itertools
 import json
 import os
 import re
@@ -38,6 +39,14 @@ class Help(argparse.RawDescriptionHelpFormatter):
         return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
 
 
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def has_colour(file: Any) -> bool:
     """Whether text in a file may have colours, by NO_COLOR, FORCE_COLOR, TERM and the file."""
     if os.environ.get("NO_COLOR"):
@@ -62,9 +71,13 @@ class Parser(argparse.ArgumentParser):
             message = _HEADING.sub(rf"{_BOLD}\g<0>{_PLAIN}", message)
         super()._print_message(message, file)
 
-    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
+    def parse_known_args(
+        self, args: Any = None, namespace: Any = None, *more: Any, **options: Any
+    ) -> Any:
         """Parse, and refuse an option that does not exist where it is, in its subcommand."""
-        known, unknown = super().parse_known_args(*arguments, **options)
+        for word in itertools.takewhile(lambda word: word != "--", args or ()):
+            self._expect_no_letter(word)
+        known, unknown = super().parse_known_args(args, namespace, *more, **options)
         for word in unknown:
             if word.startswith("-") and word != "--":
                 option = word.partition("=")[0]
@@ -75,15 +88,31 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unexpected {' '.join(unknown)}{self._hint_for(unknown)}")
         return known, unknown
 
+    def _expect_no_letter(self, word: str) -> None:
+        """Refuse ``--n`` where ``-n`` is meant: argparse would look for longer options."""
+        option = word.partition("=")[0]
+        options = self._option_string_actions
+        is_letter = len(option) == len("--n") and option.startswith("--")
+        if is_letter and option not in options and option[1:] in options:
+            self.error(f"unknown option {option}; did you mean {option[1:]}?")
+
     def _hint_for(self, words: list[str]) -> str:
         """Where words belong that stand where no more are taken."""
         from .. import _core
 
         if "--op" in self._option_string_actions and set(words) <= set(_core.OPERATORS):
             return f": operators are given by --op {','.join(words)}"
+        if self._takes_one_file() and all(map(_is_number, words)):
+            name = self.prog.rpartition(" ")[2]
+            in_python = f"in Python, gpureduce.{name}([1, 2, 3]) takes numbers"
+            return f": {name} reads one .npy file; {in_python}"
         if any(action.nargs in ("*", "+") for action in self._get_positional_actions()):
             return ": write all words beside each other, before the options or after them"
         return ""
+
+    def _takes_one_file(self) -> bool:
+        taken = self._get_positional_actions()
+        return [action.metavar for action in taken] == ["FILE.npy"]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = list(action.choices or ())

@@ -22,9 +22,12 @@ from .operator_options import add_operators, operators_of
 from .options import STANDARD_OUTPUT, add_bar, add_json, add_where, axes, print_json
 
 __all__ = [
+    "add_axis",
     "add_reduce",
     "add_reduction",
     "as_json",
+    "opened",
+    "print_whole",
     "reductions",
     "run_reduce",
     "run_reduction",
@@ -66,6 +69,11 @@ def _own_arguments(name: str) -> list[str]:
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.npy", help="memory-mapped; - for standard input")
+    add_axis(parser)
+
+
+def add_axis(parser: argparse.ArgumentParser) -> None:
+    """Add ``--axis``."""
     parser.add_argument(
         "--axis",
         type=axes,
@@ -176,13 +184,21 @@ class _Stream(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _opened(output: Path) -> Iterator[Any]:
+def opened(output: Path) -> Iterator[Any]:
     """The file to write results to: standard output, or one that is made."""
     if output == STANDARD_OUTPUT:
         yield _Stream()
     else:
         with output.open("wb") as file:
             yield file
+
+
+def print_whole(*values: Any) -> None:
+    """Print results, into a pipe without leaving elements out."""
+    import numpy as np
+
+    with np.printoptions(threshold=sys.maxsize if not sys.stdout.isatty() else 1000):
+        print(*values)
 
 
 def run_reduce(options: argparse.Namespace) -> int:
@@ -201,7 +217,7 @@ def run_reduce(options: argparse.Namespace) -> int:
     found: dict[str, Any] = result._asdict() if several else {getattr(op, "name", op): result}
     if options.output is not None:
         stored: dict[str, Any] = {name: np.asarray(value) for name, value in found.items()}
-        with _opened(options.output) as file:
+        with opened(options.output) as file:
             if several:
                 np.savez(file, **stored)
             else:
@@ -216,10 +232,9 @@ def run_reduce(options: argparse.Namespace) -> int:
             | {"bytes": array.nbytes}
         )
     elif options.output is None:
-        with np.printoptions(threshold=sys.maxsize if not sys.stdout.isatty() else 1000):
-            for name, value in found.items():
-                shown = value if isinstance(value, tuple) else (value,)
-                print(*((f"{name}:",) if several else ()), *shown)
+        for name, value in found.items():
+            shown = value if isinstance(value, tuple) else (value,)
+            print_whole(*((f"{name}:",) if several else ()), *shown)
     return 0
 
 
@@ -262,7 +277,7 @@ def run_reduction(options: argparse.Namespace) -> int:
         result = function(array, **asked)
     run = last_run()
     if options.output is not None:
-        with _opened(options.output) as file:
+        with opened(options.output) as file:
             np.save(file, np.asarray(result))
     if options.json:
         dtype = result[0].dtype if isinstance(result, tuple) else np.asarray(result).dtype
@@ -277,6 +292,5 @@ def run_reduction(options: argparse.Namespace) -> int:
             found |= {"device": run.device, "variant": run.variant, "seconds": run.seconds}
         print_json(found)
     elif options.output is None:
-        with np.printoptions(threshold=sys.maxsize if not sys.stdout.isatty() else 1000):
-            print(*result if isinstance(result, tuple) else (result,))
+        print_whole(*result if isinstance(result, tuple) else (result,))
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_format", "matplotlib_or_why", "save_figure"]
+__all__ = ["check_format", "expect_axes", "matplotlib_or_why", "save_figure"]
 
 
 INK = "#1a1a1a"
@@ -24,6 +24,23 @@ def matplotlib_or_why() -> Any:
     except ImportError:
         raise ImportError("drawing needs matplotlib: pip install 'gpureduce[plot]'") from None
     return matplotlib
+
+
+def expect_axes(given: object, axes: str = "plot()") -> None:
+    """Raise ``TypeError`` for the name of a file where axes are expected.
+
+    Parameters
+    ----------
+    given : object
+    axes : str, optional
+        The expression for the axes of a picture, in the advice.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        name = os.fspath(given)
+        raise TypeError(
+            f"plot draws on matplotlib's axes, and {name!r} is the name of a file: "
+            f"{axes}.figure.savefig({name!r}) saves the picture"
+        )
 
 
 def check_format(path: str | os.PathLike[str]) -> None:

@@ -136,6 +136,11 @@ def explain(
     >>> strided.figures.bank_conflicts > 0, sequential.figures.bank_conflicts
     (True, 0)
     """
+    if isinstance(n, (str, Kernel)):
+        raise TypeError(
+            "n is the number of elements: several kernels are written as a list, as in "
+            'explain(["sequential", "shfl_atomic"])'
+        )
     if isinstance(kernel, (str, Kernel)):
         return _explain_one(kernel, n, block_size, dtype, op, grid_size, rows)
     if not isinstance(kernel, Sequence):

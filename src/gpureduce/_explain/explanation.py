@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from .._display.exported import Exported, make_public
+from .._display.figures import expect_axes
 from .._display.tables import fold_lines, lay_out, terminal_width
 from . import page, picture
 from .figure_tables import caption, column_table, comparison_table, names_of, shorten, totals_table
@@ -124,6 +125,7 @@ class Explanation(KernelRun, Exported):
         ImportError
             matplotlib is not installed.
         """
+        expect_axes(ax)
         return picture.plot([self], None if ax is None else [ax])[0]
 
     def _repr_html_(self) -> str:

@@ -13,6 +13,7 @@ from .._display.figures import (
     SMALL_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
+    expect_axes,
     matplotlib_or_why,
     save_figure,
 )
@@ -96,6 +97,7 @@ def plot(explanations: Sequence[KernelRun], axes: Sequence[Axes] | None = None) 
     -------
     list of Axes
     """
+    expect_axes(axes, "plot()[0]")
     matplotlib_or_why()
     if not explanations:
         raise ValueError("there is no explanation to draw")
