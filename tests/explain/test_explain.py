@@ -131,6 +131,63 @@ def test_atomics_are_counted_and_how_many_meet_on_an_address() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("kernel", ["interleaved_strided", "shared_atomic", "naive_atomic"])
+def test_the_drawn_block_has_its_share_of_a_launchs_counts(kernel: str) -> None:
+    for blocks in (1, 4):
+        launch = gr.explain(kernel, blocks * 128, block_size=128).main
+        assert launch.grid == blocks
+        assert sum(launch.map.conflicts) * blocks == launch.figures.bank_conflicts
+        assert sum(launch.map.atomics) * blocks == launch.figures.atomics
+
+
+@needs_compiler
+def test_the_two_ways_to_be_idle_are_counted_apart(trees: gr.Explanations) -> None:
+    for each in trees:
+        for figures in (each.figures, *(column.figures for column in each.main.columns)):
+            assert figures.diverged + figures.waiting == pytest.approx(figures.idle)
+        map_ = each.main.map
+        kinds = [
+            run.kind
+            for strip in timeline.strips(each.main)
+            for run in strip.runs
+            for _ in range(run.first, run.last + 1)
+        ]
+        present = len(kinds) - kinds.count(timeline.GONE)
+        assert map_.threads == 128
+        main = each.main.figures
+        assert kinds.count(timeline.DIVERGED) / present == pytest.approx(main.diverged)
+        assert kinds.count(timeline.WAITING) / present == pytest.approx(main.waiting)
+    modulo, strided, _ = (each.figures for each in trees)
+    assert modulo.idle == pytest.approx(strided.idle)
+    assert modulo.diverged > 3 * strided.diverged
+    rows = {row[0]: row[1:] for row in figure_tables.comparison_table(trees)[1]}
+    assert rows["idle lanes, warp active (best: 0%)"] == [
+        f"{each.figures.diverged:.1%}" for each in trees
+    ]
+    assert rows["idle warps (cheap)"] == [f"{each.figures.waiting:.1%}" for each in trees]
+    assert rows["launches"] == ["first, next, finish"] * 3
+
+
+@needs_compiler
+def test_steps_in_helpers_name_the_helpers_line_and_the_one_that_calls_it() -> None:
+    run = gr.explain("shfl_two_pass", block_size=64)
+    table = {row[0]: row[1] for row in figure_tables.column_table(run.main, run.file)[1]}
+    source = run.source().splitlines()
+    helpers = _core.sources()
+    for step, (ends, call) in {
+        "0.0": ("shuffle", "__shfl_down_sync"),
+        "0.5": ("barrier", "__sync"),
+    }.items():
+        found = re.fullmatch(rf"{ends}, ([\w.]+):(\d+) from line (\d+)", table[step])
+        assert found is not None, table[step]
+        assert call in helpers[found[1]].splitlines()[int(found[2]) - 1]
+        assert "block_reduce" in source[int(found[3]) - 1]
+    assert "5 steps, because 2^5 = 32" in str(run)
+    assert "one warp after it, with the warps' results" in str(run)
+    assert "because 2^5" not in str(gr.explain("sequential", block_size=64))
+
+
+@needs_compiler
 @pytest.mark.parametrize(("dtype", "words"), [("float32", 1), ("int32", 2)])
 def test_shuffles_of_a_warp_are_five_for_each_word(dtype: str, words: int) -> None:
     launch = gr.explain("shfl_atomic", 1024, block_size=256, dtype=dtype).main
@@ -441,6 +498,82 @@ def test_html_shows_what_the_picture_shows(trees: gr.Explanations, tmp_path: Pat
     conflicts = sum(text.endswith("-way") for text in drawn)
     assert conflicts > 0
     assert len(re.findall(r">\d+-way<", shown)) == conflicts
+
+
+CONFLICTS = """
+__global__ void conflicts(const float *in, float *out, unsigned n)
+{
+    __shared__ float s[32 * 64];
+    unsigned t = threadIdx.x, i = blockIdx.x * 64 + t;
+    s[t * 32] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (unsigned h = 32; h > 0; h /= 2) {
+        if (t < h) s[t * 32] += s[(t + h) * 32];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = s[0];
+}
+"""
+
+
+@needs_compiler
+def test_bank_conflicts_beside_a_load_and_of_atomics_are_hatched(tmp_path: Path) -> None:
+    mine = gr.explain(gr.Kernel(CONFLICTS), block_size=64)
+    load = timeline.strips(mine.main)[0]
+    assert [(run.kind, run.ways) for run in load.runs] == [(timeline.LOAD, 32)]
+    atomic = timeline.strips(gr.explain("shared_atomic", block_size=64).main)[1]
+    assert [(run.kind, run.ways) for run in atomic.runs] == [(timeline.ATOMIC, 32)]
+    words = "hatched: also a bank conflict in shared memory"
+    assert words in [entry.words for entry in picture_parts.legend([mine])]
+    assert words not in gr.explain("interleaved_strided", block_size=64)._repr_html_()
+    shown = mine._repr_html_()
+    assert words in shown
+    assert shown.count(">32-way<") == 2  # the load's, and the first step's of the tree
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    picture.save([mine], tmp_path / "mine.svg")
+    drawn = (tmp_path / "mine.svg").read_text()
+    assert drawn.count("<!-- 32-way -->") == 2
+    assert f"<!-- {words} -->" in drawn
+    # matplotlib writes hatching as a pattern that cells are filled with
+    assert len(re.findall(r"<path [^>]*fill: url\(#\w+\)", drawn)) >= 2
+
+
+@needs_compiler
+def test_both_pictures_say_which_block_is_drawn_and_what_is_not(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    several = gr.explain(["naive_atomic", "fast", "multi_add", "single_warp"], 8192, block_size=32)
+    picture.save(list(several), tmp_path / "a.svg")
+    drawn = html.unescape((tmp_path / "a.svg").read_text())
+    shown = html.unescape(several._repr_html_())
+    for each in several:
+        lines = picture_parts.facts(each)
+        assert any(line.startswith("block 0 of ") for line in lines) == (each.main.grid > 1)
+        for line in lines:
+            assert line in drawn
+            assert line in shown
+        rest = len(each.main.columns) - len(each.main.map.did)
+        said = f"another block finishes, by {rest} more steps"
+        assert (said in lines) == (rest > 0)
+    assert any("another block finishes" in line for line in picture_parts.facts(several[1]))
+    assert "more columns" not in shown
+
+
+@needs_compiler
+def test_blocks_of_different_sizes_have_names_of_warps_each_and_no_white_below() -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib")
+    matplotlib.use("Agg")
+    several = gr.explain(["single_warp_ordered", "sequential", "interleaved_modulo"])
+    axes = several.plot()
+    for each, ax in zip(several, axes, strict=True):
+        assert ax.get_ylim() == (each.block_size, 0)
+    names = [[text.get_text() for text in ax.get_yticklabels()] for ax in axes]
+    assert names == [["warp 0"], [f"warp {i}" for i in range(8)], []]
+
+
+@needs_compiler
+def test_a_column_with_a_store_is_named_so() -> None:
+    labels = [strip.label for strip in timeline.strips(gr.explain("multi_add").main)]
+    assert labels[-1] == "store"
 
 
 @needs_compiler

@@ -10,7 +10,16 @@ from .._display.exported import Exported, make_public
 from .._display.figures import expect_axes
 from .._display.tables import fold_lines, lay_out, terminal_width
 from . import page, picture
-from .figure_tables import caption, column_table, comparison_table, names_of, shorten, totals_table
+from .figure_tables import (
+    caption,
+    column_table,
+    comparison_table,
+    names_of,
+    shorten,
+    shuffle_note,
+    stages_note,
+    totals_table,
+)
 from .launches import RATIOS, Figures, KernelRun
 
 if TYPE_CHECKING:
@@ -53,7 +62,9 @@ class Explanation(KernelRun, Exported):
         totals = lay_out(*totals_table(self), left=2, width=terminal_width())
         number = self.launches.index(self.main) + 1
         steps = f"launch {number}, step by step"
-        return "\n\n".join((self.title, steps, course, "launches", totals)) + "\n"
+        note = fold_lines(filter(None, [shuffle_note(self.main)]), terminal_width())
+        parts = (self.title, steps, course, note, "launches", totals, stages_note([self]))
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     def annotated_source(self) -> str:
         """The kernel's CUDA source, with counts per line in the margin.
@@ -176,9 +187,7 @@ class Explanations(Exported, Sequence[Explanation]):
         table = lay_out(*comparison_table(self), left=1, width=terminal_width())
         lines = [caption(self)]
         if len({each.n for each in self}) > 1:
-            lines.append(
-                "the arrays differ in size, and so do the counts: n, or -n, sets it for all"
-            )
+            lines.append(_WHY_SIZES_DIFFER)
         return f"{table}\n\n{fold_lines(lines, terminal_width())}\n"
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -216,6 +225,13 @@ class Explanations(Exported, Sequence[Explanation]):
 
     def _repr_html_(self) -> str:
         return page.fragment(self._all)
+
+
+_WHY_SIZES_DIFFER = (
+    "the arrays differ in size, and so do the counts: n, or -n, sets it for all. By default an "
+    "array fills four blocks, and kernels differ in threads per block (block_size, --block-size) "
+    "and in elements per thread"
+)
 
 
 def _as_lists(value: Any) -> Any:

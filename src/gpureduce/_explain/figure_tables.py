@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from .. import _core
-from .launches import Figures, KernelRun, Launch
+from .launches import Column, Figures, KernelRun, Launch
 
 __all__ = [
     "FIGURE_WORDS",
@@ -16,6 +16,8 @@ __all__ = [
     "names_of",
     "shorten",
     "show_figure",
+    "shuffle_note",
+    "stages_note",
     "totals_table",
 ]
 
@@ -29,7 +31,8 @@ FIGURE_WORDS: tuple[tuple[str, str], ...] = (
     ("active_warps", "active warps"),
     ("lanes_per_warp", "lanes per warp"),
     ("lanes_per_request", "lanes per request"),
-    ("idle", "idle"),
+    ("diverged", "idle lanes"),
+    ("waiting", "idle warps"),
     ("global_requests", "global requests"),
     ("sectors", "sectors"),
     ("sectors_per_request", "sectors per request"),
@@ -49,14 +52,22 @@ _IN_COLUMNS = (
         "active_threads",
         "active_warps",
         "lanes_per_warp",
-        "idle",
+        "diverged",
+        "waiting",
         "global_requests",
         "sectors",
         "coalescing",
     ),
     *("shared_loads", "shared_stores", "bank_conflicts", "ways", "shuffles", "copies", "atomics"),
 )
-_SHARES = ("idle", "coalescing")
+_MOST_STAGES = 3
+"""Launches of a kernel that are named, where kernels are compared."""
+_SHARES = ("diverged", "waiting", "coalescing")
+_BEST = {
+    "diverged": "idle lanes, warp active (best: 0%)",
+    "waiting": "idle warps (cheap)",
+}
+"""Words of figures that say which of the two costs time, where kernels are compared."""
 _SHOWN_WITH = {
     "sectors": "global_requests",
     "coalescing": "global_requests",
@@ -98,12 +109,9 @@ def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[st
     names += [name for name in ("active_threads", "active_warps") if name not in names]
     rows = []
     for column in launch.columns:
-        where = "" if not column.file else f", line {column.line}"
-        if column.file not in ("", own_file):
-            where += f" of {column.file}"
         phase = f"{column.phase}.{column.step}" if many_steps else f"{column.phase}"
         shown = [show_figure(column.figures, name) for name in names]
-        rows.append([phase, column.ends.replace("_", " ") + where, *shown])
+        rows.append([phase, column.ends.replace("_", " ") + _place(column, own_file), *shown])
     return [
         "phase.step" if many_steps else "phase",
         "ends with",
@@ -111,11 +119,41 @@ def column_table(launch: Launch, own_file: str) -> tuple[list[str], list[list[st
     ], rows
 
 
+def _place(column: Column, own_file: str) -> str:
+    """Where a column ends: the line, and of a helper the line that calls it, too."""
+    if not column.file:
+        return ""
+    line = f"line {column.line}"
+    if column.file != own_file:
+        line += f" of {column.file}"
+    if (column.op_file, column.op_line) == (column.file, column.line):
+        return f", {line}"
+    return f", {column.op_file}:{column.op_line} from {line}"
+
+
+def shuffle_note(launch: Launch) -> str:
+    """Why there are as many shuffles as there are; "" if there are none."""
+    phases = {column.phase for column in launch.columns if column.ends == "shuffle"}
+    if not phases:
+        return ""
+    note = (
+        "A warp combines its 32 lanes in 5 steps, because 2^5 = 32; a step takes a shuffle per 4 "
+        "bytes of the accumulator."
+    )
+    if len(phases) > 1:
+        note += (
+            " Each warp does so before the barrier, and one warp after it, with the warps' results."
+        )
+    return note
+
+
 def totals_table(run: KernelRun) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of the launches' figures, and of all together."""
     parts = [launch.figures for launch in run.launches]
     names = shown_names(
-        [name for name, _ in FIGURE_WORDS if name != "launches"], [*parts, run.figures]
+        # "waiting" costs little, and lines are long
+        [name for name, _ in FIGURE_WORDS if name not in ("launches", "waiting")],
+        [*parts, run.figures],
     )
     words = dict(FIGURE_WORDS)
     rows = [
@@ -149,8 +187,9 @@ def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[st
     """Headings and rows of several kernels' figures, with a column per kernel."""
     many = [each.figures for each in runs]
     names = shown_names([name for name, _ in FIGURE_WORDS], many)
-    words = dict(FIGURE_WORDS)
+    words = dict(FIGURE_WORDS) | _BEST
     rows = [[words[name], *(show_figure(figures, name) for figures in many)] for name in names]
+    rows[0] = ["launches", *map(_launches, runs)]
     facts = [
         ("alias", [_aliases(each) for each in runs]),
         ("elements", [f"{each.n:,}" for each in runs]),
@@ -158,6 +197,12 @@ def comparison_table(runs: Sequence[KernelRun]) -> tuple[list[str], list[list[st
     ]
     first = [[word, *cells] for word, cells in facts if len(set(cells)) > 1]
     return ["all launches", *names_of(runs)], first + rows
+
+
+def _launches(run: KernelRun) -> str:
+    """How many, and what they are for if there are few."""
+    stages = [launch.stage for launch in run.launches]
+    return ", ".join(stages) if len(stages) <= _MOST_STAGES else f"{len(stages):,}"
 
 
 def caption(runs: Sequence[KernelRun]) -> str:
@@ -172,6 +217,20 @@ def caption(runs: Sequence[KernelRun]) -> str:
     if common["block_size"]:
         parts.append(f"blocks of {one.block_size:,} threads")
     return ", ".join([*parts, "counts of all launches on the emulated GPU"])
+
+
+_STAGES = {
+    "fill": "fill stores the identity where atomics add",
+    "first": "first reads the array",
+    "next": "next reads the partials of the launch before",
+    "finish": "finish, one thread per result, makes results of accumulators",
+}
+
+
+def stages_note(runs: Sequence[KernelRun]) -> str:
+    """What the names of launches mean that occur."""
+    seen = {launch.stage for each in runs for launch in each.launches}
+    return "; ".join(words for stage, words in _STAGES.items() if stage in seen)
 
 
 _COMMON = ("op", "dtype", "n", "rows", "block_size")

@@ -139,8 +139,18 @@ class Figures:
 
     @property
     def idle(self) -> float | None:
-        """Share of the slots whose thread is not active."""
+        """Share of the slots whose thread is not active: :attr:`diverged` and :attr:`waiting`."""
         return _ratio(self.slots - self.active_threads, self.slots)
+
+    @property
+    def diverged(self) -> float | None:
+        """Share of the slots whose thread idles while others of its warp are active: divergence."""
+        return _ratio(self.active_warps * WARP_LANES - self.active_threads, self.slots)
+
+    @property
+    def waiting(self) -> float | None:
+        """Share of the slots whose whole warp idles, at a barrier."""
+        return _ratio(self.slots - self.active_warps * WARP_LANES, self.slots)
 
     @property
     def ways(self) -> float | None:
@@ -171,6 +181,8 @@ RATIOS = (
     "lanes_per_warp",
     "lanes_per_request",
     "idle",
+    "diverged",
+    "waiting",
     "ways",
     "sectors_per_request",
     "coalescing",
@@ -216,6 +228,8 @@ class Column:
     file, line
         Place of that operation, in the kernel's own file if it is called from there; ``""`` and 0
         for the kernel's end.
+    op_file, op_line
+        Where the operation itself is: of a helper that the kernel calls, in the helper's file.
     blocks
         Blocks that reached the step.
     ops
@@ -229,6 +243,8 @@ class Column:
     ends: str
     file: str
     line: int
+    op_file: str
+    op_line: int
     blocks: int
     ops: dict[str, Count]
     figures: Figures

@@ -8,12 +8,13 @@ from html import escape
 from .._display.figures import INK
 from .._display.html_page import STYLE, table, whole_page
 from .figure_tables import (
-    MOST_ROWS,
     caption,
     column_table,
     comparison_table,
     names_of,
     shorten,
+    shuffle_note,
+    stages_note,
     totals_table,
 )
 from .launches import WARP_LANES, KernelRun
@@ -21,9 +22,11 @@ from .picture_parts import (
     BARRIER,
     BOUNDARY,
     CONFLICT_EDGE,
+    HATCHED,
     STEP,
     STEP_COLOUR,
     WaysLabel,
+    drawn_strips,
     facts,
     legend,
     row_names,
@@ -32,19 +35,17 @@ from .picture_parts import (
     ways_label,
     words,
 )
-from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, strips, with_heights
+from .timeline import CONFLICT, DIVERGED, GONE, KINDS, WAITING, with_heights
 
 __all__ = ["fragment", "page"]
 
-COLUMN_WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 36, 256, 84, 14, 4, 15
+COLUMN_WIDTH, HEIGHT, LEFT, RIGHT, TOP, ROW = 42, 256, 84, 14, 4, 15
 """Sizes of the picture, in pixels; it is higher where a thread needs more. The last word under it
 may end in the right margin."""
 HATCH_DISTANCE = 12
 """Pixels from a line of the hatching of bank conflicts to the next, along the edges."""
 LEAST_OF_THREAD = 3
 """Pixels of a thread: stripes of one pixel would look like one grey."""
-MOST_COLUMNS = 2 * MOST_ROWS
-"""Columns of the picture; later columns of a longer launch are not drawn."""
 
 
 def fragment(explanations: Sequence[KernelRun]) -> str:
@@ -65,7 +66,9 @@ def fragment(explanations: Sequence[KernelRun]) -> str:
     ]
     if len(explanations) > 1:
         parts.append(table(*comparison_table(explanations), left=1))
-        parts.append(f"<p>{escape(caption(explanations))}</p>")
+        stages = f"launches: {stages_note(explanations)}"
+        notes = (stages, caption(explanations))
+        parts.append(f"<p>{'<br>'.join(map(escape, notes))}</p>")
     parts += [_details(each, is_open=len(explanations) == 1) for each in explanations]
     return f'<div class="gpr-explain"><style>{STYLE}</style>{"".join(parts)}</div>'
 
@@ -92,10 +95,13 @@ def _details(explanation: KernelRun, is_open: bool) -> str:
     headings, rows = column_table(explanation.main, explanation.file)
     number = explanation.launches.index(explanation.main) + 1
     attribute = " open" if is_open else ""
+    note = shuffle_note(explanation.main)
     return (
         f"<details{attribute}><summary>{escape(explanation.title)}</summary>"
         f"<h4>Launch {number}, step by step</h4>{table(headings, shorten(rows), left=2)}"
+        f"{f'<p>{escape(note)}</p>' if note else ''}"
         f"<h4>Launches</h4>{table(*totals_table(explanation), left=2)}"
+        f"<p>{escape(stages_note([explanation]))}</p>"
         f"<h4>{escape(explanation.file)}</h4>{_source(explanation)}</details>"
     )
 
@@ -128,6 +134,8 @@ _KEYS = {
     GONE: "box-shadow:inset 0 0 0 1px rgba(136,136,136,.6)",
     CONFLICT: f"background:repeating-linear-gradient(135deg,{KINDS[CONFLICT].colour} 0 3px,"
     f"{CONFLICT_EDGE} 3px 4px)",
+    HATCHED: f"background:repeating-linear-gradient(135deg,transparent 0 3px,"
+    f"{CONFLICT_EDGE} 3px 4px);box-shadow:inset 0 0 0 1px {CONFLICT_EDGE}",
     STEP: f"background:linear-gradient(90deg,{STEP_COLOUR} 44%,transparent 44% 56%,"
     f"{STEP_COLOUR} 56%)",
     BARRIER: "height:0;vertical-align:middle;border-top:1.5px solid currentColor",
@@ -159,7 +167,7 @@ def _text(x: float, y: float, words: str, attributes: str = 'text-anchor="middle
 def _picture(explanation: KernelRun, heading: str) -> str:
     launch = explanation.main
     threads = launch.map.threads
-    columns = strips(launch)[:MOST_COLUMNS]
+    columns = drawn_strips(explanation)
     high = max(HEIGHT, LEAST_OF_THREAD * threads)
     width, scale = COLUMN_WIDTH * len(columns), high / threads
     paths: dict[int, list[str]] = {}
@@ -171,7 +179,7 @@ def _picture(explanation: KernelRun, heading: str) -> str:
             paths.setdefault(run.kind, []).append(
                 f"M{left + 1:g} {top:.2f}h{COLUMN_WIDTH - 2}v{tall:.2f}h{2 - COLUMN_WIDTH}z"
             )
-            if run.kind == CONFLICT:
+            if run.ways > 1:
                 hatching.append(_hatching(left + 1, top, COLUMN_WIDTH - 2, tall))
         label = ways_label(strip, threads)
         if label is not None:
@@ -205,15 +213,13 @@ def _picture(explanation: KernelRun, heading: str) -> str:
     wide, tall = LEFT + width + RIGHT, TOP + high + ROW * len(row_names(columns)) + TOP
     size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
     aria = f'role="img" aria-label="{escape(explanation.title)}"'
-    more = len(launch.columns) - 1 - columns[-1].column
-    note = f"<p>and {more:,} more columns</p>" if more else ""
     under = "<br>".join(map(escape, facts(explanation)))
     return (
         f'<div class="gpr-scroll"><h4>{escape(heading)}</h4><p>{under}</p>'
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {aria}>'
         f"{''.join(cells)}{''.join(lines)}"
         '<g fill="currentColor" font-family="sans-serif" font-size="11">'
-        f"{''.join(texts)}</g>{''.join(ways)}</svg>{note}</div>"
+        f"{''.join(texts)}</g>{''.join(ways)}</svg></div>"
     )
 
 

@@ -24,8 +24,10 @@ from .picture_parts import (
     BOUNDARY,
     CONFLICT_EDGE,
     GONE_EDGE,
+    HATCHED,
     STEP,
     STEP_COLOUR,
+    drawn_strips,
     facts,
     legend,
     row_names,
@@ -34,7 +36,7 @@ from .picture_parts import (
     ways_label,
     words,
 )
-from .timeline import CONFLICT, GONE, KINDS, Strip, strips, with_heights
+from .timeline import CONFLICT, GONE, KINDS, Strip, with_heights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +47,18 @@ __all__ = ["plot", "save"]
 HEIGHT = 7.0
 """Inches of a figure: with two or three kernels it fills a slide."""
 MARGIN_WIDTH, GAP_WIDTH, COLUMN_WIDTH, LETTER_WIDTH, LEGEND_WIDTH = 1.5, 0.5, 0.36, 0.095, 3.45
+FACT_WIDTH = 0.078
+"""Inches of a letter under a kernel's name."""
+_TITLE_PAD, _LINE_HEIGHT = 12, 1.25
+"""Points between a kernel's name and the lines under it; height of these, in letters."""
 LEAST_WIDTH, MOST_WIDTH = 3.0, 14.0
 """Inches: the margins, the gap between two kernels, a column, a letter of a column's label, a
 legend's entry; bounds of one kernel's picture."""
 _GAP = 0.2
 """Of a white line in the legend, in units of its letters."""
-_EDGES = {CONFLICT: CONFLICT_EDGE, GONE: GONE_EDGE}
+_HATCH = "////"
+_PLAIN: dict[str, Any] = {"hatch": None, "edgecolor": "none"}
+_EDGES = {CONFLICT: CONFLICT_EDGE, HATCHED: CONFLICT_EDGE, GONE: GONE_EDGE}
 _LINES: dict[int, dict[str, Any]] = {
     BARRIER: {"linewidth": 1.5},
     BOUNDARY: {"linewidth": 0.7, "linestyle": (0, (4, 3))},
@@ -66,12 +74,13 @@ def _width(explanation: KernelRun) -> float:
     Columns are narrow, because pages scale a picture to their own width: a wide picture has small
     letters there.
     """
-    columns = strips(explanation.main)
+    columns = drawn_strips(explanation)
     own = words(columns)
     # The last word may end in the margin.
     needed = [len(own[x]) * LETTER_WIDTH / (end - x) for x, end in pairwise(own)]
     column_width = max([COLUMN_WIDTH, *needed])
-    return min(max(column_width * len(columns), LEAST_WIDTH), MOST_WIDTH)
+    of_facts = max(map(len, facts(explanation))) * FACT_WIDTH
+    return min(max(column_width * len(columns), LEAST_WIDTH, of_facts), MOST_WIDTH)
 
 
 def _layout(figure: Figure, explanations: Sequence[KernelRun]) -> list[Axes]:
@@ -80,7 +89,7 @@ def _layout(figure: Figure, explanations: Sequence[KernelRun]) -> list[Axes]:
     figure.set_size_inches(max(together, 2 * LEGEND_WIDTH), HEIGHT)
     figure.set_layout_engine("constrained")
     figure.set_facecolor("white")
-    axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)
+    axes = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)
     return list(axes[0])
 
 
@@ -135,35 +144,37 @@ def save(explanations: Iterable[KernelRun], path: str | os.PathLike[str]) -> Non
 
 
 def _draw_all(explanations: Sequence[KernelRun], axes: Sequence[Axes]) -> None:
-    threads = max(each.main.map.threads for each in explanations)
     names = names_of(explanations)
+    texts = [facts(each) for each in explanations]
+    lines = max(map(len, texts))
     for i, (explanation, ax) in enumerate(zip(explanations, axes, strict=True)):
-        _draw(explanation, ax, names[i], threads, with_names=i == 0)
+        # Blocks of one size share the names of their warps.
+        is_first = i == 0 or explanation.main.map.threads != explanations[i - 1].main.map.threads
+        _draw(explanation, ax, with_names=i == 0, with_warps=is_first)
+        _write_title(ax, names[i], texts[i], lines)
 
 
 # ---------------------------------------------------------------- one kernel
 
 
-def _draw(explanation: KernelRun, ax: Axes, name: str, threads: int, with_names: bool) -> None:
+def _draw(explanation: KernelRun, ax: Axes, with_names: bool, with_warps: bool) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
     launch = explanation.main
-    columns = strips(launch)
+    columns = drawn_strips(explanation)
     for number, kind in enumerate(KINDS):
         if number == GONE:
             continue
-        cells = [
-            Rectangle((x, run.first), 1, height)
-            for x, strip in enumerate(columns)
-            for run, height in with_heights(strip.runs, launch.map.threads)
-            if run.kind == number
-        ]
-        hatch = "////" if number == CONFLICT else None
-        edge = CONFLICT_EDGE if number == CONFLICT else "none"
-        ax.add_collection(
-            PatchCollection(cells, facecolor=kind.colour, edgecolor=edge, linewidth=0, hatch=hatch)
-        )
+        for is_hatched in (False, True):
+            cells = [
+                Rectangle((x, run.first), 1, height)
+                for x, strip in enumerate(columns)
+                for run, height in with_heights(strip.runs, launch.map.threads)
+                if run.kind == number and (run.ways > 1) == is_hatched
+            ]
+            style = {"hatch": _HATCH, "edgecolor": CONFLICT_EDGE} if is_hatched else _PLAIN
+            ax.add_collection(PatchCollection(cells, facecolor=kind.colour, linewidth=0, **style))
     for y in range(WARP_LANES, launch.map.threads, WARP_LANES):
         ax.axhline(y, color=INK, **_LINES[BOUNDARY])
     for x in range(1, len(columns)):
@@ -174,9 +185,9 @@ def _draw(explanation: KernelRun, ax: Axes, name: str, threads: int, with_names:
     if len(columns) <= MOST_WAYS:
         for x, strip in enumerate(columns):
             _write_ways(ax, x, strip, launch.map.threads)
-    _label(explanation, ax, name, columns, with_names)
+    _label(explanation, ax, columns, with_names, with_warps)
     ax.set_xlim(0, len(columns))
-    ax.set_ylim(threads, 0)
+    ax.set_ylim(launch.map.threads, 0)
 
 
 def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
@@ -204,7 +215,7 @@ def _write_ways(ax: Axes, x: int, strip: Strip, threads: int) -> None:
 
 
 def _label(
-    explanation: KernelRun, ax: Axes, name: str, columns: Sequence[Strip], with_names: bool
+    explanation: KernelRun, ax: Axes, columns: Sequence[Strip], with_names: bool, with_warps: bool
 ) -> None:
     launch = explanation.main
     step = -(-len(columns) // MOST_LABELS)
@@ -224,23 +235,28 @@ def _label(
         names = "\n".join(row_names(columns))
         at = ("axes fraction", "axes fraction")
         ax.annotate(names, (0, 0), (-6, -4.5), at, ha="right", color="#555555", **below)
-    ticks = warp_names(launch.map.threads)
+    ticks = warp_names(launch.map.threads) if with_warps else []
     ax.set_yticks([at for at, _ in ticks])
     ax.set_yticklabels([name for _, name in ticks], fontsize=TEXT_SIZE)
     for side in ax.spines.values():
         side.set_visible(False)
+
+
+def _write_title(ax: Axes, name: str, texts: Sequence[str], lines: int) -> None:
+    """Name and facts, where the picture beside has `lines` lines of facts."""
     ax.set_title(
-        f"{name}\n\n",
+        name,
         fontsize=TITLE_SIZE,
         fontweight="bold",
         color=INK,
         loc="left",
-        pad=4,
+        pad=_TITLE_PAD + lines * TEXT_SIZE * _LINE_HEIGHT,
     )
     ax.text(
         0,
         1.015,
-        "\n".join(facts(explanation)),
+        "\n".join([*texts, *[""] * (lines - len(texts))]),
+        linespacing=_LINE_HEIGHT,
         transform=ax.transAxes,
         fontsize=TEXT_SIZE,
         color=INK,
@@ -265,8 +281,8 @@ def _legend(figure: Figure, explanations: Sequence[KernelRun]) -> None:
             continue
         handles.append(
             Patch(
-                facecolor=KINDS[entry.kind].colour,
-                hatch="////" if entry.kind == CONFLICT else None,
+                facecolor=KINDS[max(entry.kind, GONE)].colour,
+                hatch=_HATCH if entry.kind in (CONFLICT, HATCHED) else None,
                 edgecolor=_EDGES.get(entry.kind, "none"),
                 linewidth=0.8 if entry.kind == GONE else 0,
             )

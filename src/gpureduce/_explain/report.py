@@ -127,6 +127,8 @@ def _read_column(row: dict[str, Any], slots: int, barriers: int) -> Column:
         ends=row["ends"],
         file=row.get("from_file") or row["file"],
         line=row.get("from_line") or row["line"],
+        op_file=row["file"],
+        op_line=row["line"],
         blocks=row["blocks"],
         ops=ops,
         figures=_count(ops, row["threads"], row["warps"], slots, barriers),

@@ -68,7 +68,9 @@ GONE, WAITING, DIVERGED, LOAD, COPY, SHARED, CONFLICT, SHUFFLE, ATOMIC, STORE = 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbouring threads ``first`` to ``last`` of one kind, and their bank conflict's ways."""
+    """Neighbouring threads ``first`` to ``last`` of one kind, and the ways of their bank conflict;
+    0: they have none. Threads of any kind but idle ones may have one.
+    """
 
     first: int
     last: int
@@ -85,8 +87,8 @@ class Strip:
     runs
         Runs of its threads, from thread 0.
     label
-        Short word of the most frequent kind of its active threads, numbered if several columns have
-        it.
+        "store" if a thread stores to global memory, else the short word of the most frequent kind
+        of its active threads; numbered if several columns have it.
     threads, warps
         Active threads and warps of the block.
     ways
@@ -165,10 +167,12 @@ def _bytes_under_way(launch: Launch) -> list[tuple[int, int]] | None:
     return found
 
 
+_IN_SHARED = LOAD_SHARED | STORE_SHARED | ATOMIC_SHARED
+
+
 def _plain_ways(ways: Sequence[int], did: Sequence[int]) -> int:
     """1 if one of these threads uses shared memory, without a conflict; else 0."""
-    shared = LOAD_SHARED | STORE_SHARED
-    return int(any(w and each & shared for w, each in zip(ways, did, strict=True)))
+    return int(any(w and each & _IN_SHARED for w, each in zip(ways, did, strict=True)))
 
 
 def _thread_kinds(
@@ -181,8 +185,16 @@ def _thread_kinds(
         idle = DIVERGED if any(did) else WAITING if i <= last[first // WARP_LANES] else GONE
         for one, degree in zip(did, ways, strict=True):
             kind = _kind(one, degree) if one else idle
-            kinds.append((kind, degree if kind == CONFLICT else 0))
+            kinds.append((kind, degree if one & _IN_SHARED and degree > 1 else 0))
     return kinds
+
+
+def _short(kinds: Sequence[tuple[int, int]]) -> str:
+    """The word of a strip whose threads are of these kinds."""
+    active = [kind for kind, _ in kinds if kind not in (GONE, WAITING, DIVERGED)]
+    if STORE in active:
+        return KINDS[STORE].short
+    return KINDS[max(set(active), key=active.count) if active else WAITING].short
 
 
 def _runs(kinds: Sequence[tuple[int, int]]) -> tuple[Run, ...]:
@@ -236,10 +248,7 @@ def strips(launch: Launch) -> tuple[Strip, ...]:
         for ends, did in _parts(launch.columns[i].ends, whole)
     ]
     rows = [_thread_kinds(did, map_.ways[i], last, i) for i, _, did in parts]
-    shorts = []
-    for kinds in rows:
-        active = [kind for kind, _ in kinds if kind not in (GONE, WAITING, DIVERGED)]
-        shorts.append(KINDS[max(set(active), key=active.count) if active else WAITING].short)
+    shorts = list(map(_short, rows))
     labels = [
         f"{short} {shorts[: i + 1].count(short)}" if shorts.count(short) > 1 else short
         for i, short in enumerate(shorts)
