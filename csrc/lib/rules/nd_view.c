@@ -447,22 +447,96 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
 
 /* ---------------------------------------------------------------- packing -------------------- */
 
+/* 16 bytes that are moved as one. */
+typedef uint64_t both_parts __attribute__((vector_size(16)));
+
 /* Copying a plane of runs, by element size. memcpy of a constant size is one load or store at any
  * alignment. Runs of every second element and reversed ones have loops of their own: their steps
  * are constants, so that the compiler makes vectors. */
-#define COPY_RUN(size, step)             \
-    for (uint64_t i = 0; i < count; i++) \
-    memcpy(destination + i * size, source + (int64_t)i * (step), size)
+#define COPY_RUN(size, step)                                  \
+    for (uint64_t i = 0; i < count; i++) {                    \
+        MOVED_##size element;                                 \
+        memcpy(&element, source + (int64_t)i * (step), size); \
+        memcpy(destination + i * (size), &element, size);     \
+    }
+#define MOVED_1 uint8_t
+#define MOVED_2 uint16_t
+#define MOVED_4 uint32_t
+#define MOVED_8 uint64_t
+#define MOVED_16 both_parts
+
+/* Every second element is the lower half of a number of twice its size, which compilers narrow by
+ * vectors where they copy small elements one by one. The last one may have nothing behind it.
+ * Of one element or more. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a number's first bytes are its lower");
+#define DEFINE_COPY_LOWER(size, twice, type)                                                \
+    static void copy_second_##size(char *restrict destination, const char *restrict source, \
+                                   uint64_t count)                                          \
+    {                                                                                       \
+        for (uint64_t i = 0; i + 1 < count; i++) {                                          \
+            type both;                                                                      \
+            memcpy(&both, source + i * (twice), twice);                                     \
+            const MOVED_##size lower = (MOVED_##size)both;                                  \
+            memcpy(destination + i * (size), &lower, size);                                 \
+        }                                                                                   \
+        memcpy(destination + (count - 1) * (size), source + (count - 1) * (twice), size);   \
+    }
+DEFINE_COPY_LOWER(1, 2, uint16_t)
+DEFINE_COPY_LOWER(2, 4, uint32_t)
+
+/* Small elements are reversed eight bytes at a time. */
+static uint64_t reversed_1(uint64_t elements)
+{
+    return __builtin_bswap64(elements);
+}
+
+static uint64_t reversed_2(uint64_t elements)
+{
+    const uint64_t low = UINT64_C(0x00ff00ff00ff00ff), bytes = __builtin_bswap64(elements);
+
+    return (bytes >> 8 & low) | (bytes & low) << 8;
+}
+
+#define DEFINE_COPY_REVERSED(size)                                                              \
+    static void copy_reversed_##size(char *restrict destination, const char *restrict source,   \
+                                     uint64_t count)                                            \
+    {                                                                                           \
+        enum { AT_ONCE = sizeof(uint64_t) / (size) };                                           \
+        uint64_t i = 0;                                                                         \
+        for (; i + AT_ONCE <= count; i += AT_ONCE) {                                            \
+            uint64_t elements;                                                                  \
+            memcpy(&elements, source - (int64_t)((i + AT_ONCE - 1) * (size)), sizeof elements); \
+            elements = reversed_##size(elements);                                               \
+            memcpy(destination + i * (size), &elements, sizeof elements);                       \
+        }                                                                                       \
+        for (; i < count; i++)                                                                  \
+            memcpy(destination + i * (size), source - (int64_t)(i * (size)), size);             \
+    }
+DEFINE_COPY_REVERSED(1)
+DEFINE_COPY_REVERSED(2)
+
+#define COPY_SECOND_1 copy_second_1(destination, source, count);
+#define COPY_SECOND_2 copy_second_2(destination, source, count);
+#define COPY_SECOND_4 COPY_RUN(4, 8)
+#define COPY_SECOND_8 COPY_RUN(8, 16)
+#define COPY_SECOND_16 COPY_RUN(16, 32)
+#define COPY_REVERSED_1 copy_reversed_1(destination, source, count);
+#define COPY_REVERSED_2 copy_reversed_2(destination, source, count);
+#define COPY_REVERSED_4 COPY_RUN(4, -4)
+#define COPY_REVERSED_8 COPY_RUN(8, -8)
+#define COPY_REVERSED_16 COPY_RUN(16, -16)
+
 #define DEFINE_COPY_RUN(size)                                                             \
     static void copy_run_##size(char *restrict destination, const char *restrict source,  \
                                 int64_t stride, uint64_t count)                           \
     {                                                                                     \
-        if (stride == 2 * (size))                                                         \
-            COPY_RUN(size, 2 * (size));                                                   \
-        else if (stride == -(size))                                                       \
-            COPY_RUN(size, -(size));                                                      \
-        else                                                                              \
-            COPY_RUN(size, stride);                                                       \
+        if (stride == 2 * (size)) {                                                       \
+            COPY_SECOND_##size                                                            \
+        } else if (stride == -(size)) {                                                   \
+            COPY_REVERSED_##size                                                          \
+        } else {                                                                          \
+            COPY_RUN(size, stride)                                                        \
+        }                                                                                 \
     }                                                                                     \
     static void copy_runs_##size(char *restrict destination, const char *restrict source, \
                                  gpr_axis rows, gpr_axis columns)                         \
@@ -470,7 +544,7 @@ const char *gpr_view_row(const gpr_view *view, uint64_t row)
         const uint64_t count = columns.extent;                                            \
         for (uint64_t r = 0; r < rows.extent;                                             \
              r++, source += rows.in, destination += count * (size))                       \
-            COPY_RUN(size, columns.in);                                                   \
+            COPY_RUN(size, columns.in)                                                    \
     }
 DEFINE_COPY_RUN(1)
 DEFINE_COPY_RUN(2)
@@ -654,8 +728,11 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
     const gpr_axis columns = axes > 0 ? view->axes[axes - 1] : unit;
     const gpr_axis rows = axes > 1 ? view->axes[axes - 2] : unit;
     char *out = destination;
-    cursor c = {.data = view->data, .mask = view->mask};
+    cursor c; /* whose index is set as far as there are axes: to clear it would take longer */
     uint64_t row, column;
+
+    c.data = view->data;
+    c.mask = view->mask;
 
     column = first % columns.extent;
     first /= columns.extent;

@@ -277,6 +277,46 @@ static void test_pack(void)
     }
 }
 
+/* Runs of every step that has a loop of its own, and of others, of all lengths around a vector's.
+ * The memory ends with the last element: AddressSanitizer sees a load behind it. */
+static void test_pack_runs(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_INT16, GPR_FLOAT32, GPR_FLOAT64,
+                                       GPR_COMPLEX128};
+    static const int64_t steps[] = {2, -1, -2, 1, 3};
+    enum { LONGEST = 150, WIDEST = 16 };
+    char packed[(LONGEST + 1) * WIDEST];
+
+    for (int d = 0; d < 5; d++) {
+        for (int s = 0; s < 5; s++) {
+            for (int64_t n = 1; n <= LONGEST; n++) {
+                const int64_t bytes = (int64_t)gpr_dtype_bytes(dtypes[d]), step = steps[s],
+                              span = (n - 1) * llabs(step) + 1;
+                const uint64_t first = check_between(0, (uint64_t)n - 1),
+                               count = check_between(1, (uint64_t)n - first);
+                char *memory = malloc((size_t)(span * bytes));
+                int64_t shape[1] = {n}, strides[1] = {step * bytes};
+                char *start = memory + (step < 0 ? (span - 1) * bytes : 0);
+                gpr_request request = request_of(1, 0, shape, strides, start);
+                gpr_view view;
+
+                for (int64_t i = 0; i < span * bytes; i++) memory[i] = (char)check_random();
+                request.dtype = dtypes[d];
+                CHECK(view_of(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+                memset(packed, 0x55, sizeof packed);
+                gpr_pack(&view, first, count, NULL, packed);
+                for (uint64_t k = 0; k < count; k++)
+                    CHECK(memcmp(packed + (int64_t)k * bytes,
+                                 start + (int64_t)(first + k) * step * bytes, (size_t)bytes) == 0,
+                          "%lld bytes, step %lld: element %" PRIu64 " of %" PRIu64,
+                          (long long)bytes, (long long)step, k, count);
+                CHECK(packed[(int64_t)count * bytes] == 0x55, "packing wrote past its end");
+                free(memory);
+            }
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- addresses ------------------ */
 
 /* An extent or a step near a power of two, or small. */
@@ -381,5 +421,6 @@ int main(void)
     test_given_means();
     test_refusals();
     test_pack();
+    test_pack_runs();
     return check_end();
 }
