@@ -268,6 +268,29 @@ void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, con
     }
 }
 
+/* Numbers that become results by rounding alone. 0, and nothing stored, where there is more to
+ * do. */
+static int narrow_alike(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
+                        uint64_t count, void *results)
+{
+    const uint64_t parts = (uint64_t)gpr_exact_parts(acc);
+    const char *from = accumulators;
+    char *to = results;
+
+    if (rule->acc_kind != GPR_ACC_NUMBER || rule->divide || rule->op == GPR_OP_SUM) return 0;
+    if (gpr_real_dtype(acc) != GPR_FLOAT64 || gpr_real_dtype(rule->result) != GPR_FLOAT32) return 0;
+    if (gpr_exact_parts(rule->result) != gpr_exact_parts(acc)) return 0;
+    for (uint64_t i = 0; i < count * parts; i++) {
+        double number;
+        float rounded;
+
+        memcpy(&number, from + i * sizeof number, sizeof number);
+        rounded = (float)number;
+        memcpy(to + i * sizeof rounded, &rounded, sizeof rounded);
+    }
+    return 1;
+}
+
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
                         uint64_t count, uint64_t n, void *results, uint64_t output_stride)
 {
@@ -286,6 +309,7 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         memcpy(results, accumulators, count * result_bytes);
         return;
     }
+    if (narrow_alike(rule, acc, accumulators, count, results)) return;
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
