@@ -950,7 +950,15 @@ static void mark_out(const job *work, uint64_t count, scratch *in)
     const int skip = how->rule->skip_nan;
 
     if (c->marks == NULL && c->parts == 1) return;
-    if (c->marks == NULL) memset(in->marks, 1, count);
+    if (c->marks == NULL) { /* NaN are left out, then */
+        const float none32[GPR_EXACT_PARTS] = {NAN, NAN};
+        const double none64[GPR_EXACT_PARTS] = {NAN, NAN};
+        const int is_single = how->loop_dtype == GPR_COMPLEX64;
+
+        gpr_cpu_replace_nan(how->loop_dtype, in->tile, count,
+                            is_single ? (const void *)none32 : none64);
+        return;
+    }
     switch (how->loop_dtype) {
     case GPR_FLOAT32: mark_out_float32(in->tile, in->marks, count, skip); break;
     case GPR_FLOAT64: mark_out_float64(in->tile, in->marks, count, skip); break;

@@ -198,23 +198,99 @@ void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uin
     }
 }
 
-/* Copies elements to `destination`, which may be where they are, with NaN replaced. */
-static void replace_nan(const recipe *how, const char *elements, uint64_t count, char *destination)
-{
-    const size_t bytes = gpr_dtype_rows[how->rule->element].bytes;
-    uint8_t keep[STAGE_ELEMENTS];
+/* Replacing NaN by bits, not branches: NaN are hard to predict. */
+#define DEFINE_REPLACE(name, BITS, INFINITE)                                        \
+    static void replace_##name(char *elements, uint64_t count, const void *neutral) \
+    {                                                                               \
+        BITS other;                                                                 \
+        memcpy(&other, neutral, sizeof other);                                      \
+        for (uint64_t i = 0; i < count; i++) {                                      \
+            BITS bits;                                                              \
+            memcpy(&bits, elements + i * sizeof bits, sizeof bits);                 \
+            bits = (BITS)(bits << 1) <= (BITS)((INFINITE) << 1) ? bits : other;     \
+            memcpy(elements + i * sizeof bits, &bits, sizeof bits);                 \
+        }                                                                           \
+    }
+#define REPLACE_GPR_KIND_BOOL(...)
+#define REPLACE_GPR_KIND_SIGNED(...)
+#define REPLACE_GPR_KIND_UNSIGNED(...)
+#define REPLACE_GPR_KIND_COMPLEX(...)
+#define REPLACE_GPR_KIND_FLOAT(name, BITS, fraction, exponent) \
+    DEFINE_REPLACE(name, BITS, (((BITS)1 << (exponent)) - 1) << (fraction))
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
+    REPLACE_##kind(name, BITS_##bytes, fraction, exponent)
+#include "dtypes.def"
+#undef GPR_DTYPE
 
-    memset(keep, 1, count);
-    gpr_cpu_drop_nan(how->rule->element, elements, count, keep);
-    memmove(destination, elements, count * bytes);
-    for (uint64_t i = 0; i < count; i++)
-        if (!keep[i]) memcpy(destination + i * bytes, how->neutral.bytes, bytes);
+/* Complex numbers, of which either part may be NaN, by vectors of 16 bytes. */
+typedef uint64_t pair_bits __attribute__((vector_size(16)));
+typedef float complex64_parts __attribute__((vector_size(16)));
+typedef double complex128_parts __attribute__((vector_size(16)));
+#define OTHER_PARTS_complex64(bits) ((bits) << 32 | (bits) >> 32)
+#define OTHER_PARTS_complex128(bits) ((pair_bits){(bits)[1], (bits)[0]})
+#define DEFINE_REPLACE_PAIRS(name)                                                \
+    static pair_bits replaced_##name(name##_parts parts, pair_bits neutral)       \
+    {                                                                             \
+        const pair_bits of_parts = (pair_bits)(parts != parts),                   \
+                        nan = of_parts | OTHER_PARTS_##name(of_parts);            \
+        return ((pair_bits)parts & ~nan) | (neutral & nan);                       \
+    }                                                                             \
+    static void replace_##name(char *elements, uint64_t bytes, pair_bits neutral) \
+    {                                                                             \
+        for (; bytes > 0;) {                                                      \
+            const uint64_t some = gpr_smaller(bytes, sizeof(pair_bits));          \
+            name##_parts parts = {0};                                             \
+            pair_bits kept;                                                       \
+            if (some == sizeof parts)                                             \
+                memcpy(&parts, elements, sizeof parts);                           \
+            else                                                                  \
+                memcpy(&parts, elements, some);                                   \
+            kept = replaced_##name(parts, neutral);                               \
+            if (some == sizeof parts)                                             \
+                memcpy(elements, &kept, sizeof kept);                             \
+            else                                                                  \
+                memcpy(elements, &kept, some);                                    \
+            elements += some;                                                     \
+            bytes -= some;                                                        \
+        }                                                                         \
+    }
+DEFINE_REPLACE_PAIRS(complex64)
+DEFINE_REPLACE_PAIRS(complex128)
+
+void gpr_cpu_replace_nan(gpr_dtype dtype, char *elements, uint64_t count, const void *neutral)
+{
+    const size_t bytes = gpr_dtype_rows[dtype].bytes;
+    pair_bits pair;
+
+    switch (dtype) {
+#define CASE_REPLACE_GPR_KIND_BOOL(...)
+#define CASE_REPLACE_GPR_KIND_SIGNED(...)
+#define CASE_REPLACE_GPR_KIND_UNSIGNED(...)
+#define CASE_REPLACE_GPR_KIND_COMPLEX(...)
+#define CASE_REPLACE_GPR_KIND_FLOAT(ID, name) \
+    case GPR_##ID: replace_##name(elements, count, neutral); break;
+#define GPR_DTYPE(ID, name, bytes, kind, ...) CASE_REPLACE_##kind(ID, name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+    case GPR_COMPLEX64:
+        memcpy(&pair, neutral, bytes);
+        memcpy((char *)&pair + bytes, neutral, bytes);
+        replace_complex64(elements, count * bytes, pair);
+        break;
+    default:
+        memcpy(&pair, neutral, sizeof pair);
+        replace_complex128(elements, count * bytes, pair);
+        break;
+    }
 }
 
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s)
 {
     if (how->replace_nan) {
-        replace_nan(how, elements, count, s->packed);
+        const gpr_dtype dtype = how->rule->element;
+
+        if (elements != s->packed) memcpy(s->packed, elements, count * gpr_dtype_rows[dtype].bytes);
+        gpr_cpu_replace_nan(dtype, s->packed, count, how->neutral.bytes);
         elements = s->packed;
     }
     if (how->convert) {

@@ -68,6 +68,9 @@ typedef struct staging {
  * that the loop reads. */
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s);
 
+/* Replaces elements that are NaN, of any float or complex dtype, by *neutral. */
+void gpr_cpu_replace_nan(gpr_dtype dtype, char *elements, uint64_t count, const void *neutral);
+
 /* keep[i] = 0 where element i is NaN, of any float or complex dtype. */
 void gpr_cpu_drop_nan(gpr_dtype dtype, const char *elements, uint64_t count, uint8_t *keep);
 

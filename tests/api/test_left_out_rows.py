@@ -98,3 +98,29 @@ def test_variances_of_long_rows_and_columns_leave_out_what_numpys_do(
             continue
         got, _ = outcome(functools.partial(gr.nanvar, holes, axis=axis, device="cpu"))
         assert np.allclose(got, wanted, 1e-3, equal_nan=True), axis
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_either_part_that_is_nan_leaves_a_complex_number_out(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    for _ in range(40):
+        shape = (int(rng.integers(1, 9)), int(rng.integers(1, 130)))
+        x: Any = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(name)
+        parts = x.view(x.real.dtype)
+        parts[rng.random(parts.shape) < rng.choice([0.01, 0.2])] = np.nan
+        parts[0, :2] = 1, 2  # some row and some column have an element
+        left = ~np.isnan(x)
+        for axis in (0, 1, None):
+            context = (name, isa, shape, axis)
+            options: dict[str, Any] = {"axis": axis, "device": "cpu"}
+            product = gr.nanprod(x, **options)
+            replaced = gr.prod(np.where(left, x, 1).astype(name), **options)
+            assert np.asarray(product).tobytes() == np.asarray(replaced).tobytes(), context
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                varied = np.asarray(gr.nanvar(x, **options))
+                masked = np.asarray(gr.var(x, where=left, **options))
+                wanted = np.nanvar(x.astype(np.complex128), axis=axis)
+            assert np.array_equal(varied, masked, equal_nan=True), context
+            assert np.allclose(varied, wanted, rtol=1e-5, atol=1e-6, equal_nan=True), context
