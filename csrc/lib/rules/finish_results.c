@@ -105,7 +105,8 @@ static void subtract_block(gpr_wide wide, uint64_t count, results_block *block)
 static void vary_block(const gpr_rule *rule, uint64_t count, results_block *block)
 {
     for (uint64_t i = 0; i < count; i++) {
-        const double divisor = fmax((double)block->position[i] - rule->ddof, 0);
+        const double left = (double)block->position[i] - rule->ddof,
+                     divisor = left > 0 ? left : 0; /* fmax is a call */
         const double squares = rule->skip_nan && divisor == 0 ? 0 : block->squares[i];
         const double variance = squares / divisor;
 
