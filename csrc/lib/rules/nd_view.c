@@ -676,23 +676,82 @@ static void advance(const gpr_view *view, cursor *c, int at)
     }
 }
 
+/* Turns a block of as many rows as columns, a word of eight bytes each: the elements of a column
+ * are adjacent in memory, those of a row `row_bytes` apart in columns. Halves of words are
+ * exchanged, then quarters, and so on. */
+#define TURN_STEP(distance, bits, low)                                                       \
+    for (int i = 0; i < AT_ONCE; i++) {                                                      \
+        if ((i & (distance)) != 0) continue;                                                 \
+        const uint64_t apart = (words[i] >> (bits) ^ words[i + (distance)]) & UINT64_C(low); \
+        words[i + (distance)] ^= apart;                                                      \
+        words[i] ^= apart << (bits);                                                         \
+    }
+#define DEFINE_TURN(size, STEPS)                                                                   \
+    static void turn_##size(char *restrict destination, uint64_t row_bytes,                        \
+                            const char *restrict source, int64_t stride)                           \
+    {                                                                                              \
+        enum { AT_ONCE = sizeof(uint64_t) / (size) };                                              \
+        uint64_t words[AT_ONCE];                                                                   \
+        for (int i = 0; i < AT_ONCE; i++) memcpy(&words[i], source + i * stride, sizeof words[i]); \
+        STEPS                                                                                      \
+        for (int i = 0; i < AT_ONCE; i++)                                                          \
+            memcpy(destination + (uint64_t)i * row_bytes, &words[i], sizeof words[i]);             \
+    }
+DEFINE_TURN(1, TURN_STEP(4, 32, 0x00000000ffffffff) TURN_STEP(2, 16, 0x0000ffff0000ffff)
+                   TURN_STEP(1, 8, 0x00ff00ff00ff00ff))
+DEFINE_TURN(2, TURN_STEP(2, 32, 0x00000000ffffffff) TURN_STEP(1, 16, 0x0000ffff0000ffff))
+DEFINE_TURN(4, TURN_STEP(1, 32, 0x00000000ffffffff))
+
+/* Copies `rows` by `columns` elements, of which those of a column are adjacent in memory. */
+static void turn_tile(size_t bytes, char *destination, uint64_t row_bytes, const char *source,
+                      int64_t stride, uint64_t rows, uint64_t columns)
+{
+    const uint64_t at_once = sizeof(uint64_t) / bytes, whole = columns / at_once * at_once;
+    uint64_t row = 0;
+
+    for (; row + at_once <= rows; row += at_once) {
+        char *to = destination + row * row_bytes;
+        const char *from = source + row * bytes;
+
+        for (uint64_t c = 0; c < whole; c += at_once) {
+            switch (bytes) {
+            case 1: turn_1(to + c * bytes, row_bytes, from + (int64_t)c * stride, stride); break;
+            case 2: turn_2(to + c * bytes, row_bytes, from + (int64_t)c * stride, stride); break;
+            default: turn_4(to + c * bytes, row_bytes, from + (int64_t)c * stride, stride); break;
+            }
+        }
+        for (uint64_t i = 0; i < at_once && whole < columns; i++)
+            copy_run(bytes, to + i * row_bytes + whole * bytes,
+                     from + i * bytes + (int64_t)whole * stride, stride, columns - whole);
+    }
+    for (; row < rows; row++)
+        copy_run(bytes, destination + row * row_bytes, source + row * bytes, stride, columns);
+}
+
 /* Tiles of a plane whose rows lie crosswise in memory: a cache line of the source serves the tile's
  * other rows while it is still in the first cache. */
-enum { TILE_ROWS = 16, TILE_COLUMNS = 128 };
+enum { TILE_ROWS = 16, TILE_COLUMNS = 128, LINE_BYTES = 64 };
 
 static void copy_plane_tiled(size_t bytes, char *destination, const char *source, gpr_axis rows,
                              gpr_axis columns)
 {
-    const uint64_t row_bytes = columns.extent * bytes;
+    const uint64_t row_bytes = columns.extent * bytes,
+                   tile_rows = bytes < LINE_BYTES / TILE_ROWS ? LINE_BYTES / bytes : TILE_ROWS;
+    const int are_adjacent = bytes < sizeof(uint64_t) && rows.in == (int64_t)bytes;
 
-    for (uint64_t r = 0; r < rows.extent; r += TILE_ROWS) {
-        const uint64_t r_end = r + gpr_smaller(rows.extent - r, TILE_ROWS);
+    for (uint64_t r = 0; r < rows.extent; r += tile_rows) {
+        const uint64_t height = gpr_smaller(rows.extent - r, tile_rows);
         for (uint64_t c = 0; c < columns.extent; c += TILE_COLUMNS) {
             const uint64_t width = gpr_smaller(columns.extent - c, TILE_COLUMNS);
-            for (uint64_t i = r; i < r_end; i++)
-                copy_run(bytes, destination + i * row_bytes + c * bytes,
-                         source + (int64_t)i * rows.in + (int64_t)c * columns.in, columns.in,
-                         width);
+            char *to = destination + r * row_bytes + c * bytes;
+            const char *from = source + (int64_t)r * rows.in + (int64_t)c * columns.in;
+
+            if (are_adjacent) {
+                turn_tile(bytes, to, row_bytes, from, columns.in, height, width);
+                continue;
+            }
+            for (uint64_t i = 0; i < height; i++)
+                copy_run(bytes, to + i * row_bytes, from + (int64_t)i * rows.in, columns.in, width);
         }
     }
 }

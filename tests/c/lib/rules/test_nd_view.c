@@ -317,6 +317,48 @@ static void test_pack_runs(void)
     }
 }
 
+/* Planes whose columns are adjacent in memory, of all extents around a block's. */
+static void test_pack_planes(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_INT16, GPR_FLOAT32, GPR_FLOAT64,
+                                       GPR_COMPLEX128};
+
+    for (int round = 0; round < 2000; round++) {
+        const gpr_dtype dtype = dtypes[check_between(0, 4)];
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype),
+                      rows = check_between(1, check_between(0, 1) ? 20 : 150),
+                      columns = check_between(1, check_between(0, 1) ? 20 : 300),
+                      pitch = rows + check_between(0, 3), span = (columns - 1) * pitch + rows;
+        const uint64_t size = (uint64_t)(rows * columns);
+        const int is_part = check_between(0, 1);
+        const uint64_t first = is_part ? (uint64_t)check_between(0, size - 1) : 0,
+                       count = is_part ? (uint64_t)check_between(1, size - first) : size;
+        char *memory = malloc((size_t)(span * bytes)),
+             *packed = malloc((size_t)(count * (uint64_t)bytes + 1));
+        int64_t shape[2] = {rows, columns}, strides[2] = {bytes, pitch * bytes};
+        gpr_request request = request_of(2, 0, shape, strides, memory);
+        gpr_view view;
+
+        for (int64_t i = 0; i < span * bytes; i++) memory[i] = (char)check_random();
+        request.dtype = dtype;
+        CHECK(view_of(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+        packed[count * (uint64_t)bytes] = 0x55;
+        gpr_pack(&view, first, count, NULL, packed);
+        for (uint64_t k = 0; k < count; k++) {
+            const int64_t row = (int64_t)((first + k) / (uint64_t)columns),
+                          column = (int64_t)((first + k) % (uint64_t)columns);
+
+            CHECK(memcmp(packed + (int64_t)k * bytes, memory + (column * pitch + row) * bytes,
+                         (size_t)bytes) == 0,
+                  "%lld bytes, (%lld, %lld): element %" PRIu64 " of %" PRIu64, (long long)bytes,
+                  (long long)rows, (long long)columns, first + k, size);
+        }
+        CHECK(packed[count * (uint64_t)bytes] == 0x55, "packing wrote past its end");
+        free(memory);
+        free(packed);
+    }
+}
+
 /* ---------------------------------------------------------------- addresses ------------------ */
 
 /* An extent or a step near a power of two, or small. */
@@ -422,5 +464,6 @@ int main(void)
     test_refusals();
     test_pack();
     test_pack_runs();
+    test_pack_planes();
     return check_end();
 }
