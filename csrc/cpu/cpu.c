@@ -92,6 +92,11 @@ static int finish_floats(const job *work, const char *accumulators, const char *
     if (gpr_exact_parts(rule->result) != gpr_exact_parts(how->acc)) return 0;
     if (!rule->divide && !(how->fold == GPR_FOLD_sum && is_single)) return 0;
     if (counts != NULL && parts > 1) return 0;
+    if (!is_wide && counts == NULL) { /* as they are */
+        (void)loops->round_sums((const double *)(const void *)accumulators, NULL, divisor,
+                                count * parts, &any, is_single, results);
+        return 1;
+    }
     for (uint64_t done = 0; done < count * parts; done += GPR_WIDE_ELEMENTS) {
         const uint64_t some = gpr_smaller(count * parts - done, GPR_WIDE_ELEMENTS);
         const char *from = accumulators + done * (how->acc_bytes / parts);
@@ -99,8 +104,7 @@ static int finish_floats(const job *work, const char *accumulators, const char *
         if (is_wide)
             widen.loop(from, values, some);
         else
-            for (uint64_t i = 0; i < some; i++)
-                values[i] = ((const double *)(const void *)from)[i] + 0.0; /* a sum starts at +0 */
+            for (uint64_t i = 0; i < some; i++) values[i] = ((const double *)(const void *)from)[i];
         if (counts != NULL)
             loops->widen[GPR_UINT64].loop(counts + done * sizeof(uint64_t), divisors, some);
         (void)loops->round_sums(values, counts != NULL ? divisors : NULL, divisor, some, &any,

@@ -256,6 +256,7 @@ INLINE vec_f64 load_last(const double *p, uint64_t count, double other)
 
 INLINE vec_f64 round_sum(division how, vec_f64 sum, rounding *r)
 {
+    sum += 0.0; /* where a sum starts: none is -0 */
     vec_f64 value = sum * r->inverse;
 
     if (how != BY_POWER) {
