@@ -105,7 +105,8 @@ def test_either_part_that_is_nan_leaves_a_complex_number_out(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
     for _ in range(40):
-        shape = (int(rng.integers(1, 9)), int(rng.integers(1, 130)))
+        # fewer than 1024 elements, which are replaced at once: products have one order
+        shape = (int(rng.integers(1, 9)), int(rng.integers(1, 125)))
         x: Any = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(name)
         parts = x.view(x.real.dtype)
         parts[rng.random(parts.shape) < rng.choice([0.01, 0.2])] = np.nan
