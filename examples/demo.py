@@ -123,8 +123,11 @@ def main() -> int:
     real = rng.random(n, dtype=np.float32)
     right &= show_table(real, float(np.sum(real, dtype=np.float64)), kernels)
     nearest = np.finfo(np.float32).eps / 2
-    print(f"\nThe float32 nearest to an exact sum is off by up to {nearest:.1e} of it.")
-    print("auto computes that float32; other kernels may be off by more, in less time on a CPU.")
+    print(f"\nA float32 has 24 bits: the one nearest to a sum may be {nearest:.1e} of it away.")
+    print("auto finds the nearest one; other kernels may be further off, in less time on a CPU.")
+    if not devices:
+        print("Large arrays come from memory. Where one core already reads at memory bandwidth, or")
+        print("other programs use the cores, even fast may take longer than numpy.sum.")
     print("All sums agree." if right else "Some sums are wrong.")
     if not devices:
         show_emulated()

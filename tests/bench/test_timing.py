@@ -7,6 +7,7 @@ mean nothing.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
 import io
 import json
@@ -836,3 +837,14 @@ def test_importing_the_package_brings_none_of_this_along() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert {"benchmark", "compare", "Timing", "Comparison"} <= set(dir(gr))
+
+
+def test_a_call_is_no_share_of_itself() -> None:
+    """Where the call itself is the fastest read, there is no percentage to print."""
+    timing = gr.benchmark("auto", np.ones(1000, np.float32), device="cpu", seconds=0.01)
+    alone = dataclasses.replace(timing, ceiling=timing.bandwidth)
+    assert "no higher bandwidth was measured here" in str(alone)
+    assert "%" not in "".join(alone._facts())
+    twice = dataclasses.replace(timing, ceiling=2 * timing.bandwidth)
+    assert "50.0% of" in str(twice)
+    assert (alone.of_ceiling, twice.of_ceiling) == (1, 0.5)

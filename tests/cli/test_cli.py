@@ -758,7 +758,7 @@ def cheap_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("cheap_ceiling")
 def test_bench_times_a_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = succeed("bench", "-n", "5000", "--op", "max", "--dtype", "int16", *QUICK, capsys=capsys)
-    assert out.startswith("CPU backend: max of 5,000 int16 on cpu, hot cache")
+    assert out.startswith("CPU backend: max of 5,000 int16 on cpu\n")
     files = [f"--{kind}={tmp_path / kind}" for kind in ("csv", "html")]
     found = json.loads(
         succeed("bench", "reduce0", "-n", "5000", *QUICK, *files, "--json", capsys=capsys)

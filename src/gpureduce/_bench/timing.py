@@ -159,7 +159,8 @@ class Timing(Exported):
         block = (
             f", blocks of {self.block_size:,}" if self.block_size and self.device != "cpu" else ""
         )
-        return f"{what}: {of}{where}{block}, {self.cache} cache"
+        cache = "" if self.cache == "hot" else f", {self.cache} cache"
+        return f"{what}: {of}{where}{block}{cache}"
 
     def _summary(self) -> str:
         return f"{self.title}, {show_time(self.host.median)} from host to result"
@@ -206,7 +207,9 @@ class Timing(Exported):
                     f"{rate / self.peak:.1%} of {show_bandwidth(self.peak)} GB/s, the theoretical "
                     "peak"
                 )
-            if self.ceiling is not None:
+            if self.ceiling is not None and rate >= self.ceiling:
+                facts.append("no higher bandwidth was measured here")
+            elif self.ceiling is not None:
                 facts.append(
                     f"{rate / self.ceiling:.1%} of {show_bandwidth(self.ceiling)} GB/s, the "
                     "highest bandwidth measured here"

@@ -50,7 +50,10 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
         "--html", type=Path, metavar="FILE", help="write a page with tables, picture and source"
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write the picture (png, svg, pdf), by matplotlib"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="write the picture, by matplotlib, in a format such as png, svg or pdf",
     )
     add_kernel_options(parser)
 

@@ -27,10 +27,13 @@ def _missing(versions: tuple[int, int]) -> dict[str, str]:
         found["GPU"] = no_cuda
     if not versions[1]:
         found["NVRTC"] = (
-            "kernels on a GPU: pip install 'gpureduce[cu13]', or [cu12] for CUDA 12 drivers"
+            "compiles kernels of a GPU: pip install 'gpureduce[cu13]', or [cu12] for CUDA 12"
         )
     extras = {
-        "cuda.pathfinder": ("cu13", "kernels on a GPU, where NVRTC was installed by pip"),
+        "cuda.pathfinder": (
+            "cu13",
+            "finds the NVRTC that pip installs, which compiles kernels for a GPU",
+        ),
         "ml_dtypes": ("bf16", "bfloat16 arrays"),
         "matplotlib": ("plot", "pictures"),
         "numba": ("numba", "operators that are Python functions"),

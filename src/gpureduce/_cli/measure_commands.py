@@ -64,7 +64,10 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the tables as a page")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write a picture (png, svg, pdf), by matplotlib"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="write a picture, by matplotlib, in a format such as png, svg or pdf",
     )
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     add_bar(parser)

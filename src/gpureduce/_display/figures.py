@@ -58,7 +58,8 @@ def check_format(path: str | os.PathLike[str]) -> None:
     known = Figure().canvas.get_supported_filetypes()
     if ending.lower() not in known:
         raise ValueError(
-            f"{os.fspath(path)}: a picture's name ends with one of .{', .'.join(sorted(known))}"
+            f"{os.fspath(path)}: a picture's name ends with one of .png, .svg, .pdf, or another "
+            "format that matplotlib writes"
         )
 
 
