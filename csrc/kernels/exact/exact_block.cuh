@@ -87,8 +87,22 @@ template <class Traits, class AnyLimbs>
 GPR_DEVICE PartType<typename Traits::Out> round_limbs(const AnyLimbs &limbs, uint64 count,
                                                       uint64 flags)
 {
-    return finalize_limbs<PartType<typename Traits::Out>, false>(limbs, count,
-                                                                 flags | saw_not_minus_zero);
+    return finalize_limbs<PartType<typename Traits::Out>, makes_means<Traits>>(
+        limbs, count, flags | saw_not_minus_zero);
+}
+
+// Stores a sum of `count` elements or fewer from its words, in `room`. All lanes of a warp must
+// call.
+template <class Traits>
+GPR_CALLED void store_words(typename Traits::Out *out, typename Traits::Acc &room,
+                            const RowSum<typename Traits::In> &sum, uint64 count)
+{
+    uint64 *whole = reinterpret_cast<uint64 *>(&room);
+    for (unsigned i = threadIdx.x % warp_lanes; i < words_of_sum<typename Traits::In>;
+         i += warp_lanes)
+        whole[i] = word_of_sum(sum, i, count);
+    __syncwarp(); // the sum is there
+    Traits::store(out, room);
 }
 
 // Stores a sum of `count` elements or fewer. All lanes of a warp must call; `room` is shared memory
@@ -104,6 +118,10 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
 
     __syncwarp(); // limbs can be read, and the sum before has been stored
     if constexpr (rounds_limbs<Traits> && is_float<T>) {
+        if (makes_means<Traits> && count >> divisor_bits != 0) {
+            store_words<Traits>(out, room, sum, count);
+            return;
+        }
         Traits::store_rounded(out, [&](unsigned p) {
             const WarpLimbs<limbs_of<T>, limb_bits> limbs(lowest_exponent<T>,
                                                           [&](int i) { return sum.limb[p][i]; });
@@ -113,10 +131,7 @@ GPR_DEVICE void store_sum(typename Traits::Out *out, typename Traits::Acc &room,
         uint64 *result = reinterpret_cast<uint64 *>(out);
         for (unsigned i = lane; i < words; i += warp_lanes) result[i] = word_of_sum(sum, i, count);
     } else {
-        uint64 *whole = reinterpret_cast<uint64 *>(&room);
-        for (unsigned i = lane; i < words; i += warp_lanes) whole[i] = word_of_sum(sum, i, count);
-        __syncwarp(); // the sum is there
-        Traits::store(out, room);
+        store_words<Traits>(out, room, sum, count);
     }
 }
 

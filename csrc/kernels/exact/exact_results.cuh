@@ -45,8 +45,7 @@ struct Finished<KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKI
     : KernelTraits<fold_exact, Element, Compute, ExactSum<Number>, SKIP_NAN> {
     using Out = Result;
     static constexpr bool is_mean = same<Way, finish_mean>;
-    // and neither divided nor wrapped
-    static constexpr bool is_rounded = is_float<PartType<Result>> && !is_mean;
+    static constexpr bool is_rounded = is_float<PartType<Result>>; // and not wrapped
 
     static GPR_DEVICE void store(Out *out, ExactSum<Number> &sum)
     {

@@ -218,12 +218,38 @@ GPR_DEVICE Leading leading_of(const AnyLimbs &limbs, uint64 n)
     return leading;
 }
 
-// As above, of a sum that a warp holds, undivided. The limbs below those that are read are less
-// than one unit of the last of them.
-template <bool DIVIDED, int COUNT, int RADIX>
-GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64)
+// Elements of which a warp divides the sum's leading bits: of 94 of these, 56 are left.
+constexpr int divisor_bits = 38;
+
+// A quotient of leading bits, which has their last place: what they lack is less than a unit of it,
+// before and after the division.
+GPR_DEVICE Leading divided(const Leading &sum, uint64 n)
 {
-    static_assert(!DIVIDED, "limbs of one sign are divided");
+    uint64 rest = 0;
+    const unsigned word[4] = {static_cast<unsigned>(sum.high >> word_bits),
+                              static_cast<unsigned>(sum.high),
+                              static_cast<unsigned>(sum.low >> word_bits),
+                              static_cast<unsigned>(sum.low)};
+    Leading quotient = {0, 0, sum.exponent, false};
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+        quotient.high = quotient.high << word_bits | quotient.low >> word_bits;
+        quotient.low = quotient.low << word_bits | divide_word(&rest, word[i], n);
+    }
+    quotient.inexact = sum.inexact || rest != 0;
+    if (quotient.high == 0) {
+        quotient.high = quotient.low;
+        quotient.low = 0;
+        quotient.exponent -= 2 * word_bits;
+    }
+    return quotient;
+}
+
+// As above, of a sum that a warp holds. The limbs below those that are read are less than one unit
+// of the last of them. n is below 2^divisor_bits.
+template <bool DIVIDED, int COUNT, int RADIX>
+GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64 n)
+{
     constexpr int taken = WarpLimbs<COUNT, RADIX>::taken;
     const int last = limbs.highest - taken + 1;
     int below = limbs.sign_below(last);
@@ -243,7 +269,8 @@ GPR_DEVICE Leading leading_of(const WarpLimbs<COUNT, RADIX> &limbs, uint64)
         leading.high -= leading.low == 0 ? 1 : 0;
         leading.low--;
     }
-    return leading;
+    if constexpr (DIVIDED) return divided(leading, n);
+    else return leading;
 }
 
 // Whether a * a is above high * 2^64 + low.

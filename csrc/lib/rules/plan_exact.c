@@ -202,6 +202,8 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
     const int is_half = t->element_bytes == 2;
+    /* NaN of bfloat16, which takes as many instructions as a bin. */
+    const int leaves_out_halves = is_half && t->rule->skip_nan && !gpr_pair_sum_is_float64(element);
 
     if (are_lanes_faster(t, by_fast)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
@@ -209,7 +211,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         t->layout->rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
-        return 1;
+        return !leaves_out_halves || t->layout->rows * row_bytes < LARGE_BYTES / 2;
     if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
         return strcmp(by_fast->variant, "fast_rows") != 0 &&
