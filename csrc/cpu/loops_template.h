@@ -1002,33 +1002,36 @@ INLINE vec_i64 saw_zeros(vec_f64 x)
     return zero & (vec_i64)SWAP_PARTS((vec_f64)zero);
 }
 
-#define DEFINE_PAIR_TRUTH(fold, name, P, LOAD, SAW, DECIDED)                                     \
-    enum { accumulator_##fold##_##name = GPR_UINT8 };                                            \
-    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                                         \
-    {                                                                                            \
-        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                              \
-        while (n > 0) {                                                                          \
-            const uint64_t count = n < block ? n : block;                                        \
-            vec_i64 saw = {0};                                                                   \
-            int64_t seen = 0;                                                                    \
-            uint64_t i = 0;                                                                      \
-            for (; i + PAIR_STEP <= count; i += PAIR_STEP) {                                     \
-                UNROLLED                                                                         \
-                for (int k = 0; k < EXTREME_VECTORS; k++) {                                      \
-                    const vec_f64 x = (vec_f64)LOAD(p + 2 * i + k * VECTOR_LANES);               \
-                    saw |= SAW_PAIRS_##fold(x);                                                  \
-                }                                                                                \
-            }                                                                                    \
-            UNROLLED                                                                             \
-            for (int k = 0; k < VECTOR_LANES; k++) seen |= saw[k];                               \
-            for (; i < count; i++) seen |= SAW(p + 2 * i);                                       \
-            if (seen != 0) return DECIDED;                                                       \
-            p += 2 * count;                                                                      \
-            n -= count;                                                                          \
-        }                                                                                        \
-        return !(DECIDED);                                                                       \
-    }                                                                                            \
-    DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                                 \
+#define DEFINE_PAIR_TRUTH(fold, name, P, LOAD, SAW, DECIDED)                       \
+    enum { accumulator_##fold##_##name = GPR_UINT8 };                              \
+    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                           \
+    {                                                                              \
+        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                \
+        while (n > 0) {                                                            \
+            const uint64_t count = n < block ? n : block;                          \
+            vec_i64 saw = {0};                                                     \
+            int64_t seen = 0;                                                      \
+            uint64_t i = 0;                                                        \
+            for (; i + PAIR_STEP <= count; i += PAIR_STEP) {                       \
+                UNROLLED                                                           \
+                for (int k = 0; k < EXTREME_VECTORS; k++) {                        \
+                    const vec_f64 x = (vec_f64)LOAD(p + 2 * i + k * VECTOR_LANES); \
+                    saw |= SAW_PAIRS_##fold(x);                                    \
+                }                                                                  \
+            }                                                                      \
+            UNROLLED                                                               \
+            for (int k = 0; k < VECTOR_LANES; k++) seen |= saw[k];                 \
+            for (; i < count; i++) seen |= SAW(p + 2 * i);                         \
+            if (seen != 0) return DECIDED;                                         \
+            p += 2 * count;                                                        \
+            n -= count;                                                            \
+        }                                                                          \
+        return !(DECIDED);                                                         \
+    }                                                                              \
+    DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                   \
+    DEFINE_PAIR_TRUTH_COLUMNS_##name(fold, name, P, LOAD, SAW, DECIDED)
+
+#define DEFINE_PAIR_TRUTH_COLUMNS_complex128(fold, name, P, LOAD, SAW, DECIDED)                  \
     static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,         \
                                         uint64_t width, int how, void *out)                      \
     {                                                                                            \
@@ -1071,6 +1074,60 @@ INLINE vec_i64 saw_zeros(vec_f64 x)
             rows -= some;                                                                        \
             data += (int64_t)some * stride;                                                      \
         }                                                                                        \
+    }
+
+/* A complex64 is true if any bit of it but its parts' signs is set, NaN among them: as many numbers
+ * as 64-bit lanes of a vector. */
+#define TRUTH_BITS UINT64_C(0x7fffffff7fffffff)
+#define SAW_BITS_any(bits) (bits)
+#define SAW_BITS_all(bits) (vec_u64)((bits) == 0)
+typedef uint8_t truths_of_vector __attribute__((vector_size(VECTOR_LANES)));
+#define DEFINE_PAIR_TRUTH_COLUMNS_complex64(fold, name, P, LOAD, SAW, DECIDED)                  \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,        \
+                                        uint64_t width, int how, void *out)                     \
+    {                                                                                           \
+        enum { NUMBERS = TILE_VECTORS * VECTOR_LANES };                                         \
+        int fresh = how & GPR_FRESH;                                                            \
+        uint8_t *truths = out;                                                                  \
+        for (; rows > 0; fresh = 0) {                                                           \
+            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                          \
+            uint64_t j = 0;                                                                     \
+            for (; j + NUMBERS <= width; j += NUMBERS) {                                        \
+                const char *p = data + j * 2 * sizeof(P);                                       \
+                vec_u64 saw[TILE_VECTORS] = {{0}};                                              \
+                for (uint64_t r = 0; r < some; r++, p += stride) {                              \
+                    UNROLLED                                                                    \
+                    for (int k = 0; k < TILE_VECTORS; k++) {                                    \
+                        vec_u64 bits;                                                           \
+                        memcpy(&bits, p + k * VECTOR_BYTES, sizeof bits);                       \
+                        bits &= TRUTH_BITS;                                                     \
+                        saw[k] |= SAW_BITS_##fold(bits);                                        \
+                    }                                                                           \
+                }                                                                               \
+                UNROLLED                                                                        \
+                for (int k = 0; k < TILE_VECTORS; k++) {                                        \
+                    uint8_t *to = truths + j + k * VECTOR_LANES;                                \
+                    const vec_i64 is_decided = (vec_i64)(saw[k] != 0) == -(DECIDED);            \
+                    truths_of_vector truth =                                                    \
+                                         __builtin_convertvector(is_decided, truths_of_vector), \
+                                     before;                                                    \
+                    truth &= 1;                                                                 \
+                    memcpy(&before, to, sizeof before);                                         \
+                    if (!fresh) truth = (DECIDED) ? before | truth : before & truth;            \
+                    memcpy(to, &truth, sizeof truth);                                           \
+                }                                                                               \
+            }                                                                                   \
+            for (; j < width; j++) {                                                            \
+                const char *p = data + j * 2 * sizeof(P);                                       \
+                int seen = 0;                                                                   \
+                for (uint64_t r = 0; r < some; r++, p += stride)                                \
+                    seen |= SAW((const P *)(const void *)p);                                    \
+                const uint8_t truth = (seen != 0) == (DECIDED), before = truths[j];             \
+                truths[j] = fresh ? truth : (uint8_t)COMBINE_##fold(before, truth);             \
+            }                                                                                   \
+            rows -= some;                                                                       \
+            data += (int64_t)some * stride;                                                     \
+        }                                                                                       \
     }
 
 /* Products of as many numbers as fill a vector, real parts in even lanes. */

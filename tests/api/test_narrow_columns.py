@@ -63,3 +63,23 @@ def test_sums_and_variances_of_few_rows_are_numpys(name: str, rng: np.random.Gen
         variance = gr.var(x, axis=0, device="cpu")
         assert np.allclose(variance, wide.var(axis=0), rtol=1e-5, atol=1e-6)
         assert (gr.var(np.broadcast_to(x[:1], x.shape), axis=0, device="cpu") == 0).all()
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_truths_of_complex_columns_are_numpys(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    """Zeros of either sign are false; NaN and the smallest numbers, in either part, are true."""
+    real = np.zeros(1, name).real.dtype
+    nothing = np.array([0.0, -0.0], real)
+    something = np.array([1, -1, np.nan, np.inf, np.finfo(real).smallest_subnormal], real)
+    for _ in range(60):
+        shape = (int(rng.integers(1, 30)), int(rng.integers(1, 140)))
+        parts = rng.choice(nothing, (shape[0], 2 * shape[1]))
+        is_something = rng.random(parts.shape) < rng.choice([0.0, 0.02, 0.5, 0.98])
+        parts[is_something] = rng.choice(something, int(is_something.sum()))
+        values = parts.view(name)
+        for function in ("any", "all"):
+            got = getattr(gr, function)(values, axis=0, device="cpu")
+            wanted = getattr(np, function)(values, axis=0)
+            assert np.array_equal(got, wanted), (function, name, isa, shape)
