@@ -205,9 +205,9 @@ class Comparison(ComparisonRecord, Exported):
         if self.ceiling is not None:
             most = show_bandwidth(self.ceiling)
             lines.append(
-                f"ceiling: {most} GB/s, the most that was read in this run"
+                f"ceiling: {most} GB/s, the most that anything read in this run"
                 if self._has_device_times
-                else f"GB/s: {most} were the most that was read in this run"
+                else f"GB/s: {most} is the most that anything read in this run"
             )
         lines += explain_error(self)
         lines += [*self._doubts(), *self._wrong(), *self._not_measured()]
@@ -303,12 +303,15 @@ class Comparison(ComparisonRecord, Exported):
     def __str__(self) -> str:
         width = terminal_width()
 
-        def show(each: tuple[list[str], list[list[str]]]) -> str:
-            return lay_out(*each, left=1, width=width, heading_width=HEADING_COLUMNS)
+        def show(each: tuple[list[str], list[list[str]]], left: int = 1) -> str:
+            return lay_out(*each, left=left, width=width, heading_width=HEADING_COLUMNS)
+
+        def paragraph(text: str) -> str:
+            return fold_lines([text], width, indent=0)
 
         parts = [self.title]
         for words, tables in self._tables():
-            parts += [fold_lines([words], width), *map(show, tables)]
+            parts += [paragraph(words), *map(show, tables)]
         counters = self._counter_table()
         if counters is not None:
             parts.append(lay_out(*counters, left=1, width=width))
@@ -316,8 +319,8 @@ class Comparison(ComparisonRecord, Exported):
         parts += [fold_lines(lines, width)] if lines else []
         even = self._other_sizes()
         if even is not None:
-            parts += [fold_lines([self._title_of(even)], width), show(even.table())]
-            parts += [fold_lines([str(even)], width)]
+            parts += [paragraph(self._title_of(even)), show(even.table(), left=0)]
+            parts.append(paragraph(str(even)))
         return "\n\n".join(parts) + "\n"
 
     def to_markdown(self) -> str:
@@ -337,7 +340,7 @@ class Comparison(ComparisonRecord, Exported):
         parts += ["\n".join(f"- {each}" for each in lines)] if lines else []
         even = self._other_sizes()
         if even is not None:
-            parts += [self._title_of(even), markdown(*even.table()), str(even)]
+            parts += [self._title_of(even), markdown(*even.table(), left=0), str(even)]
         return "\n\n".join(parts) + "\n"
 
     def _repr_html_(self) -> str:
@@ -350,7 +353,7 @@ class Comparison(ComparisonRecord, Exported):
         even = self._other_sizes()
         if even is not None:
             words = f"<p>{escape(self._title_of(even))}</p>"
-            shown += [words, table(*even.table(), left=1), f"<p>{escape(str(even))}</p>"]
+            shown += [words, table(*even.table(), left=0), f"<p>{escape(str(even))}</p>"]
         return element(self.title, shown, self._remarks(), self.warnings)
 
     # ------------------------------------------------------------ data

@@ -86,7 +86,7 @@ def _fold_words(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width, longest)) if width else text.split(" ")
 
 
-def fold_lines(lines: Iterable[str], width: int | None = None) -> str:
+def fold_lines(lines: Iterable[str], width: int | None = None, indent: int = GAP) -> str:
     """Lines of words for a terminal: one that is wider continues, indented, on the next."""
     if width is None:
         return "\n".join(lines)
@@ -94,7 +94,7 @@ def fold_lines(lines: Iterable[str], width: int | None = None) -> str:
         textwrap.fill(
             line,
             max(width, LEAST_TEXT),
-            subsequent_indent=" " * GAP,
+            subsequent_indent=" " * indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
