@@ -40,13 +40,16 @@ def answer(record: ComparisonRecord, here: Sequence[Contender]) -> str:
         return ""
     best, row = min(timed, key=lambda pair: pair[0].median)
     on_cpu = row.ran_on == "cpu"
-    who = f"the fastest kernel, {row.label}," if len(timed) > 1 else f"gpureduce's {row.name}"
+    who = (
+        f"the fastest kernel, {_named(row, here)}," if len(timed) > 1 else f"gpureduce's {row.name}"
+    )
     numpy = next((each.host for each in here if each.name == NUMPY), None)
     if numpy is None:
         start = timed[0][1]
         text = f"For {_array(record, row)}, {who} took {show_time(best.median)} {_place(on_cpu)}"
         if start is not row:
-            text += f", {record.show_speedup(row, 'first', 'host')} times as fast as {start.label}"
+            ratio = record.show_speedup(row, "first", "host")
+            text += f", {ratio} times as fast as {_named(start, here)}"
         return text + "."
     copy = "" if on_cpu else ", with the copy from host memory,"
     text = (
@@ -59,6 +62,12 @@ def answer(record: ComparisonRecord, here: Sequence[Contender]) -> str:
         copied = row.on_device.median < numpy.median
         text += ": the copy over PCIe takes the rest." if copied else "."
     return text
+
+
+def _named(row: Contender, here: Sequence[Contender]) -> str:
+    """A row's name, with its block size if it has several."""
+    is_alone = sum(each.name == row.name for each in here) == 1
+    return row.name if is_alone else row.label
 
 
 def _array(record: ComparisonRecord, row: Contender) -> str:
