@@ -178,6 +178,7 @@ def _explain_one(
         rows=request["rows"],
         block_size=answer["block_size"],
         launches=read_report(report),
+        chosen_by="auto" if kernel == "auto" else "",
     )
 
 
@@ -246,6 +247,7 @@ def _explain_operator(
         block_size=next(each.block for each in launches if each.stage == "first"),
         launches=launches,
         own_source=(_OPERATORS, _core.sources()[_OPERATORS]) if planned else None,
+        chosen_by="auto" if kernel == "auto" else "",
     )
 
 

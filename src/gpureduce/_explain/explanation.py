@@ -51,6 +51,8 @@ class Explanation(KernelRun, Exported):
     own_source
         Of a :class:`Kernel` of your own, and of the kernels that ``"auto"`` is with an
         :class:`Operator`: the name of the file, and the text; else ``None``.
+    chosen_by
+        ``"auto"`` where that was asked for and `kernel` is what it is; else ``""``.
     """
 
     def _summary(self) -> str:

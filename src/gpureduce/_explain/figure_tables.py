@@ -178,6 +178,7 @@ def names_of(runs: Sequence[KernelRun]) -> list[str]:
     for each in runs:
         is_own = each.own_source is not None and count[each.kernel] > 1
         name = f"{each.kernel} in {each.file}" if is_own else each.kernel
+        name += f" ({each.chosen_by})" if each.chosen_by else ""
         same = sum(other == name or other.startswith(f"{name} #") for other in names)
         names.append(f"{name} #{same + 1}" if same else name)
     return names

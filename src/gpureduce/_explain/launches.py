@@ -361,6 +361,7 @@ class KernelRun:
     block_size: int
     launches: tuple[Launch, ...]
     own_source: tuple[str, str] | None = None
+    chosen_by: str = ""
 
     @property
     def main(self) -> Launch:
@@ -381,8 +382,9 @@ class KernelRun:
     def title(self) -> str:
         """Kernel, operator, dtype and sizes in one line."""
         rows = f"{self.rows:,} rows of " if self.rows > 1 else ""
+        chosen = f", chosen by {self.chosen_by}" if self.chosen_by else ""
         return (
-            f"{self.kernel}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of "
+            f"{self.kernel}{chosen}: {self.op} of {rows}{self.n:,} {self.dtype}, blocks of "
             f"{self.block_size:,} threads"
         )
 

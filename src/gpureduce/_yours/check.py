@@ -15,6 +15,7 @@ from .. import _exceptions
 from .._dtypes import native_dtype
 from .._emulator_process import as_exception, emulator_environment, run_worker
 from .._temporary import temporary_folder
+from .changed_lines import changed_lines
 from .check_report import SCHEDULES, CheckReport, Finding, Limit
 from .device_text import divergent_branch, without_comments
 from .findings import Place, Trouble, line_of_place, read_finding
@@ -35,7 +36,7 @@ from .program_text import (
 )
 from .sanitizer import sanitize
 
-__all__ = ["check", "launch_case", "trouble_of", "worker_exception"]
+__all__ = ["check", "judge", "launch_case", "most_steps", "worker_exception"]
 
 BLOCKS = (64, 256, 32, 96, 512)
 """Block sizes of kernels that take any: powers of two, one warp, and no power of two."""
@@ -174,7 +175,10 @@ def check(
 
 def _blocks(form: KernelForm, given: Iterable[int] | None) -> tuple[int, ...]:
     if given is None:
-        return (form.block_size,) if form.block_size is not None else BLOCKS
+        if form.block_size is None:
+            return BLOCKS
+        smaller = (block for block in BLOCKS if block < form.block_size)
+        return (form.block_size, *(smaller if form.limiting_array else ()))
     blocks = tuple(dict.fromkeys(int(block) for block in given))
     if not blocks or min(blocks) < 1 or max(blocks) > 1024:
         raise ValueError("block sizes are from 1 to 1024")
@@ -317,6 +321,26 @@ def _can_count(element: str, result: str, n: int) -> bool:
     return n <= most(element) and n * n / 2 <= most(result)
 
 
+def most_steps(n: int) -> int:
+    """Steps of a thread after which it counts as one that does not end."""
+    return _STEPS + _STEPS_PER_ELEMENT * n
+
+
+def judge(kernel: Kernel, program: Program, case: dict[str, Any], text: str = "") -> Finding | None:
+    """The mistake that one case shows in all schedules, or else the one of the emulator's `text`;
+    ``None``: there is none.
+    """
+    turns = [
+        {**case, "schedule": schedule, "data": turn} for turn, schedule in enumerate(SCHEDULES)
+    ]
+    cases = turns + [{**case, "lockstep": True}]
+    found = _run(kernel.form, [program], cases, _TIME_LIMIT)
+    findings = _report(kernel, [case["block"]], cases, found).findings
+    if findings:
+        return findings[0]
+    return Finding.of(_read(kernel, case, text), case) if text else None
+
+
 class Strict(NamedTuple):
     """What a launch relied on although CUDA promises it only to some kernels, or leaves it
     undefined.
@@ -352,7 +376,7 @@ def _run(
         "stretches": _STRETCHES,
         "stretches_per_block": _STRETCHES_PER_BLOCK,
     }
-    steps = _STEPS + _STEPS_PER_ELEMENT * max(case["n"] for case in cases)
+    steps = most_steps(max(case["n"] for case in cases))
     with temporary_folder("gpureduce-check-") as directory:
         environment = emulator_environment(directory, f"limit={steps}")
         environment["OPENBLAS_NUM_THREADS"] = "1"  # the child forks
@@ -391,9 +415,9 @@ def trouble_of(
     results the kernel computes.
     """
     form = kernel.form
-    here = Place(form.line, kernel.source.splitlines()[form.line - 1])
+    here, changed = _suspect(kernel)
     if _UNWRITTEN in answer.get("finding", ""):
-        return Trouble("no store", _not_stored(case["outputs"]), here)
+        return Trouble("no store", _not_stored(case["outputs"]) + changed, here)
     some_returned = answer.get("relied", 0) & _BARRIERS
     if "finding" in answer:
         trouble = _read(kernel, case, answer["finding"])
@@ -401,28 +425,49 @@ def trouble_of(
             return replace(trouble, remedy=_RETURNED)
         return trouble
     if "hang" in answer:
-        return Trouble("hang", f"the launch had not ended after {answer['hang']:g} seconds", here)
+        said = f"the launch had not ended after {answer['hang']:g} seconds"
+        return Trouble("hang", said + changed, here)
     if "crash" in answer:
-        return Trouble("crash", f"the process ended with status {answer['crash']}", here)
+        said = f"the process ended with status {answer['crash']}"
+        return Trouble("crash", said + changed, here)
     if "second" in answer:
         return Trouble(
             "state",
-            f"the second launch computes {answer['second']:g}, and {answer['want']:g} is right",
+            f"the second launch computes {answer['second']:g}, and {answer['want']:g} is right"
+            + changed,
             here,
         )
     if "got" not in answer:
         return None
     if others:
         return Trouble(
-            "operator", f"results are those of {' or '.join(others)}, not of {form.op}", here
+            "operator",
+            f"results are those of {' or '.join(others)}, not of {form.op}" + changed,
+            here,
         )
     return Trouble(
         "result",
         f"the kernel computes {answer['got']:g}, and {answer['want']:g} is right"
-        + answer.get("missing", ""),
+        + answer.get("missing", "")
+        + changed,
         here,
         remedy=_RETURNED if some_returned else _RESULT_REMEDIES.get(form.op, ""),
     )
+
+
+def _suspect(kernel: Kernel) -> tuple[Place, str]:
+    """The line to show where a run names none, and words that say why.
+
+    Of a changed export it is the first line that differs, else the kernel's first.
+    """
+    lines = kernel.source.splitlines()
+    changed = changed_lines(kernel)
+    line = changed[0] if changed else kernel.form.line
+    words = ""
+    if changed:
+        numbers = f"line {line} differs" if len(changed) == 1 else f"lines {_list(changed)} differ"
+        words = f"; {numbers} from `gpureduce kernels --export {kernel.name}`"
+    return Place(line, lines[line - 1].rstrip()), words
 
 
 def _read(kernel: Kernel, case: dict[str, Any], text: str) -> Trouble:
@@ -498,11 +543,16 @@ def _other_operators(
 
 
 def _passing_blocks(
-    blocks: Sequence[int], failed: Iterable[dict[str, Any]]
+    form: KernelForm, blocks: Sequence[int], failed: Iterable[dict[str, Any]]
 ) -> tuple[tuple[int, ...], bool]:
-    """Block sizes without trouble, and whether they show that the kernel is right in these."""
+    """Block sizes without trouble, and whether they show that the kernel is right in these.
+
+    The size that the text names must be among them, if it was tried.
+    """
     bad = {case["block"] for case in failed}
     good = tuple(block for block in blocks if block not in bad)
+    if form.block_size in blocks:
+        return good, form.block_size in good
     return good, any(block >= min(_ENOUGH, max(blocks)) for block in good)
 
 
@@ -618,7 +668,7 @@ def _report(
         if number not in answers and not case["lockstep"] and case["kind"] == "random"
     ]
     good, is_right = _passing_blocks(
-        blocks, (case for case in failed + unfinished if case["n"] > 0)
+        kernel.form, blocks, (case for case in failed + unfinished if case["n"] > 0)
     )
     findings: list[Finding] = []
     limits: list[Limit] = list(_limits_of_text(kernel, cases))
@@ -659,7 +709,15 @@ def _report(
         sizes=tuple(sorted({case["n"] for case in cases})),
         dtypes=tuple(dict.fromkeys(case["in"] for case in cases)),
         runs=len(answers),
+        why_blocks=_why_blocks(kernel.form, blocks),
     )
+
+
+def _why_blocks(form: KernelForm, blocks: Sequence[int]) -> str:
+    """Why no other block size was tried; "" if the text names none, or others were."""
+    if tuple(blocks) != (form.block_size,):
+        return ""
+    return "the only size that the kernel is for; block_sizes, or --block-size, tries others"
 
 
 def _remark(trouble: Trouble) -> str:

@@ -101,6 +101,17 @@ class Finding:
         on_gpu = self.schedule.startswith("compute-sanitizer")
         return f"{case}, {f'by {self.schedule}' if on_gpu else f'{self.schedule} schedule'}"
 
+    @property
+    def summary(self) -> str:
+        """What happened, in one sentence."""
+
+        def place(line: int) -> str:
+            return f" (line {line})" if line > 0 else ""
+
+        other = f"; {self.other}{place(self.other_line)}" if self.other else ""
+        missing = f"; {self.missing}" if self.missing else ""
+        return f"{self.what}{place(self.line)}{other}{missing}"
+
     def lines(self) -> list[str]:
         """What happened, with the lines of the file."""
         found = [f"{self.what}", *_quoted(Place(self.line, self.text))]
@@ -156,6 +167,8 @@ class CheckReport(Exported):
         Threads per block, numbers of elements and dtypes that were tried.
     runs
         Launches that were looked at.
+    why_blocks
+        Why one block size alone was tried; "" if several were.
     """
 
     kernel: str
@@ -170,6 +183,7 @@ class CheckReport(Exported):
     sizes: tuple[int, ...]
     dtypes: tuple[str, ...]
     runs: int
+    why_blocks: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -191,6 +205,7 @@ class CheckReport(Exported):
         return (
             f"{self.runs} {launches}: {_range(self.sizes)} elements of {', '.join(self.dtypes)}, "
             f"blocks of {', '.join(map(str, sorted(self.blocks)))} threads"
+            f"{f', {self.why_blocks}' if self.why_blocks else ''}"
         )
 
     def __str__(self) -> str:

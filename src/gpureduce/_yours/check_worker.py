@@ -364,7 +364,7 @@ def run(request: dict[str, Any], out: Any) -> None:
     if request["in_process"]:  # for the emulator's report, which one process writes
         program = Emulated(*images[0])
         program.begin(request["cases"][0], 0)
-        answer = run_case(program, request["cases"][0])
+        answer = run_case(program, request["cases"][0]) | {"relied": program.relied()}
         print(json.dumps({"case": 0, **answer}), file=out)
         return
     cases = request["cases"]

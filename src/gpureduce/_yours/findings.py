@@ -296,12 +296,6 @@ class Trouble:
         """Whether it is a race between threads of which some skip a barrier."""
         return self.kind == "divergent barrier" and bool(self.end)
 
-    @property
-    def summary(self) -> str:
-        """All of it in one sentence."""
-        other = f"; {self.other}{_in_line(self.other_where)}" if self.other else ""
-        return f"{self.what}{_in_line(self.where)}{other}{f'; {self.end}' if self.end else ''}"
-
 
 def _in_line(place: Place) -> str:
     return f" (line {place.line})" if place.line > 0 else ""

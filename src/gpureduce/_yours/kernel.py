@@ -218,8 +218,7 @@ class Kernel:
         ]
         if form.cover in ("cover", "stride"):
             lines.append(f"  loads      {_count(form.elements_per_thread, 'element')} per thread")
-        size = form.block_size
-        lines.append(f"  block      {_count(size, 'thread') if size else 'any size'}")
+        lines.append(f"  block      {form.block_words}")
         if form.shared_type is not None:
             lines.append(f"  shared     one {form.shared_type} per thread, dynamic")
         return "\n".join(lines)

@@ -118,7 +118,7 @@ class KernelForm:
     elements_per_thread
         Elements that a block covers, per thread, where it does not loop.
     block_size
-        The only one that the kernel takes; ``None``: it takes any.
+        The only one that the kernel takes, or the largest; ``None``: it takes any.
     shared_type, shared_name
         C type and name of the dynamic shared array, of which there is one element per thread;
         ``None``: there is none.
@@ -137,6 +137,9 @@ class KernelForm:
         Of the template form: blocks wait for each other, so that all of them have to be resident.
     most_cluster
         Of the template form: blocks of a cluster, at most; 1 without clusters.
+    limiting_array
+        Where `block_size` is the largest that the text allows: the shared array of as many
+        elements. ``""``: it is the only one.
     """
 
     name: str
@@ -160,6 +163,23 @@ class KernelForm:
     traits: tuple[str, ...] = ()
     is_cooperative: bool = False
     most_cluster: int = 1
+    limiting_array: str = ""
+
+    def takes_block(self, block: int) -> bool:
+        """Whether the text allows blocks of so many threads."""
+        if self.block_size is None or block == self.block_size:
+            return True
+        return bool(self.limiting_array) and block < self.block_size
+
+    @property
+    def block_words(self) -> str:
+        """Block sizes that the text allows."""
+        if self.block_size is None:
+            return "any size"
+        threads = f"{self.block_size} thread{'s' * (self.block_size != 1)}"
+        if not self.limiting_array:
+            return threads
+        return f"up to {threads}, the elements of {self.limiting_array}"
 
     def launch_kind(self, grid: int) -> tuple[bool, int]:
         """Whether a launch of so many blocks is cooperative, and the blocks of its clusters."""
@@ -581,8 +601,19 @@ def _per_thread(body: _Body, block: int | None) -> int:
     return most
 
 
-def _fixed_block(body: _Body) -> int | None:
-    """The block size that the text fixes, by a named constant or a shared array."""
+def _computes_with_block(body: _Body) -> bool:
+    """Whether the text uses ``blockDim.x`` for more than indices of elements and strides."""
+    size = body.alternatives(body.block_dim)
+    others = rf"(?:{body.alternatives(body.block_index)}|{body.grid})"
+    rest = re.sub(rf"{others}\s*\*\s*{size}|{size}\s*\*\s*{others}", "", body.inner)
+    rest = re.sub(rf"\b\w[\w\s]*=\s*{size}\s*[,;]", ";", rest)  # another name of it
+    return bool(re.search(size, rest))
+
+
+def _fixed_block(body: _Body) -> tuple[int | None, str]:
+    """The block size that the text fixes, by a named constant or a shared array; the array, if the
+    text would do with fewer threads than it has elements.
+    """
     constants = body.text.constants
     for name, value in constants.items():
         if (
@@ -590,20 +621,18 @@ def _fixed_block(body: _Body) -> int | None:
             and re.search(rf"\b{name}\b", body.inner)
             and (1 <= value <= _MOST_BLOCK)
         ):
-            return value
-    sizes = [
-        evaluate(each, constants)
-        for each in re.findall(r"__shared__\s+[\w\s:]+?\w+\s*\[([^\]]+)\]", body.inner)
-    ]
-    for size in sizes:
+            return value, ""
+    arrays = re.findall(r"__shared__\s+[\w\s:]+?(\w+)\s*\[([^\]]+)\]", body.inner)
+    for array, length in arrays:
+        size = evaluate(length, constants)
         if size is not None and 32 < size <= _MOST_BLOCK:
-            return size
+            return size, array if _computes_with_block(body) else ""
     index = body.alternatives(body.block_index)
     for found in re.finditer(rf"{index}\s*\*\s*(\d+)\b|\b(\d+)\s*\*\s*{index}", body.inner):
         tile = int(found[1] or found[2])
         if 32 <= tile <= _MOST_BLOCK and not re.search(r"\bblockDim\b", body.inner):
-            return tile
-    return None
+            return tile, ""
+    return None, ""
 
 
 def _dynamic_shared(body: _Body) -> tuple[str, str] | None:
@@ -867,7 +896,7 @@ def read_kernel(
     cover = _cover(body)
     dynamic = _dynamic_shared(body)
     in_loops = " ".join(re.findall(r"\b(?:for|while)\s*\(([^{;]*;?[^{;]*)", body.inner))
-    fixed = block_size or _fixed_block(body)
+    fixed, array = (block_size, "") if block_size else _fixed_block(body)
     form = KernelForm(
         name=signature.name,
         file=file,
@@ -885,6 +914,7 @@ def read_kernel(
         loops="n" not in roles or bool(re.search(rf"\b{roles['n']}\b", in_loops)),
         index_limits=tuple(_index_limits(body, parameters)),
         left_out=text.left_out,
+        limiting_array=array,
     )
     if cover == "thread":
         form = replace(form, block_size=1)

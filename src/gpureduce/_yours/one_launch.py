@@ -9,11 +9,12 @@ from typing import Any
 from .._emulator_process import emulator_environment, run_worker
 from .._exceptions import CudaError
 from .._temporary import temporary_folder
-from .check import launch_case, trouble_of, worker_exception
-from .findings import ADVICE, is_finding
+from .check import judge, launch_case, most_steps, worker_exception
+from .check_report import Finding
+from .findings import is_finding
 from .kernel import Kernel
 from .launching import DEFAULT_BLOCK
-from .program_text import blocks_for, dtypes_of, further_launches, write
+from .program_text import Program, blocks_for, dtypes_of, further_launches, write
 
 __all__ = ["LaunchReport", "broken_rule", "launch_emulated"]
 
@@ -58,10 +59,8 @@ def launch_emulated(
     """
     form = kernel.form
     block = block_size or form.block_size or DEFAULT_BLOCK
-    if form.block_size is not None and block != form.block_size:
-        raise ValueError(
-            f"kernel '{form.name}' takes blocks of {form.block_size} threads, not of {block}"
-        )
+    if not form.takes_block(block):
+        raise ValueError(f"kernel '{form.name}' takes blocks of {form.block_words}, not of {block}")
     if grid_size is not None and form.cover != "stride":
         raise ValueError(f"kernel '{form.name}' does not loop over blocks: it takes no grid size")
     tile = block * form.elements_per_thread
@@ -71,35 +70,47 @@ def launch_emulated(
     grid = grid_size or blocks_for(form, count, block, _MOST_LOOPING_BLOCKS)
     case = launch_case(form, element, result, block, count, grid)
     case["further"] = further_launches(form, element == result, grid, block, grid)
+    program = write(form, dtype, block, emulated=True)
     request = {
-        "programs": [asdict(write(form, dtype, block, emulated=True))],
+        "programs": [asdict(program)],
         "cases": [case],
         "in_process": True,
     }
     with temporary_folder("gpureduce-explain-") as directory:
         report = directory / "report"
-        environment = emulator_environment(directory, f"report={report}")
+        environment = emulator_environment(directory, f"report={report},limit={most_steps(count)}")
         answer = json.loads(run_worker("gpureduce._yours.check_worker", request, environment))
         if "error" in answer:
-            raise broken_rule(kernel, case, answer["error"])
+            raise broken_rule(kernel, program, case, answer["error"])
+        if answer.get("relied", 0) and (finding := judge(kernel, program, case)) is not None:
+            raise CudaError(_message(kernel, finding))
         if "got" in answer:
             raise RuntimeError(
                 f"kernel '{form.name}' computed {answer['got']:g} where NumPy has "
                 f"{answer['want']:g}; gpureduce.check, or the command gpureduce check, looks "
-                "for the reason"
+                "for the reason. A wrong run is not explained: its counts and its picture would "
+                "pass for the kernel's"
             )
         return case, report.read_text(encoding="utf-8")
 
 
-def broken_rule(kernel: Kernel, case: dict[str, Any], error: dict[str, Any]) -> Exception:
-    """The worker's exception; of a broken rule, in the words of :func:`gpureduce.check`."""
+def broken_rule(
+    kernel: Kernel, program: Program, case: dict[str, Any], error: dict[str, Any]
+) -> Exception:
+    """The worker's exception; of a broken rule, in the words of :func:`gpureduce.check`.
+
+    One launch shows one kind of a mistake: a missing block barrier may look like a missing warp
+    barrier, or like memory that nobody wrote. The check's schedules tell which it is.
+    """
     if error["name"] != "CudaError" or not is_finding(error["message"]):
         return worker_exception(kernel.form, error)
-    trouble = trouble_of(kernel, case, {"finding": error["message"]})
-    assert trouble is not None
-    file = kernel.file
-    return CudaError(
-        f"kernel '{kernel.name}': {ADVICE[trouble.kind].title}: {trouble.summary}; "
-        f"run `gpureduce check {file}`",
-        *error["details"],
+    finding = judge(kernel, program, case, error["message"])
+    assert finding is not None
+    return CudaError(_message(kernel, finding), *error["details"])
+
+
+def _message(kernel: Kernel, finding: Finding) -> str:
+    return (
+        f"kernel '{kernel.name}': {finding.title}: {finding.summary}; run `gpureduce check "
+        f"{kernel.file}`"
     )

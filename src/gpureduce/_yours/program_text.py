@@ -114,9 +114,8 @@ def write(form: KernelForm, dtype: str | None, block: int, *, emulated: bool) ->
         text = _INCLUDE_BELOW.sub("", text)
         prefix = '#include "plain_cuda.h"\n'
     if form.traits:
-        size = form.block_size or block
         entries = tuple(
-            f"{form.scope}{form.name}<{traits}, {size}u>"
+            f"{form.scope}{form.name}<{traits}, {block}u>"
             for traits in form.traits
             if traits != "scratch"
         )
