@@ -465,6 +465,22 @@ def test_a_comparison_reads_from_the_answer_to_other_sizes() -> None:
     assert "the array is in the cache where it fits:" in cold
 
 
+def test_columns_are_explained_where_they_are() -> None:
+    right = {"right": True, "ran_on": "cpu"}
+    alone = made(row("auto", host=spread(1.0), **right), dtype="bool")
+    assert "times as fast" not in str(alone)
+    assert alone.notes()[0].startswith("For 1,000 bool elements, gpureduce's auto took 1.000 s on")
+    assert "ulps" not in str(alone)
+    one = made(row("auto", host=spread(1.0), **right | {"ulps": 1.0}), shape=(1,))
+    assert "in ulps, units of the last digit" in str(one)
+    sweep = made(*(row("auto", elements=n, host=spread(1.0), **right) for n in (1, 9)))
+    assert "times as fast" not in str(sweep)
+    assert sweep.notes()[0].startswith("For 1 float32 number, gpureduce's auto took")
+    both = made(*(row(name, host=spread(1.0), **right) for name in ("auto", "fast")))
+    assert "times as fast as auto" in both.to_markdown()
+    assert "times as fast: 2 is twice as fast" in str(both)
+
+
 def test_headings_wrap_where_they_are_wide_enough() -> None:
     lines = lay_out(["", "times as fast as numpy"], [["auto", "1"]], left=1, heading_width=14)
     assert lines.splitlines()[:2] == ["      times as fast", "           as numpy"]
@@ -557,7 +573,7 @@ def test_without_a_gpu_the_cpu_backend_is_compared(tmp_path: Path) -> None:
             named = ["interleaved_modulo", "interleaved_strided"]
             assert list(absent) == named[: sum("reduce" in each for each in kernels)]
             assert all("it runs on GPUs only" in why for why in absent.values())
-            assert ": it runs on GPUs only" in str(c)
+            assert "not measured: interleaved_modulo: it runs on GPUs only" in str(c)
             replaced = "and fast of the CPU backend is timed in its place" in str(c)
             assert replaced == (kernels == ["reduce0"])  # as gr.sum computes by fast there
         """,

@@ -221,21 +221,23 @@ class Comparison(ComparisonRecord, Exported):
         ]
 
     def _not_measured(self) -> list[str]:
-        """What has no times, with the reason; reasons that are alike are said once."""
+        """What has no times, with the reason: a line per kernel, and per reason of libraries."""
+        absent = [row for row in self._largest() if row.absent]
+        lines = [
+            f"not measured: {self.label(row)}: {row.absent}" for row in absent if row.is_kernel
+        ]
         reasons: dict[str, list[str]] = {}
-        for row in self._largest():
-            if row.absent:
-                name = self.label(row) if row.is_kernel else row.name
-                reasons.setdefault(row.absent, []).append(name)
+        for row in absent:
+            if not row.is_kernel:
+                reasons.setdefault(row.absent, []).append(row.name)
         no_times = [row for row in self._largest() if row.right and row.is_kernel]
         for why in dict.fromkeys(row.why_no_device for row in no_times if row.on_device is None):
             short = without_advice(why)
             same = next((each for each in reasons if short and short in each), short)
             if why:
                 reasons[same] = ["times on a GPU", *reasons.get(same, [])]
-        return [
-            f"not measured: {named(list(dict.fromkeys(n)))}: {why}" for why, n in reasons.items()
-        ]
+        names = {why: named(list(dict.fromkeys(each))) for why, each in reasons.items()}
+        return [*lines, *(f"not measured: {each}: {why}" for why, each in names.items())]
 
     @property
     def _has_device_times(self) -> bool:

@@ -7,8 +7,10 @@ quartiles of the two times do not overlap, as the tables do.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
+from .._core import DTYPES
 from .._display.tables import show_range, show_speedup, show_time
 from .contenders import NUMPY, ComparisonRecord, Contender, is_too_noisy, outcome
 from .sampling import Spread, ratio_interval
@@ -75,8 +77,10 @@ def _array(record: ComparisonRecord, row: Contender) -> str:
     whole = math.prod(record.shape) == row.elements and len(record.shape) > 1
     extents = record.shape if whole else (row.elements,)
     axis = "" if record.axis is None else f" along axis {record.axis}"
-    numbers = "number" if extents == (1,) else "numbers"
-    return f"{' x '.join(f'{n:,}' for n in extents)} {row.dtype or record.dtype} {numbers}{axis}"
+    dtype = row.dtype or record.dtype
+    kind = "element" if dtype == "bool" or dtype not in DTYPES else "number"
+    plural = "" if extents == (1,) else "s"
+    return f"{' x '.join(f'{n:,}' for n in extents)} {dtype} {kind}{plural}{axis}"
 
 
 def _place(on_cpu: bool) -> str:
@@ -115,6 +119,9 @@ def explain_columns(record: ComparisonRecord) -> list[str]:
         lines = ["whole call: the median time, with the copy from host memory to the GPU"]
         lines = lines if "host" in kinds else []
         lines.append("kernels alone: the median time on the GPU, of an array in its memory")
+    counts = Counter((row.dtype, row.elements) for row in record.rows if row.host or row.on_device)
+    if max(counts.values()) == 1:
+        return lines
     lines.append(
         "times as fast: 2 is twice as fast, 0.5 half as fast; in brackets the range, as times "
         "vary; a range with 1 in it is too close to call"
