@@ -67,6 +67,22 @@ GPR_CALLED LimbPartial<typename Traits::In> partial_of_any_tile(
     }
 }
 
+// Adds a warp's edges to the partial of its tile, if bins of their own hold them. Returns whether
+// they do. All lanes must call.
+template <class Traits>
+GPR_CALLED bool add_edges(Vector edges, LimbPartial<typename Traits::In> *partial)
+{
+    // as many vectors as bins take at once
+    constexpr unsigned vectors = vector_elements<typename Traits::In> < 4 ? 2 : 1;
+    LimbPartial<typename Traits::In> more;
+    Vector v[vectors];
+#pragma unroll
+    for (unsigned k = 0; k < vectors; k++)
+        v[k] = k == 0 ? edges : FloatAdder<Traits, vectors, RunGroup>::nothing();
+    const bool fits = partial_of_tile<Traits>(v, 1, &more);
+    return fits && partial->merge(more);
+}
+
 // Sums a row whose threads have one tile each. No load hides the instructions, so their number
 // counts. Returns true if the block has the row to itself and has stored the result; otherwise
 // *partial is the warp's partial. All threads must call.
@@ -87,8 +103,8 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
                        tile.leave_out_nans(nothing));
     }
     if constexpr (has_tile_bins<Traits>) {
-        if (tile.used > 0 && !tile.has_edges)
-            is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);
+        if (tile.used > 0) is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);
+        if (tile.has_edges) is_complete = is_complete && add_edges<Traits>(tile.edges, partial);
         if (finalize_row_of_block<Traits, BLOCK>(*partial, is_complete, row, out)) return true;
     }
     if (!is_complete) {
