@@ -250,6 +250,8 @@ docs: $(STAMPS)/build $(STAMPS)/docs
 # reach no package index.
 INSTALLED ?=
 GPU_PY := $(if $(INSTALLED),$(PYTHON),$(PY))
+# Files without a GPU test that import what only Jupyter brings.
+OF_JUPYTER := tests/cli/test_magics.py tests/docs/test_notebooks.py
 SANITIZERS ?= memcheck racecheck initcheck synccheck
 
 .PHONY: installed
@@ -261,7 +263,8 @@ installed:
 # GPUs that are slow at float64 sum exactly by programs of their own, which any GPU runs.
 ## gpu-check: GPU tests, then all kernels under four compute-sanitizer tools; offline: INSTALLED=1
 gpu-check: $(if $(INSTALLED),installed,$(STAMPS)/build $(STAMPS)/test)
-	$(GPU_PY) -m pytest $(PYTEST_FLAGS) -m gpu tests
+	$(GPU_PY) -m pytest $(PYTEST_FLAGS) -m gpu tests \
+	  $(if $(INSTALLED),$(OF_JUPYTER:%=--ignore=%))
 	for tool in $(SANITIZERS); do \
 	  check="compute-sanitizer --tool $$tool --error-exitcode 1 $(GPU_PY) tools/run_every_kernel.py"; \
 	  $$check && GPUREDUCE_SLOW_FLOAT64=1 $$check --kernel exact || exit 1; \
