@@ -76,9 +76,7 @@ def show_table(values: np.ndarray[Any, Any], exact: float, kernels: Iterable[str
 
 def show_emulated() -> None:
     """Print what some kernels do, by the emulator."""
-    print(
-        f"\nThe first kernels of the course, on an emulated GPU, {EMULATED_ELEMENTS:,} float32:\n"
-    )
+    print(f"\nWhat some kernels do, on an emulated GPU, with {EMULATED_ELEMENTS:,} float32:\n")
     try:
         print(gr.explain(EMULATED, EMULATED_ELEMENTS))
         print("docs/explain.md explains these counts.\n")
@@ -123,7 +121,7 @@ def main() -> int:
     real = rng.random(n, dtype=np.float32)
     right &= show_table(real, float(np.sum(real, dtype=np.float64)), kernels)
     nearest = np.finfo(np.float32).eps / 2
-    print(f"\nA float32 has 24 bits: the one nearest to a sum may be {nearest:.1e} of it away.")
+    print(f"\nThe float32 nearest to a sum may be {nearest:.1e} of it away: it has seven digits.")
     print("auto finds the nearest one; other kernels may be further off, in less time on a CPU.")
     if not devices:
         print("Large arrays come from memory. Where one core already reads at memory bandwidth, or")

@@ -63,11 +63,11 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
             file,
             function,
             rule,
-            2,
+            number,
         ): "the warp votes next, which orders what the emulator sees, and on a GPU no memory"
-        for file, function in (
-            ("exact_any_row.cuh", "add_any_row"),
-            ("exact_block.cuh", "store_sum"),
+        for file, function, number in (
+            ("exact_any_row.cuh", "add_any_row", 2),
+            ("exact_block.cuh", "store_words", 1),
         )
         for rule in ("warp_barrier", "warp_barrier_of_halves")
     },

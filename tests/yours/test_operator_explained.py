@@ -47,7 +47,8 @@ def test_kernels_of_operators_are_explained_by_their_own_file() -> None:
     assert (found.kernel, found.file, found.block_size) == ("fast", "custom_kernels.cuh", 256)
     assert found.main.entry == "gpr::custom_rows<256u>"
     assert found.figures.shuffles > 0
-    assert str(found).startswith("fast: hash of 2 rows of 5,000 int32, blocks of 256 threads")
+    title = "fast, chosen by auto: hash of 2 rows of 5,000 int32, blocks of 256 threads"
+    assert str(found).startswith(title)
     assert found.line_counts()
 
 

@@ -154,7 +154,7 @@ print(json.dumps([refused(call) for call in (
         "ValueError: unknown device 'tpu'",
         "ValueError: there is no device cuda:7",
         "ValueError: kernel 'mine' does not loop over blocks",
-        "ValueError: kernel 'mine' takes blocks of 64 threads, not 128",
+        "ValueError: kernel 'mine' takes blocks of 64 threads, not 128: leave out the block",
         "ValueError: kernel 'mine' is one block without a loop",
         "ValueError: kernel 'mine' has no n: it takes whole blocks of 256 elements",
         "ValueError: kernel 'mine' takes up to 2,147,483,647 elements, since i is an int (line 4)",

@@ -17,6 +17,10 @@ from .sampling import Spread, ratio_interval
 
 __all__ = ["answer", "explain_columns", "explain_error", "named"]
 
+UNSTEADY = 0.2
+"""Difference of a time's quartiles over its median from which on the answer asks for another run:
+the next one may give another."""
+
 
 def named(names: Sequence[str]) -> str:
     """Names as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
@@ -90,15 +94,18 @@ def _place(on_cpu: bool) -> str:
 def _verdict(kernel: Spread, numpy: Spread) -> str:
     interval = ratio_interval(numpy, kernel)
     which = outcome(interval)
+    noise = max(kernel.noise, numpy.noise)
+    unsteady = f" in this run, where times vary by {noise:.0%} from call to call: measure again"
+    doubt = unsteady if noise > UNSTEADY else ""
     if which == "faster":
-        return f"gpureduce is {show_speedup(numpy.median / kernel.median, interval)} times as fast"
+        ratio = show_speedup(numpy.median / kernel.median, interval)
+        return f"gpureduce is {ratio} times as fast{doubt}"
     if which == "slower":
         inverse = show_speedup(kernel.median / numpy.median, ratio_interval(kernel, numpy))
-        return f"NumPy is {inverse} times as fast"
+        return f"NumPy is {inverse} times as fast{doubt}"
     if is_too_noisy(interval):
-        noise = max(kernel.noise, numpy.noise)
         return f"too close to call, because times vary by {noise:.0%} from call to call"
-    return f"equally fast, as they differ by less than they vary ({show_range(interval)})"
+    return f"too close to call, as they differ by less than they vary ({show_range(interval)})"
 
 
 # ---------------------------------------------------------------- columns
@@ -134,6 +141,6 @@ def explain_error(record: ComparisonRecord) -> list[str]:
     if all(row.ulps is None for row in record.rows):
         return []
     return [
-        "error: distance from the exact result in ulps, units of the last digit that the dtype "
-        "holds; up to 0.5 is the nearest number"
+        "error: 0 is the number of this dtype nearest to the exact result; others are this far "
+        "from it, in ulps, units of the last digit that the dtype holds"
     ]

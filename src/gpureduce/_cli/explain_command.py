@@ -105,7 +105,8 @@ def run_explain(options: argparse.Namespace) -> int:
     if not is_one:
         parts.append(str(found))
         parts.append(
-            f"gpureduce explain {_word_of(found[0], options)} shows each step of one kernel"
+            f"gpureduce explain {_word_of(found[0], options)} shows each step of one kernel, and "
+            "docs/explain.md what the counts mean"
         )
     print("\n\n".join(part.rstrip("\n") for part in parts))
     return 0

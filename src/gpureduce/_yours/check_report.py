@@ -202,8 +202,10 @@ class CheckReport(Exported):
 
     def _tried(self) -> str:
         launches = "launch" if self.runs == 1 else "launches"
+        of = f"{self.runs} {launches}" if self.right else f"stopped after {self.runs} {launches} of"
         return (
-            f"{self.runs} {launches}: {_range(self.sizes)} elements of {', '.join(self.dtypes)}, "
+            f"{of}{':' if self.right else ''} {_range(self.sizes)} elements of "
+            f"{', '.join(self.dtypes)}, "
             f"blocks of {', '.join(map(str, sorted(self.blocks)))} threads"
             f"{f', {self.why_blocks}' if self.why_blocks else ''}"
         )

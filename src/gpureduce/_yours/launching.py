@@ -324,7 +324,10 @@ def types_of(form: KernelForm, dtype: str) -> tuple[str, str]:
 def _check_launch(form: KernelForm, n: int, block: int, grid: int, grid_size: int | None) -> None:
     name, tile = form.name, block * form.elements_per_thread
     if not form.takes_block(block):
-        raise ValueError(f"kernel '{name}' takes blocks of {form.block_words}, not {block}")
+        raise ValueError(
+            f"kernel '{name}' takes blocks of {form.block_words}, not {block}: leave out the block "
+            f"size, or change the number in its text ({form.file}:{form.line})"
+        )
     if not 1 <= block <= 1024:
         raise ValueError(f"block sizes are from 1 to 1024, not {block}")
     if grid_size is not None and form.cover != "stride":

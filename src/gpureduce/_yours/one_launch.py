@@ -60,7 +60,10 @@ def launch_emulated(
     form = kernel.form
     block = block_size or form.block_size or DEFAULT_BLOCK
     if not form.takes_block(block):
-        raise ValueError(f"kernel '{form.name}' takes blocks of {form.block_words}, not of {block}")
+        raise ValueError(
+            f"kernel '{form.name}' ({form.file}:{form.line}) takes blocks of {form.block_words}, "
+            f"not of {block}: leave out the block size, or change the number in its text"
+        )
     if grid_size is not None and form.cover != "stride":
         raise ValueError(f"kernel '{form.name}' does not loop over blocks: it takes no grid size")
     tile = block * form.elements_per_thread
