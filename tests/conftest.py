@@ -28,7 +28,7 @@ try:
 except ImportError:  # tests that need it skip themselves
     hypothesis = None
 else:
-    EXAMPLES = int(os.environ.get("GPR_TEST_EXAMPLES", "75"))
+    EXAMPLES = int(os.environ.get("GPR_TEST_EXAMPLES", "50"))
     # derandomize: with CI set, hypothesis would draw the same examples in each run.
     hypothesis.settings.register_profile(
         "gpureduce",

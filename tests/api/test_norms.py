@@ -98,7 +98,8 @@ def test_norms_of_long_rows_are_rounded_once(rng: np.random.Generator) -> None:
     """Rows of many tiles, whose interval decides the result; and ties, where none does."""
     for name in ("float16", "float32", "float64"):
         for n in (8191, 8193, 100_003):
-            x = (rng.normal(size=(3, n)) * 2.0 ** rng.integers(-9, 2, (3, n))).astype(name)
+            rows = 1 if n > 100_000 else 3
+            x = (rng.normal(size=(rows, n)) * 2.0 ** rng.integers(-9, 2, (rows, n))).astype(name)
             for order, exact in ((2, root_to), (1, round_to)):
                 made = gr.norm(x, order, axis=1, device="cpu")
                 for row, one in zip(x, made, strict=True):
