@@ -39,43 +39,34 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
                                                            .bytes = bytes}));
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
+/* Queues a memset of `count` values of `unit` bytes, one behind the other. */
+static CUresult set_run(CUdeviceptr to, unsigned value, size_t unit, size_t count, CUstream stream)
 {
-    ENTER(cuMemsetD8Async, IN_CONTEXT);
+    if (to % unit != 0) return driver_leave(INVALID_VALUE);
     return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
                                                            .to = (uintptr_t)to,
                                                            .value = value,
-                                                           .bytes = bytes,
-                                                           .unit = 1,
-                                                           .pitch = 1}));
+                                                           .bytes = count * unit,
+                                                           .unit = unit,
+                                                           .pitch = unit}));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
+{
+    ENTER(cuMemsetD8Async, IN_CONTEXT);
+    return set_run(to, value, sizeof value, bytes, stream);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream)
 {
-    const size_t unit = sizeof value;
-
     ENTER(cuMemsetD16Async, IN_CONTEXT);
-    if (to % unit != 0) return driver_leave(INVALID_VALUE);
-    return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
-                                                           .to = (uintptr_t)to,
-                                                           .value = value,
-                                                           .bytes = count * unit,
-                                                           .unit = unit,
-                                                           .pitch = unit}));
+    return set_run(to, value, sizeof value, count, stream);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
 {
-    const size_t unit = sizeof value;
-
     ENTER(cuMemsetD32Async, IN_CONTEXT);
-    if (to % unit != 0) return driver_leave(INVALID_VALUE);
-    return driver_leave(driver_enqueue(stream, (operation){.kind = SET,
-                                                           .to = (uintptr_t)to,
-                                                           .value = value,
-                                                           .bytes = count * unit,
-                                                           .unit = unit,
-                                                           .pitch = unit}));
+    return set_run(to, value, sizeof value, count, stream);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,

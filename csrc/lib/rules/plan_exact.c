@@ -188,11 +188,11 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 }
 
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
- * additions per element, which show in long rows of float32 and float64, and in all of their
- * columns but a few long ones; elements of two bytes, which are added in float32 or need no proof,
- * are slower in pairs in short columns alone. Other small arrays wait for steps: runs of which a
- * thread has one tile take fewer in bins, but many steps if bins do not hold a tile, which is the
- * likelier the more elements there are. */
+ * additions per element: large arrays of float32 and float64 are faster in bins, where rows are
+ * long, and in columns, unless these are long and at most FEW_COLUMNS. Elements of two bytes, which
+ * are added in float32 or need no proof, are slower in pairs in short columns alone. Small arrays
+ * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
+ * not hold a tile, which is the likelier the more elements there are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
