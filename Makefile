@@ -253,22 +253,39 @@ GPU_PY := $(if $(INSTALLED),$(PYTHON),$(PY))
 # Files without a GPU test that import what only Jupyter brings.
 OF_JUPYTER := tests/cli/test_magics.py tests/docs/test_notebooks.py
 SANITIZERS ?= memcheck racecheck initcheck synccheck
+# Parts of what each tool runs, one process each: GPU_PARTS=4 on a machine with cores for them. The
+# parts are shared out among the GPUs.
+GPU_PARTS ?= 1
+# "slow" is the part for GPUs that are slow at float64: they sum exactly by programs of their own,
+# which any GPU runs.
+SANITIZED := $(foreach tool,$(SANITIZERS),\
+               $(foreach part,$(shell seq $(GPU_PARTS)) slow,sanitize/$(tool)/$(part)))
 
-.PHONY: installed
+.PHONY: installed gpu-tests $(SANITIZED)
 installed:
 	@$(PYTHON) -c 'import gpureduce as gr; found = gr.__version__; \
 	  assert found == "$(VERSION)", f"gpureduce $(VERSION) is needed, {found} is installed"'
 	@$(PYTHON) -c 'import hypothesis, pytest, pytest_timeout'
 
-# GPUs that are slow at float64 sum exactly by programs of their own, which any GPU runs.
-## gpu-check: GPU tests, then all kernels under four compute-sanitizer tools; offline: INSTALLED=1
-gpu-check: $(if $(INSTALLED),installed,$(STAMPS)/build $(STAMPS)/test)
+GPU_READY := $(if $(INSTALLED),installed,$(STAMPS)/build $(STAMPS)/test)
+
+## gpu-check: GPU tests, and all kernels under four compute-sanitizer tools; offline: INSTALLED=1
+gpu-check: gpu-tests $(SANITIZED)
+
+gpu-tests: $(GPU_READY)
 	$(GPU_PY) -m pytest $(PYTEST_FLAGS) -m gpu tests \
 	  $(if $(INSTALLED),$(OF_JUPYTER:%=--ignore=%))
-	for tool in $(SANITIZERS); do \
-	  check="compute-sanitizer --tool $$tool --error-exitcode 1 $(GPU_PY) tools/run_every_kernel.py"; \
-	  $$check && GPUREDUCE_SLOW_FLOAT64=1 $$check --kernel exact || exit 1; \
-	done
+
+$(SANITIZED): sanitize/%: $(GPU_READY)
+	@part=$(*F) gpus=$$(nvidia-smi -L 2>/dev/null | wc -l); \
+	if [ $$part = slow ]; then \
+	  export GPUREDUCE_SLOW_FLOAT64=1 words="--kernel exact"; \
+	else \
+	  [ $$gpus -lt 2 ] || export CUDA_VISIBLE_DEVICES=$$((part % gpus)); \
+	  words="--shard $$((part - 1))/$(GPU_PARTS)"; \
+	fi; \
+	compute-sanitizer --tool $(*D) --error-exitcode 1 \
+	  $(GPU_PY) tools/run_every_kernel.py $$words
 
 # ---------------------------------------------------------------- C, in several ways
 

@@ -6,6 +6,7 @@ import atexit
 import os
 import secrets
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,15 @@ if "GPUREDUCE_CACHE_DIR" not in os.environ:
 
 # JAX would take most of a GPU's memory, which the tests of several processes share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+# Where processes share the tests of a machine with several GPUs, each has another one first.
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if worker and "CUDA_VISIBLE_DEVICES" not in os.environ and shutil.which("nvidia-smi"):
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    gpus = range(listed.stdout.count("GPU "))
+    first = int(worker.removeprefix("gw")) % max(len(gpus), 1)
+    if len(gpus) > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, (*gpus[first:], *gpus[:first])))
 
 # One seed for everything random; fresh in each run, set it to repeat one.
 SEED = int(os.environ.setdefault("GPR_TEST_SEED", str(secrets.randbits(32))))
