@@ -112,7 +112,9 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
     gpr_dtype dtype;
 
     if (self->op != GPR_OP_MIN && self->op != GPR_OP_MAX) return 0;
-    if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array))) return 0;
+    if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array)) && !PyTypeNum_ISBOOL(PyArray_TYPE(array)) &&
+        !PyTypeNum_ISUSERDEF(PyArray_TYPE(array)))
+        return 0;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0) {
         PyErr_Clear();
         return 0;

@@ -56,7 +56,11 @@ def test_a_masked_call_runs_no_python() -> None:
     for function in (gr.sum, gr.any, gr.mean, gr.var, gr.nansum, gr.nanmean, gr.nanstd):
         assert calls_nothing(lambda f=function: f(a, axis=1, keepdims=True, where=mask))
     for extreme in (gr.max, gr.nanmin):
-        assert calls_nothing(lambda f=extreme: f(a, axis=1, initial=0, where=mask))
+        for dtype in "?bIefdFD":
+            array = a.astype(dtype)
+            assert calls_nothing(
+                lambda f=extreme, x=array: f(x, axis=1, initial=3, where=mask, device="cpu")
+            )
     calls = core_calls(lambda: gr.sum(a, axis=1, initial=2, where=mask))
     assert calls == ["reduce_plain"]
 
