@@ -397,9 +397,9 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
         if (memory != NULL)
             elements = memory + first * bytes;
         else
-            gpr_pack(c->plain, row * work->view->n + first, count, NULL, in->tile);
+            gpr_cpu_pack(c->plain, row * work->view->n + first, count, NULL, in->tile);
         if (c->marks != NULL) {
-            gpr_pack(c->marks, row * work->view->n + first, count, NULL, in->marks);
+            gpr_cpu_pack(c->marks, row * work->view->n + first, count, NULL, in->marks);
             marks = in->marks;
         }
         fold_segment(work, elements, marks, first, count, in, value);
@@ -442,10 +442,10 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
         const uint64_t count = gpr_smaller(gpr_smaller(end - first, extent - first % extent), most);
 
         locate_tile(c->plain, row, rows, first, count, &tile);
-        gpr_pack(&tile, 0, rows * count, NULL, in->tile);
+        gpr_cpu_pack(&tile, 0, rows * count, NULL, in->tile);
         if (c->marks != NULL) {
             locate_tile(c->marks, row, rows, first, count, &tile);
-            gpr_pack(&tile, 0, rows * count, NULL, in->marks);
+            gpr_cpu_pack(&tile, 0, rows * count, NULL, in->marks);
         }
         for (uint64_t i = 0; i < rows; i++) {
             const uint8_t *marks = c->marks != NULL ? in->marks + i * count : NULL;
@@ -560,7 +560,7 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     for (uint64_t done = 0; done < rows; done += at_once) {
         const uint64_t some = gpr_smaller(rows - done, at_once);
 
-        gpr_pack(tile, done * width, some * width, NULL, in->s.packed);
+        gpr_cpu_pack(tile, done * width, some * width, NULL, in->s.packed);
         memcpy(in->tile + (before + done) * row_bytes,
                gpr_cpu_prepare(how, in->s.packed, some * width, &in->s), some * row_bytes);
     }
@@ -979,7 +979,7 @@ static void vary_each(const job *work, const char *elements, uint64_t rows, uint
 
     memcpy(in->tile, elements, count * how->loop_bytes);
     if (work->composite->marks != NULL)
-        gpr_pack(work->composite->marks, row * n, count, NULL, in->marks);
+        gpr_cpu_pack(work->composite->marks, row * n, count, NULL, in->marks);
     mark_out(work, count, in);
     gpr_cpu_loops()->skipping_moments[how->loop_dtype](in->tile, stride, rows, n, squares, counts);
     finish_squares(work, squares, counts, rows, row);
@@ -1004,7 +1004,7 @@ static void vary_columns(const job *work, uint64_t row, uint64_t width, unit_mem
         (void)pack_columns(how, &tile, first, extent, in);
         if (c->marks == NULL) continue;
         gpr_cpu_locate(c->marks, row, first, &marks);
-        gpr_pack(&marks, 0, extent * width, NULL, in->marks + first * width);
+        gpr_cpu_pack(&marks, 0, extent * width, NULL, in->marks + first * width);
     }
     mark_out(work, n * width, in);
     gpr_cpu_loops()->skipping_columns[gpr_real_dtype(how->loop_dtype)](
@@ -1064,7 +1064,7 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
             elements = gpr_view_row(view, row);
             stride = last >= 0 ? view->axes[last].in : 0;
         } else {
-            gpr_pack(c->plain, row * n, rows * n, NULL, s->packed);
+            gpr_cpu_pack(c->plain, row * n, rows * n, NULL, s->packed);
             elements = gpr_cpu_prepare(how, s->packed, rows * n, s);
         }
         if (c->leaves_out)

@@ -445,9 +445,14 @@ static void finish_column_pieces(job *work)
  * narrow elements, and whose accumulators have room. */
 static uint64_t most_columns(const job *work)
 {
-    size_t bytes = work->how[0].acc_bytes;
+    const recipe *how = &work->how[0];
+    const int adds_floats = gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
+    size_t bytes = how->acc_bytes;
 
     if (work->recipes > 1 && work->how[1].acc_bytes > bytes) bytes = work->how[1].acc_bytes;
+    /* loops read whole rows from main memory, unless their order is that of sums */
+    if (!adds_floats && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES))
+        return COLUMN_ACCUMULATOR_BYTES / bytes;
     return gpr_smaller(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
                        COLUMN_ACCUMULATOR_BYTES / bytes);
 }

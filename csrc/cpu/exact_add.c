@@ -143,7 +143,7 @@ static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint
         return 0;
     }
     components[0] = s->packed;
-    gpr_pack(view, place, count, work->neutral.bytes, s->packed);
+    gpr_cpu_pack(view, place, count, work->neutral.bytes, s->packed);
     if (work->skip_nan) nan = drop_nan(work, count, s);
     if (work->components > 1) {
         gpr_cpu_split_parts(s->packed, view->bytes / GPR_EXACT_PARTS, count, s->split[0],

@@ -86,7 +86,7 @@ static void sum_columns(const gpr_view *view, const reader *how, uint64_t row, u
             int64_t stride = tile.axes[0].in;
 
             if (!in_place) {
-                gpr_pack(&tile, done * rows, count * rows, how->neutral.bytes, s->packed);
+                gpr_cpu_pack(&tile, done * rows, count * rows, how->neutral.bytes, s->packed);
                 elements = prepare(how, s->packed, count * rows, s);
                 stride = (int64_t)(lanes * gpr_dtype_bytes(how->real));
             }
@@ -130,7 +130,7 @@ static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row
     if (view->contiguous)
         elements = view->data + row * view->n * view->bytes;
     else
-        gpr_pack(view, row * view->n, rows * view->n, how->neutral.bytes, s->packed);
+        gpr_cpu_pack(view, row * view->n, rows * view->n, how->neutral.bytes, s->packed);
     elements = prepare(how, elements, rows * view->n, s);
     if (how->real == GPR_FLOAT32)
         turn_float32(elements, rows, view->n, pairs->components, s->turned);
@@ -153,7 +153,7 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
         if (view->rows_contiguous)
             elements = gpr_view_row(view, row) + at * view->bytes;
         else
-            gpr_pack(view, row * view->n + at, count, how->neutral.bytes, s->packed);
+            gpr_cpu_pack(view, row * view->n + at, count, how->neutral.bytes, s->packed);
         elements = prepare(how, elements, count, s);
         how->add(elements, stride, whole, COLUMNS, mine->sums, mine->rests, mine->lost);
         how->add(elements + (int64_t)whole * stride, stride, 1, left, mine->sums, mine->rests,

@@ -96,7 +96,7 @@ static void fold_run(const recipe *r, uint64_t row, uint64_t first, uint64_t end
         if (view->rows_contiguous)
             elements = gpr_view_row(view, row) + at * view->bytes;
         else
-            gpr_pack(view, row * view->n + at, count, r->neutral.bytes, s->packed);
+            gpr_cpu_pack(view, row * view->n + at, count, r->neutral.bytes, s->packed);
         r->loop.rows(gpr_cpu_prepare(r, elements, count, s), 0, 1, count,
                      at == first ? sum : memory->part.sums);
         if (at != first) r->combine((const char *)memory->part.sums, 0, 1, 1, 0, sum);

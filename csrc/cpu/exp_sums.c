@@ -110,7 +110,7 @@ static const char *read_elements(const exp_job *work, uint64_t first, uint64_t c
     const gpr_widening widen = gpr_cpu_loops()->widen[dtype];
     char *numbers = memory->packed;
 
-    gpr_pack(work->plain, first, count, NULL, memory->packed);
+    gpr_cpu_pack(work->plain, first, count, NULL, memory->packed);
     if (dtype != work->dtype) {
         numbers = memory->converted;
         if (widen.loop != NULL)
@@ -119,7 +119,7 @@ static const char *read_elements(const exp_job *work, uint64_t first, uint64_t c
             gpr_convert(dtype, memory->packed, work->dtype, numbers, count);
     }
     if (work->marks == NULL) return numbers;
-    gpr_pack(work->marks, first, count, NULL, memory->marks);
+    gpr_cpu_pack(work->marks, first, count, NULL, memory->marks);
     for (uint64_t i = 0; i < count; i++) {
         if (memory->marks[i]) continue;
         if (work->dtype == GPR_FLOAT32)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cpu/job.h"
 #include "lib/base/convert.h"
 
 #define DEFINE_SPLIT(bytes, type)                                                                \
@@ -43,7 +44,7 @@ const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view
     const char *elements =
         view->rows_contiguous ? gpr_view_row(view, row) + at * view->bytes : s->packed;
 
-    if (!view->rows_contiguous) gpr_pack(view, row * view->n + at, count, NULL, s->packed);
+    if (!view->rows_contiguous) gpr_cpu_pack(view, row * view->n + at, count, NULL, s->packed);
     if (view->dtype != factors->dtype) {
         gpr_convert(view->dtype, elements, factors->dtype, s->converted, count);
         elements = s->converted;

@@ -5,12 +5,11 @@
 #include <string.h>
 
 enum {
-    WIDE_ENOUGH = 128,      /* columns that need no other rows beside them */
-    ASKING_ROWS = 16,       /* of any and all in columns, before the first check whether all columns
+    WIDE_ENOUGH = 128,     /* columns that need no other rows beside them */
+    ASKING_ROWS = 16,      /* of any and all in columns, before the first check whether all columns
                             * are decided */
-    LEAST_RUN = 64,         /* elements of a run that is read in place, not packed with others */
-    ASKING_RUN = 16 * 1024, /* elements of any and all in runs between two such checks */
-    BEYOND_CACHES = 16 << 20 /* bytes of an array that loops are told to read from main memory */
+    LEAST_RUN = 64,        /* elements of a run that is read in place, not packed with others */
+    ASKING_RUN = 16 * 1024 /* elements of any and all in runs between two such checks */
 };
 
 /* ---------------------------------------------------------------- rows ----------------------- */
@@ -89,7 +88,8 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
         if (memory != NULL)
             elements = memory + done * view->bytes;
         else
-            gpr_pack(view, row * view->n + first + done, step, how->neutral.bytes, in->s.packed);
+            gpr_cpu_pack(view, row * view->n + first + done, step, how->neutral.bytes,
+                         in->s.packed);
         how->loop.rows(gpr_cpu_prepare(how, elements, step, &in->s), 0, 1, step, part);
         if (gpr_cpu_may_stop_early(how->fold) && gpr_cpu_is_decided(how, *part)) return *part;
         done += step;
@@ -129,7 +129,7 @@ static void fold_rows_staged(const recipe *how, uint64_t row, uint64_t count, ch
         if (view->contiguous)
             elements = view->data + row * n * view->bytes;
         else
-            gpr_pack(view, row * n, rows * n, how->neutral.bytes, s->packed);
+            gpr_cpu_pack(view, row * n, rows * n, how->neutral.bytes, s->packed);
         how->loop.rows(gpr_cpu_prepare(how, elements, rows * n, s), (int64_t)(n * how->loop_bytes),
                        rows, n, accumulators);
         accumulators += rows * how->acc_bytes;
@@ -213,10 +213,9 @@ static int are_decided(const recipe *how, const char *accumulators, uint64_t cou
     return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
 }
 
-/* Whether elements of the array come from main memory, unless another core has just read them. */
-static int is_beyond_caches(const gpr_view *view)
+int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes)
 {
-    const uint64_t most = BEYOND_CACHES / view->bytes;
+    const uint64_t most = bytes / view->bytes;
 
     return view->rows > most || view->n > most / (view->rows > 0 ? view->rows : 1);
 }
@@ -231,7 +230,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     const int stops = gpr_cpu_may_stop_early(how->fold);
     const uint64_t at_once = STAGE_ELEMENTS / width;
     uint64_t until_asked = UINT64_MAX, unasked = 0;
-    const int source = is_beyond_caches(view) ? GPR_FROM_MEMORY : 0;
+    const int source = (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
+                       (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_IN_ORDER : 0);
     int fresh = work->copies == 1 ? GPR_FRESH : 0;
     gpr_view tile;
 
@@ -255,7 +255,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             for (uint64_t done = 0; done < run; done += at_once) {
                 const uint64_t rows = gpr_smaller(run - done, at_once);
 
-                gpr_pack(&tile, done * width, rows * width, how->neutral.bytes, s->packed);
+                gpr_cpu_pack(&tile, done * width, rows * width, how->neutral.bytes, s->packed);
                 fold_block(how, gpr_cpu_prepare(how, s->packed, rows * width, s),
                            (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
                            accumulators);

@@ -284,6 +284,46 @@ void gpr_cpu_replace_nan(gpr_dtype dtype, char *elements, uint64_t count, const 
     }
 }
 
+/* The loop that packs a view's runs, if they are long enough for a call each; else NULL. */
+static gpr_every_second_loop every_second_of(const gpr_view *view)
+{
+    enum { LEAST_PACKED_RUN = 48 };
+    const int last = view->outer + view->inner - 1;
+
+    if (last < 0 || view->mask != NULL || view->byteswapped) return NULL;
+    if (view->axes[last].in != 2 * (int64_t)view->bytes) return NULL;
+    if (view->axes[last].extent < LEAST_PACKED_RUN) return NULL;
+    return gpr_cpu_loops()->every_second[view->bytes];
+}
+
+void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
+                  void *destination)
+{
+    const gpr_every_second_loop pack = every_second_of(view);
+    const int last = view->outer + view->inner - 1;
+    char *to = destination;
+
+    if (pack == NULL) {
+        gpr_pack(view, first, count, neutral, destination);
+        return;
+    }
+    while (count > 0) {
+        const uint64_t extent = view->axes[last].extent,
+                       some = gpr_smaller(count, extent - first % extent);
+        const char *from = view->data;
+        uint64_t index = first;
+
+        for (int i = last; i >= 0; i--) {
+            from += (int64_t)(index % view->axes[i].extent) * view->axes[i].in;
+            index /= view->axes[i].extent;
+        }
+        pack(from, some, to);
+        to += some * view->bytes;
+        first += some;
+        count -= some;
+    }
+}
+
 const char *gpr_cpu_prepare(const recipe *how, const char *elements, uint64_t count, stage *s)
 {
     if (how->replace_nan) {

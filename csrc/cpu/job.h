@@ -52,6 +52,10 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold)
  * true, or, where NaN are left out, those that are no NaN. */
 recipe gpr_cpu_count_recipe(const gpr_rule *rule, const gpr_view *view, const gpr_view *marks);
 
+/* As gpr_pack, by vectors where every second element of long runs is read. */
+void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
+                  void *destination);
+
 typedef struct stage {
     _Alignas(64) char packed[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
     _Alignas(64) char converted[STAGE_ELEMENTS * MOST_NUMBER_BYTES];
@@ -168,6 +172,13 @@ static inline int gpr_cpu_may_stop_early(gpr_fold fold)
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
 }
 
+/* Whether the fold returns one of its elements. */
+static inline int gpr_cpu_is_extreme(gpr_fold fold)
+{
+    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || fold == GPR_FOLD_fmin ||
+           fold == GPR_FOLD_fmax;
+}
+
 static inline int gpr_cpu_is_decided(const recipe *how, gpr_value value)
 {
     return (how->fold == GPR_FOLD_any) == (value.bytes[0] != 0);
@@ -205,6 +216,13 @@ int gpr_cpu_lies_crosswise(const gpr_view *view);
 /* Makes a view of several rows of one element each a view of one row of columns, many of which a
  * loop folds at once. 0, and nothing done, if the rows have more elements. */
 int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns);
+
+/* Bytes of arrays of which elements come from main memory, unless another core has just read them,
+ * and of those of which hardly any are left in a cache. */
+enum { GPR_BEYOND_CACHES = 16 << 20, GPR_FAR_BEYOND_CACHES = 40 << 20 };
+
+/* Whether an array has more bytes. */
+int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes);
 
 /* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked,
  * in native byte order. */

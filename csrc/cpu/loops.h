@@ -20,13 +20,19 @@ typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, u
 enum { GPR_COLUMN_BLOCK = 1024 };
 
 /* How columns are folded: GPR_FRESH makes accumulators of them. GPR_FROM_MEMORY says that an array
- * is larger than caches, of which the call may see a part that is not. */
-enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2 };
+ * is larger than caches, of which the call may see a part that is not, GPR_IN_ORDER that it is so
+ * large that rows are read one after the other, where folds allow that. */
+enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_IN_ORDER = 4 };
 
 /* Folds `rows` > 0 rows of `width` elements, `stride` bytes apart, element by element into `width`
- * accumulators. `how` is 0 or GPR_FRESH, and GPR_FROM_MEMORY. */
+ * accumulators. `how` is 0 or several of these. */
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                  int how, void *accumulators);
+
+/* Copies `count` elements, each as many bytes behind the one before it as two elements have, side by
+ * side. Of any alignment. */
+typedef void (*gpr_every_second_loop)(const char *restrict source, uint64_t count,
+                                      char *restrict destination);
 
 /* A conversion that costs little before a loop: of 16-bit floats, which lack loops, to float32, and
  * of integers and bool to float64. NULL for other dtypes. */
@@ -43,6 +49,8 @@ typedef struct gpr_loop {
      * integers UINT64 */
     gpr_dtype accumulator;
 } gpr_loop;
+
+enum { GPR_MOST_BYTES = 16 }; /* of an element */
 
 enum {
     GPR_EXACT_TILE = 4096,   /* most elements of one call of a gpr_exact_loop */
@@ -257,7 +265,9 @@ typedef struct gpr_loops {
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
-    /* of the same */
+    /* by the bytes of an element; NULL for fewer than 4 */
+    gpr_every_second_loop every_second[GPR_MOST_BYTES + 1];
+    /* of float32 and float64 */
     gpr_exp_loop exp_sums[GPR_DTYPE_COUNT];
     gpr_exp_columns_loop exp_columns[GPR_DTYPE_COUNT];
 } gpr_loops;

@@ -39,6 +39,14 @@ typedef __m256d flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0x5)
 #define EVEN_PARTS(x) (vec_f64) _mm256_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0xf)
+#define EVEN_LANES_4(x, y)                                                             \
+    (vec_u64) _mm256_permute4x64_epi64(                                                \
+        (__m256i)_mm256_shuffle_ps((__m256)(x), (__m256)(y), _MM_SHUFFLE(2, 0, 2, 0)), \
+        _MM_SHUFFLE(3, 1, 2, 0))
+#define EVEN_LANES_8(x, y)                                                                \
+    (vec_u64) _mm256_permute4x64_epi64(_mm256_unpacklo_epi64((__m256i)(x), (__m256i)(y)), \
+                                       _MM_SHUFFLE(3, 1, 2, 0))
+#define EVEN_LANES_16(x, y) (vec_u64) _mm256_permute2x128_si256((__m256i)(x), (__m256i)(y), 0x20)
 #define LARGER_i16(x, y) _mm256_max_epi16((__m256i)(x), (__m256i)(y))
 #define SMALLER_i16(x, y) _mm256_min_epi16((__m256i)(x), (__m256i)(y))
 #define LARGER_i32(x, y) _mm256_max_epi32((__m256i)(x), (__m256i)(y))

@@ -41,6 +41,15 @@ typedef __mmask8 flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0x55)
 #define EVEN_PARTS(x) (vec_f64) _mm512_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0xff)
+#define EVEN_LANES_4(x, y)                                                            \
+    (vec_u64) _mm512_permutex2var_epi32(                                              \
+        (__m512i)(x),                                                                 \
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), \
+        (__m512i)(y))
+#define EVEN_LANES_8(x, y)               \
+    (vec_u64) _mm512_permutex2var_epi64( \
+        (__m512i)(x), _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), (__m512i)(y))
+#define EVEN_LANES_16(x, y) (vec_u64) _mm512_shuffle_i64x2((__m512i)(x), (__m512i)(y), 0x88)
 #define LARGER_i16(x, y) _mm512_max_epi16((__m512i)(x), (__m512i)(y))
 #define SMALLER_i16(x, y) _mm512_min_epi16((__m512i)(x), (__m512i)(y))
 #define LARGER_i32(x, y) _mm512_max_epi32((__m512i)(x), (__m512i)(y))

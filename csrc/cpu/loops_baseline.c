@@ -25,6 +25,9 @@ typedef __m128d flag_f64;
 #define is_flagged_f64(flag) (_mm_movemask_pd(flag) != 0)
 #define WIDEN_F32(p) \
     _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p))))
+#define EVEN_LANES_4(x, y) \
+    (vec_u64) _mm_shuffle_ps((__m128)(x), (__m128)(y), _MM_SHUFFLE(2, 0, 2, 0))
+#define EVEN_LANES_8(x, y) (vec_u64) _mm_unpacklo_epi64((__m128i)(x), (__m128i)(y))
 #define LARGER_i16(x, y) _mm_max_epi16((__m128i)(x), (__m128i)(y))
 #define SMALLER_i16(x, y) _mm_min_epi16((__m128i)(x), (__m128i)(y))
 #endif

@@ -38,6 +38,15 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t
     return (int64_t)(width * bytes) - (int64_t)row * stride;
 }
 
+/* Whether a row of columns from main memory is read whole before the next one: memory is one stream
+ * then. Accumulators are loaded and stored for each row, which the first cache holds, and their
+ * order has to be free: steps of rows are added to each other first. */
+enum { LEAST_ORDERED_BYTES = 512, ORDERED_BYTES = 16 * 1024 };
+INLINE int reads_in_order(uint64_t row_bytes, int how)
+{
+    return (how & GPR_IN_ORDER) != 0 && row_bytes >= LEAST_ORDERED_BYTES;
+}
+
 /* Columns of a block, at most `most`, a multiple of COLUMN_STEP. Blocks have equal widths: a narrow
  * one beside wide ones would read little of each row. */
 enum { COLUMN_STEP = 64 };
@@ -92,42 +101,45 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
                  TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW))                 \
     DEFINE_TILES(vectors, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,     \
                  VECTOR_BYTES / sizeof(NARROW))                               \
-    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
+    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER, 1)
 
-#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
-    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)       \
-    DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER, IS_FREE) \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)                \
+    DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND, IS_FREE)
 
-#define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)                                 \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,      \
-                                        uint64_t width, int how, void *out)                   \
-    {                                                                                         \
-        ACC *accumulators = out;                                                              \
-        enum { MOST = GPR_COLUMN_BLOCK * sizeof(double) / sizeof(NARROW) };                   \
-        NARROW narrow[MOST];                                                                  \
-        const uint64_t block = block_of(width, MOST);                                         \
-        for (uint64_t done = 0; done < width; done += block) {                                \
-            const uint64_t some = width - done < block ? width - done : block;                \
-            const char *at = data + done * sizeof(T);                                         \
-            uint64_t in_round = 0;                                                            \
-            column_step step = {.fresh = how & GPR_FRESH};                                    \
-            for (uint64_t row = 0; row < rows; row += step.rows) {                            \
-                const uint64_t left = rows - row;                                             \
-                uint64_t j;                                                                   \
-                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                \
-                step.begins = row == 0 || step.ends;                                          \
-                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
-                in_round -= step.rows;                                                        \
-                step.ends = in_round == 0;                                                    \
-                step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T), how);            \
-                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
-                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
-                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
-                if (step.ends) step.fresh = 0;                                                \
-                at += (int64_t)step.rows * stride;                                            \
-            }                                                                                 \
-            accumulators += some;                                                             \
-        }                                                                                     \
+#define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND, IS_FREE)                            \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
+                                        uint64_t width, int how, void *out)                       \
+    {                                                                                             \
+        ACC *accumulators = out;                                                                  \
+        enum { MOST = GPR_COLUMN_BLOCK * sizeof(double) / sizeof(NARROW) };                       \
+        NARROW narrow[MOST];                                                                      \
+        const int in_order =                                                                      \
+            (IS_FREE) && sizeof(NARROW) == sizeof(ACC) && reads_in_order(width * sizeof(T), how); \
+        const uint64_t block = block_of(width, in_order ? ORDERED_BYTES / sizeof(ACC) : MOST);    \
+        for (uint64_t done = 0; done < width; done += block) {                                    \
+            const uint64_t some = width - done < block ? width - done : block;                    \
+            const char *at = data + done * sizeof(T);                                             \
+            uint64_t in_round = 0;                                                                \
+            column_step step = {.fresh = how & GPR_FRESH};                                        \
+            for (uint64_t row = 0; row < rows; row += step.rows) {                                \
+                const uint64_t left = rows - row;                                                 \
+                uint64_t j;                                                                       \
+                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                    \
+                step.begins = in_order || row == 0 || step.ends;                                  \
+                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                          \
+                if (in_order) step.rows = 1;                                                      \
+                in_round -= step.rows;                                                            \
+                step.ends = in_order || in_round == 0;                                            \
+                if (!in_order) step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T), how); \
+                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);       \
+                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
+                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);         \
+                if (step.ends) step.fresh = 0;                                                    \
+                at += (int64_t)step.rows * stride;                                                \
+            }                                                                                     \
+            accumulators += some;                                                                 \
+        }                                                                                         \
     }
 
 /* Columns of doubles: tiles with vectors that are widened as they are loaded, which compilers do
@@ -174,7 +186,7 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
     DEFINE_ROWS(run, name, T, double)                                      \
     DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, TILE_VECTORS) \
     DEFINE_DOUBLE_TILES(vectors, run, name, T, LOAD, IDENTITY, 1)          \
-    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME)
+    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME, 0)
 
 /* The better of both. EXTREME returns its second argument, which was kept, where either is NaN. */
 #define CHOOSE(M, V, mask, x, a) ((V)(((M)(x) & (mask)) | ((M)(a) & ~(mask))))
@@ -233,4 +245,4 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
     DEFINE_ROWS(fold, name, T, T)                                 \
     DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, TILE_VECTORS) \
     DEFINE_EXTREME_TILES(vectors, fold, name, T, tag, 1)          \
-    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME, 1)

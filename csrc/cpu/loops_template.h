@@ -69,6 +69,10 @@ enum { PREFETCH_FAR_BYTES = 8192, PREFETCH_NEAR_BYTES = 1024 };
     PREFETCH_AT(p, bytes, PREFETCH_FAR_BYTES, 2); \
     PREFETCH_AT(p, bytes, PREFETCH_NEAR_BYTES, 3)
 
+/* ---------------------------------------------------------------- packing -------------------- */
+
+#include "cpu/loops_packing.h"
+
 /* ---------------------------------------------------------------- folds of two values -------- */
 
 /* What a short row starts from: a sum is never -0, as NumPy's is not, because it starts from 0. */
@@ -1202,7 +1206,8 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
         int fresh = how & GPR_FRESH;                                                               \
         double *products = out;                                                                    \
         for (; rows > 0; fresh = 0) {                                                              \
-            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                             \
+            const uint64_t most = reads_in_order(2 * width * sizeof(P), how) ? 1 : STEP_ROWS,      \
+                           some = rows < most ? rows : most;                                       \
             uint64_t j = tiles_prod_##name(data, stride, some, fresh, 0, 2 * width, products);     \
             j = vectors_prod_##name(data, stride, some, fresh, j, 2 * width, products);            \
             for (; j < 2 * width; j += 2) {                                                        \
@@ -1282,7 +1287,7 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
         }                                                                                       \
         return j;                                                                               \
     }                                                                                           \
-    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS)                       \
+    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS, 0)                    \
     enum { accumulator_skipping_sum_##name = GPR_COMPLEX128 };                                  \
     static void rows_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,       \
                                          uint64_t n, void *out)                                 \
@@ -2128,6 +2133,7 @@ const gpr_loops LOOPS_TABLE = {
     .complex_product_sums = {[GPR_COMPLEX64] = sums_of_products_complex64,
                              [GPR_COMPLEX128] = sums_of_products_complex128},
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
+    .every_second = {[4] = every_second_4, [8] = every_second_8, [16] = every_second_16},
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
     .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},
 };

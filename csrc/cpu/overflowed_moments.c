@@ -78,7 +78,7 @@ static const double *read(const again *work, uint64_t first, uint64_t count, sta
     const gpr_view *view = work->view;
 
     if (view->contiguous) return (const double *)(const void *)(view->data + first * view->bytes);
-    gpr_pack(view, first, count, work->zero.bytes, s->packed);
+    gpr_cpu_pack(view, first, count, work->zero.bytes, s->packed);
     return (const double *)(const void *)s->packed;
 }
 

@@ -351,7 +351,7 @@ static const double *read_numbers(const scaled_job *scaled, const gpr_view *view
     const recipe *how = &scaled->how;
     stage *s = &memory->staged.s;
 
-    gpr_pack(view, first, count, how->neutral.bytes, s->packed);
+    gpr_cpu_pack(view, first, count, how->neutral.bytes, s->packed);
     gpr_convert(how->loop_dtype, gpr_cpu_prepare(how, s->packed, count, s), how->acc,
                 memory->numbers, count);
     return memory->numbers;
@@ -511,7 +511,7 @@ static void note_staged(scaled_job *scaled, const gpr_view *view, uint64_t first
     while (count > 0 && !lies_on_both_sides(scaled)) {
         const uint64_t step = gpr_smaller(count, STAGE_ELEMENTS);
 
-        gpr_pack(view, first, step, scaled->how.neutral.bytes, s->packed);
+        gpr_cpu_pack(view, first, step, scaled->how.neutral.bytes, s->packed);
         note_sides(scaled, gpr_cpu_prepare(&scaled->how, s->packed, step, s), step);
         first += step;
         count -= step;

@@ -1,0 +1,51 @@
+"""Elements with gaps between them, and columns of arrays that no cache holds, beside NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpureduce as gr
+
+BEYOND_CACHES = 42 << 20
+"""Bytes of an array that the CPU backend reads row by row."""
+
+DTYPES = ("float32", "float64", "complex64", "complex128", "int32", "int64", "uint64", "uint8")
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_second_element_is_reduced_as_a_copy_is(name: str, rng: np.random.Generator) -> None:
+    for _ in range(40):
+        n, before = int(rng.integers(1, 5000)), int(rng.integers(0, 3))
+        x = np.rint(rng.standard_normal(before + 2 * n - 1) * 50).astype(name)
+        every_second = x[before::2]
+        rows = np.rint(rng.standard_normal((3, 2 * n)) * 50).astype(name)[:, ::2]
+        for function in ("sum", "max", "argmin", "var", "any", "prod"):
+            reduce = getattr(gr, function)
+            copied = reduce(every_second.copy(), device="cpu")
+            # Sums of integers are exact in any order.
+            same = np.allclose if function in ("var", "prod") else np.array_equal
+            with np.errstate(all="ignore"):
+                assert same(reduce(every_second, device="cpu"), copied, equal_nan=True), function
+                assert same(
+                    reduce(rows, axis=1, device="cpu"),
+                    reduce(rows.copy(), axis=1, device="cpu"),
+                    equal_nan=True,
+                ), function
+
+
+@pytest.mark.parametrize("name", ["int64", "uint8", "float32", "complex64"])
+def test_columns_that_no_cache_holds_are_numpys(name: str, rng: np.random.Generator) -> None:
+    rows, width = int(rng.integers(2, 60)), int(rng.choice([64, 65, 127, 900, 3001]))
+    blocks = BEYOND_CACHES // (rows * width * np.dtype(name).itemsize) + 1
+    numbers = (rng.standard_normal(1 << 16) * 50).astype(name)
+    if name == "complex64":
+        numbers = numbers / abs(numbers)  # whose products stay in range
+    x = np.resize(numbers, (blocks, rows, width))
+    for function in ("prod",) if name == "complex64" else ("sum", "max", "any"):
+        got = getattr(gr, function)(x, axis=1, kernel="fast", device="cpu")
+        wanted = getattr(np, function)(x, axis=1)
+        if function in ("sum", "prod") and name[0] in "fc":
+            assert np.allclose(got, wanted, rtol=1e-3, atol=1e-3), function
+        else:
+            assert np.array_equal(got, wanted), function
