@@ -14,6 +14,9 @@
  * Rows that lie crosswise in memory: packed in tiles of several rows, in the order of memory, or
  * folded as columns. */
 #include <complex.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +34,16 @@ enum {
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,       /* least positions in a run that make tiles worth their while */
     FEW_TRUTHS = 512,       /* bools that are searched without a call of a loop ... */
-    TRUTHS = 2048,          /* ... and those of one call */
+    TRUTHS = 2048,          /* ... those of one call, ... */
+    MANY_TRUTHS = 16384,    /* ... and of later calls */
     RESULT_BATCH = 64,      /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256,   /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
     LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
     LEAST_FOUND_COLUMNS = 8,   /* ... or in which positions are found */
-    MOMENT_ROWS = 64           /* of a tile of columns, read twice: it fits a small second cache */
+    LEAST_FOUND_BLOCK = 40,    /* elements of all of them */
+    ASKING_ROWS = 32, /* of bools in columns, before the first check whether all are found */
+    MOMENT_ROWS = 64  /* of a tile of columns, read twice: it fits a small second cache */
 };
 
 /* What every task reads beside the job. */
@@ -679,6 +685,14 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
           found->numbers, found->positions);
 }
 
+/* Whether no later row can change what was found in columns: their first true (or false) bools. */
+static int are_final(const recipe *how, const char *numbers, uint64_t count)
+{
+    const int wanted = how->fold == GPR_FOLD_max;
+
+    return how->loop_dtype == GPR_BOOL && memchr(numbers, !wanted, count) == NULL;
+}
+
 /* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
  * memory. If the last columns are fewer than a loop takes, they are searched together with columns
  * before them. */
@@ -696,11 +710,12 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
     const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     found_memory *found = &memory->found;
+    uint64_t at_once = how->loop_dtype == GPR_BOOL ? gpr_smaller(ASKING_ROWS, most) : most;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, all, &tile);
-    for (uint64_t at = first; at < end;) {
-        const uint64_t rows = gpr_smaller(gpr_smaller(end - at, extent - at % extent), most);
+    for (uint64_t at = first; at < end; at_once = gpr_smaller(2 * at_once, most)) {
+        const uint64_t rows = gpr_smaller(gpr_smaller(end - at, extent - at % extent), at_once);
         int64_t stride;
         const char *elements =
             read_columns(work, row - before, at, rows, &tile, &memory->in, &stride);
@@ -715,6 +730,7 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
             find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
         }
         at += rows;
+        if (are_final(how, found->numbers, all)) break;
     }
     if (before == 0) return;
     memmove(found->numbers, found->numbers + before * how->loop_bytes, width * how->loop_bytes);
@@ -837,6 +853,17 @@ static void find_in_each(const recipe *how, const char *elements, int64_t stride
     }
 }
 
+/* Whether each row's elements are aligned native neighbours, with or without a mask. */
+static int is_in_place(const gpr_view *view)
+{
+    const int dense = view->inner == 0 ||
+                      (view->inner == 1 && view->axes[view->outer].in == (int64_t)view->bytes);
+    uint64_t bits = (uint64_t)(uintptr_t)view->data;
+
+    for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->axes[i].in;
+    return dense && !view->byteswapped && bits % view->bytes == 0;
+}
+
 /* Marks the bytes of a word that are not 0, or those that are, in their highest bits. */
 static uint64_t mark_truths(uint64_t word, int wanted)
 {
@@ -848,26 +875,59 @@ static uint64_t mark_truths(uint64_t word, int wanted)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a word is the lowest");
 
-/* Position of the first of n bools that decides, or 0: by words, since whether a bool decides
- * cannot be predicted. `readable` bytes are memory of the array, n at least. */
+/* Which of 16 bools are true, a bit each. */
+static uint64_t truths_of_16(const char *bools)
+{
+#if defined(__SSE2__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)bools);
+
+    return ~(uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) & UINT16_MAX;
+#else
+    const uint64_t to_highest = UINT64_C(0x0102040810204080); /* bits of bytes, without carries */
+    uint64_t words[2];
+
+    memcpy(words, bools, sizeof words);
+    return (mark_truths(words[0], 1) >> 7) * to_highest >> 56 |
+           (mark_truths(words[1], 1) >> 7) * to_highest >> 56 << 8;
+#endif
+}
+
+/* Position of the first of n >= AT_ONCE bools that decides, or 0: without branches on single bools,
+ * which cannot be predicted. */
+enum { AT_ONCE = 16 };
+static uint64_t find_by_vectors(const char *row, uint64_t n, int wanted)
+{
+    const uint64_t others = wanted ? 0 : UINT16_MAX;
+    uint64_t marks = 0, i = 0;
+
+    for (; marks == 0 && i < n; i += AT_ONCE) {
+        if (i + AT_ONCE > n) i = n - AT_ONCE; /* the bools before do not decide */
+        marks = truths_of_16(row + i) ^ others;
+    }
+    return marks != 0 ? i - AT_ONCE + (uint64_t)__builtin_ctzll(marks) : 0;
+}
+
+/* The same of fewer, by words. `readable` bytes are memory of the array, n at least. */
+static uint64_t find_by_words(const char *row, uint64_t n, uint64_t readable, int wanted)
+{
+    uint64_t word = 0, marks;
+
+    if (readable >= sizeof word)
+        memcpy(&word, row, sizeof word);
+    else
+        for (uint64_t k = 0; k < n; k++) word |= (uint64_t)(uint8_t)row[k] << (8 * k);
+    marks = mark_truths(word, wanted);
+    if (n < sizeof word) marks &= (UINT64_C(1) << (8 * n)) - 1;
+    if (marks != 0) return (uint64_t)__builtin_ctzll(marks) / 8;
+    if (n <= sizeof word) return 0;
+    memcpy(&word, row + n - sizeof word, sizeof word);
+    marks = mark_truths(word, wanted);
+    return marks != 0 ? n - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
+}
+
 static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, int wanted)
 {
-    uint64_t word = 0, marks = 0, i = 0;
-
-    if (n < sizeof word) {
-        if (readable >= sizeof word)
-            memcpy(&word, row, sizeof word);
-        else
-            for (uint64_t k = 0; k < n; k++) word |= (uint64_t)(uint8_t)row[k] << (8 * k);
-        marks = mark_truths(word, wanted) & ((UINT64_C(1) << (8 * n)) - 1);
-        return marks != 0 ? (uint64_t)__builtin_ctzll(marks) / 8 : 0;
-    }
-    for (; marks == 0 && i < n; i += sizeof word) {
-        if (i + sizeof word > n) i = n - sizeof word; /* the bytes before it do not decide */
-        memcpy(&word, row + i, sizeof word);
-        marks = mark_truths(word, wanted);
-    }
-    return marks != 0 ? i - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
+    return n >= AT_ONCE ? find_by_vectors(row, n, wanted) : find_by_words(row, n, readable, wanted);
 }
 
 /* The same of n > FEW_TRUTHS bools, of which the first does not decide. Where none of the next ones
@@ -877,18 +937,38 @@ static uint64_t find_among_many(const char *row, uint64_t n, int wanted)
     enum { SOON = 64 };
     const gpr_rows_loop look =
         gpr_cpu_loops()->loop[wanted ? GPR_FOLD_any : GPR_FOLD_all][GPR_BOOL].rows;
-
-    const uint64_t at = find_among_few(row, SOON, SOON, wanted);
+    const uint64_t at = find_by_vectors(row, SOON, wanted);
+    uint64_t at_once = TRUTHS, end;
 
     if (at > 0) return at;
-    for (uint64_t first = SOON; first < n; first += TRUTHS) {
-        const uint64_t count = gpr_smaller(n - first, TRUTHS);
+    for (uint64_t first = SOON; first < n; first = end) {
         uint8_t found;
 
-        look(row + first, 0, 1, count, &found);
-        if (found == wanted) return first + find_among_few(row + first, count, count, wanted);
+        end = first + gpr_smaller(n - first, at_once);
+        look(row + first, 0, 1, end - first, &found);
+        at_once = found == wanted ? TRUTHS : MANY_TRUTHS;
+        if (found != wanted) continue;
+        if (end - first > TRUTHS) /* once more, by shorter stretches */
+            end = first;
+        else
+            return first + find_among_few(row + first, end - first, end - first, wanted);
     }
     return 0;
+}
+
+/* The same of rows of 1 to 8, at each of which 8 bytes are memory of the array. */
+static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint64_t n, int wanted,
+                          int64_t *positions)
+{
+    const uint64_t of_row = UINT64_MAX >> (64 - 8 * n),
+                   others = wanted ? 0 : UINT64_C(0x8080808080808080);
+    uint64_t word;
+
+    for (uint64_t i = 0; i < count; i++, rows += stride) {
+        memcpy(&word, rows, sizeof word);
+        const uint64_t marks = (mark_truths(word, 1) ^ others) & of_row;
+        positions[i] = marks != 0 ? __builtin_ctzll(marks) / 8 : 0;
+    }
 }
 
 /* The first bool that decides; where there is none, all are equal, and the first is the result. */
@@ -897,18 +977,49 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
 {
     const int wanted = how->rule->fold == GPR_FOLD_argmax;
     const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
+    uint64_t i = 0;
 
-    for (uint64_t i = 0; i < rows; i++) {
-        const char *row = elements + (int64_t)i * stride;
-        const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
-
-        if (n <= FEW_TRUTHS)
-            positions[i] = (int64_t)find_among_few(row, n, n + behind, wanted);
-        else if ((*row != 0) == wanted) /* often */
-            positions[i] = 0;
-        else
-            positions[i] = (int64_t)find_among_many(row, n, wanted);
+    if (n <= sizeof(uint64_t) && has_more) {
+        const uint64_t behind = gpr_divide_up(sizeof(uint64_t) - n, (uint64_t)stride);
+        if (rows > behind) i = rows - behind;
+        find_in_words(elements, stride, i, n, wanted, positions);
     }
+    for (; i < rows; i++) {
+        const char *row = elements + (int64_t)i * stride;
+
+        if (n >= AT_ONCE && n <= FEW_TRUTHS) {
+            positions[i] = (int64_t)find_by_vectors(row, n, wanted);
+        } else if (n < AT_ONCE) {
+            const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
+            positions[i] = (int64_t)find_by_words(row, n, n + behind, wanted);
+        } else if ((*row != 0) == wanted) { /* often */
+            positions[i] = 0;
+        } else {
+            positions[i] = (int64_t)find_among_many(row, n, wanted);
+        }
+    }
+}
+
+/* Whether the first bools of each of a few long rows decide; then results are stored. NumPy reads
+ * no more of them. */
+static int decides_soon(job *work)
+{
+    enum { MOST_ROWS = 256 };
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const int wanted = how->rule->fold == GPR_FOLD_argmax;
+
+    if (how->loop_dtype != GPR_BOOL || !how->direct || !is_in_place(view) || view->mask != NULL ||
+        view->n <= work->length || view->rows > MOST_ROWS)
+        return 0;
+    for (uint64_t i = 0; i < view->rows; i++) {
+        const char *row = gpr_view_row(view, i);
+        const int64_t at = (int64_t)find_by_vectors(row, FEW_TRUTHS, wanted);
+
+        if ((row[at] != 0) != wanted) return 0;
+        memcpy(work->result + i * work->result_bytes, &at, sizeof at);
+    }
+    return 1;
 }
 
 /* Replaces elements that a mask or NaN leave out by NaN, both parts of complex ones. Other NaN
@@ -1175,17 +1286,6 @@ static void finish_pieces(job *work)
 
 /* ---------------------------------------------------------------- the whole ------------------ */
 
-/* Whether each row's elements are aligned native neighbours, with or without a mask. */
-static int is_in_place(const gpr_view *view)
-{
-    const int dense = view->inner == 0 ||
-                      (view->inner == 1 && view->axes[view->outer].in == (int64_t)view->bytes);
-    uint64_t bits = (uint64_t)(uintptr_t)view->data;
-
-    for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->axes[i].in;
-    return dense && !view->byteswapped && bits % view->bytes == 0;
-}
-
 /* Whether rows of memory of all columns follow each other without gaps. */
 static int is_dense(const gpr_view *view)
 {
@@ -1216,11 +1316,12 @@ static void describe(const job *work, composite *c)
         c->most_columns = gpr_smaller(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
     c->finds = finds;
     if (finds)
-        c->columns = crosswise && view->mask == NULL &&
-                     position_loops(how)->columns[how->loop_dtype] != NULL &&
-                     ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
-                       (!runs || extent >= LEAST_FOUND_COLUMNS)) ||
-                      (runs && is_dense(view)));
+        c->columns =
+            crosswise && view->mask == NULL &&
+            position_loops(how)->columns[how->loop_dtype] != NULL &&
+            ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
+              extent * view->n >= LEAST_FOUND_BLOCK && (!runs || extent >= LEAST_FOUND_COLUMNS)) ||
+             (runs && is_dense(view)));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
@@ -1316,6 +1417,10 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 
     if (rule->acc_kind == GPR_ACC_INDEXED && view->n == 1 && !rule->skip_nan) {
         memset(work->result, 0, view->rows * work->result_bytes); /* whatever the elements are */
+        run->grid_size = run->block_size = 1;
+        return GPR_OK;
+    }
+    if (rule->acc_kind == GPR_ACC_INDEXED && decides_soon(work)) {
         run->grid_size = run->block_size = 1;
         return GPR_OK;
     }

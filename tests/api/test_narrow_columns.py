@@ -83,3 +83,20 @@ def test_truths_of_complex_columns_are_numpys(
             got = getattr(gr, function)(values, axis=0, device="cpu")
             wanted = getattr(np, function)(values, axis=0)
             assert np.array_equal(got, wanted), (function, name, isa, shape)
+
+
+def test_positions_of_bools_are_the_first_in_rows_of_any_length(rng: np.random.Generator) -> None:
+    lengths = (1, 4, 7, 8, 9, 15, 16, 17, 33, 64, 513, 2500, 300_000)
+    for _ in range(150):
+        shape = (int(rng.integers(1, 20)), int(rng.choice(lengths)))
+        x = rng.random(shape, np.float32) < rng.choice([0, 1e-5, 0.01, 0.5, 0.99, 1])
+        if rng.random() < 0.3:  # any byte but 0 is true
+            x = (x * rng.integers(1, 255, shape, np.uint8)).view(np.bool_)
+        match rng.integers(4):
+            case 0:
+                x = np.asfortranarray(x)
+            case 1:
+                x = x[:, ::-1]
+        for name in ("argmax", "argmin"):
+            wanted = getattr(np, name)(x.view(np.uint8) != 0, axis=1)
+            assert np.array_equal(getattr(gr, name)(x, axis=1, device="cpu"), wanted), name

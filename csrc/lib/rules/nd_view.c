@@ -730,7 +730,7 @@ static void turn_tile(size_t bytes, char *destination, uint64_t row_bytes, const
 
 /* Tiles of a plane whose rows lie crosswise in memory: a cache line of the source serves the tile's
  * other rows while it is still in the first cache. */
-enum { TILE_ROWS = 16, TILE_COLUMNS = 128, LINE_BYTES = 64 };
+enum { TILE_ROWS = 16, TILE_COLUMNS = 128, LINE_BYTES = 64, SMALL_PLANE = 8 };
 
 static void copy_plane_tiled(size_t bytes, char *destination, const char *source, gpr_axis rows,
                              gpr_axis columns)
@@ -763,7 +763,10 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
 {
     const uint64_t row_bytes = columns.extent * view->bytes;
 
-    if (rows.extent > 1 && magnitude(rows.in) < magnitude(columns.in)) {
+    const int is_small = rows.extent <= SMALL_PLANE && columns.extent <= SMALL_PLANE,
+              lies_crosswise = rows.extent > 1 && magnitude(rows.in) < magnitude(columns.in);
+
+    if (lies_crosswise && !is_small) {
         copy_plane_tiled(view->bytes, destination, data, rows, columns);
     } else if (columns.extent <= SHORT_RUN) {
         copy_short_runs(view->bytes, destination, data, rows, columns);
