@@ -29,8 +29,8 @@ enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_IN_ORDER = 4 };
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                  int how, void *accumulators);
 
-/* Copies `count` elements, each as many bytes behind the one before it as two elements have, side by
- * side. Of any alignment. */
+/* Copies `count` elements, each as many bytes behind the one before it as two elements have, side
+ * by side. Of any alignment. */
 typedef void (*gpr_every_second_loop)(const char *restrict source, uint64_t count,
                                       char *restrict destination);
 

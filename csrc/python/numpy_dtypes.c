@@ -107,8 +107,8 @@ static int read_start_bits(gpr_dtype dtype, glue_epilogue *epilogue)
     epilogue->integer = (int64_t)(sign << (fraction + rows[dtype].exponent));
     if (magnitude == 0) return 1;
     if (magnitude << (64 - below) != 0 || exponent < 1 - bias || exponent > bias) return 0;
-    epilogue->integer |= (int64_t)((magnitude >> below) -
-                                   ((uint64_t)(double_bias - bias) << fraction));
+    epilogue->integer |=
+        (int64_t)((magnitude >> below) - ((uint64_t)(double_bias - bias) << fraction));
     return 1;
 }
 

@@ -49,3 +49,25 @@ def test_columns_that_no_cache_holds_are_numpys(name: str, rng: np.random.Genera
             assert np.allclose(got, wanted, rtol=1e-3, atol=1e-3), function
         else:
             assert np.array_equal(got, wanted), function
+
+
+def test_kept_axes_are_reduced_in_any_order_and_direction(rng: np.random.Generator) -> None:
+    for _ in range(120):
+        count = int(rng.integers(2, 5))
+        shape = [int(extent) for extent in rng.choice([1, 2, 3, 5, 8, 17, 40], count)]
+        name = rng.choice(["float32", "int8", "uint16", "int64", "complex64"])
+        x = np.rint(rng.standard_normal(shape) * 20).astype(name).transpose(rng.permutation(count))
+        x = x[tuple(slice(None, None, int(step)) for step in rng.choice([1, 1, -1], count))]
+        axis = int(rng.integers(count))
+        for function in ("argmax", "min", "sum", "any", "mean"):
+            got = getattr(gr, function)(x, axis=axis, device="cpu")
+            wanted = getattr(np, function)(x, axis=axis)
+            same = np.allclose if function == "mean" else np.array_equal
+            assert got.shape == wanted.shape, (function, x.shape, x.strides)
+            assert same(got, wanted), (function, x.shape, x.strides)
+        mask = rng.random(x.shape) < 0.7
+        least, most = gr.minmax(x, axis=axis, initial=3, where=mask, device="cpu")
+        assert np.array_equal(least, np.min(x, axis=axis, initial=3, where=mask))
+        assert np.array_equal(most, np.max(x, axis=axis, initial=3, where=mask))
+        out = np.empty_like(np.max(x, axis=axis))[..., ::-1]
+        assert np.array_equal(gr.max(x, axis=axis, out=out, device="cpu"), np.max(x, axis=axis))
