@@ -95,6 +95,22 @@ print(json.dumps(found))
 
 
 @needs_compiler
+def test_the_time_until_a_launch_is_not_the_kernels(tmp_path: Path) -> None:
+    """On a machine with much to do, Python and the driver may take longer than a launch may."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import time; time.sleep(2)")
+    code = f"""
+import time
+sys.path.insert(0, {str(slow)!r})
+a = np.arange(600, dtype='i4')
+start = time.monotonic()
+print(json.dumps([int(gr.sum(a, kernel=gr.Kernel(SUM, trial=1))), time.monotonic() - start > 2]))
+"""
+    assert emulated(code, tmp_path) == [179700, True]
+
+
+@needs_compiler
 def test_a_context_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
     """By a launch without a trial, or after it: no one can save that."""
     code = (

@@ -84,6 +84,8 @@ BREAKS = frozenset(
 )
 """Results after which a context is of no use any more."""
 _TRIAL_WORKER = "gpureduce._yours.trial_worker"
+_SECONDS_TO_BEGIN = 120
+"""For a process until its first launch, and for its end."""
 
 
 def device_of(form: KernelForm, place: str | None) -> DeviceInfo:
@@ -368,12 +370,14 @@ def run_trial(
 ) -> str:
     """Launch a kernel over random elements in a process of its own, and return what that prints.
 
-    Each case is a launch: sizes, a dtype, a device, and ``image``, an index of `images`. `before`
-    is the command of a program that runs the process.
+    Each case is a launch: sizes, a dtype, a device, and ``image``, an index of `images`. It has
+    `seconds` to end; before it the process may take as long to begin as machines with much to do
+    let it. `before` is the command of a program that runs the process.
     """
     state = base64.b64encode(pickle.dumps((form, *images))).decode()
-    request = {"state": state, "cases": list(cases)}
-    return run_worker(_TRIAL_WORKER, request, os.environ | module_path(), seconds, before)
+    request = {"state": state, "cases": list(cases), "seconds": seconds}
+    limit = _SECONDS_TO_BEGIN + seconds * len(cases)
+    return run_worker(_TRIAL_WORKER, request, os.environ | module_path(), limit, before)
 
 
 def try_in_child(form: KernelForm, image: Image, case: dict[str, Any], seconds: float) -> None:
@@ -385,16 +389,17 @@ def try_in_child(form: KernelForm, image: Image, case: dict[str, Any], seconds: 
     where = f"kernel '{form.name}', in a first launch by a process of its own,"
     try:
         reply = run_trial(form, [image], [case | {"image": 0}], seconds)
-    except subprocess.TimeoutExpired:
+    except EndedBySignalError as error:
+        raise CudaError(f"{where} ended it: {error}; gpureduce.check says why") from None
+    except (RuntimeError, subprocess.TimeoutExpired):
+        return
+    answer = json.loads(reply.splitlines()[0]) if reply else {}
+    if "hang" in answer:
         raise CudaError(
             f"{where} had not ended after {seconds:g} seconds. That process was ended, and this "
             "one can go on; gpureduce.check says where a kernel hangs"
-        ) from None
-    except EndedBySignalError as error:
-        raise CudaError(f"{where} ended it: {error}; gpureduce.check says why") from None
-    except RuntimeError:
-        return
-    said = json.loads(reply.splitlines()[0]).get("error") if reply else None
+        )
+    said = answer.get("error")
     if said is not None and said["details"][0] in BREAKS:
         raise CudaError(
             f"{where} failed: {said['message']}. This process can go on; gpureduce.check says why",
