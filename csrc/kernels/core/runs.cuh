@@ -52,9 +52,20 @@ template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
     return past == 0 ? 0 : vector_elements<In> - past;
 }
 
+// Adds the elements before in[head] and those from in[tail] on, one by one: the first ones by the
+// group's first threads, the last ones by its last threads.
+template <class Traits>
+GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
+                         uint64 head, uint64 tail, uint64 n, ThreadGroup group)
+{
+    for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
+    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
+        accumulator.add(in[i], i);
+}
+
 // Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
-// at once. `in` is aligned to its elements only: the group's first threads add the elements before
-// the first multiple of 16 bytes one by one, its last threads those after the last whole vector.
+// at once. `in` is aligned to its elements only: add_ends adds those before the first multiple of
+// 16 bytes and those after the last whole vector.
 //
 // WIDTH divides the group's size and is how many of its threads are neighbours: a block, or the
 // lanes of a row. While whole rounds are left, WIDTH neighbours load VECTORS * WIDTH consecutive
@@ -76,11 +87,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
     uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded
     const uint64 tail = head + left * vector_elements<In>;
 
-    if constexpr (!WHOLE) {
-        for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
-        for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
-            accumulator.add(in[i], i);
-    }
+    if constexpr (!WHOLE) add_ends(accumulator, in, head, tail, n, group);
 
     const uint64 round = VECTORS * group.size;
     const uint64 place =

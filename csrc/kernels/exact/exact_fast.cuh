@@ -57,6 +57,26 @@ GPR_DEVICE double two_sum(double a, double b, double *error)
     *error = (a - of_a) + (b - of_b);
     return sum;
 }
+// Bits that are 0 if two numbers have the same ones.
+GPR_DEVICE unsigned different_bits(float a, float b)
+{
+    return bit_copy<unsigned>(a) ^ bit_copy<unsigned>(b);
+}
+GPR_DEVICE unsigned different_bits(double a, double b)
+{
+    return (upper_bits(a) ^ upper_bits(b)) | (lower_bits(a) ^ lower_bits(b));
+}
+// The sum of two numbers, and bits that are 0 if it has no error. A zero with another sign counts
+// as one. Of the two differences that from the number of the larger magnitude has no error, so both
+// are as they should be if and only if the sum is exact. It has half the additions of two_sum, and
+// none of them waits for more than one other.
+template <class T> GPR_DEVICE T add_exactly(T a, T b, unsigned *lost)
+{
+    const T sum = a + b, of_b = sum - a, of_a = sum - b;
+    *lost |= different_bits(of_b, b);
+    *lost |= different_bits(of_a, a);
+    return sum;
+}
 // Bits that are 0 if the error of an addition is.
 GPR_DEVICE unsigned bits_of_error(double error)
 {
@@ -110,15 +130,6 @@ template <class Traits> struct PairAccumulator {
         }
         return static_cast<Number>(number);
     }
-    // The sum of two float32, and bits that are 0 if it has no error. A zero with another sign
-    // counts as one.
-    static GPR_DEVICE float add_in_front(float a, float b, unsigned *lost)
-    {
-        const float sum = a + b, of_b = sum - a, of_a = sum - b;
-        *lost |= bit_copy<unsigned>(of_b) ^ bit_copy<unsigned>(b);
-        *lost |= bit_copy<unsigned>(of_a) ^ bit_copy<unsigned>(a);
-        return sum;
-    }
     // Adds the front to the sum, and clears it.
     GPR_DEVICE void empty_front()
     {
@@ -147,7 +158,7 @@ template <class Traits> struct PairAccumulator {
         if constexpr (has_front) {
             float grown = front;
 #pragma unroll
-            for (unsigned i = 0; i < COUNT; i++) grown = add_in_front(grown, x[i], &found);
+            for (unsigned i = 0; i < COUNT; i++) grown = add_exactly(grown, x[i], &found);
             if (found == 0) {
                 front = grown;
                 return;
@@ -260,9 +271,9 @@ template <class First, class Result, class Way> struct SumByPairs {
             for (unsigned k = 0; k < VALUES; k++) other[k] = shuffle_down(sum[k], delta, LANES);
 #pragma unroll
             for (unsigned k = 0; k < VALUES; k++) {
-                double error;
-                sum[k] = two_sum(sum[k], other[k], &error);
-                lost |= lane < delta ? bits_of_error(error) : 0; // upper lanes have no result
+                unsigned found = 0;
+                sum[k] = add_exactly(sum[k], other[k], &found);
+                lost |= lane < delta ? found : 0; // upper lanes have no result
             }
         }
         if (__any_sync(all_lanes, lost != 0)) return false;
@@ -296,7 +307,7 @@ template <class First, class Result, class Way> struct SumByPairs {
             for (unsigned j = 0; j < item; j++) {
                 x[j] = of[j].number_of(items.element(j), items.kept(j));
                 lost[j] = 0;
-                grown[j] = Accumulator::add_in_front(of[j].front, x[j], &lost[j]);
+                grown[j] = add_exactly(of[j].front, x[j], &lost[j]);
                 found |= lost[j];
             }
 #pragma unroll

@@ -129,6 +129,57 @@ private:
     }
 };
 
+// add_whole_vectors for accumulators that take so long to add to that a thread's next vectors are
+// under way meanwhile: each vector's place is loaded again before the vector is added, with one of
+// the next round or, in the last one, of the rest.
+template <class Traits, unsigned VECTORS, unsigned WIDTH>
+GPR_DEVICE void add_vectors_ahead(ThreadAccumulator<Traits> &accumulator,
+                                  const typename Traits::In *in, uint64 n, ThreadGroup group)
+{
+    using In = typename Traits::In;
+    const unsigned to_aligned = elements_to_aligned(in);
+    const uint64 head = to_aligned < n ? to_aligned : n;
+    const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
+    uint64 left = (n - head) / vector_elements<In>; // vectors whose round has not been added
+    const uint64 round = VECTORS * group.size;
+    const Vector *end = vectors + left;
+    const Vector *mine = vectors + group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
+    uint64 apart = WIDTH;
+    unsigned there = VECTORS; // of a thread's next vectors
+    Vector v[VECTORS];
+
+    add_ends(accumulator, in, head, head + left * vector_elements<In>, n, group);
+    const auto find_rest = [&] {
+        mine = end - left + group.rank;
+        apart = group.size;
+        there = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) there += mine + k * apart < end ? 1 : 0;
+    };
+    if (left < round) find_rest();
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (k < there) v[k] = load_vector(mine + k * apart);
+    }
+#pragma unroll 1
+    while (left >= round) {
+        left -= round;
+        mine += round;
+        if (left < round) find_rest();
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+            const Vector tile[1] = {v[k]};
+            if (k < there) v[k] = load_vector(mine + k * apart);
+            accumulator.add_tile(tile, in, 0, 0);
+        }
+    }
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        const Vector tile[1] = {v[k]};
+        if (k < there) accumulator.add_tile(tile, in, 0, 0);
+    }
+}
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
@@ -140,7 +191,12 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const RowOffsets start = layout.row_offsets(row.index);
     ThreadAccumulator<Traits> accumulator;
 
-    add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n, grid_of<BLOCK>(row));
+    if constexpr (has_own_accumulator<Traits>)
+        add_vectors_ahead<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n,
+                                                         grid_of<BLOCK>(row));
+    else
+        add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n,
+                                               grid_of<BLOCK>(row));
     constexpr bool is_found = accumulation_way<Traits>() == AccumulationWay::INDEXED;
     Acc value;
     if constexpr (is_found) value = find_in_block<Traits, BLOCK>(accumulator);

@@ -260,26 +260,53 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     StridedIterator iterator(layout, begin, step);
     Outputs<Traits, OUTPUTS> outputs;
 
-    // Adds `there` items; the compiler knows their number in all calls but the last.
-    const auto add_some = [&](uint64 there) {
+    if constexpr (has_own_accumulator<Traits> && OUTPUTS == 1) {
+        // These take so long to add to that the next items are under way meanwhile; an item's place
+        // is loaded again before it is added.
         typename Loads::template Loaded<In> items[under_way];
-        uint64 positions[under_way];
 #pragma unroll
-        for (unsigned u = 0; u < under_way; u++) { // all loads first
-            positions[u] = iterator.offsets().position;
-            if (u < there) items[u] = loads.load(in, mask, iterator.offsets());
+        for (unsigned u = 0; u < under_way; u++) {
+            if (u < left) items[u] = loads.load(in, mask, iterator.offsets());
             iterator.advance();
+        }
+        for (; left >= under_way; left -= under_way) {
+            const unsigned further = // items that are not under way, if they are few
+                left < 2 * under_way ? static_cast<unsigned>(left - under_way) : under_way;
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) {
+                const auto loaded = items[u];
+                if (u < further) items[u] = loads.load(in, mask, iterator.offsets());
+                iterator.advance();
+                outputs.add(Loads::whole(loaded), 0, layout);
+            }
+            outputs.renormalize();
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            if (u < there) outputs.add(Loads::whole(items[u]), positions[u], layout);
+            if (u < left) outputs.add(Loads::whole(items[u]), 0, layout);
         }
-    };
-    for (; left >= under_way; left -= under_way) {
-        add_some(under_way);
-        outputs.renormalize();
+    } else {
+        // Adds `there` items; the compiler knows their number in all calls but the last.
+        const auto add_some = [&](uint64 there) {
+            typename Loads::template Loaded<In> items[under_way];
+            uint64 positions[under_way];
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) { // all loads first
+                positions[u] = iterator.offsets().position;
+                if (u < there) items[u] = loads.load(in, mask, iterator.offsets());
+                iterator.advance();
+            }
+#pragma unroll
+            for (unsigned u = 0; u < under_way; u++) {
+                if (u < there) outputs.add(Loads::whole(items[u]), positions[u], layout);
+            }
+        };
+        for (; left >= under_way; left -= under_way) {
+            add_some(under_way);
+            outputs.renormalize();
+        }
+        add_some(left);
     }
-    add_some(left);
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.finalize(k);
 }
