@@ -57,8 +57,8 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 
 
 TESTS = (
-    "tests/api/test_contract.py", "tests/api/test_own_rules.py", "tests/api/test_threads.py",
-    "tests/exact/test_exact_rows.py",
+    "tests/api/test_contract.py", "tests/api/test_cpu_isa.py", "tests/api/test_own_rules.py",
+    "tests/api/test_threads.py", "tests/exact/test_exact_rows.py",
 )  # fmt: skip
 """Tests that need neither sources nor a compiler: NumPy's contract, threads, and exact sums."""
 TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")

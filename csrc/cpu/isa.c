@@ -10,12 +10,32 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* AVX2 without F16C and FMA was hardly ever built, but a hypervisor may hide one of them. */
-static int has_f16c(void)
-{
-    unsigned eax, ebx, ecx = 0, edx;
+/* The states of registers that the operating system saves: bits of XCR0. */
+enum { SAVES_AVX = 0x06, SAVES_AVX512 = 0xe6 };
 
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+static unsigned saved_states(void)
+{
+    unsigned low, high;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+/* Not by __builtin_cpu_supports: what it reads is filled by the runtime library of the compiler
+ * that links, and Zig's leaves it empty. AVX2 without F16C and FMA was hardly ever built, but a
+ * hypervisor may hide one of them. */
+static void find_features(int *has_avx2, int *has_avx512)
+{
+    const unsigned avx = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
+    const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned eax, ebx = 0, ecx = 0, edx;
+
+    *has_avx2 = *has_avx512 = 0;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & avx) != avx) return;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return;
+    const unsigned saved = saved_states();
+    *has_avx2 = (ebx & bit_AVX2) != 0 && (saved & SAVES_AVX) == SAVES_AVX;
+    *has_avx512 = *has_avx2 && (ebx & avx512) == avx512 && (saved & SAVES_AVX512) == SAVES_AVX512;
 }
 #endif
 
@@ -27,12 +47,11 @@ static int usable_tables(const gpr_loops *tables[MOST_TABLES])
     int count = 0;
 
 #if defined(__x86_64__)
-    const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    int has_avx2, has_avx512;
 
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        tables[count++] = &gpr_loops_avx512;
-    if (avx2) tables[count++] = &gpr_loops_avx2;
+    find_features(&has_avx2, &has_avx512);
+    if (has_avx512) tables[count++] = &gpr_loops_avx512;
+    if (has_avx2) tables[count++] = &gpr_loops_avx2;
 #endif
     tables[count++] = &gpr_loops_baseline;
     return count;
