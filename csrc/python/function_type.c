@@ -1,8 +1,8 @@
 /* gpureduce._core.Function: the type of the package's functions that reduce. A call of an exact
  * ndarray with plain arguments runs without a frame of Python: its arguments go from the
  * interpreter's stack to a request. Every other call goes to a function of Python with the same
- * parameters, as do results that NumPy has further rules for; that function also refuses arguments
- * that do not fit. */
+ * parameters, which also refuses arguments that do not fit; results that NumPy has further rules
+ * for go to another one. */
 #include "python/glue.h"
 
 #include <structmember.h>
@@ -40,6 +40,7 @@ _Static_assert(PARAMETER_kernel + GLUE_STREAM == (int)PARAMETER_stream &&
 typedef struct glue_function {
     PyObject_HEAD vectorcallfunc call;
     PyObject *function; /* of Python */
+    PyObject *finish;   /* takes results that NumPy has further rules for; None: there are none */
     glue_state *state;  /* of the module, which the type keeps */
     gpr_operator op;
     int skips_nan;
@@ -168,6 +169,25 @@ static int counts_all(const glue_function *self, PyObject *const *given)
            given[PARAMETER_axis] == Py_None && given[PARAMETER_keepdims] == Py_False;
 }
 
+/* Hands results to the function of Python that knows NumPy's further rules for them. */
+static PyObject *finish(const glue_function *self, PyObject *result, PyObject *const *given)
+{
+    enum { ARGUMENTS = 6 + GLUE_OPTION_COUNT };
+    PyObject *all[ARGUMENTS] = {result,
+                                given[PARAMETER_a],
+                                given[PARAMETER_axis],
+                                given[PARAMETER_keepdims],
+                                given[PARAMETER_where],
+                                given[PARAMETER_ddof]};
+    PyObject *finished;
+
+    memcpy(all + ARGUMENTS - GLUE_OPTION_COUNT, given + PARAMETER_kernel,
+           GLUE_OPTION_COUNT * sizeof *all);
+    finished = PyObject_Vectorcall(self->finish, all, ARGUMENTS, NULL);
+    Py_DECREF(result);
+    return finished;
+}
+
 static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,
                                PyObject *keywords)
 {
@@ -199,9 +219,10 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
 
         epilogue.skips_nan = self->skips_nan;
         /* An extreme with a start is never of nothing. */
-        epilogue.only_ordinary =
-            !epilogue.has_start && may_lack_elements(self, array, mask != Py_None);
+        epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
+                                 may_lack_elements(self, array, mask != Py_None);
         result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue);
+        if (result != NULL && epilogue.has_others) return finish(self, result, given);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);
     }
@@ -249,10 +270,10 @@ static int set_parameters(glue_function *self, PyObject *names)
     return 0;
 }
 
-/* Function(function, parameters, positional, op, skip_nan) */
+/* Function(function, parameters, positional, op, skip_nan, finish) */
 static PyObject *new_function(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *function = NULL, *names = NULL, *number = NULL;
+    PyObject *function = NULL, *names = NULL, *number = NULL, *last = Py_None;
     int positional = 0, skips_nan = 0;
     PyObject *const standard[PARAMETER_COUNT] = {
 #define PARAMETER(name, standard) standard,
@@ -264,14 +285,15 @@ static PyObject *new_function(PyTypeObject *type, PyObject *arguments, PyObject 
         PyErr_SetString(PyExc_TypeError, "Function takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "OO!iOp", &function, &PyTuple_Type, &names, &positional,
-                          &number, &skips_nan))
+    if (!PyArg_ParseTuple(arguments, "OO!iOp|O", &function, &PyTuple_Type, &names, &positional,
+                          &number, &skips_nan, &last))
         return NULL;
     glue_function *self = (glue_function *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->call = call_function;
     self->state = PyType_GetModuleState(type);
     self->function = Py_NewRef(function);
+    self->finish = Py_NewRef(last);
     self->number = Py_NewRef(number);
     self->skips_nan = skips_nan;
     self->positional = positional;
@@ -292,6 +314,7 @@ static int traverse_function(PyObject *object, visitproc visit, void *arg)
 
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->function);
+    Py_VISIT(self->finish);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -301,6 +324,7 @@ static int clear_function(PyObject *object)
     glue_function *self = (glue_function *)object;
 
     Py_CLEAR(self->function);
+    Py_CLEAR(self->finish);
     Py_CLEAR(self->dict);
     return 0;
 }

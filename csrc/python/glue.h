@@ -101,7 +101,8 @@ typedef struct glue_state {
 
 /* What a call does with results of an array of the host. */
 typedef struct glue_epilogue {
-    int only_ordinary; /* others are left to NumPy's further rules */
+    int only_ordinary; /* NumPy has further rules for others ... */
+    int has_others;    /* ... which were found among the results */
     int has_start;     /* extremes are folded with a start, as a float or an integer as they are */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     double number;
@@ -120,9 +121,9 @@ typedef struct glue_call {
     int keepdims;
     int64_t result_shape[GPR_MAX_NDIM + 1]; /* minmax has an axis of two before the others */
     int result_ndim;
-    PyArray_Descr *result_descr;          /* owned */
-    int names_kernel;                     /* the call names a kernel that only GPUs have */
-    const struct glue_epilogue *epilogue; /* or NULL */
+    PyArray_Descr *result_descr;    /* owned */
+    int names_kernel;               /* the call names a kernel that only GPUs have */
+    struct glue_epilogue *epilogue; /* or NULL */
 } glue_call;
 
 /* The arguments of a function that reduces, besides the array and the result's place; mask None:
@@ -290,8 +291,8 @@ int glue_warn_if_none(glue_state *state, const glue_call *call);
  * them. */
 gpr_status glue_reduce_unlocked(gpr_request *request);
 gpr_status glue_dot_unlocked(gpr_dot_request *request);
-/* Carries out a filled-in call for an array of the host with the GIL released; its result, or NULL;
- * NotImplemented where call->epilogue leaves them to NumPy's rules. Releases call->result_descr. */
+/* Carries out a filled-in call for an array of the host with the GIL released; its result, or NULL.
+ * Releases call->result_descr. */
 PyObject *glue_run(glue_state *state, glue_call *call);
 /* Whether a variance has no more elements per result than ddof. */
 int glue_lacks_freedom(const glue_call *call);
@@ -303,7 +304,7 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array);
 /* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL.
  * NotImplemented where NumPy has further rules. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, const glue_epilogue *epilogue);
+                                    const glue_arguments *given, glue_epilogue *epilogue);
 
 /* ---- count_few.c ---- */
 

@@ -93,7 +93,7 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array)
 }
 
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, const glue_epilogue *epilogue)
+                                    const glue_arguments *given, glue_epilogue *epilogue)
 {
     PyObject *result = NULL;
     glue_call call;

@@ -110,16 +110,15 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
                                "result: it is right, but its time is not that kernel's");
 }
 
-/* 0: the results are left to other rules. */
-static int apply_epilogue(const glue_call *call, npy_intp count)
+static void apply_epilogue(const glue_call *call, npy_intp count)
 {
     const gpr_request *request = &call->request;
-    const glue_epilogue *epilogue = call->epilogue;
+    glue_epilogue *epilogue = call->epilogue;
     const gpr_dtype dtype = call->resolution.result;
 
-    if (epilogue->only_ordinary && !glue_are_ordinary(dtype, request->result, count)) return 0;
+    epilogue->has_others =
+        epilogue->only_ordinary && !glue_are_ordinary(dtype, request->result, count);
     if (epilogue->has_start) glue_fold_start(request->op, dtype, epilogue, request->result, count);
-    return 1;
 }
 
 PyObject *glue_run(glue_state *state, glue_call *call)
@@ -147,11 +146,8 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         goto done;
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
-    if (call->epilogue != NULL &&
-        !apply_epilogue(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1)) {
-        result = Py_NewRef(Py_NotImplemented);
-        goto done;
-    }
+    if (call->epilogue != NULL)
+        apply_epilogue(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1);
     result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
 done:
     Py_XDECREF(array);

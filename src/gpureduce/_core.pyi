@@ -60,6 +60,7 @@ class Function:
         positional: int,
         op: int,
         skip_nan: bool,
+        finish: Callable[..., Any] | None = None,
         /,
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

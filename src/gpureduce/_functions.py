@@ -85,6 +85,10 @@ _reduce_plain = _core.reduce_plain
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+Finish = Callable[..., Any]
+"""What is done with results of an exact ndarray if some are not ordinary: ``finish(result, a, axis,
+keepdims, where, ddof, *options)`` warns or raises as NumPy does, and returns the result."""
+
 _functions: dict[str, Callable[..., Any]] = {}
 _parameters: dict[str, tuple[str, ...]] = {}
 
@@ -103,12 +107,17 @@ def _describe(name: str, function: _Function) -> _Function:
     return function
 
 
-def _define(name: str, function: _Function, skip_nan: bool = False) -> _Function:
-    """Make a function's plain calls the core's, which this function takes all others of."""
+def _define(
+    name: str, function: _Function, skip_nan: bool = False, finish: Finish | None = None
+) -> _Function:
+    """Make a function's plain calls the core's, which this function takes all others of.
+
+    Results of plain calls that are NaN, infinite or negative positions are given to `finish`.
+    """
     _describe(name, function)
     positional = function.__code__.co_argcount
     op = _core.OPERATORS[name.removeprefix("nan") if skip_nan else name]
-    quick = _core.Function(function, _parameters[name], positional, op, skip_nan)
+    quick = _core.Function(function, _parameters[name], positional, op, skip_nan, finish)
     functools.update_wrapper(quick, function)
     _functions[name] = quick
     return cast("_Function", quick)
@@ -166,6 +175,21 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         )
 
     return accumulate
+
+
+def _finish_extreme(op: str) -> Finish:
+    """For results of ``nanmin`` and ``nanmax`` without a start."""
+
+    def finish(
+        result: Any, a: Any, axis: Any, keepdims: Any, where: Any, ddof: Any, *options: Any
+    ) -> Any:
+        if not np.isinf(result).any():  # then some are NaN
+            warn("All-NaN slice encountered")
+            return result
+        call = Call(op, a, options, axis, None, None, keepdims, NoValue, where, True)
+        return finish_plain_extreme(call, result)
+
+    return finish
 
 
 def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
@@ -260,8 +284,25 @@ def _make_truth(op: str) -> Truth:
     return truth
 
 
+def _finish_mean(skip_nan: bool) -> Finish:
+    """For means of which some are NaN: a mean of nothing is, and NumPy warns of it."""
+
+    def finish(
+        result: Any, a: Any, axis: Any, keepdims: Any, where: Any, ddof: Any, *options: Any
+    ) -> Any:
+        if skip_nan and a.dtype.kind in "fcV":
+            call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
+            warn_if_nothing_is_left(call, as_mask(where, a.shape), result)
+        elif where is not True and _leaves_rows_empty(where, axis):
+            warn("Mean of empty slice")
+        return result
+
+    return finish
+
+
 def _make_mean(skip_nan: bool = False) -> Mean:
     code = _core.OPERATORS["mean"]
+    finish = _finish_mean(skip_nan)
 
     def mean(
         a: Any,
@@ -296,19 +337,12 @@ def _make_mean(skip_nan: bool = False) -> Mean:
                 out,
             )
             if result is not NotImplemented:
-                # A mean of nothing is NaN, of which NumPy warns.
                 if where is True and not (skip_nan and type(a) is np.ndarray):
                     return result
                 if are_finite(result):
                     return result
                 if type(a) is np.ndarray:
-                    if not (skip_nan and a.dtype.kind in "fcV"):
-                        if _leaves_rows_empty(where, axis):
-                            warn("Mean of empty slice")
-                        return result
-                    call = Call("mean", a, options, axis, keepdims=keepdims, skip_nan=True)
-                    warn_if_nothing_is_left(call, as_mask(where, a.shape), result)
-                    return result
+                    return finish(result, a, axis, keepdims, where, 0, *options)
         return reduce_any(
             Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan)
         )
@@ -332,8 +366,25 @@ def _leaves_rows_empty(mask: Any, axis: Any) -> bool:
     return not np.all(_reduce_mask("any", mask, axis))
 
 
+def _finish_variance(op: str, skip_nan: bool) -> Finish:
+    """For variances of which some are infinite or NaN: those of too few elements are."""
+
+    def finish(
+        result: Any, a: Any, axis: Any, keepdims: Any, where: Any, ddof: Any, *options: Any
+    ) -> Any:
+        if skip_nan and a.dtype.kind not in "biu":
+            call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
+            return tell_freedom(call, as_mask(where, a.shape), result)
+        if where is not True and np.less_equal(_count_true(where, axis), ddof).any():
+            warn("Degrees of freedom <= 0 for slice")
+        return result
+
+    return finish
+
+
 def _make_variance(op: str, skip_nan: bool = False) -> Variance:
     code = _core.OPERATORS[op]
+    finish = _finish_variance(op, skip_nan)
 
     def variance(
         a: Any,
@@ -374,29 +425,25 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 ddof,
                 out,
             )
-            # Of too few elements a masked variance is infinite or NaN, of which NumPy warns.
-            if result is NotImplemented:
-                pass
-            elif where is not True and not are_finite(result):
-                if type(a) is np.ndarray and not (skip_nan and a.dtype.kind not in "biu"):
-                    if np.less_equal(_count_true(where, axis), ddof).any():
-                        warn("Degrees of freedom <= 0 for slice")
+            if result is not NotImplemented:
+                if are_finite(result) or (where is True and not skip_nan):
                     return result
-            else:
-                if (
-                    where is True
-                    and skip_nan
-                    and type(a) is np.ndarray
-                    and a.dtype.kind not in "biu"
-                ):
-                    call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
-                    result = tell_freedom(call, None, result)
-                return result
+                if type(a) is np.ndarray:
+                    return finish(result, a, axis, keepdims, where, ddof, *options)
+                if where is True:
+                    return result
         return reduce_any(
             Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean)
         )
 
     return variance
+
+
+def _finish_position(
+    result: Any, a: Any, axis: Any, keepdims: Any, where: Any, ddof: Any, *options: Any
+) -> Any:
+    check_found(result)
+    return result
 
 
 def _make_position(op: str, skip_nan: bool = False) -> Position:
@@ -573,8 +620,8 @@ nanprod = _define("nanprod", _make_accumulation("prod", skip_nan=True), skip_nan
 
 min = amin = _define("min", _make_extreme("min"))
 max = amax = _define("max", _make_extreme("max"))
-nanmin = _define("nanmin", _make_extreme("min", skip_nan=True), skip_nan=True)
-nanmax = _define("nanmax", _make_extreme("max", skip_nan=True), skip_nan=True)
+nanmin = _define("nanmin", _make_extreme("min", skip_nan=True), True, _finish_extreme("min"))
+nanmax = _define("nanmax", _make_extreme("max", skip_nan=True), True, _finish_extreme("max"))
 bitwise_and = _define("bitwise_and", _make_extreme("bitwise_and"))
 bitwise_or = _define("bitwise_or", _make_extreme("bitwise_or"))
 bitwise_xor = _define("bitwise_xor", _make_extreme("bitwise_xor"))
@@ -583,18 +630,18 @@ logical_xor = _define("logical_xor", _make_extreme("logical_xor"))
 any = _define("any", _make_truth("any"))
 all = _define("all", _make_truth("all"))
 
-mean = _define("mean", _make_mean())
-nanmean = _define("nanmean", _make_mean(skip_nan=True), skip_nan=True)
+mean = _define("mean", _make_mean(), finish=_finish_mean(skip_nan=False))
+nanmean = _define("nanmean", _make_mean(skip_nan=True), True, _finish_mean(skip_nan=True))
 
-var = _define("var", _make_variance("var"))
-std = _define("std", _make_variance("std"))
-nanvar = _define("nanvar", _make_variance("var", skip_nan=True), skip_nan=True)
-nanstd = _define("nanstd", _make_variance("std", skip_nan=True), skip_nan=True)
+var = _define("var", _make_variance("var"), finish=_finish_variance("var", skip_nan=False))
+std = _define("std", _make_variance("std"), finish=_finish_variance("std", skip_nan=False))
+nanvar = _define("nanvar", _make_variance("var", True), True, _finish_variance("var", True))
+nanstd = _define("nanstd", _make_variance("std", True), True, _finish_variance("std", True))
 
 argmin = _define("argmin", _make_position("argmin"))
 argmax = _define("argmax", _make_position("argmax"))
-nanargmin = _define("nanargmin", _make_position("argmin", skip_nan=True), skip_nan=True)
-nanargmax = _define("nanargmax", _make_position("argmax", skip_nan=True), skip_nan=True)
+nanargmin = _define("nanargmin", _make_position("argmin", True), True, _finish_position)
+nanargmax = _define("nanargmax", _make_position("argmax", True), True, _finish_position)
 
 ptp = _define("ptp", _make_span())
 count_nonzero = _define("count_nonzero", _make_count())
