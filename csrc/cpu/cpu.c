@@ -31,6 +31,7 @@ enum {
     COLUMN_LONG_PIECE = 2048, /* ... and where columns alone make MANY_UNITS tasks */
     MANY_UNITS = 64,
     COLUMN_ACCUMULATOR_BYTES = 64 * 1024, /* of a unit of columns */
+    LONG_RUN_BYTES = 4 << 20,
     STACK_PARTIALS = 64,
     /* of pieces that are folded before the next ones are read; pieces of a row, at least */
     MOST_PARTIALS = 1 << 14,
@@ -441,20 +442,40 @@ static void finish_column_pieces(job *work)
     }
 }
 
+/* Whether loops read columns of the job row by row from main memory: not sums of floats, whose bits
+ * depend on the order. */
+static int reads_in_order(const job *work)
+{
+    const recipe *how = &work->how[0];
+    const int adds_floats = gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
+
+    return !adds_floats && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES);
+}
+
 /* Columns of a unit that loops read where they are: as many as make long runs of memory, also of
  * narrow elements, and whose accumulators have room. */
 static uint64_t most_columns(const job *work)
 {
-    const recipe *how = &work->how[0];
-    const int adds_floats = gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
-    size_t bytes = how->acc_bytes;
+    size_t bytes = work->how[0].acc_bytes;
 
     if (work->recipes > 1 && work->how[1].acc_bytes > bytes) bytes = work->how[1].acc_bytes;
-    /* loops read whole rows from main memory, unless their order is that of sums */
-    if (!adds_floats && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES))
-        return COLUMN_ACCUMULATOR_BYTES / bytes;
+    if (reads_in_order(work)) return COLUMN_ACCUMULATOR_BYTES / bytes;
     return gpr_smaller(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
                        COLUMN_ACCUMULATOR_BYTES / bytes);
+}
+
+/* The same where results are the accumulators. Main memory brings in runs of megabytes twice as fast
+ * as runs of some KiB; every thread gets one. */
+static uint64_t most_result_columns(const job *work, uint64_t most)
+{
+    const gpr_view *view = work->view;
+    const uint64_t least = PIECE_BYTES / view->bytes / view->n,
+                   share = gpr_divide_up(view->axes[view->outer - 1].extent, gpr_thread_count());
+
+    if (least > most) most = least;
+    if (!reads_in_order(work)) return most;
+    const uint64_t run = gpr_smaller(LONG_RUN_BYTES / view->bytes, share);
+    return run > most ? run : most;
 }
 
 static gpr_status reduce_columns(job *work, gpr_run *run)
@@ -474,8 +495,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
                          view->n <= COLUMN_PIECE && !repeats_matter(work);
-    if (work->into_results && work->columns_direct)
-        most = piece / view->n > most ? piece / view->n : most;
+    if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = gpr_cpu_copies(work->units.width, view->n);
     if (work->copies > 1) work->into_results = 0;

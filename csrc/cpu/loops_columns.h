@@ -41,7 +41,7 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t
 /* Whether a row of columns from main memory is read whole before the next one: memory is one stream
  * then. Accumulators are loaded and stored for each row, which the first cache holds, and their
  * order has to be free: steps of rows are added to each other first. */
-enum { LEAST_ORDERED_BYTES = 512, ORDERED_BYTES = 16 * 1024 };
+enum { LEAST_ORDERED_BYTES = 512 };
 INLINE int reads_in_order(uint64_t row_bytes, int how)
 {
     return (how & GPR_IN_ORDER) != 0 && row_bytes >= LEAST_ORDERED_BYTES;
@@ -116,7 +116,7 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
         NARROW narrow[MOST];                                                                      \
         const int in_order =                                                                      \
             (IS_FREE) && sizeof(NARROW) == sizeof(ACC) && reads_in_order(width * sizeof(T), how); \
-        const uint64_t block = block_of(width, in_order ? ORDERED_BYTES / sizeof(ACC) : MOST);    \
+        const uint64_t block = in_order ? width : block_of(width, MOST);                          \
         for (uint64_t done = 0; done < width; done += block) {                                    \
             const uint64_t some = width - done < block ? width - done : block;                    \
             const char *at = data + done * sizeof(T);                                             \
