@@ -335,9 +335,11 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
 #define STEP_skipping_prod(acc, x, c) \
     ((acc) * (vec_f64)(((vec_i64)(x) & ((x) == (x))) | ((vec_i64)(c) & ((x) != (x)))))
 
-/* A number as LOAD reads it. */
-#define TAIL_float32(x) (x)
-#define TAIL_float64(x) (x)
+/* A number as LOAD reads it, and those that LOAD reads, but not uses, behind the last one. */
+#define TAIL_float32(p, i) ((p)[i])
+#define TAIL_float64(p, i) ((p)[i])
+#define BEHIND_float32 0
+#define BEHIND_float64 0
 
 /* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is
  * for STEP, and stands in for the numbers that are missing from the last step of all lanes. */
@@ -361,8 +363,8 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
         vec_f64 acc[LANE_VECTORS];                                                  \
         UNROLLED                                                                    \
         for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;    \
-        for (; i + SUM_LANES <= n; i += SUM_LANES) {                                \
-            PREFETCH(p + i, SUM_LANES * sizeof(T));                                 \
+        for (; i + SUM_LANES + BEHIND_##name <= n; i += SUM_LANES) {                \
+            if (!BEHIND_##name) PREFETCH(p + i, SUM_LANES * sizeof(T));             \
             UNROLLED                                                                \
             for (int k = 0; k < LANE_VECTORS; k++) {                                \
                 const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);          \
@@ -372,7 +374,7 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
         if (i < n) {                                                                \
             double rest[SUM_LANES];                                                 \
             for (uint64_t k = 0; k < SUM_LANES; k++)                                \
-                rest[k] = i + k < n ? (double)TAIL_##name(p[i + k]) : given[k % 2]; \
+                rest[k] = i + k < n ? (double)TAIL_##name(p, i + k) : given[k % 2]; \
             UNROLLED                                                                \
             for (int k = 0; k < LANE_VECTORS; k++) {                                \
                 const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                \
@@ -500,6 +502,38 @@ INLINE double sum_of_few(vec_f64 acc[FEW_VECTORS])
         if (i + 2 < n) c += LIFT(p[i + 2]);                    \
         return (a + b) + (c + d);                              \
     }
+
+/* Sums of every second float64, and of both parts of every second complex128: the bits of sums of
+ * copies without gaps. Of more than FEW_ELEMENTS numbers. */
+typedef struct gapped_float64 {
+    double number, gap;
+} gapped_float64;
+typedef gapped_float64 gapped_complex128; /* as far from a part to the next but one */
+#define TAIL_gapped_float64(p, i) ((p)[i].number)
+#define TAIL_gapped_complex128(p, i) ((i) % 2 == 0 ? (p)[i].number : (p)[(i) - 1].gap)
+#define BEHIND_gapped_float64 1
+#define BEHIND_gapped_complex128 1
+INLINE vec_f64 load_gapped(const gapped_float64 *p, int is_complex)
+{
+    vec_u64 x, y;
+
+    memcpy(&x, p, sizeof x);
+    memcpy(&y, (const char *)p + sizeof x, sizeof y);
+    return is_complex ? (vec_f64)EVEN_LANES_16(x, y) : (vec_f64)EVEN_LANES_8(x, y);
+}
+#define LOAD_GAPPED(p) load_gapped(p, 0)
+#define LOAD_GAPPED_PAIRS(p) load_gapped(p, 1)
+#define DEFINE_GAPPED_SUM(name, LOAD, PARTS)                                \
+    DEFINE_LANES(sum, gapped_##name, gapped_##name, LOAD, sum, 0.0)         \
+    static void sum_gapped_##name(const void *data, uint64_t n, void *sums) \
+    {                                                                       \
+        const double zero[2] = {0, 0};                                      \
+        lanes_f64 lanes;                                                    \
+        lanes_sum_gapped_##name(data, (PARTS) * n, zero, &lanes);           \
+        combine_lanes_sum(&lanes, PARTS, sums);                             \
+    }
+DEFINE_GAPPED_SUM(float64, LOAD_GAPPED, 1)
+DEFINE_GAPPED_SUM(complex128, LOAD_GAPPED_PAIRS, 2)
 
 #include "cpu/loops_moments.h"
 
@@ -2133,6 +2167,7 @@ const gpr_loops LOOPS_TABLE = {
     .complex_product_sums = {[GPR_COMPLEX64] = sums_of_products_complex64,
                              [GPR_COMPLEX128] = sums_of_products_complex128},
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
+    .gapped_sums = {[GPR_FLOAT64] = sum_gapped_float64, [GPR_COMPLEX128] = sum_gapped_complex128},
     .every_second = {[4] = every_second_4, [8] = every_second_8, [16] = every_second_16},
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
     .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},
