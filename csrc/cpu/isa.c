@@ -41,6 +41,17 @@ static void find_features(int *has_avx2, int *has_avx512)
 
 enum { MOST_TABLES = 3 };
 
+int gpr_cpu_prefetches_runs = 1;
+
+/* Before there are threads, which then read it without synchronization. */
+static __attribute__((constructor)) void choose_prefetching(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    gpr_cpu_prefetches_runs = !__builtin_cpu_is("amd");
+#endif
+}
+
 /* The tables this machine can run, best first; returns how many. */
 static int usable_tables(const gpr_loops *tables[MOST_TABLES])
 {

@@ -285,6 +285,9 @@ extern const gpr_loops gpr_loops_avx2;
 extern const gpr_loops gpr_loops_avx512;
 #endif
 
+/* Whether loops prefetch runs of memory by hand; chosen when the library is loaded. */
+extern int gpr_cpu_prefetches_runs;
+
 /* The table in use: the best this machine has, or the one gpr_set_cpu_isa chose. */
 const gpr_loops *gpr_cpu_loops(void);
 
