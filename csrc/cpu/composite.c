@@ -956,18 +956,22 @@ static uint64_t find_among_many(const char *row, uint64_t n, int wanted)
     return 0;
 }
 
-/* The same of rows of 1 to 8, at each of which 8 bytes are memory of the array. */
+/* The same of rows of 1 to 16, at each of which 8 bytes are memory of the array. */
 static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint64_t n, int wanted,
                           int64_t *positions)
 {
-    const uint64_t of_row = UINT64_MAX >> (64 - 8 * n),
-                   others = wanted ? 0 : UINT64_C(0x8080808080808080);
-    uint64_t word;
+    enum { WORD = sizeof(uint64_t) };
+    const uint64_t first = n < WORD ? n : WORD, second = n - first, /* where the other word is */
+        of_row = UINT64_MAX >> (64 - 8 * first), others = wanted ? 0 : UINT64_C(0x8080808080808080);
+    uint64_t words[2];
 
     for (uint64_t i = 0; i < count; i++, rows += stride) {
-        memcpy(&word, rows, sizeof word);
-        const uint64_t marks = (mark_truths(word, 1) ^ others) & of_row;
-        positions[i] = marks != 0 ? __builtin_ctzll(marks) / 8 : 0;
+        memcpy(&words[0], rows, WORD);
+        memcpy(&words[1], rows + second, WORD);
+        const uint64_t marks = (mark_truths(words[0], 1) ^ others) & of_row,
+                       more = (mark_truths(words[1], 1) ^ others) & of_row;
+        const int64_t at = more != 0 ? (int64_t)second + __builtin_ctzll(more) / 8 : 0;
+        positions[i] = marks != 0 ? __builtin_ctzll(marks) / 8 : at;
     }
 }
 
@@ -979,8 +983,9 @@ static void find_truths(const recipe *how, const char *elements, int64_t stride,
     const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
     uint64_t i = 0;
 
-    if (n <= sizeof(uint64_t) && has_more) {
-        const uint64_t behind = gpr_divide_up(sizeof(uint64_t) - n, (uint64_t)stride);
+    if (n <= 2 * sizeof(uint64_t) && has_more) {
+        const uint64_t short_of = n < sizeof(uint64_t) ? sizeof(uint64_t) - n : 0,
+                       behind = gpr_divide_up(short_of, (uint64_t)stride);
         if (rows > behind) i = rows - behind;
         find_in_words(elements, stride, i, n, wanted, positions);
     }
@@ -1163,7 +1168,9 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
                    extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
     /* As many rows as stay in the first cache until they are searched, or as the stage holds; one
      * of those that are longer. */
-    const uint64_t held = (c->direct ? c->segment : STAGE_ELEMENTS) / n,
+    const uint64_t held = c->direct && how->loop_dtype == GPR_BOOL
+                              ? RESULT_BATCH /* rows that are searched once, and seldom whole */
+                              : (c->direct ? c->segment : STAGE_ELEMENTS) / n,
                    at_once = held > 0 ? gpr_smaller(RESULT_BATCH, held) : 1;
 
     while (row < end) {

@@ -7,10 +7,7 @@
 
 #include "lib/base/registry.h"
 
-enum {
-    LEAST_ELEMENTS = 4096, /* of an array: below, a copy takes less than another order */
-    LEAST_ROW_ELEMENTS = 4 /* that make a result, whose copy takes as long as those of a few */
-};
+enum { LEAST_ELEMENTS = 4096 }; /* of an array: below, a copy takes less than another order */
 
 /* Whether a sum depends on the order in which rows are read, by its last bits: not one of integers
  * that 64 bits hold. */
@@ -56,14 +53,15 @@ static int are_ordered(const gpr_request *request, int kept)
 }
 
 /* Whether rows lie crosswise, and another order of them is worth the copies of their results. */
-static int is_worth_it(const gpr_request *request, int kept)
+static int is_worth_it(const gpr_request *request, const gpr_rule *rule, int kept)
 {
     int64_t rows = 1, n = 1;
     int at = 0;
 
     for (int i = 0; i < kept; i++) rows *= request->shape[i];
     for (int i = kept; i < request->ndim; i++) n *= request->shape[i];
-    if (rows < 2 || n < LEAST_ROW_ELEMENTS || rows < LEAST_ELEMENTS / n) return 0;
+    if (rows < 2 || n < 1 || rows < LEAST_ELEMENTS / n) return 0;
+    if (n > 1 && is_rounded_sum(rule)) return 0;
     return shortest_step(request, 0, kept, &at) < shortest_step(request, kept, request->ndim, &at);
 }
 
@@ -76,8 +74,8 @@ int gpr_order_kept_axes(const gpr_request *request, const gpr_rule *rule,
     int64_t steps[GPR_MAX_NDIM], step = bytes;
     int order[GPR_MAX_NDIM];
 
-    if (request->strides == NULL || request->has_given_mean || is_rounded_sum(rule)) return 0;
-    if (are_ordered(request, kept) || !is_worth_it(request, kept)) return 0;
+    if (request->strides == NULL || request->has_given_mean) return 0;
+    if (are_ordered(request, kept) || !is_worth_it(request, rule, kept)) return 0;
     for (int i = kept - 1; i >= 0; i--) {
         steps[i] = request->result_strides != NULL ? request->result_strides[i + outputs] : step;
         step *= request->shape[i];

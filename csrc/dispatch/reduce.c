@@ -133,6 +133,10 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
         break;
 static void copy_results(char *to, int64_t step, const char *from, int64_t count, uint64_t bytes)
 {
+    if (step == (int64_t)bytes) {
+        memcpy(to, from, (uint64_t)count * bytes);
+        return;
+    }
     switch (bytes) {
         COPY_RESULTS(1)
         COPY_RESULTS(2)

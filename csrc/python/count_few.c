@@ -6,8 +6,8 @@
 _Static_assert(sizeof(npy_intp) == sizeof(npy_long), "counts are of NumPy's type of indices");
 
 enum {
-    FEW_BYTES = 16384, /* counted before another thread could use the GIL */
-    APART_BYTES = 4096 /* of elements with gaps, which are copied side by side first */
+    FEW_BYTES = 32768, /* counted before another thread could use the GIL */
+    APART_BYTES = 6144 /* of elements with gaps, which are copied side by side first */
 };
 
 /* Whether elements fill a stretch of memory, in any order, which is then from *first on. */
@@ -52,6 +52,10 @@ DEFINE_COPY(16, npy_complex128)
 
 static void copy_run(size_t bytes, const char *from, npy_intp step, npy_intp count, char *to)
 {
+    if (step == (npy_intp)bytes) {
+        memcpy(to, from, (size_t)count * bytes);
+        return;
+    }
     switch (bytes) {
     case 1: copy_1(from, step, count, to); break;
     case 2: copy_2(from, step, count, to); break;
@@ -61,15 +65,27 @@ static void copy_run(size_t bytes, const char *from, npy_intp step, npy_intp cou
     }
 }
 
-/* Copies the elements of an array that has some, and has axes. */
+/* Copies the elements of an array that has some, and has axes. Axes that continue each other are
+ * one. */
 static void copy_elements(PyArrayObject *array, char *to)
 {
-    const int last = PyArray_NDIM(array) - 1;
-    const npy_intp *shape = PyArray_DIMS(array), *steps = PyArray_STRIDES(array);
     const size_t bytes = (size_t)PyArray_ITEMSIZE(array);
     const char *from = PyArray_DATA(array);
-    npy_intp index[GPR_MAX_NDIM] = {0};
+    npy_intp shape[GPR_MAX_NDIM], steps[GPR_MAX_NDIM], index[GPR_MAX_NDIM];
+    int last = 0;
 
+    shape[0] = 1;
+    steps[0] = (npy_intp)bytes;
+    for (int axis = 0; axis < PyArray_NDIM(array); axis++) {
+        const npy_intp extent = PyArray_DIM(array, axis), step = PyArray_STRIDE(array, axis);
+        const int continues = shape[last] == 1 || steps[last] == extent * step;
+
+        if (extent == 1) continue;
+        last += !continues;
+        shape[last] = continues ? shape[last] * extent : extent;
+        steps[last] = step;
+        index[last] = 0;
+    }
     for (npy_intp i = PyArray_SIZE(array) / shape[last]; i > 0; i--) {
         copy_run(bytes, from, steps[last], shape[last], to);
         to += (size_t)shape[last] * bytes;

@@ -68,7 +68,7 @@ def test_counts_of_few_elements_are_numpys_and_leave_a_request_s_record(char: st
                 assert few == _record(), (name, shape, SEED)
 
 
-@pytest.mark.parametrize("elements", [1, 511, 512, 513, 2047, 8192, 8193, 16384, 16385])
+@pytest.mark.parametrize("elements", [1, 511, 512, 513, 2047, 8192, 8193, 16384, 16385, 32769])
 @pytest.mark.parametrize("char", "?efF")
 def test_no_element_is_missed_where_ways_change(char: str, elements: int) -> None:
     a = np.ones(elements, char)
