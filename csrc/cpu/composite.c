@@ -29,6 +29,9 @@ enum {
     SEGMENT_BYTES = 16 * 1024,      /* read in place: half of a small first cache */
     LONG_SEGMENT_BYTES = 64 * 1024, /* of LONG_ROW_BYTES: fewer ends of loops, which take a tenth */
     LONG_ROW_BYTES = 512 * 1024,
+    FAR_SEGMENT_BYTES = 256 * 1024, /* of FAR_ROW_BYTES: from main memory in longer runs ... */
+    FAR_ROW_BYTES = 2048 * 1024,
+    FAR_SEGMENTS = 4,       /* ... and as many in a piece of one of several rows */
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
@@ -359,9 +362,12 @@ static gpr_value find_integer(const recipe *how, const char *memory, uint64_t fi
     return found;
 }
 
-/* Whether find_integer does it: bools end early, floats at a NaN. */
-static int finds_integers(const recipe *how)
+/* Whether find_integer does it: bools end early, floats at a NaN, and the loop for extremes brings
+ * more in from main memory. */
+static int finds_integers(const recipe *how, uint64_t segment)
 {
+    if (segment * how->loop_bytes >= FAR_SEGMENT_BYTES) return 0;
+
     const gpr_kind kind = gpr_kind_of(how->loop_dtype);
 
     return (kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED) && how->acc == how->loop_dtype &&
@@ -371,7 +377,7 @@ static int finds_integers(const recipe *how)
 static gpr_value find_in_memory(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                                 uint64_t segment)
 {
-    if (finds_integers(how)) return find_integer(how, memory, first, end);
+    if (finds_integers(how, segment)) return find_integer(how, memory, first, end);
 
     gpr_value found = find_segment(how, memory, first, end, segment);
 
@@ -388,7 +394,7 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     const char *memory = c->in_place ? gpr_view_row(c->plain, row) : NULL;
 
     if (c->direct && work->how[0].rule->acc_kind == GPR_ACC_INDEXED) {
-        const int is_whole = !c->finds_late || finds_integers(&work->how[0]);
+        const int is_whole = !c->finds_late || finds_integers(&work->how[0], c->segment);
 
         *value = (is_whole ? find_in_memory : find_segment)(&work->how[0], memory, first, end,
                                                             c->segment);
@@ -1338,6 +1344,8 @@ static void describe(const job *work, composite *c)
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (finds && c->direct && view->n >= LONG_ROW_BYTES / view->bytes)
         c->segment = LONG_SEGMENT_BYTES / view->bytes;
+    if (finds && c->direct && view->n >= FAR_ROW_BYTES / view->bytes)
+        c->segment = FAR_SEGMENT_BYTES / view->bytes;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
     c->by_loop = finds && !c->crosswise && finds_in_rows(how, view->n);
@@ -1390,6 +1398,9 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     work->units = gpr_cpu_cut_units(view, most_rows);
     work->length =
         gpr_divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c->segment) * c->segment;
+    /* the best segment of each is searched */
+    if (c->segment * view->bytes == FAR_SEGMENT_BYTES && view->rows > 1)
+        work->length *= FAR_SEGMENTS;
     work->pieces = gpr_divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = work->length / view->n;
@@ -1427,30 +1438,43 @@ DEFINE_VARY_SINGLE(float64, double, 1)
 DEFINE_VARY_SINGLE(complex64, float, 2)
 DEFINE_VARY_SINGLE(complex128, double, 2)
 
-/* Whether rows are elements side by side, whose variances are stored then: about themselves. Each
- * has no more than one, of which a mask leaves none out, and a divisor of 1. */
-static int varies_singly(const job *work)
+static void vary_single(gpr_dtype element, const char *elements, uint64_t count, char *results)
 {
+    switch (element) {
+    case GPR_FLOAT32: vary_single_float32(elements, count, results); break;
+    case GPR_FLOAT64: vary_single_float64(elements, count, results); break;
+    case GPR_COMPLEX64: vary_single_complex64(elements, count, results); break;
+    default: vary_single_complex128(elements, count, results); break;
+    }
+}
+
+int gpr_cpu_varies_singly(const job *work)
+{
+    enum { PACKED_BYTES = 4096 };
     const gpr_view *view = work->view;
     const gpr_rule *rule = work->how[0].rule;
     const gpr_dtype element = rule->element;
     const int is_dense =
         view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->bytes);
+    _Alignas(MOST_NUMBER_BYTES) char packed[PACKED_BYTES];
 
-    if (view->n != 1 || view->mask != NULL || rule->ddof != 0 || work->repeats != 1) return 0;
+    if (view->n != 1 || view->inner > 0 || view->mask != NULL || rule->ddof != 0 ||
+        work->repeats != 1)
+        return 0;
     if (!gpr_is_inexact(element)) {
         memset(work->result, 0, view->rows * work->result_bytes);
         return 1;
     }
-    if (!is_dense || view->byteswapped || !gpr_view_is_aligned(view) ||
-        rule->result != gpr_real_dtype(element))
-        return 0;
-    switch (element) {
-    case GPR_FLOAT32: vary_single_float32(view->data, view->rows, work->result); break;
-    case GPR_FLOAT64: vary_single_float64(view->data, view->rows, work->result); break;
-    case GPR_COMPLEX64: vary_single_complex64(view->data, view->rows, work->result); break;
-    case GPR_COMPLEX128: vary_single_complex128(view->data, view->rows, work->result); break;
-    default: return 0;
+    if (rule->result != gpr_real_dtype(element) || gpr_dtype_rows[rule->result].bytes < 4) return 0;
+    if (is_dense && !view->byteswapped && gpr_view_is_aligned(view)) {
+        vary_single(element, view->data, view->rows, work->result);
+        return 1;
+    }
+    for (uint64_t done = 0; done < view->rows; done += PACKED_BYTES / view->bytes) {
+        const uint64_t some = gpr_smaller(view->rows - done, PACKED_BYTES / view->bytes);
+
+        gpr_cpu_pack(view, done, some, NULL, packed);
+        vary_single(element, packed, some, work->result + done * work->result_bytes);
     }
     return 1;
 }
@@ -1466,10 +1490,6 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 
     if (rule->acc_kind == GPR_ACC_INDEXED && view->n == 1 && !rule->skip_nan) {
         memset(work->result, 0, view->rows * work->result_bytes); /* whatever the elements are */
-        run->grid_size = run->block_size = 1;
-        return GPR_OK;
-    }
-    if (rule->acc_kind == GPR_ACC_MOMENTS && varies_singly(work)) {
         run->grid_size = run->block_size = 1;
         return GPR_OK;
     }

@@ -464,8 +464,8 @@ static uint64_t most_columns(const job *work)
                        COLUMN_ACCUMULATOR_BYTES / bytes);
 }
 
-/* The same where results are the accumulators. Main memory brings in runs of megabytes twice as fast
- * as runs of some KiB; every thread gets one. */
+/* The same where results are the accumulators. Main memory brings in runs of megabytes twice as
+ * fast as runs of some KiB; every thread gets one. */
 static uint64_t most_result_columns(const job *work, uint64_t most)
 {
     const gpr_view *view = work->view;
@@ -622,6 +622,7 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
         return GPR_OK;
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(work)) return GPR_OK;
+    if (rule->acc_kind == GPR_ACC_MOMENTS && gpr_cpu_varies_singly(work)) return GPR_OK;
     if (gpr_cpu_lay_crosswise(view, single)) {
         work->view = view = single;
         make_recipes(rule, marks, work);

@@ -259,8 +259,12 @@ double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind);
  * view, result and callback. */
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run);
 
-/* As above, for one row in memory that the loops read as a whole. 0, and nothing done, for other
- * rows. */
+/* Whether rows have one element each, of which no mask leaves any out, and a divisor of 1: their
+ * variances, about themselves, are stored then. */
+int gpr_cpu_varies_singly(const job *work);
+
+/* As gpr_cpu_reduce_composite, for one row in memory that the loops read as a whole. 0, and nothing
+ * done, for other rows. */
 int gpr_cpu_reduce_small(job *work);
 
 #endif

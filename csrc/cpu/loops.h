@@ -34,8 +34,8 @@ typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows
 typedef void (*gpr_every_second_loop)(const char *restrict source, uint64_t count,
                                       char *restrict destination);
 
-/* Sums n >= GPR_FEWEST_GAPPED numbers where a gpr_every_second_loop reads them: the accumulator that
- * the loop of sums makes of their copy. */
+/* Sums n >= GPR_FEWEST_GAPPED numbers where a gpr_every_second_loop reads them: the accumulator
+ * that the loop of sums makes of their copy. */
 enum { GPR_FEWEST_GAPPED = 129 };
 typedef void (*gpr_gapped_sum_loop)(const void *data, uint64_t n, void *accumulator);
 
