@@ -47,8 +47,11 @@ int gpr_cpu_prefetches_runs = 1;
 static __attribute__((constructor)) void choose_prefetching(void)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    gpr_cpu_prefetches_runs = !__builtin_cpu_is("amd");
+    unsigned eax, ebx = 0, ecx = 0, edx = 0;
+
+    gpr_cpu_prefetches_runs =
+        !(__get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == signature_AMD_ebx &&
+          ecx == signature_AMD_ecx && edx == signature_AMD_edx);
 #endif
 }
 
