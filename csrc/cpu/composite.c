@@ -1479,6 +1479,148 @@ int gpr_cpu_varies_singly(const job *work)
     return 1;
 }
 
+/* ---------------------------------------------------------------- one row in memory's order -- */
+
+/* An axis of a row whose elements fill a stretch of memory: its step in elements there, and in
+ * positions. */
+typedef struct turned_axis {
+    uint64_t extent, step, position;
+    int is_reversed;
+} turned_axis;
+
+/* Fills in a row's axes, and the first address. 0 if there are gaps between elements. */
+static int turn_axes(const gpr_view *view, turned_axis *axes, const char **first)
+{
+    uint64_t position = 1, step = 1;
+
+    *first = view->data;
+    for (int i = view->inner - 1; i >= 0; i--) {
+        const gpr_axis *axis = &view->axes[view->outer + i];
+        const int is_reversed = axis->in < 0;
+
+        axes[i] = (turned_axis){.extent = axis->extent,
+                                .step = (uint64_t)llabs(axis->in) / view->bytes,
+                                .position = position,
+                                .is_reversed = is_reversed};
+        if (is_reversed) *first += (int64_t)(axis->extent - 1) * axis->in;
+        position *= axis->extent;
+    }
+    for (int found = 0; found < view->inner; found++) { /* each step is the block of those before */
+        int at = 0;
+
+        while (at < view->inner && axes[at].step != step) at++;
+        if (at == view->inner) return 0;
+        step *= axes[at].extent;
+    }
+    return 1;
+}
+
+/* Position of the element that is `place` elements behind the first address. */
+static uint64_t position_at(const turned_axis *axes, int count, uint64_t place)
+{
+    uint64_t position = 0;
+
+    for (int i = 0; i < count; i++) {
+        const uint64_t index = place / axes[i].step % axes[i].extent;
+
+        position += (axes[i].is_reversed ? axes[i].extent - 1 - index : index) * axes[i].position;
+    }
+    return position;
+}
+
+/* The first position below `end` of an element that equals *value, of which there are many; `end`
+ * if there is none. Not inlined: its buffer would enlarge the frame of every call. */
+static __attribute__((noinline)) uint64_t find_equal(const job *work, uint64_t end,
+                                                     const gpr_value *value)
+{
+    enum { PACKED_BYTES = 4096 };
+    const gpr_view *view = work->view;
+    const uint64_t at_once = PACKED_BYTES / view->bytes;
+    _Alignas(MOST_NUMBER_BYTES) char packed[PACKED_BYTES];
+
+    for (uint64_t first = 0; first < end; first += at_once) {
+        const uint64_t count = gpr_smaller(end - first, at_once);
+        uint64_t at;
+
+        gpr_cpu_pack(view, first, count, NULL, packed);
+        at = position_of(&work->how[0], packed, count, value);
+        if (at < count) return first + at;
+    }
+    return end;
+}
+
+/* The first position of the extreme at `place` in memory, before which there is none equal to it.
+ * Few others are looked for in memory, where there are many in the order of positions. */
+static uint64_t first_position(job *work, const turned_axis *axes, const char *memory,
+                               uint64_t place)
+{
+    enum { FEW = 64, CHUNK = 1 << 18 };
+    const recipe *how = &work->how[0];
+    const gpr_view *view = work->view;
+    uint64_t least = position_at(axes, view->inner, place), others = 0;
+    gpr_value value;
+
+    memcpy(value.bytes, memory + place * view->bytes, view->bytes);
+    if (how->loop_dtype == GPR_BOOL) value.bytes[0] = value.bytes[0] != 0;
+    for (uint64_t from = place + 1; from < view->n && !gpr_cpu_must_stop(&work->stop);) {
+        const uint64_t count = gpr_smaller(view->n - from, CHUNK),
+                       at = position_of(how, memory + from * view->bytes, count, &value);
+
+        from += at;
+        if (at == count) continue;
+        const uint64_t position = position_at(axes, view->inner, from++);
+        if (position < least) least = position;
+        if (++others == FEW) return find_equal(work, view->n, &value);
+    }
+    return least;
+}
+
+/* Finds the position of one row's extreme where its elements fill a stretch of memory in another
+ * order: the extreme is found in memory's order, then the first position of those that equal it. 0,
+ * and nothing done, for other rows. */
+static __attribute__((noinline)) int finds_in_memory_order(job *work, gpr_run *run,
+                                                           gpr_status *status)
+{
+    enum { LEAST_ELEMENTS = 512 };
+    const gpr_view *view = work->view;
+    recipe *how = &work->how[0];
+    const uint64_t length = work->length;
+    char *result = work->result;
+    const char *first;
+    turned_axis axes[GPR_MAX_NDIM];
+    gpr_view memory;
+    int64_t position = -1;
+
+    if (view->rows != 1 || view->mask != NULL || view->rows_contiguous || !how->direct ||
+        view->n < LEAST_ELEMENTS || gpr_kind_of(how->loop_dtype) == GPR_KIND_COMPLEX ||
+        view->byteswapped || !gpr_view_is_aligned(view) || !turn_axes(view, axes, &first))
+        return 0;
+    if (how->loop_dtype == GPR_BOOL) { /* the first positions often decide */
+        const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};
+        const uint64_t at = find_equal(work, LEAST_ELEMENTS, &wanted);
+
+        position = (int64_t)at;
+        memcpy(result, &position, sizeof position);
+        if (at < LEAST_ELEMENTS) return 1;
+    }
+    gpr_copy_view(&memory, view);
+    memory.data = first;
+    memory.outer = 0;
+    memory.inner = 1;
+    memory.axes[0] = (gpr_axis){.extent = view->n, .in = (int64_t)view->bytes};
+    memory.rows_contiguous = memory.contiguous = 1;
+    work->view = how->view = &memory;
+    work->result = (char *)&position;
+    if (!gpr_cpu_reduce_small(work)) *status = gpr_cpu_reduce_composite(work, run);
+    work->view = how->view = view;
+    work->result = result;
+    work->length = length;
+    if (*status != GPR_OK || work->stop.stopped) return 1;
+    if (position >= 0) position = (int64_t)first_position(work, axes, first, (uint64_t)position);
+    memcpy(result, &position, sizeof position);
+    return 1;
+}
+
 gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
 {
     enum { PLAIN, MARKS, VIEWS };
@@ -1497,6 +1639,8 @@ gpr_status gpr_cpu_reduce_composite(job *work, gpr_run *run)
         run->grid_size = run->block_size = 1;
         return GPR_OK;
     }
+    if (rule->acc_kind == GPR_ACC_INDEXED && finds_in_memory_order(work, run, &status))
+        return status;
     if (view->mask != NULL) {
         views = malloc(VIEWS * sizeof *views);
         if (views == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");

@@ -71,3 +71,22 @@ def test_kept_axes_are_reduced_in_any_order_and_direction(rng: np.random.Generat
         assert np.array_equal(most, np.max(x, axis=axis, initial=3, where=mask))
         out = np.empty_like(np.max(x, axis=axis))[..., ::-1]
         assert np.array_equal(gr.max(x, axis=axis, out=out, device="cpu"), np.max(x, axis=axis))
+
+
+def test_positions_in_whole_arrays_of_any_order_are_the_first(rng: np.random.Generator) -> None:
+    for _ in range(150):
+        count = int(rng.integers(1, 5))
+        shape = [int(extent) for extent in rng.choice([2, 3, 7, 16, 33, 64], count)]
+        name = rng.choice(["float32", "float64", "int8", "uint16", "int32", "int64", "bool"])
+        x = np.rint(rng.standard_normal(shape) * rng.choice([0.4, 2, 1e4])).astype(name)
+        if name.startswith("float") and rng.random() < 0.4:
+            x[rng.random(shape) < rng.choice([1e-3, 0.5])] = np.nan
+        if rng.random() < 0.3:  # where equals are last in the order of positions
+            x = np.sort(x.ravel())[:: int(rng.choice([-1, 1]))].reshape(shape)
+        x = x.transpose(rng.permutation(count))
+        x = x[tuple(slice(None, None, int(step)) for step in rng.choice([1, 1, -1], count))]
+        for function in ("argmax", "argmin", "nanargmin", "nanargmax"):
+            if function.startswith("nan") and np.isnan(x.astype(np.float64)).all():
+                continue
+            got, wanted = (getattr(module, function)(x) for module in (gr, np))
+            assert got == wanted, (function, name, x.shape, x.strides)
