@@ -143,27 +143,31 @@ enum { ROW_CHAINS = 4 }; /* of comparisons, each of which waits for the one befo
         return SKIP && top != top ? -1 : place;                                                  \
     }
 
+#define NO_BLOCKS(which, name, p, n) (n)
+
 /* Rows that are not short: the best of each segment, and its place in the segment with the best of
  * all, which is small enough for little to be read twice; in a long row the beginning and the end
  * of each segment would be more. NaN that count end a row. */
 enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
-#define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND)                           \
-    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                 \
-    {                                                                                            \
-        const int ends_early = !(SKIP) && (T)0.5 != 0;                                           \
-        const uint64_t bytes =                                                                   \
-            n >= LONG_ROW_BYTES / sizeof(T) && !ends_early ? LONG_FOUND_BYTES : FOUND_BYTES;     \
-        const uint64_t segment = bytes / sizeof(T);                                              \
-        T best = p[0];                                                                           \
-        uint64_t at = 0;                                                                         \
-        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += segment) {                  \
-            const T part = fold##_##name(p + i, n - i < segment ? n - i : segment);              \
-            if (!(BETTER(part, best))) continue;                                                 \
-            best = part;                                                                         \
-            at = i;                                                                              \
-        }                                                                                        \
-        if ((SKIP) && best != best) return -1;                                                   \
-        return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best)); \
+#define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND, BLOCKS)                     \
+    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                   \
+    {                                                                                              \
+        const uint64_t in_blocks = n < LONG_ROW_BYTES / sizeof(T) ? BLOCKS(which, name, p, n) : n; \
+        if (in_blocks < n) return (int64_t)in_blocks;                                              \
+        const int ends_early = !(SKIP) && (T)0.5 != 0;                                             \
+        const uint64_t bytes =                                                                     \
+            n >= LONG_ROW_BYTES / sizeof(T) && !ends_early ? LONG_FOUND_BYTES : FOUND_BYTES;       \
+        const uint64_t segment = bytes / sizeof(T);                                                \
+        T best = p[0];                                                                             \
+        uint64_t at = 0;                                                                           \
+        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += segment) {                    \
+            const T part = fold##_##name(p + i, n - i < segment ? n - i : segment);                \
+            if (!(BETTER(part, best))) continue;                                                   \
+            best = part;                                                                           \
+            at = i;                                                                                \
+        }                                                                                          \
+        if ((SKIP) && best != best) return -1;                                                     \
+        return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best));   \
     }
 
 /* Long rows of integers, where there are instructions for their extremes: the best of each lane in
@@ -235,11 +239,74 @@ enum { BLOCK_VECTORS = 8 };
         }                                                                                   \
         return (int64_t)found;                                                              \
     }
+
+/* The same of floats, a vector of them or more; n if there is a NaN, which is looked for in another
+ * way. */
+#define FLOAT_BLOCKS(which, name, p, n) float_blocks_##which##_##name(p, n)
+#define DEFINE_FLOAT_BLOCKS(which, fold, name, T, tag, INDEX, BEATS)                             \
+    INLINE uint64_t float_blocks_##which##_##name(const T *p, uint64_t n)                        \
+    {                                                                                            \
+        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };                \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
+        const uint64_t blocks = n / BLOCK;                                                       \
+        vec_##tag best, top, x[BLOCK_VECTORS];                                                   \
+        indices at = {0}, better, same;                                                          \
+        flag_##tag flag = NO_FLAG;                                                               \
+        uint64_t i;                                                                              \
+        memcpy(&best, p, sizeof best);                                                           \
+        for (uint64_t block = 0; block < blocks; block++) {                                      \
+            UNROLLED                                                                             \
+            for (int v = 0; v < BLOCK_VECTORS; v++)                                              \
+                memcpy(&x[v], p + block * BLOCK + v * LANES, sizeof x[v]);                       \
+            UNROLLED                                                                             \
+            for (int v = 0; v < BLOCK_VECTORS; v += 2)                                           \
+                flag = UNORDERED_##tag(flag, x[v], x[v + 1]);                                    \
+            if (is_flagged_##tag(flag)) return n;                                                \
+            UNROLLED                                                                             \
+            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                            \
+                UNROLLED                                                                         \
+                for (int v = 0; v < half; v++)                                                   \
+                    x[v] = (vec_##tag)EXTREME_##fold##_##tag(x[v + half], x[v]);                 \
+            }                                                                                    \
+            better = (indices)BEATS(x[0], best);                                                 \
+            best = (vec_##tag)EXTREME_##fold##_##tag(x[0], best);                                \
+            at = (((indices){0} + (INDEX)block) & better) | (at & ~better);                      \
+        }                                                                                        \
+        for (i = blocks * BLOCK; i < n; i += LANES) { /* may take elements a second time */      \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                    \
+            flag = UNORDERED_##tag(flag, x[0], x[0]);                                            \
+            better = (indices)BEATS(x[0], best);                                                 \
+            best = (vec_##tag)EXTREME_##fold##_##tag(x[0], best);                                \
+            at = (((indices){0} + (INDEX)blocks) & better) | (at & ~better);                     \
+        }                                                                                        \
+        if (is_flagged_##tag(flag)) return n;                                                    \
+        top = best;                                                                              \
+        UNROLLED                                                                                 \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
+            top = (vec_##tag)EXTREME_##fold##_##tag((vec_##tag)EXCHANGE_LANES(top, apart), top); \
+        same = (indices)(best == top);                                                           \
+        at = (at & same) | (((indices){0} + (INDEX)blocks) & ~same);                             \
+        UNROLLED                                                                                 \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
+            at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);                \
+        for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                         \
+            const uint64_t from = i + LANES <= n ? i : n - LANES;                                \
+            const indices all = {0};                                                             \
+            uint64_t matches;                                                                    \
+            memcpy(&x[0], p + from, sizeof x[0]);                                                \
+            same = (indices)(x[0] == top);                                                       \
+            matches = VECTOR_MATCHES(sizeof(T), same, ~all);                                     \
+            if (matches != 0)                                                                    \
+                return from + (uint64_t)__builtin_ctzll(matches) / MATCH_BITS(sizeof(T));        \
+        }                                                                                        \
+    }
 #else
 enum { WIDE_ROW = 512 };
 #define MOST_OF_SHORT_INTEGER_ROW(T) (sizeof(T) >= 4 ? WIDE_ROW : GPR_SHORT_ROW)
 #define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER) \
-    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, 0, equal)
+    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, 0, equal, NO_BLOCKS)
+#define DEFINE_FLOAT_BLOCKS(which, fold, name, T, tag, INDEX, BEATS)
+#define FLOAT_BLOCKS NO_BLOCKS
 #endif
 
 /* Most elements of a row that is read once: of floats comparisons with NaN wait for each other,
@@ -401,21 +468,23 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
     DEFINE_LONG_INTEGER_POSITION(first_min, min, name, T, INDEX, LESS)    \
     DEFINE_LONG_INTEGER_POSITION(first_max, max, name, T, INDEX, GREATER) \
     DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
-#define DEFINE_BOOL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)     \
-    DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal)    \
-    DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal) \
+#define DEFINE_BOOL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
+    DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal, NO_BLOCKS)    \
+    DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal, NO_BLOCKS) \
     DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
 #define DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
     DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0)    \
     DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0) \
     DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)   \
     DEFINE_POSITION_COLUMNS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0)
-#define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP)          \
-    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same)                \
+#define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP, BLOCKS)  \
+    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same, BLOCKS)        \
     DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP) \
     DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
-#define DEFINE_FLOAT_POSITIONS(name, T, INDEX)                                       \
-    DEFINE_FLOAT_POSITION(first_min, min, name, T, INDEX, LESS_OR_FIRST_NAN, 0)      \
-    DEFINE_FLOAT_POSITION(first_max, max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0)   \
-    DEFINE_FLOAT_POSITION(first_fmin, fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1) \
-    DEFINE_FLOAT_POSITION(first_fmax, fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1)
+#define DEFINE_FLOAT_POSITIONS(name, T, tag, INDEX)                                              \
+    DEFINE_FLOAT_BLOCKS(first_min, min, name, T, tag, INDEX, LESS)                               \
+    DEFINE_FLOAT_BLOCKS(first_max, max, name, T, tag, INDEX, GREATER)                            \
+    DEFINE_FLOAT_POSITION(first_min, min, name, T, INDEX, LESS_OR_FIRST_NAN, 0, FLOAT_BLOCKS)    \
+    DEFINE_FLOAT_POSITION(first_max, max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0, FLOAT_BLOCKS) \
+    DEFINE_FLOAT_POSITION(first_fmin, fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1, NO_BLOCKS)  \
+    DEFINE_FLOAT_POSITION(first_fmax, fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1, NO_BLOCKS)

@@ -821,7 +821,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_MOMENTS(name, T)                                                                      \
     DEFINE_DISTANCES(name, T)                                                                    \
     DEFINE_FLOAT_FIND(name, T, BITS)                                                             \
-    DEFINE_FLOAT_POSITIONS(name, T, BITS)                                                        \
+    DEFINE_FLOAT_POSITIONS(name, T, tag, BITS)                                                   \
     DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                    \
     DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, COUNTS, INT32_MAX)                            \
     DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)                                                    \
