@@ -32,6 +32,7 @@ enum {
     MANY_UNITS = 64,
     COLUMN_ACCUMULATOR_BYTES = 64 * 1024, /* of a unit of columns */
     LONG_RUN_BYTES = 4 << 20,
+    SMALL_BLOCK_BYTES = 512,
     STACK_PARTIALS = 64,
     /* of pieces that are folded before the next ones are read; pieces of a row, at least */
     MOST_PARTIALS = 1 << 14,
@@ -346,16 +347,28 @@ static gpr_status reduce_rows(job *work, gpr_run *run)
 
 /* ---------------------------------------------------------------- columns -------------------- */
 
-/* Narrow columns that are packed anyway are packed side by side with those of the axis before
- * theirs. Whether a view's are. */
-static int are_packed_wide(const gpr_view *view)
+/* Whether the job adds or multiplies floats: the last bits of results depend on the order. */
+static int adds_floats(const job *work)
 {
+    const recipe *how = &work->how[0];
+
+    return gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
+}
+
+/* Narrow columns that are packed anyway are packed side by side with those of the axis before
+ * theirs, and so are blocks of a few: a loop for each would take longer. Whether a job's are. */
+static int are_packed_wide(const job *work)
+{
+    const gpr_view *view = work->view;
     const gpr_axis *across = &view->axes[view->outer - 1],
                    *along = &view->axes[view->outer + view->inner - 1];
     const int is_dense =
         gpr_cpu_columns_in_place(view) && along->in == (int64_t)(across->extent * view->bytes);
+    const int is_small =
+        view->n * across->extent * view->bytes <= SMALL_BLOCK_BYTES && view->inner == 1;
 
-    return view->outer >= 2 && across->extent < NARROW_COLUMNS && !is_dense;
+    if (view->outer < 2 || across->extent >= NARROW_COLUMNS) return 0;
+    return !is_dense || (is_small && !adds_floats(work));
 }
 
 /* Units of such columns are whole steps of the axis before theirs. */
@@ -442,14 +455,10 @@ static void finish_column_pieces(job *work)
     }
 }
 
-/* Whether loops read columns of the job row by row from main memory: not sums of floats, whose bits
- * depend on the order. */
+/* Whether loops read columns of the job row by row from main memory. */
 static int reads_in_order(const job *work)
 {
-    const recipe *how = &work->how[0];
-    const int adds_floats = gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
-
-    return !adds_floats && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES);
+    return !adds_floats(work) && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES);
 }
 
 /* Columns of a unit that loops read where they are: as many as make long runs of memory, also of
@@ -487,7 +496,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     int is_direct;
     gpr_status status = GPR_OK;
 
-    work->columns_wide = are_packed_wide(view);
+    work->columns_wide = are_packed_wide(work);
     work->columns_direct =
         !work->columns_wide && work->how[0].direct && gpr_cpu_columns_in_place(view);
     is_direct = work->columns_direct && (work->recipes == 1 || work->how[1].direct);
