@@ -151,13 +151,16 @@ static void copy_results(char *to, int64_t step, const char *from, int64_t count
 static gpr_status spread_results(const gpr_request *request, const result_axes *axes,
                                  const char *results)
 {
-    const int last = axes->count - 1;
-    const int64_t run = axes->shape[last], step = request->result_strides[last];
+    int last = axes->count - 1;
+    const int64_t step = request->result_strides[last];
+    int64_t run = axes->shape[last]; /* of axes that continue each other */
     int64_t index[GPR_MAX_NDIM + 1] = {0};
     char *to = request->result;
     int64_t unchecked = 0;
     gpr_status status = GPR_OK;
 
+    for (; last > 0 && request->result_strides[last - 1] == run * step; last--)
+        run *= axes->shape[last - 1];
     for (uint64_t done = 0; done < axes->results; done += (uint64_t)run) {
         for (int64_t i = 0; i < run; i += MANY) {
             const int64_t count = run - i < MANY ? run - i : MANY;
