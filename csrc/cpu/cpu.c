@@ -455,6 +455,20 @@ static void finish_column_pieces(job *work)
     }
 }
 
+/* How many rows are folded side by side: more of few columns where the order of the fold is free,
+ * since loops fold less than a vector of columns one by one. */
+static uint64_t copies_of(const job *work)
+{
+    enum { FEW_COLUMNS = 16, LEAST_DEPTH = 4 };
+    const uint64_t width = work->units.width, n = work->view->n;
+    uint64_t copies = gpr_cpu_copies(width, n);
+
+    if (copies > 1 || width >= FEW_COLUMNS || adds_floats(work)) return copies;
+    if (gpr_cpu_may_stop_early(work->how[0].fold)) return copies; /* after few rows, often */
+    while (copies * width < 2 * FEW_COLUMNS) copies *= 2;
+    return n >= LEAST_DEPTH * copies ? copies : 1;
+}
+
 /* Whether loops read columns of the job row by row from main memory. */
 static int reads_in_order(const job *work)
 {
@@ -506,7 +520,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
                          view->n <= COLUMN_PIECE && !repeats_matter(work);
     if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
-    work->copies = gpr_cpu_copies(work->units.width, view->n);
+    work->copies = copies_of(work);
     if (work->copies > 1) work->into_results = 0;
     /* The second recipe may need the stage where the first does not. */
     if (is_direct) memory = work->into_results ? 0 : offsetof(block, s);
