@@ -44,7 +44,8 @@ enum {
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
     LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
     LEAST_FOUND_COLUMNS = 8,   /* ... or in which positions are found */
-    LEAST_FOUND_BLOCK = 40,    /* elements of all of them */
+    FEWEST_FOUND_COLUMNS = 3,  /* ... of few rows, and ... */
+    LEAST_FOUND_BLOCK = 40,    /* ... elements of all of them */
     ASKING_ROWS = 32, /* of bools in columns, before the first check whether all are found */
     MOMENT_ROWS = 64  /* of a tile of columns, read twice: it fits a small second cache */
 };
@@ -1329,12 +1330,12 @@ static void describe(const job *work, composite *c)
         c->most_columns = gpr_smaller(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
     c->finds = finds;
     if (finds)
-        c->columns =
-            crosswise && view->mask == NULL &&
-            position_loops(how)->columns[how->loop_dtype] != NULL &&
-            ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
-              extent * view->n >= LEAST_FOUND_BLOCK && (!runs || extent >= LEAST_FOUND_COLUMNS)) ||
-             (runs && is_dense(view)));
+        c->columns = crosswise && view->mask == NULL &&
+                     position_loops(how)->columns[how->loop_dtype] != NULL &&
+                     ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
+                       extent * view->n >= LEAST_FOUND_BLOCK &&
+                       extent >= (runs ? LEAST_FOUND_COLUMNS : FEWEST_FOUND_COLUMNS)) ||
+                      (runs && is_dense(view)));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
