@@ -240,10 +240,13 @@ enum { BLOCK_VECTORS = 8 };
         return (int64_t)found;                                                              \
     }
 
-/* The same of floats, a vector of them or more; n if there is a NaN, which is looked for in another
- * way. */
+/* The same of floats, a vector of them or more; the first NaN ends it. */
 #define FLOAT_BLOCKS(which, name, p, n) float_blocks_##which##_##name(p, n)
 #define DEFINE_FLOAT_BLOCKS(which, fold, name, T, tag, INDEX, BEATS)                             \
+    INLINE uint64_t first_nan_##which##_##name(const T *p, uint64_t n, uint64_t from)            \
+    {                                                                                            \
+        return from + nan_##name(p + from, n - from, p[0]);                                      \
+    }                                                                                            \
     INLINE uint64_t float_blocks_##which##_##name(const T *p, uint64_t n)                        \
     {                                                                                            \
         enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };                \
@@ -261,7 +264,7 @@ enum { BLOCK_VECTORS = 8 };
             UNROLLED                                                                             \
             for (int v = 0; v < BLOCK_VECTORS; v += 2)                                           \
                 flag = UNORDERED_##tag(flag, x[v], x[v + 1]);                                    \
-            if (is_flagged_##tag(flag)) return n;                                                \
+            if (is_flagged_##tag(flag)) return first_nan_##which##_##name(p, n, block * BLOCK);  \
             UNROLLED                                                                             \
             for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                            \
                 UNROLLED                                                                         \
@@ -279,7 +282,7 @@ enum { BLOCK_VECTORS = 8 };
             best = (vec_##tag)EXTREME_##fold##_##tag(x[0], best);                                \
             at = (((indices){0} + (INDEX)blocks) & better) | (at & ~better);                     \
         }                                                                                        \
-        if (is_flagged_##tag(flag)) return n;                                                    \
+        if (is_flagged_##tag(flag)) return first_nan_##which##_##name(p, n, blocks * BLOCK);     \
         top = best;                                                                              \
         UNROLLED                                                                                 \
         for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
