@@ -426,12 +426,12 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 out,
             )
             if result is not NotImplemented:
-                if are_finite(result) or (where is True and not skip_nan):
+                if where is True and not (skip_nan and type(a) is np.ndarray):
+                    return result
+                if are_finite(result):
                     return result
                 if type(a) is np.ndarray:
                     return finish(result, a, axis, keepdims, where, ddof, *options)
-                if where is True:
-                    return result
         return reduce_any(
             Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean)
         )

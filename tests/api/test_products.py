@@ -161,7 +161,7 @@ def complex_product(numbers: Any) -> tuple[Fraction, Fraction]:
         power = math.frexp(max(abs(float(x.real)), abs(float(x.imag))))[1] - MOST_BITS
         a, b = (int(Fraction(float(part)) / Fraction(2) ** power) for part in (x.real, x.imag))
         re, im = re * a - im * b, re * b + im * a
-        cut = max(re.bit_length(), im.bit_length()) - MOST_BITS
+        cut = max(re.bit_length(), im.bit_length(), MOST_BITS) - MOST_BITS  # they may cancel
         re, im, exponent = re >> cut, im >> cut, exponent + power + cut
     return as_fraction(re, exponent), as_fraction(im, exponent)
 
