@@ -41,20 +41,6 @@ static void find_features(int *has_avx2, int *has_avx512)
 
 enum { MOST_TABLES = 3 };
 
-int gpr_cpu_prefetches_runs = 1;
-
-/* Before there are threads, which then read it without synchronization. */
-static __attribute__((constructor)) void choose_prefetching(void)
-{
-#if defined(__x86_64__)
-    unsigned eax, ebx = 0, ecx = 0, edx = 0;
-
-    gpr_cpu_prefetches_runs =
-        !(__get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == signature_AMD_ebx &&
-          ecx == signature_AMD_ecx && edx == signature_AMD_edx);
-#endif
-}
-
 /* The tables this machine can run, best first; returns how many. */
 static int usable_tables(const gpr_loops *tables[MOST_TABLES])
 {
