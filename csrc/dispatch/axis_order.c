@@ -15,7 +15,6 @@ static int is_rounded_sum(const gpr_rule *rule)
 {
     const int adds = rule->fold == GPR_FOLD_sum || rule->fold == GPR_FOLD_sum_count ||
                      rule->fold == GPR_FOLD_prod;
-
     const int rounds =
         gpr_is_inexact(rule->element) || gpr_dtype_rows[rule->element].bytes == sizeof(int64_t);
 
@@ -23,18 +22,15 @@ static int is_rounded_sum(const gpr_rule *rule)
            (rule->acc_kind == GPR_ACC_NUMBER || rule->acc_kind == GPR_ACC_SUM_COUNT);
 }
 
-/* The shortest step of axes first .. end - 1 that are longer than 1; INT64_MAX if there are none.
- * *at is its axis. */
-static int64_t shortest_step(const gpr_request *request, int first, int end, int *at)
+/* The shortest step of axes first .. end - 1 that are longer than 1; INT64_MAX without any. */
+static int64_t shortest_step(const gpr_request *request, int first, int end)
 {
     int64_t shortest = INT64_MAX;
 
     for (int i = first; i < end; i++) {
         const int64_t step = llabs(request->strides[i]);
 
-        if (request->shape[i] <= 1 || step >= shortest) continue;
-        shortest = step;
-        *at = i;
+        if (request->shape[i] > 1 && step < shortest) shortest = step;
     }
     return shortest;
 }
@@ -56,13 +52,12 @@ static int are_ordered(const gpr_request *request, int kept)
 static int is_worth_it(const gpr_request *request, const gpr_rule *rule, int kept)
 {
     int64_t rows = 1, n = 1;
-    int at = 0;
 
     for (int i = 0; i < kept; i++) rows *= request->shape[i];
     for (int i = kept; i < request->ndim; i++) n *= request->shape[i];
     if (rows < 2 || n < 1 || rows < LEAST_ELEMENTS / n) return 0;
     if (n > 1 && is_rounded_sum(rule)) return 0;
-    return shortest_step(request, 0, kept, &at) < shortest_step(request, kept, request->ndim, &at);
+    return shortest_step(request, 0, kept) < shortest_step(request, kept, request->ndim);
 }
 
 int gpr_order_kept_axes(const gpr_request *request, const gpr_rule *rule,

@@ -89,18 +89,16 @@ def sanitize(
         for tool in TOOLS:
             for number, case in enumerate(cases):
                 log = folder / f"{tool}-{number}"
+                shown = case | {"block": case["block_size"], "in": case["dtype"]}
+                shown["schedule"] = f"{PROGRAM} {tool}"
                 before = [program, "--tool", tool, "--log-file", str(log), "--print-limit", "20"]
                 reply = run_trial(form, images, [case], time_limit, before)
                 if '"hang"' in reply:  # it would hang under the other tools too
                     said = f"the launch under {PROGRAM} had not ended after {time_limit:g} seconds"
                     here = Place(form.line, kernel.source.splitlines()[form.line - 1].rstrip())
-                    shown = case | {"block": case["block_size"], "in": case["dtype"]}
-                    shown["schedule"] = f"{PROGRAM} {tool}"
                     return [*found.values(), Finding.of(Trouble("hang", said, here), shown)]
                 text = log.read_text(encoding="utf-8") if log.exists() else ""
                 for trouble in read_log(tool, text, kernel):
-                    shown = case | {"block": case["block_size"], "in": case["dtype"]}
-                    shown["schedule"] = f"{PROGRAM} {tool}"
                     key = trouble.kind, trouble.where.line
                     found.setdefault(key, Finding.of(trouble, shown))
     return list(found.values())
