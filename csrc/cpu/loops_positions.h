@@ -177,6 +177,13 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
 enum { BLOCK_VECTORS = 8 };
 #define MOST_OF_SHORT_INTEGER_ROW(T) \
     (sizeof(T) >= 4 ? 2 * BLOCK_VECTORS * VECTOR_BYTES / sizeof(T) : GPR_SHORT_ROW)
+/* Of the lanes whose best is that of all, the least block: in each lane of `at`. */
+#define LEAST_BLOCK_OF_BEST(T, INDEX)                                \
+    same = (indices)(best == top);                                   \
+    at = (at & same) | (((indices){0} + (INDEX)blocks) & ~same);     \
+    UNROLLED                                                         \
+    for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2) \
+        at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);
 #define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER)                   \
     INLINE uint64_t blocks_##which##_##name(const T *p, uint64_t n)                         \
     {                                                                                       \
@@ -212,11 +219,7 @@ enum { BLOCK_VECTORS = 8 };
         UNROLLED                                                                            \
         for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                    \
             top = (elements)VECTOR_##fold##_##name(EXCHANGE_LANES(top, apart), top);        \
-        same = (indices)(best == top);                                                      \
-        at = (at & same) | (((indices){0} + (INDEX)blocks) & ~same);                        \
-        UNROLLED                                                                            \
-        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                    \
-            at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);           \
+        LEAST_BLOCK_OF_BEST(T, INDEX)                                                       \
         for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                    \
             const uint64_t from = i + LANES <= n ? i : n - LANES;                           \
             uint64_t matches;                                                               \
@@ -287,11 +290,7 @@ enum { BLOCK_VECTORS = 8 };
         UNROLLED                                                                                 \
         for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
             top = (vec_##tag)EXTREME_##fold##_##tag((vec_##tag)EXCHANGE_LANES(top, apart), top); \
-        same = (indices)(best == top);                                                           \
-        at = (at & same) | (((indices){0} + (INDEX)blocks) & ~same);                             \
-        UNROLLED                                                                                 \
-        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
-            at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);                \
+        LEAST_BLOCK_OF_BEST(T, INDEX)                                                            \
         for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                         \
             const uint64_t from = i + LANES <= n ? i : n - LANES;                                \
             const indices all = {0};                                                             \
