@@ -99,7 +99,8 @@ def test_axes_of_arrays_are_reduced_right(
     with on_device(array) as pointer:
         for op in ("sum", "max", "argmax", "mean", "count_nonzero", "minmax"):
             got = reduce_axes(op, array, reduced, pointer)
-            if variant is not None and dtype == "float32":
+            # Indices cost arithmetic: for some GPUs two kernels are then within a few percent.
+            if variant is not None and dtype == "float32" and op != "argmax":
                 assert gr.last_run().variant == variant
             kept = [axis for axis in range(array.ndim) if axis not in reduced]
             rows = array.transpose(*kept, *reduced).reshape(*(shape[axis] for axis in kept), -1)
