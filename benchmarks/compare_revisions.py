@@ -1,12 +1,14 @@
 """Measure two builds of gpureduce beside each other, and write every sample to a result file.
 
     python benchmarks/compare_revisions.py BEFORE AFTER OUT.json [--seconds 300] [--seed N]
+    python benchmarks/compare_revisions.py BEFORE AFTER OUT.json --again OLD.json [--above 1.05]
 
 BEFORE and AFTER are folders that hold an importable ``gpureduce`` (for example the ``src`` of two
 checkouts, each built in place). One process per build; they take turns on the same case, a few
 samples each, so that a drift of the clocks meets both. The cases are every named kernel, then
 random functions, dtypes, shapes and axes of the production kernels, then whole calls by the clock
-of the host. Needs PyTorch, which lends the device arrays and the events.
+of the host; or, ``--again``, the cases of a result file whose ratio is above a bound, the slowest
+first. Needs PyTorch, which lends the device arrays and the events.
 
 A ratio is the time of AFTER over that of BEFORE: below 1 is faster.
 """
@@ -22,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 ROUNDS = 4  # turns of each build at a case
@@ -193,6 +195,17 @@ def random_cases(rng: random.Random) -> Iterator[Case]:
         yield Case(rng.choice(functions), rng.choice(DTYPES), shape, axis, kernel, "device")
 
 
+def cases_again(path: str, above: float) -> list[Case]:
+    """The cases of a result file whose ratio is above a bound, the slowest first."""
+    with open(path, encoding="utf-8") as file:
+        rows = [row for row in json.load(file)["rows"] if row.get("ratio", 0) > above]
+    rows.sort(key=lambda row: -row["ratio"])
+    return [
+        Case(**{name: row[name] for name in Case._fields} | {"shape": tuple(row["shape"])})
+        for row in rows
+    ]
+
+
 # ------------------------------------------------------------------ both, in turns
 
 
@@ -290,14 +303,21 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--again", metavar="RESULT", help="its cases above a ratio, and no others")
+    parser.add_argument("--above", type=float, default=1.05, help="that ratio; 1.05 if not given")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     rng = random.Random(seed)
     builds = {name: Build(getattr(options, name)) for name in ("before", "after")}
     rows: list[dict[str, Any]] = []
     end = time.monotonic() + options.seconds
-    fixed = [*host_cases(), *exact_cases(), *named_cases(kernel_names(options.after))]
-    for part in (fixed, random_cases(rng)):
+    parts: list[Iterable[Case]] = []
+    if options.again is not None:
+        parts.append(cases_again(options.again, options.above))
+    else:
+        parts += [host_cases(), exact_cases(), named_cases(kernel_names(options.after))]
+        parts.append(random_cases(rng))
+    for part in parts:
         for case in part:
             if time.monotonic() > end:
                 break
