@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import subprocess
 import sys
@@ -12,7 +13,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import cpu_sweep  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 import report  # noqa: E402
+
+import gpureduce as gr  # noqa: E402
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
@@ -56,6 +62,34 @@ def test_processes_draw_cases_of_their_own_for_one_table(tmp_path: Path) -> None
         assert len(drawn) == 8
         assert drawn[:4] != drawn[4:]
         assert f"seed {SEED} and the 1 after it" in report.cpu_sweep_table(result)
+
+
+def product_case(dtype: str, masked: bool = False) -> cpu_sweep.Case:
+    return cpu_sweep.Case("prod", dtype, (4000,), None, "C", "normal", masked, "fast")
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid", "ignore:underflow")
+def test_a_product_beyond_the_range_of_numpys_is_judged_by_the_product() -> None:
+    case = product_case("complex128")
+    too_large = np.full(4000, 1.25 + 0.5j)
+    assert np.isnan(np.prod(too_large))
+    back_again = np.array([1e200, 1e200 + 1e200j, 1e-200, 1e-200] * 3 + [2 - 1j])
+    for values in too_large, back_again:
+        ours, theirs = gr.prod(values, device="cpu"), np.prod(values)
+        assert cpu_sweep.is_right(case, values, None, ours, theirs)
+    for wrong in np.inf, np.nan, (1 + 1j) ** 3 * (2 - 1j) * 1.01:
+        assert not cpu_sweep.is_right(case, back_again, None, np.complex128(wrong), theirs)
+    reals = product_case("float64")
+    assert not cpu_sweep.is_right(reals, np.array([1e39]), None, np.float64(np.inf), 1e39)
+
+
+def test_masks_of_cases_do_not_depend_on_their_elements() -> None:
+    array, mask = cpu_sweep.make_array(product_case("float64", True), random.Random(SEED))
+    assert mask is not None
+    larger = array > 1
+    # each of four kinds is a quarter of 4000: 700 is ten standard deviations below that
+    for one in larger & mask, larger & ~mask, ~larger & mask, ~(larger | mask):
+        assert one.sum() > 700, f"seed {SEED}"
 
 
 def slower_case(**facts: object) -> dict[str, object]:
