@@ -43,7 +43,7 @@ STAMPS := $(VENV)/stamps
 # has one instruction for both, and additions are not reordered, also where CC has other defaults.
 # Exact sums depend on it. Roots set no errno, which no code reads and vectors cannot set.
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fno-math-errno -fvisibility=hidden -pthread
-C_OPTIMIZE := -O3
+C_OPTIMIZE := -O3 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 # Callers may have small stacks (GPR_STACK_BYTES in gpureduce.h).
 C_WARNINGS := -Wall -Wextra -Wframe-larger-than=8192 -Werror
 # Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the
@@ -345,10 +345,10 @@ define run_c_tests
 	done
 endef
 
-# -UNDEBUG: Python's own flags would switch assert off.
-SANITIZE_ADDRESS := -O1 -g -UNDEBUG -fno-omit-frame-pointer \
+# -UNDEBUG: Python's own flags would switch assert off. Sanitizers do not look into checked copies.
+SANITIZE_ADDRESS := -O1 -g -UNDEBUG -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
                     -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
-SANITIZE_THREAD := -O1 -g -fsanitize=thread
+SANITIZE_THREAD := -O1 -g -U_FORTIFY_SOURCE -fsanitize=thread
 THREAD_CHECKS := halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:allocator_may_return_null=1
 # Threads count in the same counters. Not in the loops over elements and the tests themselves, which
 # would take minutes: a count that is lost there makes no line look unreached.
