@@ -122,9 +122,10 @@ static int make_directories(const char *path)
             allowed =
                 fstat(folder, &about) == 0 && (about.st_uid == 0 || about.st_uid == geteuid());
             if (allowed) {
-                /* Another process may have been faster. The umask may forbid even this user. */
-                if (mkdirat(folder, name, 0700) == 0)
-                    (void)fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW);
+                /* Another process may have been faster. The umask may forbid even this user; where
+                 * that cannot be changed, opening the folder fails. */
+                (void)(mkdirat(folder, name, 0700) == 0 &&
+                       fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW) == 0);
                 next = openat(folder, name, WAY);
             }
         }
