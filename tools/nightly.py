@@ -58,11 +58,17 @@ def environment() -> dict[str, str]:
 
 
 def find_revision() -> str:
-    """The commit that is checked out, with a mark if files differ from it."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    """The commit that is checked out, with a mark if files but the page differ from it."""
+
+    def ask_git(*words: str) -> str:
+        words = ("git", *words)
+        return subprocess.run(
+            words, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    commit = ask_git("rev-parse", "--short", "HEAD")
+    page = PAGE.relative_to(ROOT).as_posix()
+    return f"{commit}-dirty" if ask_git("status", "-s", "-uno", "--", ".", f":!{page}") else commit
 
 
 def run(target: str) -> Run:
