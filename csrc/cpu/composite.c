@@ -14,14 +14,12 @@
  * Rows that lie crosswise in memory: packed in tiles of several rows, in the order of memory, or
  * folded as columns. */
 #include <complex.h>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu/job.h"
+#include "cpu/truth_positions.h"
 #include "lib/base/convert.h"
 #include "lib/base/status.h"
 
@@ -33,12 +31,12 @@ enum {
     FAR_ROW_BYTES = 2048 * 1024,
     FAR_SEGMENTS = 4,       /* ... and as many in a piece of one of several rows */
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
+    LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied */
+    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,       /* least positions in a run that make tiles worth their while */
-    FEW_TRUTHS = 512,       /* bools that are searched without a call of a loop ... */
-    TRUTHS = 2048,          /* ... those of one call, ... */
-    MANY_TRUTHS = 16384,    /* ... and of later calls */
+    SOON_TRUTHS = 512,      /* bools of long rows that are looked at before threads are woken */
     RESULT_BATCH = 64,      /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256,   /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
@@ -228,11 +226,42 @@ static uint64_t position_of(const recipe *how, const char *elements, uint64_t co
     return gpr_cpu_loops()->find[how->loop_dtype](elements, count, part);
 }
 
+/* Whether a loop finds a row's extreme and its place at once: of numbers that are accumulators. */
+static int finds_at_once(const recipe *how)
+{
+    return how->acc == how->loop_dtype && gpr_kind_of(how->loop_dtype) != GPR_KIND_COMPLEX &&
+           position_loops(how)->rows[how->loop_dtype] != NULL;
+}
+
+/* The extreme of `count` elements, the first of which has position `first`, by such a loop or by
+ * that of bools; in one place or in none. */
+static gpr_value find_at_once(const recipe *how, const char *elements, uint64_t first,
+                              uint64_t count)
+{
+    gpr_value found = how->identity;
+    int64_t at;
+
+    if (how->loop_dtype == GPR_BOOL)
+        gpr_cpu_find_truths(elements, 0, 1, count, how->rule->fold == GPR_FOLD_argmax, &at);
+    else
+        position_loops(how)->rows[how->loop_dtype](elements, 0, 1, count, &at);
+    if (at < 0) return gpr_identity(how->rule->fold, how->rule->compute, how->acc);
+    memcpy(found.bytes, elements + (uint64_t)at * how->loop_bytes, how->acc_bytes);
+    if (how->loop_dtype == GPR_BOOL) found.bytes[0] = found.bytes[0] != 0;
+    found.position = first + (uint64_t)at;
+    return found;
+}
+
 static void find_in(const recipe *how, const char *elements, uint64_t count, uint64_t first,
                     gpr_value *found)
 {
     gpr_value part = how->identity;
 
+    if (how->loop_dtype == GPR_BOOL || finds_at_once(how)) {
+        part = find_at_once(how, elements, first, count);
+        if (part.position != GPR_NOWHERE && is_better(how, part, *found)) *found = part;
+        return;
+    }
     how->loop.rows(elements, 0, 1, count, &part);
     if (!is_better(how, part, *found)) return;
     part.position = first + position_of(how, elements, count, &part);
@@ -306,8 +335,8 @@ static int needs_no_more(const job *work, const gpr_value *value)
 
 /* Finds the extreme of positions first .. end - 1 of elements that the loops read in place, and the
  * first position of the segment that contains it. Each segment's extreme is folded to a number; the
- * best of these numbers is found as the best element of an array. The first segment is folded
- * alone: a NaN in it may end the search. */
+ * best of these numbers is found as the best element of an array. A NaN may end the search: a short
+ * segment is folded first, then one, and then as many as before. */
 static gpr_value find_segment(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                               uint64_t segment)
 {
@@ -315,26 +344,27 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
     const size_t bytes = how->loop_bytes;
     _Alignas(MOST_NUMBER_BYTES) char numbers[MOST_SEGMENTS * MOST_NUMBER_BYTES];
     gpr_value found = gpr_identity(how->rule->fold, how->rule->compute, how->acc);
-    uint64_t segments = 1;
+    const int may_end = gpr_is_inexact(how->loop_dtype) && !how->rule->skip_nan;
+    uint64_t size = may_end ? gpr_smaller(segment, FIRST_BYTES / bytes) : segment, segments = 1;
 
     while (first < end && !is_final(how, &found)) {
-        const uint64_t count = gpr_smaller(end - first, segments * segment),
-                       whole = count / segment, rest = count % segment, made = whole + (rest > 0);
+        const uint64_t count = gpr_smaller(end - first, segments * size), whole = count / size,
+                       rest = count % size, made = whole + (rest > 0);
         const char *elements = memory + first * bytes;
         gpr_value part = how->identity;
 
-        segments = MOST_SEGMENTS;
-        if (whole > 0)
-            how->loop.rows(elements, (int64_t)(segment * bytes), whole, segment, numbers);
+        if (whole > 0) how->loop.rows(elements, (int64_t)(size * bytes), whole, size, numbers);
         if (rest > 0)
-            how->loop.rows(elements + whole * segment * bytes, 0, 1, rest,
+            how->loop.rows(elements + whole * size * bytes, 0, 1, rest,
                            numbers + whole * how->acc_bytes);
         loops->loop[how->fold][how->acc].rows(numbers, 0, 1, made, &part);
         if (is_better(how, part, found)) {
             found = part;
-            found.position = first + segment * loops->find[how->acc](numbers, made, &part);
+            found.position = first + size * loops->find[how->acc](numbers, made, &part);
         }
         first += count;
+        segments = size == segment ? gpr_smaller(2 * segments, MOST_SEGMENTS) : 1;
+        size = segment;
     }
     return found;
 }
@@ -350,35 +380,20 @@ static void find_in_segment(const recipe *how, const char *memory, uint64_t end,
                                           gpr_smaller(end - first, segment), found);
 }
 
-/* The extreme of integers, which no NaN ends, by the loop that also finds its place. */
-static gpr_value find_integer(const recipe *how, const char *memory, uint64_t first, uint64_t end)
+/* Whether find_at_once searches long rows in memory: floats end at a NaN, and the loop for extremes
+ * brings more numbers in from main memory. */
+static int finds_long_at_once(const recipe *how, uint64_t segment)
 {
-    const char *elements = memory + first * how->loop_bytes;
-    gpr_value found = how->identity;
-    int64_t at;
-
-    position_loops(how)->rows[how->loop_dtype](elements, 0, 1, end - first, &at);
-    memcpy(found.bytes, elements + (uint64_t)at * how->loop_bytes, how->acc_bytes);
-    found.position = first + (uint64_t)at;
-    return found;
-}
-
-/* Whether find_integer does it: bools end early, floats at a NaN, and the loop for extremes brings
- * more in from main memory. */
-static int finds_integers(const recipe *how, uint64_t segment)
-{
-    if (segment * how->loop_bytes >= FAR_SEGMENT_BYTES) return 0;
-
-    const gpr_kind kind = gpr_kind_of(how->loop_dtype);
-
-    return (kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED) && how->acc == how->loop_dtype &&
-           position_loops(how)->rows[how->loop_dtype] != NULL;
+    if (how->loop_dtype == GPR_BOOL) return 1;
+    return segment * how->loop_bytes < FAR_SEGMENT_BYTES && !gpr_is_inexact(how->loop_dtype) &&
+           finds_at_once(how);
 }
 
 static gpr_value find_in_memory(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                                 uint64_t segment)
 {
-    if (finds_integers(how, segment)) return find_integer(how, memory, first, end);
+    if (finds_long_at_once(how, segment))
+        return find_at_once(how, memory + first * how->loop_bytes, first, end - first);
 
     gpr_value found = find_segment(how, memory, first, end, segment);
 
@@ -393,23 +408,33 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     const composite *c = work->composite;
     const size_t bytes = work->view->bytes;
     const char *memory = c->in_place ? gpr_view_row(c->plain, row) : NULL;
+    uint64_t run = 0;
 
     if (c->direct && work->how[0].rule->acc_kind == GPR_ACC_INDEXED) {
-        const int is_whole = !c->finds_late || finds_integers(&work->how[0], c->segment);
+        const int is_whole = !c->finds_late || finds_long_at_once(&work->how[0], c->segment);
 
         *value = (is_whole ? find_in_memory : find_segment)(&work->how[0], memory, first, end,
                                                             c->segment);
         return;
     }
+    /* Of a row with gaps, runs of memory that are worth a call of the loops each. */
+    if (!c->in_place && !c->leaves_out) run = gpr_cpu_run_of(&work->how[0]);
+    if (run < LEAST_RUN) run = 0;
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {
-        const uint64_t count = gpr_smaller(end - first, c->segment);
+        const uint64_t most =
+            run > 0 ? gpr_smaller(run - first % run, SEGMENT_BYTES / bytes) : c->segment;
+        const uint64_t count = gpr_smaller(end - first, most);
         const char *elements = in->tile;
         const uint8_t *marks = NULL;
+        gpr_view at;
 
-        if (memory != NULL)
+        if (memory != NULL) {
             elements = memory + first * bytes;
-        else
+        } else if (run > 0) {
+            gpr_cpu_locate(c->plain, row, first, &at);
+            elements = at.data;
+        } else
             gpr_cpu_pack(c->plain, row * work->view->n + first, count, NULL, in->tile);
         if (c->marks != NULL) {
             gpr_cpu_pack(c->marks, row * work->view->n + first, count, NULL, in->marks);
@@ -871,147 +896,6 @@ static int is_in_place(const gpr_view *view)
     return dense && !view->byteswapped && bits % view->bytes == 0;
 }
 
-/* Marks the bytes of a word that are not 0, or those that are, in their highest bits. */
-static uint64_t mark_truths(uint64_t word, int wanted)
-{
-    const uint64_t highest = UINT64_C(0x8080808080808080),
-                   truths = (((word & ~highest) + ~highest) | word) & highest;
-
-    return wanted ? truths : truths ^ highest;
-}
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a word is the lowest");
-
-/* Which of 16 bools are true, a bit each. */
-static uint64_t truths_of_16(const char *bools)
-{
-#if defined(__SSE2__)
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)bools);
-
-    return ~(uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) & UINT16_MAX;
-#else
-    const uint64_t to_highest = UINT64_C(0x0102040810204080); /* bits of bytes, without carries */
-    uint64_t words[2];
-
-    memcpy(words, bools, sizeof words);
-    return (mark_truths(words[0], 1) >> 7) * to_highest >> 56 |
-           (mark_truths(words[1], 1) >> 7) * to_highest >> 56 << 8;
-#endif
-}
-
-/* Position of the first of n >= AT_ONCE bools that decides, or 0: without branches on single bools,
- * which cannot be predicted. */
-enum { AT_ONCE = 16 };
-static uint64_t find_by_vectors(const char *row, uint64_t n, int wanted)
-{
-    const uint64_t others = wanted ? 0 : UINT16_MAX;
-    uint64_t marks = 0, i = 0;
-
-    for (; marks == 0 && i < n; i += AT_ONCE) {
-        if (i + AT_ONCE > n) i = n - AT_ONCE; /* the bools before do not decide */
-        marks = truths_of_16(row + i) ^ others;
-    }
-    return marks != 0 ? i - AT_ONCE + (uint64_t)__builtin_ctzll(marks) : 0;
-}
-
-/* The same of fewer, by words. `readable` bytes are memory of the array, n at least. */
-static uint64_t find_by_words(const char *row, uint64_t n, uint64_t readable, int wanted)
-{
-    uint64_t word = 0, marks;
-
-    if (readable >= sizeof word)
-        memcpy(&word, row, sizeof word);
-    else
-        for (uint64_t k = 0; k < n; k++) word |= (uint64_t)(uint8_t)row[k] << (8 * k);
-    marks = mark_truths(word, wanted);
-    if (n < sizeof word) marks &= (UINT64_C(1) << (8 * n)) - 1;
-    if (marks != 0) return (uint64_t)__builtin_ctzll(marks) / 8;
-    if (n <= sizeof word) return 0;
-    memcpy(&word, row + n - sizeof word, sizeof word);
-    marks = mark_truths(word, wanted);
-    return marks != 0 ? n - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
-}
-
-static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, int wanted)
-{
-    return n >= AT_ONCE ? find_by_vectors(row, n, wanted) : find_by_words(row, n, readable, wanted);
-}
-
-/* The same of n > FEW_TRUTHS bools, of which the first does not decide. Where none of the next ones
- * does either, loops that end early look for the stretch that does. */
-static uint64_t find_among_many(const char *row, uint64_t n, int wanted)
-{
-    enum { SOON = 64 };
-    const gpr_rows_loop look =
-        gpr_cpu_loops()->loop[wanted ? GPR_FOLD_any : GPR_FOLD_all][GPR_BOOL].rows;
-    const uint64_t at = find_by_vectors(row, SOON, wanted);
-    uint64_t at_once = TRUTHS, end;
-
-    if (at > 0) return at;
-    for (uint64_t first = SOON; first < n; first = end) {
-        uint8_t found;
-
-        end = first + gpr_smaller(n - first, at_once);
-        look(row + first, 0, 1, end - first, &found);
-        at_once = found == wanted ? TRUTHS : MANY_TRUTHS;
-        if (found != wanted) continue;
-        if (end - first > TRUTHS) /* once more, by shorter stretches */
-            end = first;
-        else
-            return first + find_among_few(row + first, end - first, end - first, wanted);
-    }
-    return 0;
-}
-
-/* The same of rows of 1 to 16, at each of which 8 bytes are memory of the array. */
-static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint64_t n, int wanted,
-                          int64_t *positions)
-{
-    enum { WORD = sizeof(uint64_t) };
-    const uint64_t first = n < WORD ? n : WORD, second = n - first, /* where the other word is */
-        of_row = UINT64_MAX >> (64 - 8 * first), others = wanted ? 0 : UINT64_C(0x8080808080808080);
-    uint64_t words[2];
-
-    for (uint64_t i = 0; i < count; i++, rows += stride) {
-        memcpy(&words[0], rows, WORD);
-        memcpy(&words[1], rows + second, WORD);
-        const uint64_t marks = (mark_truths(words[0], 1) ^ others) & of_row,
-                       more = (mark_truths(words[1], 1) ^ others) & of_row;
-        const int64_t at = more != 0 ? (int64_t)second + __builtin_ctzll(more) / 8 : 0;
-        positions[i] = marks != 0 ? __builtin_ctzll(marks) / 8 : at;
-    }
-}
-
-/* The first bool that decides; where there is none, all are equal, and the first is the result. */
-static void find_truths(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
-                        uint64_t n, int64_t *positions)
-{
-    const int wanted = how->rule->fold == GPR_FOLD_argmax;
-    const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
-    uint64_t i = 0;
-
-    if (n <= 2 * sizeof(uint64_t) && has_more) {
-        const uint64_t short_of = n < sizeof(uint64_t) ? sizeof(uint64_t) - n : 0,
-                       behind = gpr_divide_up(short_of, (uint64_t)stride);
-        if (rows > behind) i = rows - behind;
-        find_in_words(elements, stride, i, n, wanted, positions);
-    }
-    for (; i < rows; i++) {
-        const char *row = elements + (int64_t)i * stride;
-
-        if (n >= AT_ONCE && n <= FEW_TRUTHS) {
-            positions[i] = (int64_t)find_by_vectors(row, n, wanted);
-        } else if (n < AT_ONCE) {
-            const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
-            positions[i] = (int64_t)find_by_words(row, n, n + behind, wanted);
-        } else if ((*row != 0) == wanted) { /* often */
-            positions[i] = 0;
-        } else {
-            positions[i] = (int64_t)find_among_many(row, n, wanted);
-        }
-    }
-}
-
 /* Whether the first bools of each of a few long rows decide; then results are stored. NumPy reads
  * no more of them. */
 static int decides_soon(job *work)
@@ -1026,8 +910,9 @@ static int decides_soon(job *work)
         return 0;
     for (uint64_t i = 0; i < view->rows; i++) {
         const char *row = gpr_view_row(view, i);
-        const int64_t at = (int64_t)find_by_vectors(row, FEW_TRUTHS, wanted);
+        int64_t at;
 
+        gpr_cpu_find_truths(row, 0, 1, SOON_TRUTHS, wanted, &at);
         if ((row[at] != 0) != wanted) return 0;
         memcpy(work->result + i * work->result_bytes, &at, sizeof at);
     }
@@ -1155,7 +1040,8 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
         return;
     }
     if (how->loop_dtype == GPR_BOOL)
-        find_truths(how, elements, stride, rows, n, positions);
+        gpr_cpu_find_truths(elements, stride, rows, n, how->rule->fold == GPR_FOLD_argmax,
+                            positions);
     else if (work->composite->by_loop)
         position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
     else
@@ -1555,7 +1441,7 @@ static __attribute__((noinline)) uint64_t find_equal(const job *work, uint64_t e
 static uint64_t first_position(job *work, const turned_axis *axes, const char *memory,
                                uint64_t place)
 {
-    enum { FEW = 64, CHUNK = 1 << 18 };
+    enum { FEW = 8, CHUNK = 1 << 18 };
     const recipe *how = &work->how[0];
     const gpr_view *view = work->view;
     uint64_t least = position_at(axes, view->inner, place), others = 0;

@@ -14,9 +14,7 @@ enum {
 
 /* ---------------------------------------------------------------- rows ----------------------- */
 
-/* Elements of the runs of memory that rows with gaps are made of, if loops read them where they are
- * and they are long enough; else 0. */
-static uint64_t run_of(const recipe *how)
+uint64_t gpr_cpu_run_of(const recipe *how)
 {
     const gpr_view *view = how->view;
     const gpr_axis *along;
@@ -123,7 +121,7 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
         how->loop.rows(memory, 0, 1, count, &value);
         return value;
     }
-    run = run_of(how);
+    run = gpr_cpu_run_of(how);
     if (run > 0) return fold_runs(how, row, first, count, run, &in->s);
     if (reads_every_second(how)) {
         const gpr_gapped_sum_loop own = gpr_cpu_loops()->gapped_sums[how->loop_dtype];
@@ -208,7 +206,7 @@ void gpr_cpu_fold_rows(const recipe *how, uint64_t row, uint64_t count, char *ac
 {
     if (gpr_cpu_is_direct(how)) {
         fold_rows_in_place(how, row, count, accumulators);
-    } else if (how->view->n <= STAGE_ELEMENTS && run_of(how) == 0) {
+    } else if (how->view->n <= STAGE_ELEMENTS && gpr_cpu_run_of(how) == 0) {
         fold_rows_staged(how, row, count, accumulators, &in->s);
     } else {
         for (uint64_t i = 0; i < count; i++) {

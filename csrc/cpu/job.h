@@ -192,6 +192,10 @@ static inline int gpr_cpu_is_direct(const recipe *how)
     return how->view->rows_contiguous && how->direct;
 }
 
+/* Elements of the runs of memory that rows with gaps are made of, if loops read them where they are
+ * and they are long enough; else 0. */
+uint64_t gpr_cpu_run_of(const recipe *how);
+
 /* Folds elements [first, first + count) of a row, count > 0, of one piece if not direct. */
 gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
                            staging *in);

@@ -1,13 +1,18 @@
 /* Rows that lie crosswise in memory are read as columns, many at a time, if the kept axes follow
- * each other as in memory. Axes of a permuted array do not, nor those of a reversed one: their rows
- * would be copied first. Results are copied instead, one for each row. */
+ * each other as in memory; so are short rows, in which positions are found side by side. Axes of a
+ * permuted array do not, nor those of a reversed one: their rows would be copied first, or be read
+ * a few at a time. Results are copied instead, one for each row. */
 #include "dispatch/axis_order.h"
 
 #include <stdlib.h>
 
 #include "lib/base/registry.h"
 
-enum { LEAST_ELEMENTS = 4096 }; /* of an array: below, a copy takes less than another order */
+enum {
+    LEAST_ELEMENTS = 4096,  /* of an array: below, a copy takes less than another order, ... */
+    LEAST_SEARCHED = 1024,  /* ... but of positions, whose rows are copied one by one */
+    MOST_OF_SHORT_ROW = 16, /* elements: as long as a row is read side by side with others */
+};
 
 /* Whether a sum depends on the order in which rows are read, by its last bits: not one of integers
  * that 64 bits hold. */
@@ -48,15 +53,18 @@ static int are_ordered(const gpr_request *request, int kept)
     return 1;
 }
 
-/* Whether rows lie crosswise, and another order of them is worth the copies of their results. */
+/* Whether rows lie crosswise, or are short, and another order of them is worth the copies of their
+ * results. */
 static int is_worth_it(const gpr_request *request, const gpr_rule *rule, int kept)
 {
+    const int finds = rule->acc_kind == GPR_ACC_INDEXED;
     int64_t rows = 1, n = 1;
 
     for (int i = 0; i < kept; i++) rows *= request->shape[i];
     for (int i = kept; i < request->ndim; i++) n *= request->shape[i];
-    if (rows < 2 || n < 1 || rows < LEAST_ELEMENTS / n) return 0;
+    if (rows < 2 || n < 1 || rows < (finds ? LEAST_SEARCHED : LEAST_ELEMENTS) / n) return 0;
     if (n > 1 && is_rounded_sum(rule)) return 0;
+    if (finds && n > 1 && n <= MOST_OF_SHORT_ROW) return 1;
     return shortest_step(request, 0, kept) < shortest_step(request, kept, request->ndim);
 }
 

@@ -90,3 +90,20 @@ def test_positions_in_whole_arrays_of_any_order_are_the_first(rng: np.random.Gen
                 continue
             got, wanted = (getattr(module, function)(x) for module in (gr, np))
             assert got == wanted, (function, name, x.shape, x.strides)
+
+
+def test_positions_and_variances_of_rows_made_of_runs_are_numpys(rng: np.random.Generator) -> None:
+    for _ in range(60):
+        shape = (int(rng.integers(1, 4)), int(rng.integers(2, 30)), int(rng.integers(500, 6000)))
+        name = rng.choice(["float32", "float64", "complex128", "int8", "int64", "bool"])
+        numbers = rng.standard_normal(shape) * 30 > 90 if name == "bool" else None
+        x = np.rint(rng.standard_normal(shape) * 30).astype(name) if numbers is None else numbers
+        if name[0] in "fc":
+            x.flat[rng.integers(0, x.size, int(rng.integers(0, 3)))] = np.nan
+        x = x[..., : int(rng.integers(400, shape[2]))]
+        for function in ("argmin", "argmax"):
+            wanted = getattr(np, function)(x)
+            assert getattr(gr, function)(x, device="cpu") == wanted, (function, name, x.shape)
+        for axis in None, (1, 2):
+            got, wanted = (module.var(x, axis) for module in (gr, np))
+            assert np.allclose(got, wanted, 1e-4, equal_nan=True), (name, x.shape, axis)

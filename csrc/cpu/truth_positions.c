@@ -1,0 +1,155 @@
+/* Positions of the first true or false of rows of bools; see truth_positions.h. */
+#include "cpu/truth_positions.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+#include <string.h>
+
+#include "cpu/loops.h"
+#include "lib/base/integers.h"
+
+enum {
+    FEW_TRUTHS = 512,   /* bools that are searched without a call of a loop ... */
+    TRUTHS = 2048,      /* ... those of one call, ... */
+    MANY_TRUTHS = 16384 /* ... and of later calls */
+};
+
+/* Marks the bytes of a word that are not 0, or those that are, in their highest bits. */
+static uint64_t mark_truths(uint64_t word, int wanted)
+{
+    const uint64_t highest = UINT64_C(0x8080808080808080),
+                   truths = (((word & ~highest) + ~highest) | word) & highest;
+
+    return wanted ? truths : truths ^ highest;
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte of a word is the lowest");
+
+/* Which of 16 bools are true, a bit each. */
+static uint64_t truths_of_16(const char *bools)
+{
+#if defined(__SSE2__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)bools);
+
+    return ~(uint64_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) & UINT16_MAX;
+#else
+    const uint64_t to_highest = UINT64_C(0x0102040810204080); /* bits of bytes, without carries */
+    uint64_t words[2];
+
+    memcpy(words, bools, sizeof words);
+    return (mark_truths(words[0], 1) >> 7) * to_highest >> 56 |
+           (mark_truths(words[1], 1) >> 7) * to_highest >> 56 << 8;
+#endif
+}
+
+/* Position of the first of n >= AT_ONCE bools that decides, or 0: without branches on single bools,
+ * which cannot be predicted. */
+enum { AT_ONCE = 16 };
+static uint64_t find_by_vectors(const char *row, uint64_t n, int wanted)
+{
+    const uint64_t others = wanted ? 0 : UINT16_MAX;
+    uint64_t marks = 0, i = 0;
+
+    for (; marks == 0 && i < n; i += AT_ONCE) {
+        if (i + AT_ONCE > n) i = n - AT_ONCE; /* the bools before do not decide */
+        marks = truths_of_16(row + i) ^ others;
+    }
+    return marks != 0 ? i - AT_ONCE + (uint64_t)__builtin_ctzll(marks) : 0;
+}
+
+/* The same of fewer, by words. `readable` bytes are memory of the array, n at least. */
+static uint64_t find_by_words(const char *row, uint64_t n, uint64_t readable, int wanted)
+{
+    uint64_t word = 0, marks;
+
+    if (readable >= sizeof word)
+        memcpy(&word, row, sizeof word);
+    else
+        for (uint64_t k = 0; k < n; k++) word |= (uint64_t)(uint8_t)row[k] << (8 * k);
+    marks = mark_truths(word, wanted);
+    if (n < sizeof word) marks &= (UINT64_C(1) << (8 * n)) - 1;
+    if (marks != 0) return (uint64_t)__builtin_ctzll(marks) / 8;
+    if (n <= sizeof word) return 0;
+    memcpy(&word, row + n - sizeof word, sizeof word);
+    marks = mark_truths(word, wanted);
+    return marks != 0 ? n - sizeof word + (uint64_t)__builtin_ctzll(marks) / 8 : 0;
+}
+
+static uint64_t find_among_few(const char *row, uint64_t n, uint64_t readable, int wanted)
+{
+    return n >= AT_ONCE ? find_by_vectors(row, n, wanted) : find_by_words(row, n, readable, wanted);
+}
+
+/* The same of n > FEW_TRUTHS bools, of which the first does not decide. Where none of the next ones
+ * does either, loops that end early look for the stretch that does. */
+static uint64_t find_among_many(const char *row, uint64_t n, int wanted)
+{
+    enum { SOON = 64 };
+    const gpr_rows_loop look =
+        gpr_cpu_loops()->loop[wanted ? GPR_FOLD_any : GPR_FOLD_all][GPR_BOOL].rows;
+    const uint64_t at = find_by_vectors(row, SOON, wanted);
+    uint64_t at_once = TRUTHS, end;
+
+    if (at > 0) return at;
+    for (uint64_t first = SOON; first < n; first = end) {
+        uint8_t found;
+
+        end = first + gpr_smaller(n - first, at_once);
+        look(row + first, 0, 1, end - first, &found);
+        at_once = found == wanted ? TRUTHS : MANY_TRUTHS;
+        if (found != wanted) continue;
+        if (end - first > TRUTHS) /* once more, by shorter stretches */
+            end = first;
+        else
+            return first + find_among_few(row + first, end - first, end - first, wanted);
+    }
+    return 0;
+}
+
+/* The same of rows of 1 to 16, at each of which 8 bytes are memory of the array. */
+static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint64_t n, int wanted,
+                          int64_t *positions)
+{
+    enum { WORD = sizeof(uint64_t) };
+    const uint64_t first = n < WORD ? n : WORD, second = n - first, /* where the other word is */
+        of_row = UINT64_MAX >> (64 - 8 * first), others = wanted ? 0 : UINT64_C(0x8080808080808080);
+    uint64_t words[2];
+
+    for (uint64_t i = 0; i < count; i++, rows += stride) {
+        memcpy(&words[0], rows, WORD);
+        memcpy(&words[1], rows + second, WORD);
+        const uint64_t marks = (mark_truths(words[0], 1) ^ others) & of_row,
+                       more = (mark_truths(words[1], 1) ^ others) & of_row;
+        const int64_t at = more != 0 ? (int64_t)second + __builtin_ctzll(more) / 8 : 0;
+        positions[i] = marks != 0 ? __builtin_ctzll(marks) / 8 : at;
+    }
+}
+
+void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, uint64_t n,
+                         int wanted, int64_t *positions)
+{
+    const int has_more = stride >= (int64_t)n; /* memory behind a row: the next ones */
+    uint64_t i = 0;
+
+    if (n <= 2 * sizeof(uint64_t) && has_more) {
+        const uint64_t short_of = n < sizeof(uint64_t) ? sizeof(uint64_t) - n : 0,
+                       behind = gpr_divide_up(short_of, (uint64_t)stride);
+        if (rows > behind) i = rows - behind;
+        find_in_words(elements, stride, i, n, wanted, positions);
+    }
+    for (; i < rows; i++) {
+        const char *row = elements + (int64_t)i * stride;
+
+        if (n >= AT_ONCE && n <= FEW_TRUTHS) {
+            positions[i] = (int64_t)find_by_vectors(row, n, wanted);
+        } else if (n < AT_ONCE) {
+            const uint64_t behind = has_more ? (rows - 1 - i) * (uint64_t)stride : 0;
+            positions[i] = (int64_t)find_by_words(row, n, n + behind, wanted);
+        } else if ((*row != 0) == wanted) { /* often */
+            positions[i] = 0;
+        } else {
+            positions[i] = (int64_t)find_among_many(row, n, wanted);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+/* Positions of the first true or false of rows of bools. Private to csrc/cpu. */
+#ifndef GPR_CPU_TRUTH_POSITIONS_H
+#define GPR_CPU_TRUTH_POSITIONS_H
+
+#include <stdint.h>
+
+/* Finds the first bool of each of `rows` rows of n > 0, `stride` bytes apart, that is true if true
+ * is `wanted`, or false. Where there is none, all are equal, and the position is 0. */
+void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, uint64_t n,
+                         int wanted, int64_t *positions);
+
+#endif
