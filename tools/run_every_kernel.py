@@ -38,11 +38,14 @@ LAYOUTS = (
     ((40, 700), (1, 40), 3),  # long ones
     ((2, 5003), (20_000, -3), 2),  # gaps, backwards
 )
-# Rows that lie side by side across memory, as many as items of 16 bytes and more hold.
+# Rows that lie side by side across memory, as many as items of 16 bytes and more hold, and groups
+# of them that share a block.
 COLUMNS = (
     ((304, 3001), (1, 304), None),
     ((304, 301), (1, 304), 5),
     ((2048, 33), (1, 2048), None),
+    ((300, 16, 9), (144, 1, 16), None),
+    ((41, 8, 90), (720, 1, 8), 3),
 )
 # Rows that a warp alone can add again, of each kernel of `fast` that sums in pairs of doubles: a
 # block's, short ones, side by side in whole items, a few beside each other, and across memory.
@@ -134,7 +137,7 @@ def reductions(
 
 
 def lay_out(
-    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int], steps: tuple[int, int]
+    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], steps: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:
     """Rows of small integers at these steps, in memory that ends about where they do."""
     span = sum(abs(step) * (n - 1) for n, step in zip(shape, steps, strict=True)) + 1
@@ -151,12 +154,12 @@ def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) 
         rows = lay_out(rng, native_dtype(name), shape, steps)
         if op == "prod":  # at most 2**5, of types that hold no more
             rows[:] = 1
-            rows[:, rng.integers(0, shape[1], 5)] = 2
-        call = partial(gr.reduce, OnDevice(rows), op, axis=1, kernel="fast", grid_size=grid)
+            rows[..., rng.integers(0, shape[-1], 5)] = 2
+        call = partial(gr.reduce, OnDevice(rows), op, axis=-1, kernel="fast", grid_size=grid)
 
         def is_right_there(result: Any, rows: np.ndarray[Any, Any] = rows) -> bool:
             found = tuple(map(fetch, result)) if op == "minmax" else fetch(result)
-            return is_right(rows, op, 1, found)
+            return is_right(rows, op, -1, found)
 
         yield Trial(f"shape={shape} steps={steps}", call, is_right_there)
 

@@ -72,6 +72,8 @@ SHARES = [
     ((6, 20_000), (1, 6), 0),
     ((1100, 300), (1, 1101), 64),
     ((4099, 12), (1, 4099), 64),
+    ((40, 6, 40), (240, 1, 6), 64),  # groups of columns that share a block
+    ((7, 8, 900), (7200, 1, 8), 64),
 ]
 READ_SHARES = {"fast_stream", "fast_rows", "fast_columns", "fast_strided"}
 
@@ -414,9 +416,9 @@ def check_shares(task: dict[str, Any]) -> None:
     for number, (shape, strides, block) in enumerate(SHARES):
         rng, where = layouts.under_a_schedule(task, number, "shares")
         array = place(rng, lambda rng, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
-        for row in array.view:
-            row[:] = draw_apart(rng, name, row.size)
-        array.view[:, -SPARE:] = -DTYPES[name].type(0)
+        for row in np.ndindex(shape[:-1]):
+            array.view[row] = draw_apart(rng, name, shape[-1])
+        array.view[..., -SPARE:] = -DTYPES[name].type(0)
         mask = None
         if strides[-1] == 7:
             mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, False)  # noqa: B023

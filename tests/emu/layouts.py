@@ -368,6 +368,8 @@ MADE_FOR = {
         ((1200, 5), (1, 1200), 0),
         ((12, 733), (1, 12), 1),
         ((256, 300), (1, 256), 7),  # more blocks than a block of 64 threads has rows of threads
+        ((2100, 6, 5), (30, 1, 6), 0),  # groups that share a block
+        ((41, 2, 8, 90), (1480, 740, 1, 8), 3),
     ],
     "fast_narrow": [
         ((3, 2900), (1, 3), 3),

@@ -537,7 +537,12 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
     output o = {.exists = 1};
     uint64_t index = row, column = 0;
 
-    if (op->kernel->shape == COLUMNS) {
+    if (op->kernel->shape == COLUMNS && l->strips == 0) {
+        const uint64_t number = row * columns_of_strip(op) + k;
+        index = number / l->column.extent;
+        column = number % l->column.extent;
+        o.exists = number < l->count;
+    } else if (op->kernel->shape == COLUMNS) {
         index = row / l->strips;
         column = row % l->strips * columns_of_strip(op) + k;
     } else if (op->kernel->shape == NARROW) {
@@ -547,7 +552,7 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
         o.exists = index < l->count;
     }
     if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW)
-        o.exists = column < l->column.extent;
+        o.exists = o.exists && column < l->column.extent;
     if (!o.exists) return o;
     step_to(op->axes, m->kept, index, &o, NULL);
     o.in += (int64_t)column * l->column.in;

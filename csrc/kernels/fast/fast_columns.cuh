@@ -16,9 +16,16 @@
 // Few long columns and many short ones are read in the same way: of three rows reduced to one, each
 // thread has three loads in flight and stores an item of results.
 //
+// Where a group of columns (all of one combination of the other kept axes) is narrower than a block
+// and short, threads below each other would have an element or two each. Then a strip goes on in
+// the next groups:
+//
+//             columns of group 0   group 1   group 2    of 8 columns each, 2 items
+//            | t0    t1          | t2   t3 | t4   t5    width = 6
+//
 //   Launch: row v of `rows` is a strip of width * item columns; blocks split its positions. rows.n
-//   counts positions, rows.count strips: layout.strips of them per combination of the other kept
-//   axes. Each item of elements is aligned to its size, and so are the mask's bytes;
+//   counts positions, rows.count strips: layout.strips of them per group; 0 where strips go on in
+//   the next group. Each item of elements is aligned to its size, and so are the mask's bytes;
 //   layout.column.extent is a multiple of item. With more than one block per row, scratch has width
 //   * item partials per virtual block and a ticket per strip.
 //
@@ -28,47 +35,71 @@
 
 #include "fast_axes.cuh"
 
-namespace gpr {
+namespace gpr
+{
+
+// A column and its group.
+struct ColumnPlace {
+    uint64 group, column;
+    bool exists;
+};
+
+// Returns where column `c` of strip `strip`, of all of them, is.
+GPR_DEVICE ColumnPlace column_place(const Layout &layout, uint64 strip, uint64 strips, unsigned c)
+{
+    const unsigned columns = layout.width * item;
+
+    if (layout.strips == 0) {
+        const uint64 number = strip * columns + c, group = number / layout.column.extent;
+        return {group, number - group * layout.column.extent, number < layout.count};
+    }
+    // The division is skipped where it can be: it costs more than a thread's loads where rows are
+    // few.
+    const uint64 group = layout.strips == 1        ? strip
+                         : layout.strips == strips ? 0
+                                                   : strip / layout.strips;
+    const uint64 column = (layout.strips == 1 ? 0 : strip - group * layout.strips) * columns + c;
+    return {group, column, column < layout.column.extent};
+}
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-             Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
-             typename Traits::AllParams params)
+    fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+                 Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+                 typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, false);
-    // The division is skipped where it can be: it costs more than a thread's loads where rows are
-    // few.
-    const uint64 group = layout.strips == 1            ? row.index
-                         : layout.strips == rows.count ? 0
-                                                       : row.index / layout.strips;
-    const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
-    const uint64 column = (strip * layout.width + r.x) * item;
-    const RowOffsets start = layout.row_offsets(group);
-    const bool has_rows = column < layout.column.extent;
+    const ColumnPlace place = column_place(layout, row.index, rows.count, r.x * item);
+    const RowOffsets start = layout.row_offsets(place.group);
     typename Traits::Acc value[item];
     const auto result_of = [=, &layout](unsigned c) {
-        return out + start.out +
-               static_cast<long long>(strip * layout.width * item + c) * layout.column.out;
+        const ColumnPlace there = column_place(layout, row.index, rows.count, c);
+        return out + layout.row_offsets(there.group).out +
+               static_cast<long long>(there.column) * layout.column.out;
     };
 
-    if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column,
-                                                 layout.mask + start.mask + column, layout, scratch,
-                                                 row, r, has_rows, result_of, value)) {
+    if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + place.column,
+                                                 layout.mask + start.mask + place.column, layout,
+                                                 scratch, row, r, place.exists, result_of, value)) {
         return;
     }
     unsigned left = 0; // bit k: column k of the thread
-    if (r.y == 0 && has_rows)
+    if (r.y == 0 && place.exists)
         left = store_item<Traits>(out + start.out +
-                                      static_cast<long long>(column) * layout.column.out,
-                                  value, layout, params, group, column);
+                                      static_cast<long long>(place.column) * layout.column.out,
+                                  value, layout, params, place.group, place.column);
     if constexpr (has_own_accumulator<Traits>) {
-        if (row.blocks > 1 && r.y == 0 && has_rows) left |= Traits::no_pairs(value);
+        if (row.blocks > 1 && r.y == 0 && place.exists) left |= Traits::no_pairs(value);
         Traits::template store_left<BLOCK>(
             left, r.width * item, layout, scratch, row, OutputNumber{r.x * item}, result_of,
-            StridedShare<Traits, item>{in + start.in + column, layout.mask + start.mask + column,
-                                       &layout, row, r, has_rows, {}});
+            StridedShare<Traits, item>{in + start.in + place.column,
+                                       layout.mask + start.mask + place.column,
+                                       &layout,
+                                       row,
+                                       r,
+                                       place.exists,
+                                       {}});
     }
 }
 

@@ -195,6 +195,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     /* Instructions of an item, beside those that fold its elements: two loads, and each element
      * taken out of what they brought. */
     const double of_item = w->variant == SHIFTED ? 24 + 25 * w->item : 6;
+    const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
     /* The ends of runs are read twice, if not by one block. */
     const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / (2 * run_bytes) : 1);
@@ -205,9 +206,10 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
         const uint64_t each = gpr_divide_up(n, list[i] * height);
         const double rounds = (double)gpr_divide_up(each, under_way);
         w->blocks = list[i];
-        w->ns = blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
-                          (double)each * of_item + steps * (10 + outputs * s->fold.combine),
-                          rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
+        w->ns =
+            blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
+                      division + (double)each * of_item + steps * (10 + outputs * s->fold.combine),
+                      rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
         if (list[i] > 1) w->ns += merging_ns(s, gpr_divide_up(list[i], height), outputs) + tree;
         consider(s, w);
     }
@@ -262,16 +264,51 @@ static void consider_items(search *s, variant variant, uint32_t item)
     }
 }
 
+/* Groups of columns that are narrower than a block: the block goes on in the next ones, so that
+ * threads need not share columns of a few elements. */
+static void consider_groups(search *s, uint32_t item)
+{
+    enum { SHORT_RUN = 64, NEAR_BYTES = 2048 };
+    const gpr_plan_task *t = s->t;
+    const uint64_t extent = t->layout->axes[s->column].extent, items = t->layout->rows / item;
+    const double run = (double)(extent * t->element_bytes), apart = run * (double)t->layout->n;
+    /* Vectors of short runs that are far from each other take as long as more bytes, as measured on
+     * an H100. */
+    const double run_bytes = item * t->element_bytes == GPR_VECTOR_BYTES && run < SHORT_RUN
+                                 ? 2 * run * (apart < NEAR_BYTES ? NEAR_BYTES / apart : 1)
+                                 : 0;
+    uint32_t sizes[MOST_SIZES];
+    const int count = extent < t->layout->rows ? list_sizes(s, sizes) : 0;
+
+    for (int i = 0; i < count; i++) {
+        if (t->block == 0 && sizes[i] * t->acc_bytes > GPR_BLOCK_ACC_BYTES) break;
+        for (uint64_t height = 1; height <= t->layout->n && sizes[i] / height * item > extent;
+             height *= 2) {
+            const uint64_t width = sizes[i] / height;
+            way w = {.variant = COLUMNS,
+                     .block = sizes[i],
+                     .item = item,
+                     .lanes = GPR_WARP_LANES,
+                     .per_thread = 1,
+                     .width = width,
+                     .strips = 0,
+                     .groups = gpr_divide_up(items, width)};
+            consider_rectangle(s, &w, t->layout->n, item, run_bytes);
+        }
+    }
+}
+
 static void consider_columns(search *s)
 {
     /* A thread's rows that leave it no time to want registers. */
     enum { FEW_ROWS = GPR_ITEMS_UNDER_WAY };
     const gpr_plan_task *t = s->t;
-
-    consider_items(
-        s, COLUMNS,
+    const uint32_t item =
         fit_outputs(t, gpr_most_in_item(t, s->column),
-                    t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES));
+                    t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
+
+    consider_items(s, COLUMNS, item);
+    consider_groups(s, item);
 }
 
 /* Elements of one or two bytes, whose rows begin where items are not aligned. */

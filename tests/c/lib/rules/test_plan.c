@@ -900,9 +900,15 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
         width = (uint64_t)plan->width * plan->item;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
         CHECK(plan->column.in == 1 && plan->column.extent % plan->item == 0, "%s", what);
-        CHECK(plan->strips * width >= plan->column.extent &&
-                  (plan->strips - 1) * width < plan->column.extent,
-              "%s", what);
+        if (plan->strips == 0) { /* on in the next groups */
+            CHECK(plan->rows * width >= plan->layout.rows &&
+                      (plan->rows - 1) * width < plan->layout.rows && width > plan->column.extent,
+                  "%s", what);
+        } else {
+            CHECK(plan->strips * width >= plan->column.extent &&
+                      (plan->strips - 1) * width < plan->column.extent,
+                  "%s", what);
+        }
         CHECK(plan->item == 1 || plan->item * acc <= (pass->n <= 4 ? 128 : 64),
               "%s: %u accumulators a thread", what, plan->item);
     } else if (strcmp(plan->variant, "fast_shifted") == 0) {
