@@ -682,8 +682,8 @@ typedef struct gpr_scratch_pointer {
 /* As gpr_run_launches, without the wait, the flush and the time. The caller keeps the image loaded
  * and the arrays allocated until the stream has passed the launches. If scratch_bytes is not 0, the
  * launches share that much device memory, whose address the places of `pointers` receive. The
- * library frees it after the launches; if the stream is being captured, with the graph.
- * GPR_ERROR_VALUE, too: a pointer beyond the end of scratch. */
+ * library frees it after the launches; if the stream is being captured, with the graph. After a
+ * failure none of them is under way. GPR_ERROR_VALUE, too: a pointer beyond the end of scratch. */
 GPR_API gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launches,
                                       int count, void *stream, uint64_t scratch_bytes,
                                       const gpr_scratch_pointer *pointers, int pointer_count);
@@ -754,9 +754,9 @@ typedef struct gpr_several_launch {
 /* Bytes of scratch that a row of so many pieces takes. */
 GPR_API uint64_t gpr_several_scratch(const gpr_several_plan *plan, uint32_t pieces);
 
-/* Queues a launch and does not wait. Pieces are queued in one stream. `loaded` is the program of
- * gpr_compile_several on the device. GPR_ERROR_VALUE: a plan without a pass; pieces of several rows
- * or without scratch. */
+/* Queues a launch and does not wait; after a failure it is not under way. Pieces are queued in one
+ * stream. `loaded` is the program of gpr_compile_several on the device. GPR_ERROR_VALUE: a plan
+ * without a pass; pieces of several rows or without scratch. */
 GPR_API gpr_status gpr_queue_several(gpr_loaded_image *loaded, const gpr_several_plan *plan,
                                      const gpr_several_launch *launch);
 

@@ -189,23 +189,12 @@ gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *la
     return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
 }
 
-/* Whether the host may wait for the job's stream: one that is being captured runs nothing. */
-static int can_wait(const gpr_array_job *job)
-{
-    int capturing = 0;
-
-    if (job->call->stream == NULL) return 1;
-    return gpr_cuda.cuStreamIsCapturing(job->work.stream, &capturing) == CUDA_SUCCESS && !capturing;
-}
-
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
 {
     const gpr_status left = gpr_scratch_release(job->scratch, &job->work, status == GPR_OK);
 
     if (status == GPR_OK) status = left;
-    /* The caller may free its memory after a failure: nothing may go on using it. */
-    if (status != GPR_OK && job->program != NULL && can_wait(job))
-        (void)gpr_cuda.cuStreamSynchronize(job->work.stream);
+    if (job->program != NULL) gpr_settle_stream(job->work.stream, status);
     return status;
 }
 

@@ -39,6 +39,15 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
     return traits;
 }
 
+void gpr_settle_stream(CUstream stream, gpr_status status)
+{
+    int capturing = 0;
+
+    if (status != GPR_OK && gpr_cuda.cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS &&
+        !capturing)
+        (void)gpr_cuda.cuStreamSynchronize(stream);
+}
+
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
                               gpr_work *work)
 {

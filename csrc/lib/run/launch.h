@@ -53,6 +53,10 @@ typedef struct gpr_work {
 gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work,
                            uint32_t *launches);
 
+/* Waits for what a failed call has queued: the caller may free its memory, and nothing may go on
+ * using it. A stream that is being captured runs nothing, and is not waited for. */
+void gpr_settle_stream(CUstream stream, gpr_status status);
+
 /* The device's own scratch, for host arrays: made large enough for the plan, and noted in *work.
  * One call at a time uses it. */
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,

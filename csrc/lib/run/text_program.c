@@ -153,11 +153,9 @@ static gpr_status run_timed(gpr_device *device, gpr_loaded_image *loaded,
 
     /* Allocated once: memory that is freed between two runs makes the second one slower. */
     if (flush_bytes != 0) status = gpr_buffer_ensure(&device->flush, flush_bytes, 0, stream);
-    for (int i = 0; i < repeats && status == GPR_OK; i++) {
+    for (int i = 0; i < repeats && status == GPR_OK; i++)
         status = run_once(device, loaded, launches, count, stream, flush_bytes, &milliseconds[i]);
-        /* the caller may free the arrays now */
-        if (status != GPR_OK) (void)gpr_cuda.cuStreamSynchronize(stream);
-    }
+    gpr_settle_stream(stream, status);
     gpr_buffer_clear(&device->flush);
     return status;
 }
@@ -214,11 +212,13 @@ gpr_status gpr_queue_launches(gpr_loaded_image *loaded, const gpr_launch *launch
                              (unsigned long long)pointers[i].offset,
                              (unsigned long long)scratch_bytes));
     GPR_TRY(gpr_device_enter(loaded->device, &device));
+    const CUstream on = gpr_stream_of(device, stream);
     if (scratch_bytes == 0)
-        status = queue(loaded, launches, count, gpr_stream_of(device, stream));
+        status = queue(loaded, launches, count, on);
     else
-        status = queue_with_scratch(device, loaded, launches, count, gpr_stream_of(device, stream),
-                                    scratch_bytes, pointers, pointer_count);
+        status = queue_with_scratch(device, loaded, launches, count, on, scratch_bytes, pointers,
+                                    pointer_count);
+    gpr_settle_stream(on, status);
     gpr_device_leave(device);
 done:
     return status;
@@ -260,9 +260,11 @@ static gpr_status run_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_la
         status = run_filled(device, loaded, &given->launch, work.stream, run);
     }
     released = gpr_scratch_release(scratch, &work, status == GPR_OK);
+    if (status == GPR_OK) status = released;
+    gpr_settle_stream(work.stream, status);
     gpr_device_leave(device);
 done:
-    return status != GPR_OK ? status : released;
+    return status;
 }
 
 gpr_status gpr_queue_with_tickets(gpr_loaded_image *loaded, const gpr_ticket_launch *given,
