@@ -29,7 +29,8 @@ static void clear(several_text *program)
     }
 }
 
-/* The group of members whose accumulator is `base`; a new one if there is none. Takes `base`. */
+/* The group of members whose accumulator is `base`; a new one if there is none. Takes `base`, which
+ * is empty then. */
 static group *find_group(several_text *program, gpr_text *base)
 {
     for (int i = 0; i < program->group_count; i++) {
@@ -40,6 +41,7 @@ static group *find_group(several_text *program, gpr_text *base)
     }
     group *made = &program->groups[program->group_count++];
     made->base = *base;
+    *base = (gpr_text){.text = NULL};
     return made;
 }
 
@@ -128,7 +130,7 @@ gpr_status gpr_make_several_object(const gpr_several_plan *plan, int cc, gpr_obj
     translation->text = program.text.text;
     translation->name = "several";
     translation->source_count = gpr_several_sources(translation->sources);
-    gpr_sources_digest(translation->sources, translation->source_count, translation->source_digest);
+    gpr_several_digest(translation->source_digest);
     translation->entries[translation->entry_count++] = program.entry.text;
     gpr_add_language(translation, 1);
     status = gpr_translate(translation, target, 1, object, compiled);

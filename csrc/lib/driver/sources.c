@@ -152,7 +152,7 @@ int gpr_several_sources(gpr_source *sources)
     return count + SEVERAL_COUNT;
 }
 
-void gpr_sources_digest(const gpr_source *sources, int count, char hex[GPR_SHA256_HEX])
+static void hash_sources(const gpr_source *sources, int count, char hex[GPR_SHA256_HEX])
 {
     uint8_t digest[GPR_SHA256_BYTES];
     gpr_sha256 hash;
@@ -166,33 +166,41 @@ void gpr_sources_digest(const gpr_source *sources, int count, char hex[GPR_SHA25
     gpr_sha256_hex(digest, hex);
 }
 
-static void hash_sources(int kernel, char hex[GPR_SHA256_HEX])
-{
-    gpr_source sources[GPR_PROGRAM_SOURCES];
-    const int count = gpr_program_sources(kernel, sources);
-
-    gpr_sources_digest(sources, count, hex);
-}
+/* Programs of kernels, by their index, and behind them that of several reductions. */
+enum { SEVERAL_PROGRAM = GPR_KERNEL_COUNT, PROGRAM_COUNT };
 
 /* Without a lock, which a child could inherit locked: a thread that comes while another one fills
  * in a digest hashes for itself. */
-void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX])
+static void find_digest(int program, char hex[GPR_SHA256_HEX])
 {
     enum { ABSENT, BEING_WRITTEN, PRESENT };
     static struct {
         atomic_int state;
         char hex[GPR_SHA256_HEX];
-    } known[GPR_KERNEL_COUNT];
+    } known[PROGRAM_COUNT];
+    gpr_source sources[GPR_PROGRAM_SOURCES];
     int state = ABSENT;
 
-    if (atomic_load_explicit(&known[kernel].state, memory_order_acquire) == PRESENT) {
-        memcpy(hex, known[kernel].hex, GPR_SHA256_HEX);
+    if (atomic_load_explicit(&known[program].state, memory_order_acquire) == PRESENT) {
+        memcpy(hex, known[program].hex, GPR_SHA256_HEX);
         return;
     }
-    hash_sources(kernel, hex);
-    if (!atomic_compare_exchange_strong(&known[kernel].state, &state, BEING_WRITTEN)) return;
-    memcpy(known[kernel].hex, hex, GPR_SHA256_HEX);
-    atomic_store_explicit(&known[kernel].state, PRESENT, memory_order_release);
+    const int count = program == SEVERAL_PROGRAM ? gpr_several_sources(sources)
+                                                 : gpr_program_sources(program, sources);
+    hash_sources(sources, count, hex);
+    if (!atomic_compare_exchange_strong(&known[program].state, &state, BEING_WRITTEN)) return;
+    memcpy(known[program].hex, hex, GPR_SHA256_HEX);
+    atomic_store_explicit(&known[program].state, PRESENT, memory_order_release);
+}
+
+void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX])
+{
+    find_digest(kernel, hex);
+}
+
+void gpr_several_digest(char hex[GPR_SHA256_HEX])
+{
+    find_digest(SEVERAL_PROGRAM, hex);
 }
 
 _Static_assert(HELPER_COUNT + 2 + SEVERAL_COUNT <= GPR_PROGRAM_SOURCES,

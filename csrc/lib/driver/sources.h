@@ -18,11 +18,12 @@ int gpr_program_sources(int kernel, gpr_source *sources);
 /* As gpr_program_sources, of a program that makes several reductions in one pass. */
 int gpr_several_sources(gpr_source *sources);
 
-/* SHA-256 over the names and texts of files, as hexadecimal digits. */
-void gpr_sources_digest(const gpr_source *sources, int count, char hex[GPR_SHA256_HEX]);
-
-/* gpr_sources_digest of the files of a kernel's program. They never change, so
- * they are read once per process and kernel: half a megabyte takes milliseconds. */
+/* SHA-256 over the names and texts of the files of a kernel's program, as hexadecimal digits. They
+ * never change, so they are read once per process and program: half a megabyte takes milliseconds.
+ */
 void gpr_program_digest(int kernel, char hex[GPR_SHA256_HEX]);
+
+/* The same of a program that makes several reductions in one pass. */
+void gpr_several_digest(char hex[GPR_SHA256_HEX]);
 
 #endif
