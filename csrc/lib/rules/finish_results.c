@@ -2,6 +2,7 @@
  * the result's type. */
 #include "lib/rules/rules.h"
 
+#include <assert.h>
 #include <complex.h>
 #include <math.h>
 #include <string.h>
@@ -127,19 +128,6 @@ void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result)
         gpr_exact_root(parts, rule->result, result);
     else
         gpr_exact_finish(parts, rule->host_acc, rule->divide, rule->result, result);
-}
-
-/* Exact sums contain the number of their elements. */
-static void finish_exact_sums(const gpr_rule *rule, const char *accumulators, uint64_t count,
-                              char *results)
-{
-    const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, rule->host_acc);
-    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
-
-    for (uint64_t i = 0; i < count; i++) {
-        gpr_exact_read_acc(rule->acc_kind, rule->host_acc, accumulators + i * acc_bytes, parts);
-        gpr_finish_exact(rule, parts, results + i * gpr_bytes_of(rule->result));
-    }
 }
 
 void gpr_finish_squares(const gpr_rule *rule, const double *squares, const uint64_t *counts,
@@ -297,15 +285,10 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
 {
     const size_t acc_bytes = gpr_acc_bytes(rule->acc_kind, acc),
                  result_bytes = gpr_bytes_of(rule->result);
+    const int starts_at_zero = rule->op == GPR_OP_SUM && gpr_is_inexact(acc);
     results_block block;
 
-    if (gpr_is_exact(rule->acc_kind)) {
-        finish_exact_sums(rule, accumulators, count, results);
-        return;
-    }
-
-    const int starts_at_zero = rule->op == GPR_OP_SUM && gpr_is_inexact(acc);
-
+    assert(!gpr_is_exact(rule->acc_kind));
     if (gpr_is_result(rule, acc) && !starts_at_zero) {
         memcpy(results, accumulators, count * result_bytes);
         return;

@@ -85,9 +85,9 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
 void gpr_finish_exact(const gpr_rule *rule, gpr_exact_part *parts, void *result);
 
 /* Writes `count` packed accumulators as results: each folded from `n` elements, or as many as it
- * counted itself. acc may be another than the rule's: integer sums may come as INT64 or UINT64 for
- * a float result too. A second output begins `output_stride` bytes behind the first. Unaligned
- * result addresses are allowed. */
+ * counted itself. None is an exact sum, which gpr_finish_exact is for. acc may be another than the
+ * rule's: integer sums may come as INT64 or UINT64 for a float result too. A second output begins
+ * `output_stride` bytes behind the first. Unaligned result addresses are allowed. */
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
                         uint64_t count, uint64_t n, void *results, uint64_t output_stride);
 
