@@ -13,6 +13,7 @@
 #include "lib/rules/accumulators.h"
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
+#include "shared/several_params.h"
 #include "shared/tuning.h"
 
 const char engine_variable[] = "FAKE_CUDA";
@@ -20,6 +21,8 @@ const char engine_device_name[] = "Fake";
 const int engine_tracks_writes = 0;
 
 enum { INVALID_IMAGE = 200, NOT_FOUND = 500, NAME_ROOM = 64 };
+
+typedef struct member member;
 
 struct engine_module {
     unsigned per_thread, lanes, kept, reduced, item;
@@ -32,7 +35,16 @@ struct engine_module {
     gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
     gpr_operator finisher;  /* an operator that finishes so */
     gpr_dtype mean;         /* of given means; GPR_DTYPE_DEFAULT: the rows' own */
+    int counts_nan;         /* of nothing else */
     engine_kernel *kernels; /* that were asked for */
+    unsigned member_count;  /* of several reductions in one pass; 0: there is one reduction */
+    member *members;
+};
+
+/* One of several reductions, as a program of its own. Those of a group share an accumulator. */
+struct member {
+    engine_module module;
+    unsigned place, group;
 };
 
 typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
@@ -48,7 +60,8 @@ typedef enum shape {
     EMPTY,
     EXACT,
     EXACT_STRIDED,
-    EXACT_ROWS
+    EXACT_ROWS,
+    SEVERAL
 } shape;
 
 struct engine_kernel {
@@ -75,6 +88,7 @@ struct engine_launch {
     gpr_given_mean_params given_mean;
     int64_t mean_steps[GPR_MAX_NDIM];
     gpr_second_params second;
+    gpr_several_params several;
     uint64_t count; /* of a fill */
 };
 
@@ -97,43 +111,81 @@ static int parse_dtype(const char *name, gpr_dtype *dtype)
     return *dtype != GPR_DTYPE_DEFAULT;
 }
 
+/* Fills in what traits have, and what makes results of their accumulators. */
+static int set_traits(engine_module *module, const char *fold, const char *const *dtypes,
+                      const char *skips, const char *result, const char *finish)
+{
+    for (int i = 0; i < GPR_FOLD_COUNT; i++) {
+        if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
+    }
+    if (strcmp(fold, "moments_about") == 0) module->fold = GPR_FOLD_moments; /* of finite numbers */
+    module->counts_nan = strcmp(fold, "nan") == 0;
+    if (module->counts_nan) module->fold = GPR_FOLD_count;
+    for (int i = GPR_OP_COUNT - 1; i >= 0; i--) {
+        if (strcmp(finish, gpr_operator_rows[i].finish) == 0) module->finisher = (gpr_operator)i;
+    }
+    module->acc_kind = gpr_fold_rows[module->fold].acc_kind;
+    module->skips_nan = strcmp(skips, "true") == 0;
+    module->result = gpr_find_dtype(result);
+    return parse_dtype(dtypes[0], &module->element) && parse_dtype(dtypes[1], &module->compute) &&
+           parse_dtype(dtypes[2], &module->acc);
+}
+
+/* Reads what follows " several" in an image: the elements' type and the members. */
+static CUresult parse_several(const char *words, engine_module *module)
+{
+    char element[16] = "";
+    int end = 0;
+
+    if (sscanf(words, "%15s%n", element, &end) != 1 || !parse_dtype(element, &module->element))
+        return INVALID_IMAGE;
+    module->members = calloc(GPR_MOST_MEMBERS, sizeof *module->members);
+    if (module->members == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (words += end; *words != '\0'; words += end) {
+        member *made = &module->members[module->member_count];
+        char fold[16] = "", types[3][16] = {""}, skips[8] = "", result[16] = "", finish[16] = "";
+        const char *const dtypes[] = {types[0], types[1], types[2]};
+        if (module->member_count == GPR_MOST_MEMBERS ||
+            sscanf(words,
+                   " member %u group %u fold %15s element %15s compute %15s acc %15s skips %7s "
+                   "result %15s finish %15s%n",
+                   &made->place, &made->group, fold, types[0], types[1], types[2], skips, result,
+                   finish, &end) != 9 ||
+            made->place >= GPR_MOST_MEMBERS || made->group > module->member_count ||
+            !set_traits(&made->module, fold, dtypes, skips, result, finish) ||
+            made->module.element != module->element || made->module.result == GPR_DTYPE_DEFAULT)
+            return INVALID_IMAGE;
+        module->member_count++;
+    }
+    return module->member_count > 0 ? CUDA_SUCCESS : INVALID_IMAGE;
+}
+
 /* Reads an image of fake_nvrtc.c. */
 static CUresult parse_image(const char *image, int device_cc, engine_module *module)
 {
     char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "",
          acc[16] = "", skips[8] = "", second[16] = "", result[16] = "", finish[16] = "",
          mean[16] = "";
-    int cc = 0;
+    const char *const dtypes[] = {element, compute, acc};
+    int cc = 0, several = 0;
 
-    if (sscanf(image,
-               "FAKE %7s %d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold %15s "
-               "element %15s compute %15s acc %15s skips %7s second %15s result %15s finish %15s "
-               "mean %15s",
-               kind, &cc, &module->per_thread, &module->lanes, &module->kept, &module->reduced,
-               masked, &module->item, fold, element, compute, acc, skips, second, result, finish,
-               mean) != 17) {
-        return INVALID_IMAGE;
-    }
+    if (sscanf(image, "FAKE %7s %d several %n", kind, &cc, &several) != 2) return INVALID_IMAGE;
     if (strcmp(kind, "sm") == 0 && (cc / 10 != device_cc / 10 || cc > device_cc))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (strcmp(kind, "compute") == 0 && cc > device_cc) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    for (int i = 0; i < GPR_FOLD_COUNT; i++) {
-        if (strcmp(fold, gpr_fold_rows[i].name) == 0) module->fold = (gpr_fold)i;
-    }
-    if (strcmp(fold, "moments_about") == 0) module->fold = GPR_FOLD_moments; /* of finite numbers */
-    for (int i = GPR_OP_COUNT - 1; i >= 0; i--) {
-        if (strcmp(finish, gpr_operator_rows[i].finish) == 0) module->finisher = (gpr_operator)i;
-    }
-    module->acc_kind = gpr_fold_rows[module->fold].acc_kind;
+    if (several != 0) return parse_several(image + several, module);
+    if (sscanf(image,
+               "FAKE %*s %*d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold "
+               "%15s element %15s compute %15s acc %15s skips %7s second %15s result %15s finish "
+               "%15s mean %15s",
+               &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked,
+               &module->item, fold, element, compute, acc, skips, second, result, finish,
+               mean) != 15)
+        return INVALID_IMAGE;
     module->masked = strcmp(masked, "true") == 0;
-    module->skips_nan = strcmp(skips, "true") == 0;
     module->second = gpr_find_dtype(second);
-    module->result = gpr_find_dtype(result);
     module->mean = gpr_find_dtype(mean);
-    return parse_dtype(element, &module->element) && parse_dtype(compute, &module->compute) &&
-                   parse_dtype(acc, &module->acc)
-               ? CUDA_SUCCESS
-               : INVALID_IMAGE;
+    return set_traits(module, fold, dtypes, skips, result, finish) ? CUDA_SUCCESS : INVALID_IMAGE;
 }
 
 CUresult engine_load(const void *image, int cc, engine_module **loaded)
@@ -143,8 +195,8 @@ CUresult engine_load(const void *image, int cc, engine_module **loaded)
 
     if (result == CUDA_SUCCESS)
         *loaded = made;
-    else
-        free(made);
+    else if (made != NULL)
+        engine_unload(made);
     return result;
 }
 
@@ -155,6 +207,7 @@ void engine_unload(engine_module *module)
         module->kernels = first->next;
         free(first);
     }
+    free(module->members);
     free(module);
 }
 
@@ -177,7 +230,8 @@ static shape shape_of(const char *variant)
                   {"exact_rows", EXACT_ROWS},
                   {"exact_moments", EXACT},
                   {"exact_dot", EXACT},
-                  {"exact_moments_strided", EXACT_STRIDED}};
+                  {"exact_moments_strided", EXACT_STRIDED},
+                  {"several", SEVERAL}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (strcmp(variant, shapes[i].name) == 0) return shapes[i].shape;
@@ -200,7 +254,9 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
     }
     const int fill = strcmp(variant, "fill_identity") == 0,
               finish = strcmp(variant, "finalize_rows") == 0;
-    if (row == NULL && !fill && !finish) return NOT_FOUND;
+    const int several = shape_of(variant) == SEVERAL;
+    if (row == NULL && !fill && !finish && !several) return NOT_FOUND;
+    if (several != (module->member_count > 0)) return NOT_FOUND;
     engine_kernel *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     made->module = module;
@@ -255,6 +311,10 @@ const char *engine_prepare(engine_kernel *kernel, engine_shape shape, void **arg
     if (kernel->stage == FILL) {
         made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
         made->count = *(uint64_t *)arguments[1];
+        return NULL;
+    }
+    if (kernel->shape == SEVERAL) {
+        memcpy(&made->several, arguments[0], sizeof made->several);
         return NULL;
     }
     made->from = (uintptr_t)*(CUdeviceptr *)arguments[0];
@@ -324,6 +384,10 @@ static gpr_value lift(const engine_module *m, const void *element, uint64_t posi
 
     memset(&value, 0, sizeof value);
     if (m->skips_nan && is_nan(m->element, element)) return identity(m);
+    if (m->counts_nan) {
+        value.u64 = (uint64_t)is_nan(m->element, element);
+        return value;
+    }
     gpr_convert(m->element, element, m->compute, computed, 1);
     gpr_convert(m->compute, computed, m->acc, value.bytes, 1);
     gpr_convert(m->compute, computed, GPR_BOOL, &truth, 1);
@@ -363,6 +427,12 @@ static void finish_result(const engine_launch *op, int64_t index, const void *pa
                            .ddof = op->finalize.ddof};
     const size_t bytes = gpr_dtype_bytes(m->result);
 
+    if (gpr_is_exact(m->acc_kind)) {
+        gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+        gpr_exact_read_acc(m->acc_kind, m->acc, packed, parts);
+        gpr_finish_exact(&rule, parts, (char *)op->to + index * (int64_t)bytes);
+        return;
+    }
     gpr_finish_results(&rule, m->acc, packed, 1, op->layout.elements,
                        (char *)op->to + index * (int64_t)bytes, op->finalize.output_stride * bytes);
 }
@@ -417,11 +487,12 @@ static int lifts_plainly(const engine_module *m)
            m->fold != GPR_FOLD_odd && m->fold != GPR_FOLD_any && m->fold != GPR_FOLD_all;
 }
 
-/* Folds `count` elements that are neighbours. */
+/* Folds `count` elements that are neighbours. Most tests sum integers. */
 static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count)
 {
     enum { BATCH = 256 };
     const size_t from_bytes = gpr_dtype_bytes(m->element), bytes = gpr_dtype_bytes(m->acc);
+    const int adds = m->fold == GPR_FOLD_sum && m->acc == GPR_INT64;
     gpr_value all = identity(m), value;
     uint8_t computed[BATCH * 16], lifted[BATCH * 16];
 
@@ -432,7 +503,10 @@ static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count
         gpr_convert(m->compute, computed, m->acc, lifted, some);
         for (uint64_t i = 0; i < some; i++) {
             memcpy(value.bytes, lifted + i * bytes, bytes);
-            all = fold(m, all, value);
+            if (adds)
+                all.u64 += value.u64;
+            else
+                all = fold(m, all, value);
         }
     }
     return all;
@@ -865,6 +939,161 @@ static void run_exact_block(const engine_launch *op, uint64_t row, uint32_t bloc
         memset(ticket, 0, slot_tickets(op) * sizeof *ticket);
 }
 
+/* ---------------------------------------------------------------- several reductions --------- */
+
+/* What a block of kernel `several` reads: a share of a row, or of a piece of it. */
+typedef struct share {
+    uint64_t row, block; /* of all blocks of the row */
+    const char *in;
+    uint64_t count, position;
+} share;
+
+/* Whether a member is the first one with its accumulator. */
+static int makes_accumulator(const engine_module *m, unsigned i)
+{
+    for (unsigned j = 0; j < i; j++) {
+        if (m->members[j].group == m->members[i].group) return 0;
+    }
+    return 1;
+}
+
+static int is_exact_member(const member *of)
+{
+    return of->module.acc_kind == GPR_ACC_EXACT;
+}
+
+/* Makes results of a row's accumulator: one for each member of the group. */
+static void store_members(const engine_launch *op, unsigned group, uint64_t row, const void *packed)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+
+    for (unsigned i = 0; i < m->member_count; i++) {
+        const engine_kernel as = {.module = &m->members[i].module};
+        const engine_launch one = {.kernel = &as,
+                                   .to = (uintptr_t)p->out[m->members[i].place],
+                                   .layout = {.elements = p->total},
+                                   .finalize = p->finalize};
+        if (m->members[i].group == group) finish_result(&one, (int64_t)row * p->out_step, packed);
+    }
+}
+
+/* Words of 8 bytes of a partial of the exact sum. */
+static uint64_t limb_words(const engine_module *m)
+{
+    return gpr_partial_words(gpr_exact_partial_bytes(m->acc_kind, m->acc));
+}
+
+/* A block's part of the exact sum, added to the row's counters. */
+static void add_exact_share(const engine_launch *op, const member *of, const share *part)
+{
+    const engine_module *m = &of->module;
+    const gpr_several_params *p = &op->several;
+    const uint32_t counters = (uint32_t)gpr_exact_counters(m->acc_kind, m->acc);
+    const uint64_t words = limb_words(m);
+    uint64_t own[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL)] = {0};
+    uint32_t *ticket = (uint32_t *)(uintptr_t)p->counters + gpr_exact_tickets(part->row, counters);
+
+    if (p->all_blocks == 1) {
+        add_exactly(m, part->in, NULL, 0, part->count, own);
+        store_members(op, of->group, part->row, own);
+        return;
+    }
+    /* what is there may be nothing else's */
+    memset((uint64_t *)(uintptr_t)p->limb_partials +
+               (part->row * p->all_blocks + part->block) * words,
+           -1, words * sizeof(uint64_t));
+    add_exactly(m, part->in, NULL, 0, part->count, ticket + GPR_COUNTER_TICKETS);
+    if (++*ticket != p->all_blocks) return;
+    store_members(op, of->group, part->row, ticket + GPR_COUNTER_TICKETS);
+    memset(ticket, 0, gpr_exact_tickets(1, counters) * sizeof *ticket);
+}
+
+/* Partials of a group of folds: those of an earlier one, of all blocks, come before. */
+static uint64_t *partials_of(const engine_launch *op, unsigned group)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+    uint64_t words = 0;
+
+    for (unsigned i = 0; i < m->member_count; i++) {
+        const member *of = &m->members[i];
+        if (of->group < group && makes_accumulator(m, i) && !is_exact_member(of))
+            words += gpr_partial_words(acc_bytes(&of->module));
+    }
+    return (uint64_t *)(uintptr_t)p->partials + p->rows * p->all_blocks * words;
+}
+
+static void fold_member_share(const engine_launch *op, const member *of, const share *part)
+{
+    const engine_kernel as = {.module = &of->module, .stage = FIRST};
+    const gpr_several_params *p = &op->several;
+    const uint64_t words = gpr_partial_words(acc_bytes(&of->module));
+    const gpr_value value = fold_share(&as, part->in, part->count, part->position);
+    uint64_t packed[sizeof value / sizeof(uint64_t) + 1] = {0};
+
+    gpr_write_acc(of->module.acc_kind, of->module.acc, &value, packed);
+    if (p->all_blocks == 1)
+        store_members(op, of->group, part->row, packed);
+    else
+        memcpy(partials_of(op, of->group) + (part->row * p->all_blocks + part->block) * words,
+               packed, words * sizeof *packed);
+}
+
+/* The last block of a row combines what all of them have left. */
+static void merge_member(const engine_launch *op, const member *of, uint64_t row)
+{
+    const engine_module *m = &of->module;
+    const gpr_several_params *p = &op->several;
+    const uint64_t words = gpr_partial_words(acc_bytes(m));
+    gpr_value value = identity(m);
+    uint8_t packed[sizeof value];
+
+    for (uint64_t block = 0; block < p->all_blocks; block++) {
+        const uint64_t *at = partials_of(op, of->group) + (row * p->all_blocks + block) * words;
+        value = fold(m, value, gpr_read_acc(m->acc_kind, m->acc, at));
+    }
+    gpr_write_acc(m->acc_kind, m->acc, &value, packed);
+    store_members(op, of->group, row, packed);
+}
+
+static const char *run_several(const engine_launch *op)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+    uint32_t *tickets = (uint32_t *)(uintptr_t)p->tickets;
+    int has_folds = 0;
+
+    for (unsigned i = 0; i < m->member_count; i++) has_folds |= !is_exact_member(&m->members[i]);
+    for (uint64_t row = 0; row < p->rows && p->all_blocks > 1 && p->first_block == 0; row++) {
+        if (tickets[row] != 0) return "tickets that are not zero before a row's first launch";
+    }
+    for (uint32_t v = 0; v < op->grid; v++) {
+        share part = {.row = v / p->blocks, .block = p->first_block + v % p->blocks};
+        uint64_t first = 0;
+        share_of(p->n, v % p->blocks, p->blocks, &first, &part.count);
+        part.position = p->first_position + first;
+        part.in =
+            (const char *)(uintptr_t)p->in + ((int64_t)part.row * p->row_step + (int64_t)first) *
+                                                 (int64_t)gpr_dtype_bytes(m->element);
+        for (unsigned i = 0; i < m->member_count; i++) {
+            const member *of = &m->members[i];
+            if (!makes_accumulator(m, i)) continue;
+            if (is_exact_member(of))
+                add_exact_share(op, of, &part);
+            else
+                fold_member_share(op, of, &part);
+        }
+        if (!has_folds || p->all_blocks == 1 || ++tickets[part.row] != p->all_blocks) continue;
+        tickets[part.row] = 0;
+        for (unsigned i = 0; i < m->member_count; i++) {
+            if (makes_accumulator(m, i) && !is_exact_member(&m->members[i]))
+                merge_member(op, &m->members[i], part.row);
+        }
+    }
+    return NULL;
+}
+
 /* ---------------------------------------------------------------- a launch ------------------- */
 
 const char *engine_run(engine_launch *op)
@@ -883,6 +1112,7 @@ const char *engine_run(engine_launch *op)
         }
         return NULL;
     }
+    if (f->shape == SEVERAL) return run_several(op);
     for (uint64_t v = op->rows.first; v < op->rows.first + op->grid; v++) {
         if (op->rows.blocks == 0)
             run_shared_block(op, v);
@@ -1058,6 +1288,100 @@ static const char *check_kind(const engine_launch *op)
     return NULL;
 }
 
+/* Arrays of a launch of several reductions. */
+typedef struct claims {
+    struct {
+        uintptr_t start;
+        uint64_t bytes;
+    } of[GPR_MOST_MEMBERS + 5];
+    unsigned count;
+} claims;
+
+/* Whether an array is live memory that none of those before it shares. */
+static const char *claim(claims *all, uintptr_t start, uint64_t count, size_t bytes,
+                         size_t alignment, const char *what)
+{
+    for (unsigned i = 0; i < all->count; i++) {
+        if (overlaps(all->of[i].start, all->of[i].bytes, start, count * bytes))
+            return "several reductions in memory that overlaps";
+    }
+    all->of[all->count].start = start;
+    all->of[all->count++].bytes = count * bytes;
+    return check_array(start, count, bytes, alignment, what);
+}
+
+/* Scratch of rows that blocks share, as gpr_several_params has it. */
+static const char *check_shared_rows(const engine_launch *op, claims *all)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+    const uint64_t blocks = p->rows * p->all_blocks;
+    uint64_t words = 0;
+    const member *exact = NULL;
+    const char *wrong = NULL;
+
+    for (unsigned i = 0; i < m->member_count; i++) {
+        const member *of = &m->members[i];
+        if (is_exact_member(of))
+            exact = of;
+        else if (makes_accumulator(m, i))
+            words += gpr_partial_words(acc_bytes(&of->module));
+    }
+    wrong = claim(all, (uintptr_t)p->tickets, p->rows, 4, 4, "tickets outside live memory");
+    if (wrong == NULL && words != 0)
+        wrong = claim(all, (uintptr_t)p->partials, blocks * words, 8, 8,
+                      "partials outside live memory");
+    if (wrong != NULL || exact == NULL) return wrong;
+    const int counters = gpr_exact_counters(exact->module.acc_kind, exact->module.acc);
+    wrong = claim(all, (uintptr_t)p->counters, gpr_exact_tickets(p->rows, (uint32_t)counters), 4, 8,
+                  "counters outside live memory");
+    if (wrong == NULL && limb_words(&exact->module) != 0)
+        wrong = claim(all, (uintptr_t)p->limb_partials, blocks * limb_words(&exact->module), 8, 8,
+                      "limb partials outside live memory");
+    return wrong;
+}
+
+/* Where `rows` things begin that are `step` apart, and how far they reach. */
+static uintptr_t reach_of(uintptr_t start, uint64_t rows, int64_t step, size_t bytes,
+                          uint64_t *count)
+{
+    const int64_t last = (int64_t)(rows - 1) * step;
+
+    *count += (uint64_t)(last < 0 ? -last : last);
+    return start + (uintptr_t)(last < 0 ? last * (int64_t)bytes : 0);
+}
+
+static const char *check_several(const engine_launch *op)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+    const size_t bytes = gpr_dtype_bytes(m->element);
+    uint64_t count = p->n;
+    claims all = {.count = 0};
+    const char *wrong = NULL;
+
+    if (op->kind.cooperative || op->kind.cluster > 1) return "blocks of `several` do not wait";
+    if (p->rows == 0 || p->n == 0 || p->blocks == 0) return "launch over nothing";
+    if (op->grid != p->rows * p->blocks) return "another grid than a row's blocks for each row";
+    if (p->first_position + p->n > p->total || p->first_block + p->blocks > p->all_blocks)
+        return "a piece that is not within its row";
+    if (p->rows > 1 && (p->n != p->total || p->blocks != p->all_blocks))
+        return "pieces of more than one row";
+    const uintptr_t in = reach_of((uintptr_t)p->in, p->rows, p->row_step, bytes, &count);
+    wrong = claim(&all, in, count, bytes, bytes, "several reads elements outside live memory");
+    for (unsigned i = 0; i < m->member_count && wrong == NULL; i++) {
+        const member *of = &m->members[i];
+        const size_t each = gpr_dtype_bytes(of->module.result);
+        uint64_t results =
+            1 + (of->module.finisher == GPR_OP_MINMAX ? p->finalize.output_stride : 0);
+        const uintptr_t out =
+            reach_of((uintptr_t)p->out[of->place], p->rows, p->out_step, each, &results);
+        wrong = claim(&all, out, results, each, each, "several writes results outside live memory");
+    }
+    if (wrong != NULL || p->all_blocks == 1) return wrong;
+    return check_shared_rows(op, &all);
+}
+
 const char *engine_check(const engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
@@ -1077,6 +1401,7 @@ const char *engine_check(const engine_launch *op)
                             "accumulators outside live memory");
         return wrong != NULL ? wrong : check_results(op);
     }
+    if (f->shape == SEVERAL) return check_several(op);
     if (rows == 0) return "launch over nothing";
     wrong = check_kind(op);
     if (wrong != NULL) return wrong;

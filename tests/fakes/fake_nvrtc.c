@@ -15,12 +15,13 @@
 #include "emu/steering.h"
 
 enum { MOST_ARCHS = 32, MOST_ENTRIES = 8, TEXT_ROOM = 512, WORD_ROOM = 64 };
+enum { DESCRIPTION_ROOM = 2560, TRAITS_ROOM = 160, TYPE_ROOM = 16, HEAD_ROOM = 32 };
 
 typedef struct program {
     char *text;
     int headers, entry_count, compiled, machine_code;
     char entries[MOST_ENTRIES][TEXT_ROOM], lowered[MOST_ENTRIES][TEXT_ROOM];
-    char image[TEXT_ROOM], log[TEXT_ROOM];
+    char image[HEAD_ROOM + DESCRIPTION_ROOM], log[TEXT_ROOM];
 } *nvrtcProgram;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -119,14 +120,19 @@ static int refuse(struct program *program, const char *why, const char *what)
     return COMPILATION;
 }
 
-/* The lowered name of an entry: "fake <variant> <First|Next|Last> <block>"; a fill and
+/* The lowered name of an entry: "fake <variant> <First|Next|Last|Traits> <block>"; a fill and
  * finalize_rows have no block. */
 static int lower(const char *entry, char *lowered)
 {
     char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
-    unsigned block = 0;
+    unsigned block = 0, resident = 0;
     int end = 0;
 
+    if (sscanf(entry, "gpr::several<Traits, %uu, %uu>%n", &block, &resident, &end) == 2 &&
+        end != 0 && entry[end] == '\0') {
+        (void)snprintf(lowered, TEXT_ROOM, "fake several Traits %u", block);
+        return block != 0 && resident >= block;
+    }
     if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z], %uu>%n", variant, stage, &block, &end) != 3 ||
         entry[end] != '\0') {
         end = 0;
@@ -157,11 +163,30 @@ static const char *last_traits(const char *text)
     return last;
 }
 
+/* What traits are that begin here, in words that contract.c reads; 0: they are not understood. */
+static int describe_traits(const char *traits, char *words)
+{
+    char fold[TYPE_ROOM], element[TYPE_ROOM], compute[TYPE_ROOM], acc[40], skips[8];
+
+    if (sscanf(traits,
+               "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
+               "%39[^,], %7[a-z]>",
+               fold, element, compute, acc, skips) != 5)
+        return 0;
+    char *number = strstr(acc, "dt_");
+    if (number == NULL) return 0;
+    number += strlen("dt_");
+    number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
+    (void)snprintf(words, TRAITS_ROOM, "fold %s element %s compute %s acc %s skips %s", fold,
+                   element, compute, number, skips);
+    return 1;
+}
+
 /* What a program is, in words that contract.c reads; 0: it is not understood. */
 static int describe(const char *text, char *description)
 {
-    char masked[8], fold[16], element[16], compute[16], acc[40], skips[8],
-        second[16] = "-", result[16] = "-", finish[16] = "-", mean[16] = "-";
+    char masked[8], words[TRAITS_ROOM], second[TYPE_ROOM] = "-", result[TYPE_ROOM] = "-",
+                                        finish[TYPE_ROOM] = "-", mean[TYPE_ROOM] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
     const char *traits = strstr(text, "gpr::KernelTraits<"),
                *pair = strstr(text, "using First = gpr::Paired<gpr::KernelTraits<"),
@@ -175,10 +200,7 @@ static int describe(const char *text, char *description)
             "constexpr bool masked = %7[a-z];\nconstexpr unsigned item = %u;\n"
             "constexpr unsigned row_elements = %*u;\n",
             &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
-        sscanf(traits,
-               "gpr::KernelTraits<gpr::fold_%15[a-z_], gpr::dt_%15[a-z0-9], gpr::dt_%15[a-z0-9], "
-               "%39[^,], %7[a-z]>",
-               fold, element, compute, acc, skips) != 5)
+        !describe_traits(traits, words))
         return 0;
     if (last != NULL &&
         sscanf(last,
@@ -192,17 +214,109 @@ static int describe(const char *text, char *description)
         while (end > pair && strncmp(end, "gpr::dt_", strlen("gpr::dt_")) != 0) end--;
         if (sscanf(end, "gpr::dt_%15[a-z0-9]>;", second) != 1) return 0;
     }
-    char *number = strstr(acc, "dt_");
-    if (number == NULL) return 0;
-    number += strlen("dt_");
-    number[strspn(number, "abcdefghijklmnopqrstuvwxyz0123456789")] = '\0';
-    (void)snprintf(description, TEXT_ROOM / 2,
-                   "per_thread %u lanes %u kept %u reduced %u masked %s item %u fold %s element %s "
-                   "compute %s acc %s skips %s second %s result %s finish %s mean %s",
-                   per_thread, lanes, kept, reduced, masked, items, fold, element, compute, number,
-                   skips, second, result, finish, mean);
+    (void)snprintf(description, DESCRIPTION_ROOM,
+                   "per_thread %u lanes %u kept %u reduced %u masked %s item %u %s second %s "
+                   "result %s finish %s mean %s",
+                   per_thread, lanes, kept, reduced, masked, items, words, second, result, finish,
+                   mean);
     return 1;
 }
+
+/* ---------------------------------------------------------------- several reductions --------- */
+
+/* What follows the traits that begin here, templates of templates too; NULL if they do not end. */
+static const char *end_of_traits(const char *text)
+{
+    int depth = 0;
+
+    for (; *text != '\0' && *text != '\n'; text++) {
+        depth += (*text == '<') - (*text == '>');
+        if (*text == '>' && depth == 0) return text + 1;
+    }
+    return NULL;
+}
+
+/* The group that lists member `name`, whose accumulator has the same traits; -1: none. */
+static int group_of(const char *text, unsigned name, const char *base, size_t base_length)
+{
+    char listed[2][WORD_ROOM];
+    int group = -1;
+
+    (void)snprintf(listed[0], WORD_ROOM, ", Member%u,", name);
+    (void)snprintf(listed[1], WORD_ROOM, ", Member%u>", name);
+    for (const char *at = text; (at = strstr(at, "using Group")) != NULL; at++) {
+        int start = 0;
+        if (sscanf(at, "using Group%d = gpr::Shared<%n", &group, &start) != 1 || start == 0)
+            return -1;
+        const char *end = strchr(at, '\n');
+        if (end == NULL || strncmp(at + start, base, base_length) != 0) continue;
+        for (int i = 0; i < 2; i++) {
+            const char *found = strstr(at, listed[i]);
+            if (found != NULL && found < end) return group;
+        }
+    }
+    return -1;
+}
+
+/* Whether the program's traits list the exact sum, and then all other groups, in their order. */
+static int lists_groups(const char *text, const char *element)
+{
+    char expected[TEXT_ROOM];
+    const char *exact = strstr(text, "using Exact = Group");
+    int exact_group = -1, group = 0, length = 0;
+
+    if (exact != NULL && sscanf(exact, "using Exact = Group%d;", &exact_group) != 1) return 0;
+    length = snprintf(expected, sizeof expected, "using Traits = gpr::SeveralTraits<gpr::dt_%s, %s",
+                      element, exact != NULL ? "Exact" : "void");
+    for (const char *at = text; (at = strstr(at, "using Group")) != NULL; at++, group++) {
+        if (group != exact_group)
+            length +=
+                snprintf(expected + length, sizeof expected - (size_t)length, ", Group%d", group);
+    }
+    (void)snprintf(expected + length, sizeof expected - (size_t)length, ">;\n");
+    return strstr(text, expected) != NULL;
+}
+
+/* The same for a program that makes several reductions in one pass. */
+static int describe_several(const char *text, char *description)
+{
+    static const char start[] = "using Traits = gpr::SeveralTraits<gpr::dt_";
+    const char *traits = strstr(text, start);
+    char element[TYPE_ROOM], words[TRAITS_ROOM], result[TYPE_ROOM], finish[TYPE_ROOM];
+    int length = 0;
+
+    if (traits == NULL || sscanf(traits + strlen(start), "%15[a-z0-9]", element) != 1 ||
+        !lists_groups(text, element))
+        return 0;
+    length = snprintf(description, DESCRIPTION_ROOM, "several %s", element);
+    for (const char *at = text; (at = strstr(at, "using Member")) != NULL; at++) {
+        unsigned name = 0, place = 0;
+        int begin = 0;
+        if (sscanf(at, "using Member%u = gpr::Member<%u, gpr::Finished<%n", &name, &place,
+                   &begin) != 2 ||
+            begin == 0)
+            return 0;
+        const char *base = at + begin, *end = end_of_traits(base);
+        if (end == NULL ||
+            sscanf(end, ", gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>>;\n", result, finish) != 2)
+            return 0;
+        const int group = group_of(text, name, base, (size_t)(end - base));
+        if (group < 0) return 0;
+        if (strncmp(base, "gpr::CountNan<", strlen("gpr::CountNan<")) == 0)
+            (void)snprintf(words, sizeof words,
+                           "fold nan element %s compute %s acc uint64 skips false", element,
+                           element);
+        else if (!describe_traits(base, words))
+            return 0;
+        if (length >= DESCRIPTION_ROOM) return 0;
+        length += snprintf(description + length, DESCRIPTION_ROOM - (size_t)length,
+                           " member %u group %d %s result %s finish %s", place, group, words,
+                           result, finish);
+    }
+    return length < DESCRIPTION_ROOM;
+}
+
+/* ---------------------------------------------------------------- compiling ------------------ */
 
 static int arch_option(int count, const char *const *options, char *kind, int *arch)
 {
@@ -218,7 +332,7 @@ static int arch_option(int count, const char *const *options, char *kind, int *a
 
 API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *const *options)
 {
-    char kind[8] = "", description[TEXT_ROOM / 2];
+    char kind[8] = "", description[DESCRIPTION_ROOM];
     int arch = 0;
 
     ENTER();
@@ -226,7 +340,9 @@ API int nvrtcCompileProgram(nvrtcProgram program, int option_count, const char *
         (void)refuse(program, "invalid value for --gpu-architecture", kind);
         return INVALID_OPTION;
     }
-    if (!describe(program->text, description))
+    if (!(strstr(program->text, "#include \"several.cuh\"") != NULL
+              ? describe_several(program->text, description)
+              : describe(program->text, description)))
         return refuse(program, "cannot understand the program", program->text);
     for (int i = 0; i < program->entry_count; i++) {
         if (compiler.refuse[0] != '\0' && strstr(program->entries[i], compiler.refuse) != NULL) {

@@ -18,6 +18,7 @@
 #include "gpureduce.h"
 #include "lib/driver/driver.h"
 #include "lib/driver/nvrtc.h"
+#include "lib/driver/sources.h"
 #include "request.h"
 #include "shared/launch_params.h"
 
@@ -551,12 +552,15 @@ static gpr_status launch_text(void *data, uint64_t rows, uint64_t n)
         REQUIRE(milliseconds[0] >= 0 && milliseconds[1] >= 0);
         status = gpr_download(0, NULL, &found[0], sum, sizeof found[0]);
     }
-    if (status == GPR_OK) status = gpr_queue_launches(loaded, launches, 2, stream, 0, NULL, 0);
+    if (status == GPR_OK)
+        status = settled(gpr_queue_launches(loaded, launches, 2, stream, 0, NULL, 0));
     /* Into memory of the launch's own, which nothing reads. */
     void *target = sum;
     const gpr_scratch_pointer pointer = {&sum, 0};
+    fake.wait(); /* for the launches before: what is under way after a failure is of this call */
     if (status == GPR_OK)
-        status = gpr_queue_launches(loaded, &launches[1], 1, stream, sizeof found[0], &pointer, 1);
+        status = settled(
+            gpr_queue_launches(loaded, &launches[1], 1, stream, sizeof found[0], &pointer, 1));
     sum = target;
     fake.wait();
     if (status == GPR_OK) status = gpr_download(0, stream, &found[1], sum, sizeof found[1]);
@@ -577,6 +581,213 @@ static gpr_status text_of_the_callers_own(void)
 {
     return with_device_array(1, 20000, launch_text);
 }
+
+/* ---------------------------------------------------------------- several in one pass --------- */
+
+/* Rows of floats, which are value_at; and what is reduced of them at once: an exact sum that two
+ * share, folds with one result and with two, a position, a count. */
+enum { ROWS = 2, ROW = 3000, PIECES = 3, SEVERAL_BLOCKS = 2, MEMBERS = 7, RESULT_BYTES = 16 };
+
+static const gpr_member several_members[MEMBERS] = {
+    {.op = GPR_OP_SUM},    {.op = GPR_OP_MEAN}, {.op = GPR_OP_MIN}, {.op = GPR_OP_MINMAX},
+    {.op = GPR_OP_ARGMAX}, {.counts_nan = 1},   {.op = GPR_OP_STD}};
+
+/* Memory of the device: the array, the results of each member, and scratch of pieces. */
+typedef struct several_memory {
+    float array[ROWS * ROW];
+    char results[MEMBERS][2 * ROWS][RESULT_BYTES];
+    char scratch[2048];
+} several_memory;
+
+/* A program of several reductions, and what each launch of it has. */
+typedef struct several_work {
+    gpr_several_plan plan;
+    gpr_loaded_image *loaded;
+    gpr_several_launch launch;
+    several_memory *memory;
+} several_work;
+
+/* Compares results with the elements themselves. */
+static void expect_several(const gpr_several_plan *plan, const several_memory *found)
+{
+    for (uint64_t row = 0; row < plan->rows; row++) {
+        const float *x = found->array + row * plan->n;
+        int64_t sum = 0, most = 0;
+        double squares = 0;
+        float least = x[0];
+        for (uint64_t i = 0; i < plan->n; i++) {
+            sum += (int64_t)x[i];
+            least = x[i] < least ? x[i] : least;
+            most = x[i] > x[most] ? (int64_t)i : most;
+        }
+        const double mean = (double)sum / (double)plan->n;
+        for (uint64_t i = 0; i < plan->n; i++) squares += (x[i] - mean) * (x[i] - mean);
+        const float std = (float)sqrt(squares / (double)plan->n);
+        const float *of[MEMBERS];
+        for (int i = 0; i < MEMBERS; i++) of[i] = (const float *)found->results[i];
+        REQUIRE(of[0][row] == (float)sum && of[1][row] == (float)mean && of[2][row] == least);
+        REQUIRE(of[3][row] == least && of[3][plan->rows + row] == x[most]);
+        REQUIRE(((const int64_t *)of[4])[row] == most && ((const int64_t *)of[5])[row] == 0);
+        REQUIRE((plan->in_pass >> 6 & 1) == 0 || fabsf(of[6][row] - std) <= 1e-6f * std);
+    }
+}
+
+/* Downloads and checks, and makes all results others. */
+static gpr_status check_several(const several_work *work, void *stream)
+{
+    several_memory *found = malloc(sizeof *found);
+
+    REQUIRE(found != NULL);
+    fake.wait();
+    gpr_status status = gpr_download(0, stream, found, work->memory, sizeof *found);
+    if (status == GPR_OK) {
+        expect_several(&work->plan, found);
+        memset(found->results, 0x77, sizeof found->results);
+        status = gpr_upload(0, work->memory, found, sizeof *found);
+    }
+    free(found);
+    return status;
+}
+
+/* Plans `rows` rows; `pieces`: each is one of a row. Compiles and loads. */
+static gpr_status load_several(several_work *work, int rows, int pieces)
+{
+    const int64_t shape[2] = {rows, ROW};
+    gpr_request array = sums_of(GPR_FLOAT32, 2, shape, work->memory, NULL);
+    gpr_device_facts facts;
+    gpr_image image = {0};
+    int compiled = 0;
+    gpr_status status = gpr_facts_at(0, &facts);
+
+    array.on_device = 1;
+    array.block_size = 64;
+    array.grid_size = SEVERAL_BLOCKS;
+    if (status == GPR_OK)
+        status = gpr_plan_several(&array, several_members, MEMBERS, pieces, 0, &facts, &work->plan);
+    if (status != GPR_OK) return status;
+    /* variances depend on how a row is cut: not in pieces */
+    REQUIRE(work->plan.in_pass == (pieces ? 0x3fu : 0x7fu));
+    status = gpr_compile_several(&work->plan, 90, &image, &compiled);
+    if (status == GPR_OK) status = gpr_load_image(0, &image, &work->loaded);
+    gpr_free_image(&image);
+    work->launch.data = work->memory->array;
+    work->launch.output_stride = (uint64_t)rows;
+    for (int i = 0; i < MEMBERS; i++) work->launch.out[i] = work->memory->results[i];
+    return status;
+}
+
+static gpr_status unload(gpr_loaded_image *loaded, gpr_status status)
+{
+    const gpr_status freed = gpr_unload_image(loaded);
+
+    if (freed != GPR_OK && strcmp(gpr_last_error()->call, "cuModuleUnload") != 0)
+        REQUIRE(gpr_unload_image(loaded) == GPR_OK);
+    return status != GPR_OK ? status : freed;
+}
+
+/* A pass over whole rows: queued, and timed. */
+static gpr_status queue_whole_rows(several_memory *memory, void *stream)
+{
+    enum { FLUSH_BYTES = 70000 };
+    several_work work = {.memory = memory};
+    float milliseconds[2] = {-1, -1};
+    gpr_status status = load_several(&work, ROWS, 0);
+
+    if (status != GPR_OK) return status;
+    work.launch.stream = stream;
+    status = settled(gpr_queue_several(work.loaded, &work.plan, &work.launch));
+    if (status == GPR_OK) status = check_several(&work, stream);
+    if (status == GPR_OK)
+        status = settled(gpr_measure_several(work.loaded, &work.plan, &work.launch, FLUSH_BYTES, 2,
+                                             milliseconds));
+    if (status == GPR_OK) REQUIRE(milliseconds[0] >= 0 && milliseconds[1] >= 0);
+    if (status == GPR_OK) status = check_several(&work, stream);
+    return unload(work.loaded, status);
+}
+
+/* A row in pieces, which share scratch of the caller's. */
+static gpr_status queue_pieces(several_memory *memory, void *stream)
+{
+    const uint8_t zero = 0;
+    several_work work = {.memory = memory};
+    gpr_status status = load_several(&work, 1, 1);
+
+    if (status != GPR_OK) return status;
+    work.launch.stream = stream;
+    work.launch.scratch = memory->scratch;
+    work.launch.pieces = PIECES;
+    work.launch.total = ROW;
+    work.launch.n = ROW / PIECES;
+    REQUIRE(gpr_several_scratch(&work.plan, PIECES) <= sizeof memory->scratch);
+    status = gpr_fill_device(0, memory->scratch, GPR_UINT8, &zero, sizeof memory->scratch, stream);
+    for (uint32_t i = 0; i < PIECES && status == GPR_OK; i++) {
+        work.launch.piece = i;
+        work.launch.first = i * work.launch.n;
+        work.launch.data = memory->array + work.launch.first;
+        fake.wait(); /* for the piece before: what is under way after a failure is of this one */
+        status = settled(gpr_queue_several(work.loaded, &work.plan, &work.launch));
+    }
+    if (status == GPR_OK) status = check_several(&work, stream);
+    fake.wait();
+    return unload(work.loaded, status);
+}
+
+/* A pass that is captured, into a graph that is launched twice. */
+static gpr_status capture_several(several_memory *memory, void *stream)
+{
+    several_work work = {.memory = memory};
+    gpr_status status = load_several(&work, ROWS, 0);
+
+    if (status != GPR_OK) return status;
+    work.launch.stream = stream;
+    fake.begin_capture(stream);
+    status = settled(gpr_queue_several(work.loaded, &work.plan, &work.launch));
+    void *graph = fake.end_capture(stream);
+    for (int i = 0; i < 2 && status == GPR_OK; i++) {
+        REQUIRE(fake.launch_graph(graph, stream) == 0);
+        status = check_several(&work, stream);
+    }
+    if (graph != NULL) fake.destroy_graph(graph);
+    return unload(work.loaded, status);
+}
+
+/* Runs `work` over rows of floats in device memory. */
+static gpr_status with_several_memory(gpr_status (*work)(several_memory *, void *))
+{
+    static void *stream; /* the same in all calls: a new one may get scratch of its own */
+    several_memory *values = calloc(1, sizeof *values);
+    void *memory = NULL;
+    gpr_status status = gpr_alloc_device(0, sizeof *values, &memory), freed = GPR_OK;
+
+    REQUIRE(values != NULL);
+    if (status == GPR_OK) {
+        for (uint64_t i = 0; i < ROWS * ROW; i++) values->array[i] = (float)value_at(i);
+        if (stream == NULL) stream = fake.make_stream(0);
+        status = gpr_upload(0, memory, values, sizeof *values);
+        if (status == GPR_OK) status = work(memory, stream);
+        freed = gpr_free_device(0, memory);
+        if (is_still_there(freed)) REQUIRE(gpr_free_device(0, memory) == GPR_OK);
+    }
+    free(values);
+    return status != GPR_OK ? status : freed;
+}
+
+static gpr_status several_in_one_pass(void)
+{
+    return with_several_memory(queue_whole_rows);
+}
+
+static gpr_status several_in_pieces(void)
+{
+    return with_several_memory(queue_pieces);
+}
+
+static gpr_status several_of_a_graph(void)
+{
+    return with_several_memory(capture_several);
+}
+
+/* ---------------------------------------------------------------- facts, forgetting ----------- */
 
 static gpr_status facts(void)
 {
@@ -637,6 +848,9 @@ static const work works[] = {
     {"measurement", measurement},
     {"streams in order", streams_in_order},
     {"text of the caller's own", text_of_the_callers_own},
+    {"several in one pass", several_in_one_pass},
+    {"several in pieces", several_in_pieces},
+    {"several of a graph", several_of_a_graph},
     {"facts", facts},
     {"forgetting", forgetting},
 };
@@ -1306,9 +1520,19 @@ static void test_scratch_survives_what_is_not_its_fault(void)
     (void)in_child(meet_a_full_graph, NULL, "a full graph");
 }
 
+/* Children have the digests of all sources, which take each of them longer than its work. */
+static void hash_sources(void)
+{
+    char hex[GPR_SHA256_HEX];
+
+    for (int i = 0; i < GPR_KERNEL_COUNT; i++) gpr_program_digest(i, hex);
+    gpr_several_digest(hex);
+}
+
 int main(void)
 {
     check_begin();
+    hash_sources();
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
     REQUIRE(setenv("FAKE_CUDA", "flags=4", 1) ==
             0); /* waiting threads sleep: else the calls depend on time */

@@ -30,6 +30,7 @@
 #include "fakes/fakes.h"
 #include "lib/driver/cache.h"
 #include "lib/driver/program.h"
+#include "lib/driver/sources.h"
 
 enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 
@@ -468,6 +469,60 @@ static gpr_status warmed_calls(void)
     return status;
 }
 
+/* Counts, sums and finds in one pass: a plan and its program, whose scratch is the library's. */
+static gpr_status run_several(void *data, int64_t *found)
+{
+    enum { N = 5000 };
+    static const gpr_member members[] = {
+        {.op = GPR_OP_COUNT_NONZERO}, {.op = GPR_OP_SUM}, {.op = GPR_OP_ARGMAX}};
+    static const int64_t shape[] = {N};
+    const gpr_request array = {.dtype = GPR_INT8,
+                               .compute = GPR_DTYPE_DEFAULT,
+                               .ndim = 1,
+                               .reduced = 1,
+                               .shape = shape,
+                               .data = data,
+                               .on_device = 1,
+                               .block_size = 64,
+                               .grid_size = 2};
+    gpr_several_launch launch = {.data = data};
+    gpr_device_facts facts;
+    gpr_several_plan plan;
+    gpr_loaded_image *loaded = NULL;
+    gpr_image image = {0};
+    int compiled = 0;
+    gpr_status status = gpr_facts_at(0, &facts);
+
+    if (status == GPR_OK) status = gpr_plan_several(&array, members, 3, 0, 0, &facts, &plan);
+    if (status != GPR_OK) return status;
+    REQUIRE(plan.in_pass == 7);
+    status = gpr_compile_several(&plan, facts.cc, &image, &compiled);
+    if (status == GPR_OK) status = gpr_load_image(0, &image, &loaded);
+    gpr_free_image(&image);
+    if (status != GPR_OK) return status;
+    for (int i = 0; i < 3; i++) launch.out[i] = (int64_t *)data + N / sizeof(int64_t) + i;
+    status = gpr_queue_several(loaded, &plan, &launch);
+    if (status == GPR_OK) status = gpr_download(0, NULL, found, launch.out[0], 3 * sizeof *found);
+    fake.wait();
+    REQUIRE(gpr_unload_image(loaded) == GPR_OK);
+    REQUIRE(status != GPR_OK || (found[0] == N && found[1] == N && found[2] == 0));
+    return status;
+}
+
+static gpr_status several_on_device(void)
+{
+    enum { BYTES = 8000 };
+    int64_t found[3] = {-1, -1, -1};
+    void *data = NULL;
+    gpr_status status = gpr_alloc_device(0, BYTES, &data);
+
+    if (status != GPR_OK) return status;
+    status = gpr_upload(0, data, elements, BYTES);
+    if (status == GPR_OK) status = run_several(data, found);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK);
+    return status;
+}
+
 typedef struct work {
     const char *name;
     gpr_status (*run)(void);
@@ -489,6 +544,7 @@ static const work works[] = {
     {"paths", set_paths, 1},
     {"a program in the cache", cached_program, 1},
     {"calls that are warmed", warmed_calls, 1},
+    {"several in one pass", several_on_device, 1},
     {"a cache that overflows", cache_that_overflows, 0},
 };
 
@@ -727,11 +783,21 @@ static void test_without_memory_to_measure_the_cpu_is_the_choice(void)
     (void)in_child(choose_without_memory, NULL, "a choice without memory");
 }
 
+/* Children have the digests of all sources, which take each of them longer than its work. */
+static void hash_sources(void)
+{
+    char hex[GPR_SHA256_HEX];
+
+    for (int i = 0; i < GPR_KERNEL_COUNT; i++) gpr_program_digest(i, hex);
+    gpr_several_digest(hex);
+}
+
 int main(void)
 {
     const char *temporary = getenv("TMPDIR");
 
     check_begin();
+    hash_sources();
     load_fakes();
     (void)snprintf(root, sizeof root, "%s/gpureduce-system-XXXXXX",
                    temporary != NULL ? temporary : "/tmp");
