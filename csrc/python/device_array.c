@@ -136,10 +136,22 @@ int glue_check_ndim(long long ndim)
     return -1;
 }
 
+static int check_extents(glue_device_array *array)
+{
+    for (int i = 0; i < array->ndim; i++) {
+        if (glue_shape_of(array)[i] >= 0) continue;
+        PyErr_Format(PyExc_ValueError, "axis %d of the device array has the negative extent %lld",
+                     i, (long long)glue_shape_of(array)[i]);
+        return -1;
+    }
+    return 0;
+}
+
 int glue_set_compact_strides(glue_device_array *array)
 {
     int64_t step = (int64_t)gpr_dtype_bytes(array->dtype);
 
+    if (check_extents(array) < 0) return -1;
     for (int i = array->ndim - 1; i >= 0; i--) {
         const int64_t extent = glue_shape_of(array)[i];
 
@@ -167,12 +179,7 @@ int glue_check_layout(glue_device_array *array)
 {
     gpr_span span;
 
-    for (int i = 0; i < array->ndim; i++) {
-        if (glue_shape_of(array)[i] >= 0) continue;
-        PyErr_Format(PyExc_ValueError, "axis %d of the device array has the negative extent %lld",
-                     i, (long long)glue_shape_of(array)[i]);
-        return -1;
-    }
+    if (check_extents(array) < 0) return -1;
     if (array->data == NULL && has_elements(array)) {
         PyErr_SetString(PyExc_ValueError,
                         "the device array has elements but no memory: its pointer is NULL");

@@ -94,7 +94,6 @@ PyObject *glue_make_buffer(const glue_state *state, PyObject *shape, gpr_dtype d
     array->owner = own_memory(state, device, count_bytes(array), &data);
     if (array->owner == NULL) goto fail;
     array->data = data;
-    if (glue_check_layout(array) < 0) goto fail;
     return wrap(state, array);
 fail:
     Py_DECREF((PyObject *)array);

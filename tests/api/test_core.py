@@ -190,6 +190,143 @@ def test_cases_are_compiled_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_what_calls_of_device_arrays_do_not_take_is_refused_by_name(tmp_path: Path) -> None:
+    fakes.run(
+        """
+        from gpureduce import _core
+        total = _core.OPERATORS["sum"]
+        stream = _core.device_stream(0)
+        buffer = _core.DeviceBuffer((3, 4), "int32", 0, None)
+        source = buffer.memory
+        def view(shape, dtype="int64", strides=None, device=0, owner=buffer):
+            return _core.device_array(source.pointer, shape, strides, dtype, device, None, owner)
+        def call(make, mask=None, mean=None, op=total, axis=1):
+            more = () if mean is None else (mean,)
+            return _core.reduce_on_device(op, source, axis, None, False, mask, "auto", None, None,
+                                          None, stream, False, 0.0, make, *more)
+        def into(target):
+            return lambda *about: ("made", target)
+
+        host = np.zeros(3, np.int64)
+        _core.fill_device(source, bytes(4), stream)
+        assert call(into(host)) == "made" and (host == 0).all()
+        def own_room(shape, dtype):
+            room = _core.DeviceBuffer(shape, dtype, 0, None)
+            return room, room.memory
+        assert call(own_room).shape == (3,)
+
+        with raises(TypeError, "mask of a device array must be a device array"):
+            call(into(host), mask=np.ones(4, bool))
+        with raises(TypeError, "returns the result and its memory"):
+            call(lambda *about: "made")
+        with raises(TypeError, "returns the result and its memory"):
+            call(lambda *about: (1, 2, 3))
+        with raises(ValueError, "another shape than the result"):
+            call(into(view((4,))))
+        with raises(ValueError, "several of its elements share memory"):
+            call(into(view((3,), strides=(0,))))
+        with raises(TypeError, "the result is of dtype int64, the memory for it of dtype int32"):
+            call(into(view((3,), "int32")))
+        with raises(ValueError, 'device "cuda:0" and the result', '"cuda:1"'):
+            call(into(view((3,), device=1)))
+        with raises(TypeError, "aligned, writeable, and of dtype int64"):
+            call(into(np.zeros(3, np.int32)))
+        frozen = np.zeros(3, np.int64)
+        frozen.flags.writeable = False
+        with raises(TypeError, "aligned, writeable"):
+            call(into(frozen))
+        with raises(TypeError, "a DeviceArray or a NumPy array"):
+            call(into([0, 0, 0]))
+        class Frozen:
+            __cuda_array_interface__ = {"shape": (3,), "typestr": "<i8", "version": 3,
+                                        "data": (source.pointer, True)}
+        read_only = _core.find_library(Frozen()).read(Frozen())
+        with raises(ValueError, "output array is read-only"):
+            call(into(read_only))
+
+        with raises(MemoryError, "cuMemAlloc"):
+            _core.DeviceBuffer((1 << 40,), "int32", 0, None)
+        for bad in (((-1,), "int32"), ((-2, -2), "int8"), ((3,), "int7"),
+                    ((1 << 62, 1 << 62), "int32")):
+            with raises(ValueError):
+                _core.DeviceBuffer(*bad, 0, None)
+        with raises(ValueError):
+            _core.DeviceBuffer((3,), "int32", 0, -5)
+        with raises(TypeError):
+            _core.DeviceBuffer((3,), "int32", 0, None, shape=5)
+        with raises(TypeError):
+            buffer.__dlpack__(5)
+        with raises(TypeError):
+            buffer.__dlpack__(unknown=5)
+        for array, element in ((source, bytes(8)), (view((2,), strides=(16,)), bytes(8)),
+                               (read_only, bytes(8))):
+            with raises(ValueError, "C-contiguous arrays that may be written"):
+                _core.fill_device(array, element, stream)
+
+        def raw(**more):
+            return _core.reduce_device("sum", source.pointer, (3, 4), np.int32, 1, "auto", 0,
+                                       **more)
+        for name, steps in (("strides", (16,)), ("mask_strides", (1, 2, 3)),
+                            ("result_strides", (8, 8))):
+            with raises(ValueError, f"{name} has "):
+                raw(**{name: steps})
+            with raises(TypeError):
+                raw(**{name: "x"})
+        with raises(TypeError, "a mean needs mean_dtype"):
+            raw(mean=source.pointer)
+        for dtype in ("x", np.longdouble):
+            with raises(TypeError):
+                raw(mean=source.pointer, mean_dtype=dtype)
+        with raises(ValueError, "mean_strides has "):
+            raw(mean=source.pointer, mean_dtype=np.float64, mean_strides=(8, 8))
+        with raises(ValueError):
+            raw(mean=source.pointer, mean_dtype=np.float64)
+        with raises(OverflowError):
+            _core.reduce_device("sum", 1 << 70, (3,), np.int32, 1, "auto", 0)
+        with raises(OverflowError):
+            _core.download(0, 1 << 70, host, stream)
+
+        facts = _core.device_facts(0)
+        assert len(_core.price_ways("sum", (1000,), np.int32, 1, facts)) > 0
+        with raises(ValueError, "empty array"):
+            _core.price_ways("sum", (0,), np.int32, 1, facts)
+        with raises(ValueError, "'sequential' has none"):
+            _core.measure("sum", source.pointer, (3, 4), np.int32, 1, "sequential", 0, 0, 0, 0, 1,
+                          0, way=1)
+        """,
+        tmp_path,
+    )
+
+
+def test_programs_of_products_along_axes_are_compiled_by_name(tmp_path: Path) -> None:
+    fakes.run(
+        """
+        from gpureduce import _core
+        products = ("float32", "float32", "float32", None, 0, False, False)
+        assert _core.compile_dot_along(*products, 0, 90) > 0
+        for bad in (("int7", *products[1:], 0, 90), (*products[:3], "int7", *products[4:], 0, 90),
+                    (None, *products[1:], 0, 90), ("float32", None, *products[2:], 0, 90),
+                    (*products[:2], None, *products[3:], 0, 90),
+                    (*products[:4], 7, False, False, 0, 90),
+                    (*products[:4], -1, False, False, 0, 90), (*products, 48, 90)):
+            with raises(ValueError):
+                _core.compile_dot_along(*bad)
+        for bad in (("int8",), (5, *products[1:], 0, 90)):
+            with raises(TypeError):
+                _core.compile_dot_along(*bad)
+        with raises(gr.DeviceUnavailableError, "capability 7.5 and newer"):
+            _core.compile_dot_along(*products, 0, 70)
+        with raises(ValueError):
+            _core.write_program("sequential", "none", "int8", 64)
+        with raises(ValueError):
+            _core.write_program("sequential", "sum", "int7", 64)
+        with raises(ValueError):
+            _core.write_program("fast", "sum", "int8", 64)
+        """,
+        tmp_path,
+    )
+
+
 def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
     fakes.run(
         """
