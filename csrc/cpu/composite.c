@@ -666,29 +666,41 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
     }
 }
 
-/* How many of `rows` rows of memory of `width` elements, which follow each other without gaps, are
- * searched side by side: narrow columns leave most of a vector empty. Few enough that merging what
- * was found is little beside it. */
-static uint64_t rows_side_by_side(const recipe *how, uint64_t rows, uint64_t width)
-{
-    enum { WIDE_BYTES = 1024, LEAST_DEPTH = 16 };
-    const uint64_t row_bytes = width * how->loop_bytes,
-                   fewest = gpr_divide_up(GPR_COLUMN_BYTES, row_bytes),
-                   wanted = rows / LEAST_DEPTH > fewest ? rows / LEAST_DEPTH : fewest;
+/* How many rows of memory of `width` elements, which follow each other without gaps, make what a
+ * loop takes at least, and how many are searched side by side at most: narrow columns leave most
+ * of a vector empty. */
+typedef struct side_by_side {
+    uint64_t fewest, most;
+} side_by_side;
 
-    return gpr_smaller(gpr_smaller(MOMENT_COLUMNS / width, WIDE_BYTES / row_bytes), wanted);
+static side_by_side rows_side_by_side(const recipe *how, uint64_t width)
+{
+    enum { WIDE_BYTES = 1024 };
+    const uint64_t row_bytes = width * how->loop_bytes;
+
+    if (row_bytes > WIDE_BYTES / 2 || width > MOMENT_COLUMNS / 2) return (side_by_side){1, 1};
+    return (side_by_side){gpr_divide_up(GPR_COLUMN_BYTES, row_bytes),
+                          gpr_smaller(MOMENT_COLUMNS / width, WIDE_BYTES / row_bytes)};
+}
+
+/* How many of `rows` rows: few enough that merging what was found is little beside it. */
+static uint64_t copies_of(side_by_side sides, uint64_t rows)
+{
+    enum { LEAST_DEPTH = 16 };
+    const uint64_t wanted = rows / LEAST_DEPTH;
+
+    return gpr_smaller(sides.most, wanted > sides.fewest ? wanted : sides.fewest);
 }
 
 /* Finds positions in `rows` rows without gaps, the first of which has position `at`, and merges
  * them with those found before. */
 static void find_side_by_side(const recipe *how, const char *elements, uint64_t rows,
-                              uint64_t width, uint64_t at, found_memory *found)
+                              uint64_t width, side_by_side sides, uint64_t at, found_memory *found)
 {
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     const merge_found merge = merge_of(how->loop_dtype);
-    const uint64_t row_bytes = width * how->loop_bytes,
-                   copies = rows_side_by_side(how, rows, width), whole = rows / copies,
-                   fewest = gpr_divide_up(GPR_COLUMN_BYTES, row_bytes);
+    const uint64_t row_bytes = width * how->loop_bytes, copies = copies_of(sides, rows),
+                   whole = rows / copies, fewest = sides.fewest;
     const int is_largest = how->fold == GPR_FOLD_max || how->fold == GPR_FOLD_fmax,
               skips = how->fold == GPR_FOLD_fmin || how->fold == GPR_FOLD_fmax;
     uint64_t left = rows % copies;
@@ -717,6 +729,24 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
           found->numbers, found->positions);
 }
 
+/* The same of bools in few columns, in either direction. */
+static void merge_truths(const char *elements, int64_t stride, uint64_t rows, uint64_t width,
+                         int wanted, uint64_t at, found_memory *found)
+{
+    int64_t places[GPR_MOST_TRUTH_COLUMNS];
+
+    gpr_cpu_find_truths_in_columns(elements, stride, rows, width, wanted, places);
+    for (uint64_t j = 0; j < width; j++) {
+        if (found->positions[j] < 0) {
+            found->numbers[j] = (char)!wanted;
+            found->positions[j] = (int64_t)at;
+        }
+        if (places[j] < 0 || found->numbers[j] == wanted) continue;
+        found->numbers[j] = (char)wanted;
+        found->positions[j] = (int64_t)at + places[j];
+    }
+}
+
 /* Whether no later row can change what was found in columns: their first true (or false) bools. */
 static int are_final(const recipe *how, const char *numbers, uint64_t count)
 {
@@ -741,8 +771,12 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
                    all = width + before;
     const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
+    const side_by_side sides = rows_side_by_side(how, all);
+    const int is_bool = how->loop_dtype == GPR_BOOL,
+              are_words = is_bool && all <= GPR_MOST_TRUTH_COLUMNS,
+              wanted = how->rule->fold == GPR_FOLD_argmax;
     found_memory *found = &memory->found;
-    uint64_t at_once = how->loop_dtype == GPR_BOOL ? gpr_smaller(ASKING_ROWS, most) : most;
+    uint64_t at_once = is_bool && !are_words ? gpr_smaller(ASKING_ROWS, most) : most;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, all, &tile);
@@ -756,8 +790,10 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
             memset(found->numbers, 0xff, all * how->loop_bytes);
             for (uint64_t j = 0; j < all; j++) found->positions[j] = -1;
         }
-        if (rows_side_by_side(how, rows, all) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
-            find_side_by_side(how, elements, rows, all, at, found);
+        if (are_words && (uint64_t)llabs(stride) == all) {
+            merge_truths(elements, stride, rows, all, wanted, at, found);
+        } else if (copies_of(sides, rows) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
+            find_side_by_side(how, elements, rows, all, sides, at, found);
         } else {
             find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
         }
@@ -1186,13 +1222,18 @@ static void finish_pieces(job *work)
 
 /* ---------------------------------------------------------------- the whole ------------------ */
 
-/* Whether rows of memory of all columns follow each other without gaps. */
-static int is_dense(const gpr_view *view)
+/* Whether rows of memory of all columns follow each other without gaps, backward where bools of few
+ * columns are looked through. */
+static int is_dense(const gpr_view *view, const recipe *how)
 {
     const gpr_axis *across = &view->axes[view->outer - 1],
                    *along = &view->axes[view->outer + view->inner - 1];
+    const int64_t row_bytes = (int64_t)(across->extent * view->bytes);
+    const int is_either_way =
+        how->loop_dtype == GPR_BOOL && across->extent <= GPR_MOST_TRUTH_COLUMNS;
 
-    return gpr_cpu_columns_in_place(view) && along->in == (int64_t)(across->extent * view->bytes);
+    return gpr_cpu_columns_in_place(view) &&
+           (along->in == row_bytes || (is_either_way && along->in == -row_bytes));
 }
 
 static void describe(const job *work, composite *c)
@@ -1221,7 +1262,7 @@ static void describe(const job *work, composite *c)
                      ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
                        extent * view->n >= LEAST_FOUND_BLOCK &&
                        extent >= (runs ? LEAST_FOUND_COLUMNS : FEWEST_FOUND_COLUMNS)) ||
-                      (runs && is_dense(view)));
+                      (runs && is_dense(view, how)));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);

@@ -501,6 +501,16 @@ static uint64_t most_result_columns(const job *work, uint64_t most)
     return run > most ? run : most;
 }
 
+/* Whether every thread gets long runs of whole columns that are read in order. */
+static int is_wide_enough(const job *work)
+{
+    enum { LEAST_RUN_BYTES = 32 * 1024 };
+    const gpr_view *view = work->view;
+    const uint64_t share = view->axes[view->outer - 1].extent / gpr_thread_count();
+
+    return work->columns_direct && reads_in_order(work) && share * view->bytes >= LEAST_RUN_BYTES;
+}
+
 static gpr_status reduce_columns(job *work, gpr_run *run)
 {
     const gpr_view *view = work->view;
@@ -517,7 +527,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     if (is_direct) most = most_columns(work);
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
-                         view->n <= COLUMN_PIECE && !repeats_matter(work);
+                         (view->n <= COLUMN_PIECE || is_wide_enough(work)) && !repeats_matter(work);
     if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = copies_of(work);
@@ -527,6 +537,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
     work->length = piece / work->units.rows;
     if (work->length < least_piece) work->length = least_piece;
+    if (work->into_results) work->length = view->n;
     work->pieces = gpr_divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = piece / (view->n * work->units.rows);

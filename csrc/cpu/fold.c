@@ -245,6 +245,12 @@ uint64_t gpr_cpu_copies(uint64_t width, uint64_t n)
 static void fold_block(const recipe *how, const char *elements, int64_t stride, uint64_t rows,
                        uint64_t width, uint64_t copies, int how_columns, char *accumulators)
 {
+    /* A row of elements that are accumulators: the C library's copy knows the processor. */
+    if (rows == 1 && (how_columns & GPR_FRESH) && gpr_cpu_is_extreme(how->fold) &&
+        how->acc == how->loop_dtype) {
+        memcpy(accumulators, elements, width * how->acc_bytes);
+        return;
+    }
     if (copies > 1 && rows >= copies && stride == (int64_t)(width * how->loop_bytes)) {
         const uint64_t wide_rows = rows / copies;
         const int64_t wide_stride = stride * (int64_t)copies;

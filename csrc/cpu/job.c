@@ -96,6 +96,12 @@ recipe gpr_cpu_recipe(const gpr_rule *rule, const gpr_view *view, gpr_fold fold)
     }
     how.fold = simplest_fold(rule, fold, dtype);
     how.loop = loops->loop[how.fold][dtype];
+    if (!how.convert && gpr_dtype_rows[rule->element].bytes == sizeof(uint16_t) &&
+        kind_of(rule->element) == GPR_KIND_FLOAT && loops->truths_of_16[how.fold].rows != NULL) {
+        how.loop = loops->truths_of_16[how.fold]; /* as they are */
+        how.widen.loop = NULL;
+        dtype = GPR_UINT16;
+    }
     if (rule->skip_nan && folds_numbers(rule) && !leaves_nan_out(fold)) {
         const gpr_loop skipping = loops->skipping[how.fold][dtype];
 

@@ -237,6 +237,8 @@ typedef struct gpr_loops {
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* the same without NaN elements, sums and products of floats, sums of complex numbers */
     gpr_loop skipping[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
+    /* any and all of 16-bit floats, read as uint16 */
+    gpr_loop truths_of_16[GPR_FOLD_COUNT];
     /* how many are no NaN, of floats and complex numbers */
     gpr_loop numbers[GPR_DTYPE_COUNT];
     /* sums of float64 by halves, and the same without NaN: sums of the upper halves, and

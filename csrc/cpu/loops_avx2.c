@@ -9,7 +9,9 @@
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
-#pragma GCC optimize("O3")
+/* A first row that is copied by a block copy is stored in halves of vectors, for which the load of
+ * a whole vector waits. */
+#pragma GCC optimize("O3", "no-tree-loop-distribute-patterns")
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif

@@ -346,46 +346,50 @@ INLINE vec_i64 whole_pairs(vec_f64 x)
 
 /* A run's numbers folded to lanes. COMBINE is the fold of two lanes, IDENTITY its own. `given` is
  * for STEP, and stands in for the numbers that are missing from the last step of all lanes. */
-#define DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)                         \
-    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2], \
-                                     lanes_f64 *out)                                \
-    {                                                                               \
-        const vec_f64 c = alternate(given[0], given[1]);                            \
-        (void)c; /* not every STEP reads it */                                      \
-        uint64_t i = 0;                                                             \
-        if (n > SUM_BLOCK) {                                                        \
-            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;  \
-            lanes_f64 right;                                                        \
-            lanes_##run##_##name(p, left, given, out);                              \
-            lanes_##run##_##name(p + left, n - left, given, &right);                \
-            UNROLLED                                                                \
-            for (int k = 0; k < LANE_VECTORS; k++)                                  \
-                out->v[k] = GPR_COMBINE_##COMBINE(out->v[k], right.v[k]);           \
-            return;                                                                 \
-        }                                                                           \
-        vec_f64 acc[LANE_VECTORS];                                                  \
-        UNROLLED                                                                    \
-        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;    \
-        for (; i + SUM_LANES + BEHIND_##name <= n; i += SUM_LANES) {                \
-            if (!BEHIND_##name) PREFETCH(p + i, SUM_LANES * sizeof(T));             \
-            UNROLLED                                                                \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                \
-                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);          \
-                acc[k] = STEP_##run(acc[k], x, c);                                  \
-            }                                                                       \
-        }                                                                           \
-        if (i < n) {                                                                \
-            double rest[SUM_LANES];                                                 \
-            for (uint64_t k = 0; k < SUM_LANES; k++)                                \
-                rest[k] = i + k < n ? (double)TAIL_##name(p, i + k) : given[k % 2]; \
-            UNROLLED                                                                \
-            for (int k = 0; k < LANE_VECTORS; k++) {                                \
-                const vec_f64 x = load_f64(rest + k * VECTOR_LANES);                \
-                acc[k] = STEP_##run(acc[k], x, c);                                  \
-            }                                                                       \
-        }                                                                           \
-        UNROLLED                                                                    \
-        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                  \
+#define DEFINE_LANES(run, name, T, LOAD, COMBINE, IDENTITY)                               \
+    static void lanes_##run##_##name(const T *p, uint64_t n, const double given[2],       \
+                                     lanes_f64 *out)                                      \
+    {                                                                                     \
+        const vec_f64 c = alternate(given[0], given[1]);                                  \
+        (void)c; /* not every STEP reads it */                                            \
+        uint64_t i = 0;                                                                   \
+        if (n > SUM_BLOCK) {                                                              \
+            const uint64_t left = (n + SUM_BLOCK - 1) / SUM_BLOCK / 2 * SUM_BLOCK;        \
+            lanes_f64 right;                                                              \
+            lanes_##run##_##name(p, left, given, out);                                    \
+            lanes_##run##_##name(p + left, n - left, given, &right);                      \
+            UNROLLED                                                                      \
+            for (int k = 0; k < LANE_VECTORS; k++)                                        \
+                out->v[k] = GPR_COMBINE_##COMBINE(out->v[k], right.v[k]);                 \
+            return;                                                                       \
+        }                                                                                 \
+        vec_f64 acc[LANE_VECTORS];                                                        \
+        UNROLLED                                                                          \
+        for (int k = 0; k < LANE_VECTORS; k++) acc[k] = (vec_f64){0} + IDENTITY;          \
+        for (; i + SUM_LANES + BEHIND_##name <= n; i += SUM_LANES) {                      \
+            if (!BEHIND_##name) PREFETCH(p + i, SUM_LANES * sizeof(T));                   \
+            UNROLLED                                                                      \
+            for (int k = 0; k < LANE_VECTORS; k++) {                                      \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES);                \
+                acc[k] = STEP_##run(acc[k], x, c);                                        \
+            }                                                                             \
+        }                                                                                 \
+        UNROLLED                                                                          \
+        for (int k = 0; k < LANE_VECTORS && i < n; k++) { /* the rest, c behind it */     \
+            const uint64_t at = i + (uint64_t)(k * VECTOR_LANES);                         \
+            vec_f64 x = c;                                                                \
+            if (at + VECTOR_LANES + BEHIND_##name <= n) {                                 \
+                x = (vec_f64)LOAD(p + at);                                                \
+            } else if (at < n) {                                                          \
+                double rest[VECTOR_LANES];                                                \
+                for (uint64_t e = 0; e < VECTOR_LANES; e++)                               \
+                    rest[e] = at + e < n ? (double)TAIL_##name(p, at + e) : given[e % 2]; \
+                x = load_f64(rest);                                                       \
+            }                                                                             \
+            acc[k] = STEP_##run(acc[k], x, c);                                            \
+        }                                                                                 \
+        UNROLLED                                                                          \
+        for (int k = 0; k < LANE_VECTORS; k++) out->v[k] = acc[k];                        \
     }
 
 /* Folds lanes to `left` of them, 1 or 2. Lanes pair up at the same distances whether they share
@@ -736,14 +740,15 @@ INLINE extreme_steps steps_of(uint64_t n, size_t bytes)
 
 /* ---------------------------------------------------------------- any and all ---------------- */
 
-/* A run stops at the first block that decides it. */
-enum { TRUTH_BLOCK_BYTES = 8192 };
+/* A run stops at the first block that decides it; the first block is short, since the first
+ * elements often do. */
+enum { FIRST_TRUTH_BYTES = 256, TRUTH_BLOCK_BYTES = 8192 };
 
 /* SAW(x) is OR-ed over a block: not zero if the element decides. */
 #define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)               \
     INLINE uint8_t fold##_##name(const T *p, uint64_t n)                  \
     {                                                                     \
-        const uint64_t block = TRUTH_BLOCK_BYTES / sizeof(T);             \
+        uint64_t block = FIRST_TRUTH_BYTES / sizeof(T);                   \
         while (n > 0) {                                                   \
             const uint64_t count = n < block ? n : block;                 \
             BITS seen = 0;                                                \
@@ -751,6 +756,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
             if (seen != 0) return DECIDED;                                \
             p += count;                                                   \
             n -= count;                                                   \
+            block = TRUTH_BLOCK_BYTES / sizeof(T);                        \
         }                                                                 \
         return !DECIDED;                                                  \
     }
@@ -772,6 +778,93 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_LOOP(any, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH) \
     DEFINE_LOOP(all, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO,         \
                 LOWER_TRUTH)
+
+/* 16-bit floats are true if any bit but the sign is. */
+#define SAW_MAGNITUDE(x) ((uint16_t)((x) << 1))
+#define SAW_SOME_MAGNITUDE(x) (SAW_MAGNITUDE(x) != 0)
+#define SAW_NO_MAGNITUDE(x) (SAW_MAGNITUDE(x) == 0)
+#define LIFT_MAGNITUDE_TRUTH(x) ((uint32_t)SAW_SOME_MAGNITUDE(x))
+DEFINE_TRUTH_RUN(any, float_of_16, uint16_t, uint16_t, SAW_MAGNITUDE, 1)
+DEFINE_TRUTH_RUN(all, float_of_16, uint16_t, uint16_t, SAW_NO_MAGNITUDE, 0)
+DEFINE_LOOP(any, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH, uint16_t, ANY_ROWS,
+            SAW_MAGNITUDE, LOWER_TRUTH)
+DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH, uint16_t, ANY_ROWS,
+            SAW_SOME_MAGNITUDE, LOWER_TRUTH)
+
+/* Columns of floats: of as many vectors as an element has bytes, each mask keeps one byte, and the
+ * bytes are put in order. Compilers narrow masks in more steps, but for AVX-512, which has
+ * instructions for it. */
+#if VECTOR_BYTES == 32
+#define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                              \
+    INLINE uint64_t tiles_##fold##_##name(const char *data, int64_t stride, column_step step,     \
+                                          uint64_t j, uint64_t width, BITS *restrict narrow,      \
+                                          uint8_t *restrict accumulators)                         \
+    {                                                                                             \
+        enum { LANES = VECTOR_BYTES / sizeof(T), VECTORS = sizeof(T) };                           \
+        typedef BITS masks __attribute__((vector_size(VECTOR_BYTES)));                            \
+        vec_u8 order;                                                                             \
+        UNROLLED                                                                                  \
+        for (int k = 0; k < VECTOR_BYTES; k++)                                                    \
+            order[k] = (uint8_t)(k % LANES * (int)sizeof(T) + k / LANES);                         \
+        for (; j + VECTOR_BYTES <= width; j += VECTOR_BYTES) {                                    \
+            const T *p = (const T *)(const void *)data + j;                                       \
+            masks t[VECTORS];                                                                     \
+            vec_##tag x;                                                                          \
+            vec_u8 truths = {0};                                                                  \
+            PREFETCH_STEP(p, sizeof t, step);                                                     \
+            UNROLLED                                                                              \
+            for (int k = 0; k < VECTORS; k++) {                                                   \
+                memcpy(&x, p + k * LANES, sizeof x);                                              \
+                t[k] = (masks)(x != 0);                                                           \
+            }                                                                                     \
+            for (uint64_t r = 1; r < step.rows; r++) {                                            \
+                p = (const T *)(const void *)((const char *)p + stride);                          \
+                PREFETCH_STEP(p, sizeof t, step);                                                 \
+                UNROLLED                                                                          \
+                for (int k = 0; k < VECTORS; k++) {                                               \
+                    memcpy(&x, p + k * LANES, sizeof x);                                          \
+                    t[k] = GPR_COMBINE_##fold(t[k], (masks)(x != 0));                             \
+                }                                                                                 \
+            }                                                                                     \
+            UNROLLED                                                                              \
+            for (int k = 0; k < VECTORS; k++) {                                                   \
+                masks seen;                                                                       \
+                if (!step.begins) {                                                               \
+                    memcpy(&seen, narrow + j + k * LANES, sizeof seen);                           \
+                    t[k] = GPR_COMBINE_##fold(seen, t[k]);                                        \
+                }                                                                                 \
+                if (!step.ends) memcpy(narrow + j + k * LANES, &t[k], sizeof seen);               \
+                truths |= (vec_u8)(t[k] & ((masks){0} + (BITS)((uint64_t)UINT8_MAX << (8 * k)))); \
+            }                                                                                     \
+            if (!step.ends) continue;                                                             \
+            truths = __builtin_shuffle(truths, order) & 1;                                        \
+            if (!step.fresh) {                                                                    \
+                vec_u8 before;                                                                    \
+                memcpy(&before, accumulators + j, sizeof before);                                 \
+                truths = GPR_COMBINE_##fold(before, truths);                                      \
+            }                                                                                     \
+            memcpy(accumulators + j, &truths, sizeof truths);                                     \
+        }                                                                                         \
+        return j;                                                                                 \
+    }
+#else
+#define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                             \
+    DEFINE_TILES(tiles, fold, name, T, uint8_t, BITS, SAW_NOT_ZERO, LOWER_TRUTH, \
+                 TILE_VECTORS *VECTOR_BYTES / sizeof(BITS))
+#endif
+
+#define DEFINE_FLOAT_TRUTH_LOOP(fold, name, T, tag, BITS)                          \
+    DEFINE_SHORT(fold, name, T, uint32_t, LIFT_TRUTH)                              \
+    DEFINE_ROWS(fold, name, T, uint8_t)                                            \
+    DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                   \
+    DEFINE_TILES(vectors, fold, name, T, uint8_t, BITS, SAW_NOT_ZERO, LOWER_TRUTH, \
+                 VECTOR_BYTES / sizeof(BITS))                                      \
+    DEFINE_COLUMN_STEPS(fold, name, T, uint8_t, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH, 1)
+#define DEFINE_FLOAT_TRUTH(name, T, tag, BITS)            \
+    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_NOT_ZERO, 1) \
+    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)     \
+    DEFINE_FLOAT_TRUTH_LOOP(any, name, T, tag, BITS)      \
+    DEFINE_FLOAT_TRUTH_LOOP(all, name, T, tag, BITS)
 
 #define DEFINE_INT(name, T, ELEMENT, LIFT, NARROW, ROUND)                                    \
     DEFINE_PROD_RUN(name, T)                                                                 \
@@ -822,7 +915,7 @@ enum { TRUTH_BLOCK_BYTES = 8192 };
     DEFINE_DISTANCES(name, T)                                                                    \
     DEFINE_FLOAT_FIND(name, T, BITS)                                                             \
     DEFINE_FLOAT_POSITIONS(name, T, tag, BITS)                                                   \
-    DEFINE_TRUTH(name, T, BITS, SAW_NOT_ZERO)                                                    \
+    DEFINE_FLOAT_TRUTH(name, T, tag, BITS)                                                       \
     DEFINE_COUNT_RUN(count, name, T, SAW_NOT_ZERO, COUNTS, INT32_MAX)                            \
     DEFINE_COUNTS(name, T, COUNTS, INT32_MAX)                                                    \
     DEFINE_COUNT_RUN(numbers, name, T, IS_NUMBER, COUNTS, INT32_MAX)                             \
@@ -2031,6 +2124,11 @@ const gpr_loops LOOPS_TABLE = {
         },
     .skipping = {ALL_SKIPPING_OF(FLOAT32, float32), ALL_SKIPPING_OF(FLOAT64, float64),
                  SKIPPING_OF(sum, COMPLEX64, complex64), SKIPPING_OF(sum, COMPLEX128, complex128)},
+    .truths_of_16 =
+        {
+            [GPR_FOLD_any] = {rows_any_float_of_16, columns_any_float_of_16, GPR_UINT8},
+            [GPR_FOLD_all] = {rows_all_float_of_16, columns_all_float_of_16, GPR_UINT8},
+        },
     .numbers =
         {
             [GPR_FLOAT32] = NUMBERS_LOOP(float32),

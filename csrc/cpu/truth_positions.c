@@ -153,3 +153,38 @@ void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, ui
         }
     }
 }
+
+/* 16 bytes hold several rows of few columns. Their marks are a bit each, those of one column
+ * `width` bits apart; of a backward stride the first row is the highest. */
+void gpr_cpu_find_truths_in_columns(const char *elements, int64_t stride, uint64_t rows,
+                                    uint64_t width, int wanted, int64_t *positions)
+{
+    const uint64_t at_once = AT_ONCE / width, others = wanted ? 0 : UINT16_MAX;
+    const int is_backward = stride < 0;
+    uint64_t left = width, first_column = 0;
+
+    for (uint64_t j = 0; j < width; j++) positions[j] = -1;
+    for (uint64_t k = 0; k < at_once; k++) first_column |= UINT64_C(1) << (k * width);
+    for (uint64_t row = 0; row < rows && left > 0; row += at_once) {
+        const uint64_t some = gpr_smaller(rows - row, at_once), bytes = some * width;
+        const char *block = elements + (int64_t)(is_backward ? row + some - 1 : row) * stride;
+        const uint64_t readable = (is_backward ? row + some : rows - row) * width;
+        char copy[AT_ONCE] = {0};
+        uint64_t marks;
+
+        if (readable < AT_ONCE) {
+            memcpy(copy, block, bytes);
+            block = copy;
+        }
+        marks = (truths_of_16(block) ^ others) & ((UINT64_C(1) << bytes) - 1);
+        for (uint64_t j = 0; j < width && marks != 0; j++) {
+            const uint64_t column = marks & (first_column << j);
+            if (column == 0 || positions[j] >= 0) continue;
+            const uint64_t bit =
+                (uint64_t)(is_backward ? 63 - __builtin_clzll(column) : __builtin_ctzll(column));
+            const uint64_t place = bit / width;
+            positions[j] = (int64_t)(row + (is_backward ? some - 1 - place : place));
+            left--;
+        }
+    }
+}

@@ -9,4 +9,10 @@
 void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, uint64_t n,
                          int wanted, int64_t *positions);
 
+/* The same of `width` columns of `rows` > 0 rows without gaps: `stride` is width or -width. Of a
+ * column without such a bool the position is -1. */
+enum { GPR_MOST_TRUTH_COLUMNS = 8 };
+void gpr_cpu_find_truths_in_columns(const char *elements, int64_t stride, uint64_t rows,
+                                    uint64_t width, int wanted, int64_t *positions);
+
 #endif

@@ -100,3 +100,27 @@ def test_positions_of_bools_are_the_first_in_rows_of_any_length(rng: np.random.G
         for name in ("argmax", "argmin"):
             wanted = getattr(np, name)(x.view(np.uint8) != 0, axis=1)
             assert np.array_equal(getattr(gr, name)(x, axis=1, device="cpu"), wanted), name
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_truths_of_float_columns_are_numpys(name: str, rng: np.random.Generator) -> None:
+    dtype = pytest.importorskip("ml_dtypes").bfloat16 if name == "bfloat16" else np.dtype(name)
+    for _ in range(40):
+        shape = int(rng.integers(1, 40)), int(rng.integers(1, 300))
+        numbers = rng.choice([0.0, -0.0, 1e-7, -3.0, np.nan, np.inf], shape)
+        x = np.where(rng.random(shape) < rng.choice([0.0, 0.1, 0.9, 1.0]), numbers, 0.0)
+        x = np.where(rng.random(shape) < rng.choice([0.0, 0.95]), 1.0, x).astype(dtype)
+        for axis in 0, 1, None:
+            assert np.array_equal(gr.any(x, axis, device="cpu"), np.any(x != 0, axis))
+            assert np.array_equal(gr.all(x, axis, device="cpu"), np.all(x != 0, axis))
+
+
+def test_positions_of_bools_in_few_columns_are_the_first(rng: np.random.Generator) -> None:
+    for _ in range(150):
+        shape = int(rng.integers(1, 4)), int(rng.integers(60, 200)), int(rng.integers(1, 12))
+        x = (rng.random(shape) < rng.choice([0.003, 0.5, 0.997])).view(np.uint8)
+        x = (x * rng.choice([1, 2, 255])).astype(np.uint8).view(np.bool_)
+        x = x[tuple(slice(None, None, int(step)) for step in rng.choice([1, -1], 3))]
+        for function in ("argmax", "argmin"):
+            got = getattr(gr, function)(x, axis=1, device="cpu")
+            assert np.array_equal(got, getattr(np, function)(x != 0, axis=1)), (function, shape)
