@@ -164,39 +164,65 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
     return plan->tickets * sizeof(uint32_t) <= EXACT_SCRATCH_BYTES;
 }
 
-/* Whether bins in the registers of a few lanes (exact_rows) sum a small array's short rows faster
- * than pairs of doubles, as measured on an H200. Lanes load any elements as they are; kernels with
- * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in
- * rows of whole vectors and for float16, whose pairs need no proof. */
+/* Whether bins in the registers of a few lanes (exact_rows) sum short rows faster than pairs of
+ * doubles, as measured on an H200. Lanes load any elements as they are; kernels with pairs first
+ * look for whole vectors, and then wait for a tree of partials. Pairs are faster in rows of whole
+ * vectors, and for float16, whose pairs need no proof: unless their elements are apart, by rows or
+ * in runs of one or two, and a small array's anyway. */
 static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512 };
-    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+    enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512, SHORT_RUN = 2 };
+    const gpr_layout *layout = t->layout;
+    const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
+    const uint64_t n = layout->n, row_bytes = n * t->element_bytes;
+    const int is_small = layout->rows * row_bytes <= SMALL_BYTES;
     gpr_layout sorted;
 
     if (n > SHORT_ROW) return 0;
-    sorted = *t->layout;
+    sorted = *layout;
     sort_kept(&sorted);
     if (exact_lanes(t, &sorted) == 0) return 0;
-    if (strcmp(by_fast->variant, "fast_strided") == 0) return 1;
+    if (strcmp(by_fast->variant, "fast_strided") == 0)
+        return is_small || !gpr_pair_sum_is_float64(t->rule->element) ||
+               !gpr_is_row_major(layout) || inner->extent <= SHORT_RUN;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 ||
-        strcmp(by_fast->variant, "fast_columns") == 0)
+        strcmp(by_fast->variant, "fast_columns") == 0 ||
+        strcmp(by_fast->variant, "fast_shifted") == 0)
         return 1;
     return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
-           t->layout->rows * row_bytes <= SMALL_BYTES;
+           is_small;
+}
+
+/* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays of
+ * float32 and float64, unless they are long and few, or many of float64 without its NaN; of
+ * bfloat16 those that are short, and those that a load brings one element of. */
+static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
+{
+    enum { LARGE_BYTES = 64 << 20, LARGE_BYTES_OF_LOADS = 24 << 20 };
+    enum { SHORT_COLUMN = 128, LONG_COLUMN_OF_LOADS = 16 << 10, LONG_COLUMN = 64 << 10 };
+    enum { FEW_COLUMNS = 64, MANY_COLUMNS = 16 << 10 };
+    const gpr_dtype element = t->rule->element;
+    const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
+    const int is_strided = strcmp(by_fast->variant, "fast_strided") == 0;
+
+    if (is_strided && element == GPR_BFLOAT16)
+        return bytes >= LARGE_BYTES_OF_LOADS && n <= LONG_COLUMN_OF_LOADS;
+    if (bytes < LARGE_BYTES) return 0;
+    if (t->element_bytes == 2) return n < SHORT_COLUMN;
+    if (element == GPR_FLOAT64 && t->rule->skip_nan && rows > MANY_COLUMNS) return 0;
+    return n <= LONG_COLUMN || rows > FEW_COLUMNS;
 }
 
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element: large arrays of float32 and float64 are faster in bins, where rows are
- * long, and in columns, unless these are long and at most FEW_COLUMNS. Elements of two bytes, which
- * are added in float32 or need no proof, are slower in pairs in short columns alone. Small arrays
- * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
- * not hold a tile, which is the likelier the more elements there are. */
+ * long. Elements of two bytes are added in float32 or need no proof. Small arrays wait for steps:
+ * runs of which a thread has one tile take fewer in bins, but many steps if bins do not hold a
+ * tile, which is the likelier the more elements there are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
-    enum { SHORT_COLUMN = 128, LONG_COLUMN = 64 << 10, FEW_COLUMNS = 64 };
+    enum { LONG_COLUMN = 64 << 10 };
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
     enum { FEW = 100000, FEW_FLOAT64 = 20000 };
     const gpr_dtype element = t->rule->element;
@@ -212,15 +238,15 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
         return !leaves_out_halves || t->layout->rows * row_bytes < LARGE_BYTES / 2;
-    if (t->layout->rows * row_bytes < LARGE_BYTES) return 0;
     if (gpr_rows_are_runs(t->layout))
-        return strcmp(by_fast->variant, "fast_rows") != 0 &&
+        return t->layout->rows * row_bytes >= LARGE_BYTES &&
+               strcmp(by_fast->variant, "fast_rows") != 0 &&
                (element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                 (element == GPR_FLOAT32 && n > LONG_ROW));
-    if (strcmp(by_fast->variant, "fast_narrow") == 0) return gpr_pair_sum_is_float64(element);
-    if (is_half) return !gpr_is_row_major(t->layout) && n < SHORT_COLUMN;
-    if (n > LONG_COLUMN) return gpr_is_row_major(t->layout) || t->layout->rows > FEW_COLUMNS;
-    return !gpr_is_row_major(t->layout);
+    if (strcmp(by_fast->variant, "fast_narrow") == 0)
+        return gpr_pair_sum_is_float64(element) && t->layout->rows * row_bytes >= LARGE_BYTES;
+    if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
+    return !is_half && n > LONG_COLUMN && t->layout->rows * row_bytes >= LARGE_BYTES;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
