@@ -127,10 +127,10 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
 }
 
 /* Copies `count` contiguous results to memory by steps. */
-#define COPY_RESULTS(bytes)                                                                   \
-    case bytes:                                                                               \
-        for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * (bytes), bytes); \
-        break;
+#define COPY_RESULTS(label, bytes)                                                        \
+    label:                                                                                \
+    for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * (bytes), bytes); \
+    break;
 static void copy_results(char *to, int64_t step, const char *from, int64_t count, uint64_t bytes)
 {
     if (step == (int64_t)bytes) {
@@ -138,12 +138,11 @@ static void copy_results(char *to, int64_t step, const char *from, int64_t count
         return;
     }
     switch (bytes) {
-        COPY_RESULTS(1)
-        COPY_RESULTS(2)
-        COPY_RESULTS(4)
-        COPY_RESULTS(8)
-        COPY_RESULTS(16)
-    default: break; /* there are no others */
+        COPY_RESULTS(case 1, 1)
+        COPY_RESULTS(case 2, 2)
+        COPY_RESULTS(case 4, 4)
+        COPY_RESULTS(case 8, 8)
+        COPY_RESULTS(default, 16) /* there are no others */
     }
 }
 

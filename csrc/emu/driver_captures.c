@@ -4,6 +4,12 @@
 
 #include "emu/driver_state.h"
 
+int driver_capture_state(const struct CUstream_st *stream)
+{
+    if (stream->graph == NULL) return CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream->graph->is_broken ? CAPTURE_INVALIDATED : CAPTURE_ACTIVE;
+}
+
 CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long *id, CUgraph *graph,
                                 const CUgraphNode **dependencies, size_t *dependency_count)
 {
@@ -11,8 +17,8 @@ CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long 
     const struct CUstream_st *stream = driver_find_stream(handle);
     if (stream == NULL || dependencies != NULL || dependency_count != NULL)
         return driver_leave(INVALID_VALUE);
-    *state = stream->graph != NULL;
-    if (stream->graph == NULL) return driver_leave(CUDA_SUCCESS);
+    *state = driver_capture_state(stream);
+    if (*state != CAPTURE_ACTIVE) return driver_leave(CUDA_SUCCESS);
     *id = stream->graph->id;
     *graph = stream->graph;
     return driver_leave(CUDA_SUCCESS);
@@ -81,6 +87,14 @@ GPR_API void fake_begin_capture(CUstream stream)
     graph->id = ++driver.last_id;
     stream->graph = graph;
     driver.captures++;
+    pthread_mutex_unlock(&driver.lock);
+}
+
+/* As a call that is not allowed while a stream is captured does. */
+GPR_API void fake_break_capture(CUstream stream)
+{
+    pthread_mutex_lock(&driver.lock);
+    stream->graph->is_broken = 1;
     pthread_mutex_unlock(&driver.lock);
 }
 

@@ -116,7 +116,7 @@ struct CUuserObject_st {
 
 /* Captured operations, in order; each launch of the graph carries out copies. */
 struct CUgraph_st {
-    int live;
+    int live, is_broken; /* is_broken: the capture has failed */
     unsigned long long id;
     operation *head, *tail;
     struct CUuserObject_st *objects[MOST_OBJECTS];
@@ -212,6 +212,10 @@ struct CUstream_st *driver_make_stream(void);
 
 /* The stream of a handle, which may be one of CUDA's own; NULL: it does not exist. */
 struct CUstream_st *driver_find_stream(CUstream handle);
+
+/* As cuStreamIsCapturing gives it. */
+enum { CAPTURE_ACTIVE = 1, CAPTURE_INVALIDATED = 2 };
+int driver_capture_state(const struct CUstream_st *stream);
 
 /* Appends an operation to a stream's queue, or to the graph that it is being captured into. */
 CUresult driver_enqueue(CUstream handle, operation what);

@@ -288,7 +288,7 @@ CUresult cuStreamIsCapturing(CUstream handle, int *state)
     ENTER(cuStreamIsCapturing, IN_CONTEXT);
     const struct CUstream_st *stream = driver_find_stream(handle);
     if (stream == NULL) return driver_leave(INVALID_HANDLE);
-    *state = stream->graph != NULL;
+    *state = driver_capture_state(stream);
     return driver_leave(CUDA_SUCCESS);
 }
 

@@ -1,5 +1,5 @@
-/* What every C test shares: CHECK, a seed that changes with each run, random numbers, and the
- * closing line.
+/* What every C test shares: CHECK and REQUIRE, a seed that changes with each run, random numbers,
+ * and the closing line.
  *
  * A failed CHECK prints where, what and the seed; GPR_TEST_SEED repeats a run. */
 #ifndef GPR_TEST_CHECK_H
@@ -26,6 +26,15 @@ enum { CHECK_MOST_PRINTED = 20 };
             printf("" __VA_ARGS__);                                                         \
             printf("\n");                                                                   \
         }                                                                                   \
+    } while (0)
+
+/* Ends the process, mostly a child of the test, if a promise is broken: what follows would make
+ * no sense. */
+#define REQUIRE(condition)                                                            \
+    do {                                                                              \
+        if (condition) break;                                                         \
+        (void)fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+        exit(1);                                                                      \
     } while (0)
 
 /* The next 64 random bits of a state (splitmix64). */

@@ -35,6 +35,7 @@
     FAKE(void, free_stream, fake_free_stream, (void *stream))                   \
     FAKE(void, wait, fake_wait, (void))                                         \
     FAKE(void, begin_capture, fake_begin_capture, (void *stream))               \
+    FAKE(void, break_capture, fake_break_capture, (void *stream))               \
     FAKE(void *, end_capture, fake_end_capture, (void *stream))                 \
     FAKE(int, launch_graph, fake_launch_graph, (void *graph, void *stream))     \
     FAKE(void, destroy_graph, fake_destroy_graph, (void *graph))
@@ -45,15 +46,6 @@
     FAKE(void, refuse, fake_nvrtc_refuse, (const char *word))                          \
     FAKE(int, compiles, fake_nvrtc_compiles, (void))                                   \
     FAKE(int, programs, fake_nvrtc_programs, (void))
-
-/* Ends the process, mostly a child of the test, if a promise is broken: what follows would make
- * no sense. */
-#define REQUIRE(condition)                                                            \
-    do {                                                                              \
-        if (condition) break;                                                         \
-        (void)fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-        exit(1);                                                                      \
-    } while (0)
 
 static struct {
 #define FAKE(result, member, symbol, arguments) result(*member) arguments;

@@ -386,6 +386,26 @@ static void test_given_means(void)
     }
 }
 
+/* A library's kernel folds numbers alone, and atomics swap 8 bytes: the message names others. */
+static void test_kernels_that_cannot_fold_positions_name_others(void)
+{
+    static const int kernels[] = {GPR_KERNEL_cub, GPR_KERNEL_shfl_atomic};
+    gpr_rule rule;
+
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        const gpr_kernel_row *row = &gpr_kernel_rows[kernels[i]];
+        REQUIRE(gpr_make_rule(GPR_OP_ARGMAX, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK);
+        gpr_fit_rule(row, &rule);
+        CHECK(gpr_check_kernel_folds(row, &rule) == GPR_ERROR_VALUE, "%s", row->name);
+        CHECK(strstr(gpr_last_error()->message, row->name) != NULL &&
+                  strstr(gpr_last_error()->message, "'shfl_two_pass'") != NULL,
+              "%s", gpr_last_error()->message);
+        REQUIRE(gpr_make_rule(GPR_OP_MAX, GPR_FLOAT64, GPR_DTYPE_DEFAULT, &rule) == GPR_OK);
+        gpr_fit_rule(row, &rule);
+        CHECK(gpr_check_kernel_folds(row, &rule) == GPR_OK, "%s", row->name);
+    }
+}
+
 /* With a divisor of 0 a variance is the quotient by 0; NaN where NaN elements were left out. */
 static void test_variances_without_freedom(void)
 {
@@ -439,6 +459,7 @@ int main(void)
     test_results();
     test_exact_sums();
     test_given_means();
+    test_kernels_that_cannot_fold_positions_name_others();
     test_variances_without_freedom();
     test_types_that_do_not_exist();
     return check_end();

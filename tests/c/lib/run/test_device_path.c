@@ -302,6 +302,79 @@ static void test_graphs_have_scratch_of_their_own(void)
     expect_no_violation();
 }
 
+/* Another call has ended the capture: there is no graph that scratch could belong to. */
+static void test_a_capture_that_has_failed_is_an_error(void)
+{
+    const int64_t nothing = -1;
+    void *data = upload(values, sizeof values), *result = upload(&nothing, sizeof nothing),
+         *stream = fake.make_stream(0);
+    gpr_request request = sum_request(data, result, stream);
+
+    fake.begin_capture(stream);
+    fake.break_capture(stream);
+    CHECK(gpr_reduce(&request) == GPR_ERROR_VALUE, "a broken capture");
+    CHECK(strstr(gpr_last_error()->message, "has failed already") != NULL, "%s",
+          gpr_last_error()->message);
+    fake.destroy_graph(fake.end_capture(stream));
+    CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+    fake.wait();
+    CHECK(fetch(result) == sum_of(values, COUNT), "%s", gpr_last_error()->message);
+    fake.free_stream(stream);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
+/* ---------------------------------------------------------------- products ------------------- */
+
+/* Sums of no products are +0, in memory that held something else: of two arrays of one axis, along
+ * axes, and of magnitudes. Products along axes need both arrays' addresses. */
+static void test_sums_of_no_products_are_zero(void)
+{
+    enum { ROWS = 3 };
+    const int64_t shape[2] = {ROWS, 0}, some[2] = {ROWS, 2}, steps[2] = {16, sizeof(double)};
+    const double others[ROWS] = {1, 2, 3};
+    double found[ROWS];
+    void *data = upload(values, sizeof values), *result = upload(others, sizeof others);
+    const gpr_factor factor = {
+        .dtype = GPR_FLOAT64, .data = data, .stride = sizeof(double), .strides = steps};
+    const gpr_dot_request plain = {.a = factor,
+                                   .b = factor,
+                                   .factor = GPR_FLOAT64,
+                                   .compute = GPR_DTYPE_DEFAULT,
+                                   .kernel = -1,
+                                   .on_device = 1,
+                                   .result = result,
+                                   .result_on_device = 1};
+    gpr_dot_request request = plain;
+
+    for (int way = 0; way < 3; way++) {
+        const int rows = way == 0 ? 1 : ROWS;
+        if (way > 0) {
+            request.ndim = 2;
+            request.reduced = 1;
+            request.shape = shape;
+        }
+        if (way == 2) request.products = GPR_MAGNITUDES;
+        REQUIRE(gpr_upload(0, result, others, sizeof others) == GPR_OK);
+        CHECK(gpr_dot(&request) == GPR_OK, "way %d: %s", way, gpr_last_error()->message);
+        fake.wait();
+        REQUIRE(gpr_download(0, NULL, found, result, sizeof found) == GPR_OK);
+        for (int i = 0; i < ROWS; i++)
+            CHECK(i < rows ? found[i] == 0 && !signbit(found[i]) : found[i] == others[i],
+                  "way %d, result %d: %g", way, i, found[i]);
+    }
+    request = plain;
+    request.ndim = 2;
+    request.reduced = 1;
+    request.shape = some;
+    request.b.data = (const char *)data + 4;
+    CHECK(gpr_dot(&request) == GPR_ERROR_VALUE, "a second array between its elements");
+    CHECK(strstr(gpr_last_error()->message, "multiples of their size, 8 bytes") != NULL, "%s",
+          gpr_last_error()->message);
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
 /* ---------------------------------------------------------------- errors --------------------- */
 
 static void expect_refusal(const gpr_request *request, const char *words)
@@ -583,6 +656,8 @@ int main(void)
     test_a_small_sum_takes_few_calls_of_the_driver();
     test_results_are_taken_when_they_are_there();
     test_graphs_have_scratch_of_their_own();
+    test_a_capture_that_has_failed_is_an_error();
+    test_sums_of_no_products_are_zero();
     test_memory_and_streams_of_somebody_else_are_refused();
     test_results_go_where_they_shall();
     test_variances_are_about_given_means();

@@ -280,6 +280,48 @@ static void test_the_last_run_is_forgotten_until_the_next_call(void)
     CHECK(gpr_last_run() == NULL, "%s", gpr_last_error()->message);
 }
 
+/* The text of a program tells how its blocks are launched. */
+static void test_a_written_program_says_how_it_is_launched(void)
+{
+    static const struct {
+        const char *kernel, *words;
+    } cases[] = {{"cooperative", "// launch: cooperative\n"},
+                 {"cluster", "// launch: clusters of 8\n"}};
+    char written[TEXT_BYTES];
+    int kernel = 0;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        REQUIRE(gpr_find_kernel(cases[i].kernel, &kernel) == GPR_OK);
+        CHECK(gpr_write_program(kernel, GPR_OP_SUM, GPR_INT32, BLOCK, written, TEXT_BYTES) ==
+                  GPR_OK,
+              "%s", gpr_last_error()->message);
+        CHECK(strstr(written, cases[i].words) != NULL, "%s", written);
+    }
+}
+
+/* All programs of exact sums compile at once or one by one; floats have more than integers. */
+static void test_programs_of_exact_sums_are_compiled_by_their_number(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_FLOAT32, GPR_INT32};
+    int counts[2], kernel = 0;
+    uint64_t one = 0, all = 0;
+
+    REQUIRE(gpr_find_kernel("exact", &kernel) == GPR_OK);
+    for (int i = 0; i < 2; i++) {
+        const int before = fake.compiles();
+        CHECK(gpr_compile_program(kernel, GPR_OP_SUM, dtypes[i], GPR_DTYPE_DEFAULT, 0, -1, CC,
+                                  &all) == GPR_OK,
+              "%s", gpr_last_error()->message);
+        counts[i] = fake.compiles() - before;
+        CHECK(gpr_compile_program(kernel, GPR_OP_SUM, dtypes[i], GPR_DTYPE_DEFAULT, 0, 3, CC,
+                                  &one) == GPR_OK,
+              "%s", gpr_last_error()->message);
+        CHECK(fake.compiles() == before + counts[i] + 1 && one > 0 && one < all, "%d programs",
+              counts[i]);
+    }
+    CHECK(counts[0] > counts[1] && counts[1] > 1, "%d and %d programs", counts[0], counts[1]);
+}
+
 int main(void)
 {
     int kernel = 0;
@@ -294,6 +336,8 @@ int main(void)
     test_images_that_are_none_and_devices_that_are_not_there_are_refused();
     test_launches_that_no_gpu_has_are_refused();
     test_a_kernel_of_the_course_is_planned_for_any_operator();
+    test_a_written_program_says_how_it_is_launched();
+    test_programs_of_exact_sums_are_compiled_by_their_number();
     test_the_last_run_is_forgotten_until_the_next_call();
     CHECK(fake.violation()[0] == '\0', "%s", fake.violation());
     return check_end();
