@@ -281,6 +281,14 @@ def test_what_calls_of_device_arrays_do_not_take_is_refused_by_name(tmp_path: Pa
             raw(mean=source.pointer, mean_dtype=np.float64, mean_strides=(8, 8))
         with raises(ValueError):
             raw(mean=source.pointer, mean_dtype=np.float64)
+        sums = _core.DeviceBuffer((3,), "int64", 0, None)
+        _core.upload(0, source.pointer, np.arange(12, dtype=np.int32))
+        assert raw(result=sums.memory.pointer) is None
+        cuda.fake_wait()
+        _core.download(0, sums.memory.pointer, host, stream)
+        assert (host == [6, 22, 38]).all()
+        with raises(ValueError, "multiples of their size"):
+            raw(result=sums.memory.pointer + 1)
         with raises(OverflowError):
             _core.reduce_device("sum", 1 << 70, (3,), np.int32, 1, "auto", 0)
         with raises(OverflowError):
