@@ -411,7 +411,7 @@ CORE_TESTS := $(patsubst %,tests/api/test_%.py,contract differential options err
               tests/exact/test_exact_rows.py \
               $(patsubst %,tests/interop/test_%.py,interop extents random_device_calls)
 # Tests that reach more lines of the glue, and little of the arithmetic: for coverage alone.
-GLUE_TESTS := $(patsubst %,tests/api/test_%.py,plan_costs warm fields one_call) \
+GLUE_TESTS := $(patsubst %,tests/api/test_%.py,plan_costs warm fields one_call one_pass) \
               $(patsubst %,tests/exact/test_%.py,exact exact_products) \
               $(patsubst %,tests/yours/test_%.py,operator operator_on_gpu with_nvrtc) \
               tests/cli/test_cli.py tests/tune/test_tune.py

@@ -335,6 +335,163 @@ def test_programs_of_products_along_axes_are_compiled_by_name(tmp_path: Path) ->
     )
 
 
+def test_products_on_the_device_take_room_of_their_own(tmp_path: Path) -> None:
+    fakes.run(
+        """
+        from gpureduce import _core
+        stream = _core.device_stream(0)
+        values = np.arange(-20, 20, dtype=np.int32)
+        memory = _core.DeviceBuffer((40,), "int32", 0, None)
+        _core.upload(0, memory.memory.pointer, values)
+        a = memory.memory
+        def view(shape, dtype="int32", device=0):
+            return _core.device_array(a.pointer, shape, None, dtype, device, None, memory)
+        def room(shape, dtype):
+            made = _core.DeviceBuffer(shape, dtype, 0, None)
+            return made, made.memory
+        def dot(b=a, factor="int32", dtype=None, make=room, first=a, device=None):
+            return _core.dot_on_device(first, b, factor, dtype, "auto", device, None, None, stream,
+                                       make)
+        found = np.empty((), np.int32)
+        made = dot()
+        _core.download(0, made.memory.pointer, found, stream)
+        assert found == (values * values).sum()
+        with raises(TypeError, "two DeviceArrays"):
+            dot(values)
+        with raises(TypeError, "one axis"):
+            dot(view((4, 10)))
+        with raises(ValueError, "equal lengths"):
+            dot(view((39,)))
+        with raises(ValueError, '"cuda:0"', '"cuda:1"'):
+            dot(view((40,), device=1))
+        with raises(ValueError, "cuda:0"):
+            dot(device="cuda:1")
+        for bad in ({"factor": "int7"}, {"dtype": "int7"}):
+            with raises(TypeError, "int7"):
+                dot(**bad)
+        with raises(TypeError):
+            dot(factor="float32", dtype="int32")
+        with raises(TypeError):
+            dot(factor=5)
+        with raises(TypeError, "is a DeviceArray"):
+            dot(make=lambda *about: ("made", np.zeros((), np.int32)))
+        with raises(TypeError, "the memory for it of dtype int64"):
+            dot(make=lambda *about: ("made", view((), "int64")))
+        with raises(ZeroDivisionError):
+            dot(make=lambda *about: 1 / 0)
+        cuda.fake_fail(b"cuLaunchKernel", 1, 999)
+        with raises(gr.CudaError, "cuLaunchKernel"):
+            dot()
+        def along(b=None, products=2, axis=1, factor="int32", first=None, make=room, device=None):
+            return _core.dot_along_on_device(first or view((4, 0)), b, factor, None, axis, False,
+                                             products, False, False, "auto", device, None, None,
+                                             stream, make)
+        sums = along()
+        found = np.ones(4, np.int32)
+        _core.download(0, sums.memory.pointer, found, stream)
+        assert (found == 0).all()
+        with raises(TypeError, "or two of one shape"):
+            along(values)
+        for other in (view((4, 10)), view((0,)), view((4, 0), device=1)):
+            with raises(TypeError, "or two of one shape"):
+                along(other, products=0)
+        for products in (3, -2):
+            with raises(ValueError, "no product"):
+                along(products=products)
+        with raises(TypeError):
+            along(products="x")
+        with raises(np.exceptions.AxisError):
+            along(axis=2)
+        with raises(ValueError, "cuda:0"):
+            along(device="cuda:1")
+        with raises(TypeError, "int7"):
+            along(factor="int7")
+        """,
+        tmp_path,
+    )
+
+
+def test_launches_that_are_none_are_refused(tmp_path: Path) -> None:
+    fakes.run(
+        """
+        from gpureduce import _core
+        stream = _core.device_stream(0)
+        text = _core.write_program("shfl_atomic", "sum", "int32", 64)
+        entries = ("gpr::shfl_atomic<First, 64u>", "gpr::fill_identity<First>")
+        image, symbols = _core.compile_text("mine.cu", text, entries, (), 90)
+        assert len(symbols) == 2
+        loaded = _core.load_image(0, image, symbols)
+        with raises(ValueError, "up to 4 kernels, not 5"):
+            _core.compile_text("mine.cu", text, ("x",) * 5, (), 90)
+        with raises(ValueError, "up to 8 options, not 9"):
+            _core.compile_text("mine.cu", text, entries, ("x",) * 9, 90)
+        for bad in (("mine.cu", text, (5,), (), 90), ("mine.cu", text, entries, (5,), 90), ()):
+            with raises(TypeError):
+                _core.compile_text(*bad)
+        with raises(ValueError, "up to 4 kernels"):
+            _core.load_image(0, image, symbols * 3)
+        for symbol in (("no such kernel",), ("fake nothing First 64",)):
+            with raises(gr.CudaError, "cuModuleGetFunction"):
+                _core.load_image(0, image, symbol)
+        with raises(TypeError):
+            _core.load_image(0, image, (5,))
+
+        def run(*launches, **more):
+            return _core.run_launches(loaded, launches, stream, *more.values())
+        def queue(*launches, pointers=(), bytes_=0, loaded=loaded, stream=stream):
+            return _core.queue_launches(loaded, launches, stream, bytes_, pointers)
+        assert len(run(flush=0, repeats=3)) == 3
+        for call in (run, queue):
+            with raises(TypeError, "a launch is a tuple"):
+                call([0])
+            with raises(TypeError):
+                call((0, 1, 1, 0))
+            with raises(TypeError):
+                call((0, 1, 1, 0, (5,)))
+            with raises(ValueError, "up to 8 arguments"):
+                call((0, 1, 1, 0, (b"",) * 9))
+            with raises(ValueError, "kernel 5 of a program of 2"):
+                call((5, 1, 1, 0, ()))
+        with raises(ValueError, "launches run -1 times"):
+            run(flush=0, repeats=-1)
+        for loaded_ in (5, object()):
+            with raises(ValueError):
+                queue(loaded=loaded_)
+        with raises(ValueError):
+            queue(stream=-5)
+        place = bytearray(8)
+        for pointers in (((place, 1, 0),), ((place, -1, 0),)):
+            with raises(ValueError, "not within its argument"):
+                queue(pointers=pointers, bytes_=64)
+        with raises(TypeError):
+            queue(pointers=((bytes(8), 0, 0),), bytes_=64)
+        with raises(ValueError, "byte 64 of scratch of 64"):
+            queue(pointers=((place, 0, 64),), bytes_=64)
+        assert queue() is None
+
+        plan = _core.plan_kernel("sequential", 0, 3, 1000, 64, 0)
+        assert plan["finish"] == "passes" and plan["passes"] == ((1000, 48, 16), (16, 3, 1))
+        for bad in (("nothing", 0, 1, 1, 0, 0), ("fast", 0, 1, 1, 0, 0),
+                    ("sequential", 0, 1, 1, 96, 0), ("sequential", 7, 1, 1, 0, 0)):
+            with raises(ValueError):
+                _core.plan_kernel(*bad)
+        with raises(TypeError):
+            _core.plan_kernel("sequential")
+        with raises(TypeError):
+            _core.find_cached_image(5)
+        assert _core.find_cached_image("no key") is None
+        with raises(ValueError, "up to 4 kernels"):
+            _core.cache_image("key", image, symbols * 3)
+        for bad in (("key", image), ("key", image, (5,))):
+            with raises(TypeError):
+                _core.cache_image(*bad)
+        _core.cache_image("key", image, symbols)
+        assert _core.find_cached_image("key") == (image, symbols)
+        """,
+        tmp_path,
+    )
+
+
 def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
     fakes.run(
         """
