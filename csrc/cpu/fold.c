@@ -71,10 +71,14 @@ static int reads_every_second(const recipe *how)
 }
 
 /* Whether a fold's order is free, and its loop for columns faster than a copy and its loop for
- * rows: extremes of floats. */
+ * rows: not of 64-bit integers. */
 static int folds_gapped(const recipe *how)
 {
-    return gpr_cpu_is_extreme(how->fold) && gpr_kind_of(how->loop_dtype) == GPR_KIND_FLOAT;
+    const gpr_kind kind = gpr_kind_of(how->loop_dtype);
+    const int is_short_integer =
+        (kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED) && how->loop_bytes < sizeof(int64_t);
+
+    return gpr_cpu_is_extreme(how->fold) && (is_short_integer || kind == GPR_KIND_FLOAT);
 }
 
 /* Folds every second element as columns of a matrix without gaps, of which each odd one is left
@@ -113,7 +117,7 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
     const char *memory =
         view->rows_contiguous ? gpr_view_row(view, row) + first * view->bytes : NULL;
     gpr_value value = how->identity;
-    gpr_gapped_sum_loop sum_gapped = NULL;
+    gpr_gapped_loop fold_every_second = NULL;
     const char *gapped = NULL;
     uint64_t made = 0, run, from = 0;
 
@@ -124,12 +128,11 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
     run = gpr_cpu_run_of(how);
     if (run > 0) return fold_runs(how, row, first, count, run, &in->s);
     if (reads_every_second(how)) {
-        const gpr_gapped_sum_loop own = gpr_cpu_loops()->gapped_sums[how->loop_dtype];
+        const gpr_gapped_loop own = gpr_cpu_loops()->gapped[how->fold][how->loop_dtype];
 
         gapped = gpr_view_row(view, row) + (int64_t)first * view->axes[view->outer].in;
-        if (own != NULL &&
-            how->loop.rows == gpr_cpu_loops()->loop[GPR_FOLD_sum][how->loop_dtype].rows)
-            sum_gapped = own;
+        if (own != NULL && how->loop.rows == gpr_cpu_loops()->loop[how->fold][how->loop_dtype].rows)
+            fold_every_second = own;
         if (folds_gapped(how) && count >= LEAST_GAPPED) {
             gpr_value *part = &in->parts[made++];
 
@@ -143,8 +146,8 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
         gpr_value *part = &in->parts[made++];
 
         *part = how->identity;
-        if (sum_gapped != NULL && step >= GPR_FEWEST_GAPPED) {
-            sum_gapped(gapped + done * 2 * view->bytes, step, part);
+        if (fold_every_second != NULL && step >= GPR_FEWEST_GAPPED) {
+            fold_every_second(gapped + done * 2 * view->bytes, step, part);
             done += step;
             continue;
         }

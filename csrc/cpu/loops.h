@@ -34,10 +34,10 @@ typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows
 typedef void (*gpr_every_second_loop)(const char *restrict source, uint64_t count,
                                       char *restrict destination);
 
-/* Sums n >= GPR_FEWEST_GAPPED numbers where a gpr_every_second_loop reads them: the accumulator
- * that the loop of sums makes of their copy. */
+/* Folds n >= GPR_FEWEST_GAPPED numbers where a gpr_every_second_loop reads them, to the accumulator
+ * that the fold's loop makes of their copy. */
 enum { GPR_FEWEST_GAPPED = 129 };
-typedef void (*gpr_gapped_sum_loop)(const void *data, uint64_t n, void *accumulator);
+typedef void (*gpr_gapped_loop)(const void *data, uint64_t n, void *accumulator);
 
 /* A conversion that costs little before a loop: of 16-bit floats, which lack loops, to float32, and
  * of integers and bool to float64. NULL for other dtypes. */
@@ -274,8 +274,8 @@ typedef struct gpr_loops {
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
     /* by the bytes of an element; NULL for fewer than 4 */
     gpr_every_second_loop every_second[GPR_MOST_BYTES + 1];
-    /* of float64 and complex128 */
-    gpr_gapped_sum_loop gapped_sums[GPR_DTYPE_COUNT];
+    /* sums of float64 and complex128; with AVX2 sums and extremes of 64-bit integers, too */
+    gpr_gapped_loop gapped[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_exp_loop exp_sums[GPR_DTYPE_COUNT];
     gpr_exp_columns_loop exp_columns[GPR_DTYPE_COUNT];

@@ -542,6 +542,52 @@ INLINE vec_f64 load_gapped(const gapped_float64 *p, int is_complex)
 DEFINE_GAPPED_SUM(float64, LOAD_GAPPED, 1)
 DEFINE_GAPPED_SUM(complex128, LOAD_GAPPED_PAIRS, 2)
 
+/* Every second 64-bit integer, where there are instructions for extremes: a copy and a loop for it
+ * would wait for memory and for each other. */
+#ifdef HAS_INTEGER_VOCABULARY
+#define VECTOR_SUM(x, y) ((x) + (y))
+#define DEFINE_GAPPED_INTEGERS(fold, name, T, COMBINE)                                             \
+    static void fold##_gapped_##name(const void *data, uint64_t n, void *result)                   \
+    {                                                                                              \
+        enum { CHAINS = 4 };                                                                       \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                             \
+        const gapped_float64 *p = data;                                                            \
+        elements folded[CHAINS];                                                                   \
+        T all, x;                                                                                  \
+        uint64_t i = CHAINS * VECTOR_LANES;                                                        \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < CHAINS; k++) folded[k] = (elements)LOAD_GAPPED(p + k * VECTOR_LANES);  \
+        for (; i + CHAINS * VECTOR_LANES < n; i += CHAINS * VECTOR_LANES) {                        \
+            UNROLLED                                                                               \
+            for (int k = 0; k < CHAINS; k++)                                                       \
+                folded[k] =                                                                        \
+                    (elements)COMBINE(folded[k], (elements)LOAD_GAPPED(p + i + k * VECTOR_LANES)); \
+        }                                                                                          \
+        for (; i + VECTOR_LANES < n; i += VECTOR_LANES)                                            \
+            folded[0] = (elements)COMBINE(folded[0], (elements)LOAD_GAPPED(p + i));                \
+        UNROLLED                                                                                   \
+        for (int k = 1; k < CHAINS; k++) folded[0] = (elements)COMBINE(folded[0], folded[k]);      \
+        all = folded[0][0];                                                                        \
+        UNROLLED                                                                                   \
+        for (int k = 1; k < VECTOR_LANES; k++) {                                                   \
+            x = folded[0][k];                                                                      \
+            all = (T)GPR_COMBINE_##fold(all, x);                                                   \
+        }                                                                                          \
+        for (; i < n; i++) {                                                                       \
+            memcpy(&x, &p[i].number, sizeof x);                                                    \
+            all = (T)GPR_COMBINE_##fold(all, x);                                                   \
+        }                                                                                          \
+        memcpy(result, &all, sizeof all);                                                          \
+    }
+DEFINE_GAPPED_INTEGERS(min, int64, int64_t, VECTOR_min_int64)
+DEFINE_GAPPED_INTEGERS(max, int64, int64_t, VECTOR_max_int64)
+DEFINE_GAPPED_INTEGERS(min, uint64, uint64_t, VECTOR_min_uint64)
+DEFINE_GAPPED_INTEGERS(max, uint64, uint64_t, VECTOR_max_uint64)
+DEFINE_GAPPED_INTEGERS(sum, uint64, uint64_t, VECTOR_SUM)
+#define GAPPED_INTEGERS(fold) [GPR_INT64] = fold##_gapped_int64, [GPR_UINT64] = fold##_gapped_uint64
+#define sum_gapped_int64 sum_gapped_uint64 /* modulo 2^64 */
+#endif
+
 #include "cpu/loops_moments.h"
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
@@ -2268,7 +2314,21 @@ const gpr_loops LOOPS_TABLE = {
     .complex_product_sums = {[GPR_COMPLEX64] = sums_of_products_complex64,
                              [GPR_COMPLEX128] = sums_of_products_complex128},
     .pairs = {[GPR_FLOAT32] = pairs_float32, [GPR_FLOAT64] = pairs_float64},
-    .gapped_sums = {[GPR_FLOAT64] = sum_gapped_float64, [GPR_COMPLEX128] = sum_gapped_complex128},
+    .gapped =
+        {
+#ifdef HAS_INTEGER_VOCABULARY
+            [GPR_FOLD_min] = {GAPPED_INTEGERS(min)},
+            [GPR_FOLD_max] = {GAPPED_INTEGERS(max)},
+#endif
+            [GPR_FOLD_sum] =
+                {
+                    [GPR_FLOAT64] = sum_gapped_float64,
+                    [GPR_COMPLEX128] = sum_gapped_complex128,
+#ifdef HAS_INTEGER_VOCABULARY
+                    GAPPED_INTEGERS(sum),
+#endif
+                },
+        },
     .every_second = {[4] = every_second_4, [8] = every_second_8, [16] = every_second_16},
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
     .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},
