@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -29,6 +30,7 @@
 #include "check.h"
 #include "fakes/fakes.h"
 #include "lib/driver/cache.h"
+#include "lib/driver/measured_costs.h"
 #include "lib/driver/program.h"
 #include "lib/driver/sources.h"
 
@@ -282,6 +284,52 @@ static gpr_status scaled_product_in_pieces(void)
     return reduce(GPR_DEVICE_CPU, GPR_OP_PROD, GPR_FLOAT64, "auto", 1, 1 << 18, ROWS, 0);
 }
 
+/* Half of the factors are large and half are small: partial products leave the range of doubles. */
+static gpr_status product_on_both_sides_in_pieces(void)
+{
+    enum { N = 1 << 17, POWER = 600 };
+    static const int64_t shape[] = {N};
+    static double factors[N];
+    double product = 0;
+    const gpr_request request = {.op = GPR_OP_PROD,
+                                 .dtype = GPR_FLOAT64,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 1,
+                                 .reduced = 1,
+                                 .shape = shape,
+                                 .data = factors,
+                                 .kernel = -1,
+                                 .device = GPR_DEVICE_CPU,
+                                 .result = &product};
+
+    for (int i = 0; i < N; i++) factors[i] = ldexp(1, i < N / 2 ? POWER : -POWER);
+    const gpr_status status = gpr_reduce(&request);
+
+    REQUIRE(status != GPR_OK || product == 1);
+    return status;
+}
+
+/* As doubles the elements are nearly 0: the sum of their exponentials is their number. */
+static gpr_status exponentials_in_pieces(void)
+{
+    enum { N = MOST / sizeof(double) };
+    static const int64_t shape[] = {N};
+    double found = -1;
+    const gpr_request request = {.dtype = GPR_FLOAT64,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 1,
+                                 .reduced = 1,
+                                 .shape = shape,
+                                 .data = elements,
+                                 .kernel = -1,
+                                 .device = GPR_DEVICE_CPU,
+                                 .result = &found};
+    const gpr_status status = gpr_logsumexp(&request);
+
+    REQUIRE(status != GPR_OK || fabs(found - log(N)) <= 1e-14 * log(N));
+    return status;
+}
+
 static gpr_status exact_sum_in_pieces(void)
 {
     return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "exact", 1, MOST, ROWS, MOST * ONES_8);
@@ -412,6 +460,32 @@ static gpr_status cache_that_overflows(void)
     return GPR_OK;
 }
 
+/* Costs of a GPU's plans are written, read, and removed. A file that fails is an error of the one
+ * who measured, and the reason for estimates to who plans. */
+static gpr_status measured_costs(void)
+{
+    static const gpr_plan_costs costs = {4000, 60, 20000, 600, 1000, 20, 1000, 600};
+    static const char *const words[] = {"cannot be written", "cannot be removed", "are kept"};
+    gpr_costs_info info;
+
+    for (int step = 0; step < 2; step++) {
+        const gpr_status status =
+            step == 0 ? gpr_write_measured_costs("GPU", &costs) : gpr_remove_measured_costs("GPU");
+        if (status == GPR_ERROR_MEMORY) return status;
+        if (status != GPR_OK) {
+            const char *message = gpr_last_error()->message;
+            REQUIRE(status == GPR_ERROR_SYSTEM && atomic_load(&fault.failed));
+            REQUIRE(strstr(message, words[step]) != NULL || strstr(message, words[2]) != NULL);
+        }
+        gpr_read_measured_costs("GPU", &info);
+        REQUIRE(info.is_measured == (step == 0) || atomic_load(&fault.failed));
+        REQUIRE(info.is_measured == (info.reason[0] == '\0'));
+        REQUIRE(!info.is_measured || memcmp(&info.costs, &costs, sizeof costs) == 0);
+    }
+    REQUIRE(gpr_write_measured_costs("two\nlines", &costs) == GPR_ERROR_VALUE);
+    return GPR_OK;
+}
+
 /* A program is compiled, and the next time read from the disk. */
 static gpr_status cached_program(void)
 {
@@ -536,6 +610,8 @@ static const work works[] = {
     {"many partials", many_partials, 1},
     {"columns in pieces", columns_in_pieces, 1},
     {"a product out of range in pieces", scaled_product_in_pieces, 1},
+    {"a product on both sides in pieces", product_on_both_sides_in_pieces, 1},
+    {"exponentials in pieces", exponentials_in_pieces, 1},
     {"an exact sum in pieces", exact_sum_in_pieces, 1},
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},
     {"exact variances in pieces", exact_variances_in_pieces, 1},
@@ -546,6 +622,7 @@ static const work works[] = {
     {"calls that are warmed", warmed_calls, 1},
     {"several in one pass", several_on_device, 1},
     {"a cache that overflows", cache_that_overflows, 0},
+    {"measured costs", measured_costs, 1},
 };
 
 /* ---------------------------------------------------------------- processes ------------------ */
