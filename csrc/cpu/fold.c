@@ -267,6 +267,46 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
     if (rows > 0) how->loop.columns(elements, stride, rows, width, how_columns, accumulators);
 }
 
+/* Whether every second element of rows of memory is one of the columns', and loops read the others,
+ * too: the order of the fold is free, and there are rows enough for results to be few. */
+static int reads_every_second_column(const recipe *how)
+{
+    enum { FEWEST_ROWS = 4 };
+    const gpr_view *view = how->view;
+    const gpr_axis *across = &view->axes[view->outer - 1],
+                   *along = &view->axes[view->outer + view->inner - 1];
+
+    return how->direct && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view) &&
+           across->in == 2 * (int64_t)view->bytes && along->extent >= FEWEST_ROWS &&
+           (gpr_cpu_is_extreme(how->fold) || gpr_cpu_may_stop_early(how->fold)) &&
+           how->acc_bytes <= sizeof(double);
+}
+_Static_assert(2 * GPR_COLUMN_BLOCK * sizeof(double) <= sizeof((stage){0}.packed),
+               "accumulators of every column of a unit and of those between them have room");
+
+/* Folds rows of every second element together with those between them, and keeps each second
+ * accumulator. */
+static void fold_every_second_column(const recipe *how, const gpr_view *tile, uint64_t rows,
+                                     uint64_t width, int fresh, char *accumulators, stage *s)
+{
+    const gpr_dtype dtype = how->loop.accumulator;
+    const gpr_columns_loop merge = gpr_cpu_loops()->loop[how->fold][dtype].columns;
+    char *kept = fresh ? accumulators : s->converted;
+    gpr_view folded;
+
+    how->loop.columns(tile->data, tile->axes[0].in, rows, 2 * width - 1, GPR_FRESH, s->packed);
+    folded.dtype = dtype;
+    folded.bytes = how->acc_bytes;
+    folded.byteswapped = 0;
+    folded.outer = 0;
+    folded.inner = 1;
+    folded.axes[0] = (gpr_axis){.extent = width, .in = 2 * (int64_t)how->acc_bytes};
+    folded.data = s->packed;
+    folded.mask = NULL;
+    gpr_cpu_pack(&folded, 0, width, NULL, kept);
+    if (!fresh) merge(kept, 0, 1, width, 0, accumulators);
+}
+
 /* A view of positions of the last inner axis by `width` rows of such a unit. */
 static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
 {
@@ -304,6 +344,8 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     uint64_t until_asked = UINT64_MAX, unasked = 0;
     const int source = (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
                        (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_IN_ORDER : 0);
+    const int every_second =
+        work->copies == 1 && !work->columns_wide && reads_every_second_column(how);
     int fresh = work->copies == 1 ? GPR_FRESH : 0;
     gpr_view tile;
 
@@ -322,6 +364,9 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
         if (work->columns_direct && how->direct) {
             fold_block(how, tile.data, tile.axes[0].in, run, width, work->copies, fresh | source,
                        accumulators);
+            fresh = 0;
+        } else if (every_second) {
+            fold_every_second_column(how, &tile, run, width, fresh, accumulators, s);
             fresh = 0;
         } else {
             for (uint64_t done = 0; done < run; done += at_once) {

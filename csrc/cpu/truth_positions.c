@@ -43,6 +43,31 @@ static uint64_t truths_of_16(const char *bools)
 #endif
 }
 
+/* Whether one of 64 bools is true if true is wanted, or false. */
+enum { STRETCH = 64 };
+static int is_any_of_64(const char *bools, int wanted)
+{
+    uint64_t marks = wanted ? 0 : UINT16_MAX;
+
+#if defined(__SSE2__)
+    __m128i vectors[STRETCH / 16], folded;
+
+    memcpy(vectors, bools, sizeof vectors);
+    folded = wanted ? _mm_or_si128(_mm_or_si128(vectors[0], vectors[1]),
+                                   _mm_or_si128(vectors[2], vectors[3]))
+                    : _mm_min_epu8(_mm_min_epu8(vectors[0], vectors[1]),
+                                   _mm_min_epu8(vectors[2], vectors[3]));
+    memcpy(vectors, &folded, sizeof folded);
+    return truths_of_16((const char *)vectors) != marks;
+#else
+    for (int i = 0; i < STRETCH; i += 16) {
+        const uint64_t truths = truths_of_16(bools + i);
+        marks = wanted ? marks | truths : marks & truths;
+    }
+    return marks != (wanted ? 0 : UINT16_MAX);
+#endif
+}
+
 /* Position of the first of n >= AT_ONCE bools that decides, or 0: without branches on single bools,
  * which cannot be predicted. */
 enum { AT_ONCE = 16 };
@@ -51,6 +76,9 @@ static uint64_t find_by_vectors(const char *row, uint64_t n, int wanted)
     const uint64_t others = wanted ? 0 : UINT16_MAX;
     uint64_t marks = 0, i = 0;
 
+    if (n > STRETCH) marks = truths_of_16(row) ^ others; /* often */
+    if (marks != 0) return (uint64_t)__builtin_ctzll(marks);
+    while (i + STRETCH <= n && !is_any_of_64(row + i, wanted)) i += STRETCH;
     for (; marks == 0 && i < n; i += AT_ONCE) {
         if (i + AT_ONCE > n) i = n - AT_ONCE; /* the bools before do not decide */
         marks = truths_of_16(row + i) ^ others;
