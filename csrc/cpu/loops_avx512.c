@@ -18,6 +18,10 @@
 #define LOOPS_TABLE gpr_loops_avx512
 #define LOOPS_ISA "avx512"
 #define VECTOR_BYTES 64
+#if !defined(__clang__)
+/* Chains of comparisons and choices, which compilers move from masks to vectors and back. */
+#define WITHOUT_MASK_REGISTERS __attribute__((target("no-avx512f")))
+#endif
 #define HAS_FMA
 
 #define HAS_FLOAT_VOCABULARY

@@ -189,40 +189,47 @@ enum { PAIR_RUN = 128 };
     }
 
 /* Short rows side by side: a vector has a part of one number of each of as many rows as it has
- * lanes. Of equals the first one is kept. */
-#define DEFINE_PAIR_POSITIONS(run, name, P, BETTER, SKIP)                                         \
-    static void first_##run##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
-                                     int64_t *positions)                                          \
-    {                                                                                             \
-        const P *row[VECTOR_LANES];                                                               \
-        for (uint64_t done = 0; done < rows; done += VECTOR_LANES) {                              \
-            const uint64_t some = rows - done < VECTOR_LANES ? rows - done : VECTOR_LANES;        \
-            vec_f64 re = {0}, im = {0}, x = {0}, y = {0};                                         \
-            vec_i64 at = {0}, old_nan;                                                            \
-            for (uint64_t k = 0; k < VECTOR_LANES; k++) { /* lanes without a row repeat one */    \
-                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));                 \
-                row[k] = (const P *)(const void *)(data + from * stride);                         \
-            }                                                                                     \
-            for (uint64_t i = 0; i < n; i++) {                                                    \
-                UNROLLED                                                                          \
-                for (int k = 0; k < VECTOR_LANES; k++) {                                          \
-                    x[k] = (double)row[k][2 * i];                                                 \
-                    y[k] = (double)row[k][2 * i + 1];                                             \
-                }                                                                                 \
-                if (i == 0) re = x, im = y;                                                       \
-                const vec_i64 better =                                                            \
-                    (vec_i64)(x BETTER re) | ((vec_i64)(x == re) & (vec_i64)(y BETTER im));       \
-                const vec_i64 new_nan = (vec_i64)(x != x) | (vec_i64)(y != y);                    \
-                old_nan = (vec_i64)(re != re) | (vec_i64)(im != im);                              \
-                const vec_i64 take = TAKES_PAIR(better, new_nan, old_nan, SKIP);                  \
-                re = choose_f64(take, x, re);                                                     \
-                im = choose_f64(take, y, im);                                                     \
-                at = (((vec_i64){0} + (int64_t)i) & take) | (at & ~take);                         \
-            }                                                                                     \
-            old_nan = (vec_i64)(re != re) | (vec_i64)(im != im);                                  \
-            for (uint64_t k = 0; k < some; k++)                                                   \
-                positions[done + k] = (SKIP) && old_nan[k] ? -1 : at[k];                          \
-        }                                                                                         \
+ * lanes. Of equals the first one is kept. Four rows at most: to gather more numbers takes longer
+ * than to compare them. */
+enum { PAIR_ROWS = VECTOR_LANES < 4 ? VECTOR_LANES : 4 };
+#ifndef WITHOUT_MASK_REGISTERS
+#define WITHOUT_MASK_REGISTERS
+#endif
+#define DEFINE_PAIR_POSITIONS(run, name, P, BETTER, SKIP)                                   \
+    WITHOUT_MASK_REGISTERS static void first_##run##_##name(                                \
+        const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions)    \
+    {                                                                                       \
+        typedef double numbers __attribute__((vector_size(PAIR_ROWS * sizeof(double))));    \
+        typedef int64_t marks __attribute__((vector_size(PAIR_ROWS * sizeof(int64_t))));    \
+        const P *row[PAIR_ROWS];                                                            \
+        for (uint64_t done = 0; done < rows; done += PAIR_ROWS) {                           \
+            const uint64_t some = rows - done < PAIR_ROWS ? rows - done : PAIR_ROWS;        \
+            numbers re = {0}, im = {0}, x = {0}, y = {0};                                   \
+            marks at = {0}, old_nan;                                                        \
+            for (uint64_t k = 0; k < PAIR_ROWS; k++) { /* lanes without a row repeat one */ \
+                const int64_t from = (int64_t)(done + (k < some ? k : some - 1));           \
+                row[k] = (const P *)(const void *)(data + from * stride);                   \
+            }                                                                               \
+            for (uint64_t i = 0; i < n; i++) {                                              \
+                UNROLLED                                                                    \
+                for (int k = 0; k < PAIR_ROWS; k++) {                                       \
+                    x[k] = (double)row[k][2 * i];                                           \
+                    y[k] = (double)row[k][2 * i + 1];                                       \
+                }                                                                           \
+                if (i == 0) re = x, im = y;                                                 \
+                const marks better =                                                        \
+                    (marks)(x BETTER re) | ((marks)(x == re) & (marks)(y BETTER im));       \
+                const marks new_nan = (marks)(x != x) | (marks)(y != y);                    \
+                old_nan = (marks)(re != re) | (marks)(im != im);                            \
+                const marks take = TAKES_PAIR(better, new_nan, old_nan, SKIP);              \
+                re = (numbers)(((marks)x & take) | ((marks)re & ~take));                    \
+                im = (numbers)(((marks)y & take) | ((marks)im & ~take));                    \
+                at = (((marks){0} + (int64_t)i) & take) | (at & ~take);                     \
+            }                                                                               \
+            old_nan = (marks)(re != re) | (marks)(im != im);                                \
+            for (uint64_t k = 0; k < some; k++)                                             \
+                positions[done + k] = (SKIP) && old_nan[k] ? -1 : at[k];                    \
+        }                                                                                   \
     }
 
 #define DEFINE_PAIR_EXTREME(run, fold, name, P, LOAD, BETTER, SKIP, IDENTITY) \
