@@ -139,6 +139,26 @@ static void test_many_results(void)
     CHECK(gpr_last_error()->status == GPR_ERROR_INTERRUPTED, "which error");
 }
 
+/* Exponentials of the 2^40 elements of windows that overlap. */
+static void test_sums_of_exponentials(void)
+{
+    int64_t shape[WINDOW_AXES], strides[WINDOW_AXES];
+    gpr_request request = sums_of(GPR_INT8, WINDOW_AXES, shape, element, &results);
+
+    for (int i = 0; i < WINDOW_AXES; i++) {
+        shape[i] = WINDOW;
+        strides[i] = 1;
+    }
+    request.reduced = WINDOW_AXES;
+    request.strides = strides;
+    request.device = GPR_DEVICE_CPU;
+    request.interrupted = stop_in_the_end;
+    asked = patience = 0;
+    const gpr_status status = gpr_logsumexp(&request);
+    CHECK((status == GPR_ERROR_INTERRUPTED && asked == 1) || status == GPR_ERROR_MEMORY,
+          "exponentials: %d after %d questions", (int)status, asked);
+}
+
 int main(void)
 {
     check_begin();
@@ -146,5 +166,6 @@ int main(void)
     for (size_t i = 0; i < sizeof marks; i++) marks[i] |= (uint8_t)(check_random() % 2);
     test_every_operator();
     test_many_results();
+    test_sums_of_exponentials();
     return check_end();
 }

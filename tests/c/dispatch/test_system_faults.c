@@ -367,6 +367,29 @@ static gpr_status dot_in_pieces(void)
     return status;
 }
 
+/* Products of floats, summed with a bound on the error: the squares of numbers that are all 3. */
+static gpr_status dot_of_floats_in_pieces(void)
+{
+    enum { N = 1 << 17 };
+    static double threes[N];
+    const gpr_factor factor = {.dtype = GPR_FLOAT64, .data = threes, .stride = sizeof *threes};
+    double result = -1;
+    const gpr_dot_request request = {.a = factor,
+                                     .b = factor,
+                                     .factor = GPR_FLOAT64,
+                                     .compute = GPR_DTYPE_DEFAULT,
+                                     .n = N,
+                                     .kernel = -1,
+                                     .device = GPR_DEVICE_CPU,
+                                     .result = &result};
+
+    for (int i = 0; i < N; i++) threes[i] = 3;
+    const gpr_status status = gpr_dot(&request);
+
+    REQUIRE(status != GPR_OK || result == 9.0 * N);
+    return status;
+}
+
 /* A program that does not compile: the failure is the compiler's, and its log is there if there
  * is memory for it. */
 static gpr_status compile_error(void)
@@ -616,6 +639,7 @@ static const work works[] = {
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},
     {"exact variances in pieces", exact_variances_in_pieces, 1},
     {"a dot product in pieces", dot_in_pieces, 1},
+    {"a dot product of floats in pieces", dot_of_floats_in_pieces, 1},
     {"a compile error", compile_error, 1},
     {"paths", set_paths, 1},
     {"a program in the cache", cached_program, 1},
