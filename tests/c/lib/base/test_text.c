@@ -1,4 +1,5 @@
-/* Text that grows: whole at any length, and without writes that follow one that found no memory. */
+/* Text that grows: whole at any length, and without writes that follow one that found no memory;
+ * messages are UTF-8 whatever they quote. */
 #include <string.h>
 
 #include "check.h"
@@ -74,10 +75,37 @@ static void test_text_without_memory_is_an_error(void)
     CHECK(gpr_text_status(&text) == GPR_OK, "a cleared text");
 }
 
+/* Characters of one to four bytes stay; each byte that is part of none becomes '?'. */
+static void test_messages_are_utf8(void)
+{
+    static const char *const cases[][2] = {
+        {"plain", "plain"},
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xf4\x8f\xbf\xbf\xed\x9f\xbf", "\xf4\x8f\xbf\xbf\xed\x9f\xbf"},
+        {"a\x80z", "a?z"},                     /* nothing begins so */
+        {"a\xf8\x88\x80\x80\x80z", "a?????z"}, /* nor so */
+        {"a\xffz", "a?z"},
+        {"a\xc3z", "a?z"},    /* ends too early */
+        {"a\xe2\x82", "a??"}, /* at the end, too */
+        {"\xc0\xaf", "??"},   /* longer than needed */
+        {"\xe0\x9f\xbf", "???"},
+        {"\xf0\x8f\xbf\xbf", "????"},
+        {"\xed\xa0\x80", "???"},      /* half of a pair */
+        {"\xf4\x90\x80\x80", "????"}, /* beyond the last */
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)gpr_fail(GPR_ERROR_VALUE, "%s", cases[i][0]);
+        CHECK(strcmp(gpr_last_error()->message, cases[i][1]) == 0, "case %d: %s", (int)i,
+              gpr_last_error()->message);
+    }
+}
+
 int main(void)
 {
     check_begin();
     test_text_is_what_was_written();
     test_text_without_memory_is_an_error();
+    test_messages_are_utf8();
     return check_end();
 }

@@ -522,11 +522,14 @@ static void test_an_entry_beyond_the_limit_costs_no_other_its_place(void)
 
 static void test_files_left_by_dead_writers_go_in_time(void)
 {
-    char path[600];
+    char path[600], foreign[600];
     const struct timespec old[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
 
     begin("temporaries");
     write_seeded("key", 1);
+    (void)snprintf(foreign, sizeof foreign, "%s/.%064d.of-others", directory, 0);
+    save_file(foreign, "as old", 6);
+    CHECK(utimensat(AT_FDCWD, foreign, old, 0) == 0, "utimensat");
     for (int i = 0; i < 2; i++) {
         (void)snprintf(path, sizeof path, "%s/.%064d.gpr.1234.%d", directory, 0, i);
         save_file(path, "half an ent", 11);
@@ -542,6 +545,7 @@ static void test_files_left_by_dead_writers_go_in_time(void)
     path[strlen(path) - 1] = '0';
     CHECK(access(path, F_OK) != 0, "the old file stays");
     gpr_cache_remove_all();
+    CHECK(unlink(foreign) == 0, "a file of others was removed");
     CHECK(count_files() == 0, "%d files", count_files());
 }
 
