@@ -276,8 +276,9 @@ def check_lone_outliers(task: dict[str, Any]) -> None:
 
 def check_outliers_among(rng: np.random.Generator, name: str, count: int, where: str) -> None:
     """The same by one block a row or several: means, sums as float32, complex numbers' parts."""
-    for grid, n in ((1, 100), (1, 300), (3, 300)):
-        rows = outlier_rows(rng, name, count, n)
+    many = 128 if name == "float64" else 16  # blocks of a row whose tiles have more bins
+    for grid, n in ((1, 100), (1, 300), (3, 300), (many, 2000)):
+        rows = outlier_rows(rng, name, count if n < 2000 else max(4, count // 20), n)
         case = f"{name} alone, n={n} grid={grid} {where}"
         sums = [
             sum_on_device(rows, op, 0, 32, grid, on_device=True, dtype=dtype)

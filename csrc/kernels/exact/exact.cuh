@@ -79,7 +79,7 @@ GPR_CALLED bool add_edges(Vector edges, LimbPartial<typename Traits::In> *partia
 #pragma unroll
     for (unsigned k = 0; k < vectors; k++)
         v[k] = k == 0 ? edges : FloatAdder<Traits, vectors, RunGroup>::nothing();
-    const bool fits = partial_of_tile<Traits>(v, 1, &more);
+    const bool fits = partial_of_tile<Traits, tile_bins<typename Traits::In>>(v, 1, &more);
     return fits && partial->merge(more);
 }
 
@@ -103,7 +103,11 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
                        tile.leave_out_nans(nothing));
     }
     if constexpr (has_tile_bins<Traits>) {
-        if (tile.used > 0) is_complete = partial_of_tile<Traits>(tile.v, tile.used, partial);
+        const bool is_long = tile_bins<In> < bin_count<In> && row.blocks >= many_blocks<In>;
+        if (tile.used > 0 && !is_long)
+            is_complete = partial_of_tile<Traits, tile_bins<In>>(tile.v, tile.used, partial);
+        if (tile.used > 0 && is_long)
+            is_complete = partial_of_tile<Traits, bin_count<In>>(tile.v, tile.used, partial);
         if (tile.has_edges) is_complete = is_complete && add_edges<Traits>(tile.edges, partial);
         if (finalize_row_of_block<Traits, BLOCK>(*partial, is_complete, row, out)) return true;
     }

@@ -6,6 +6,10 @@
 // magnitude, two hold float64 over twenty to thirty. They are the last bins of DoubleBins, placed
 // so high that nothing reaches the first one: their integers are limbs of a LimbPartial as they
 // are.
+//
+// The longer a row, the likelier is a number that is smaller still, in some tile: of a million
+// normal float32 there is one in every second row, and its block, with the last one, takes half as
+// long again. So tiles of long rows have all bins.
 #pragma once
 
 #include "exact_limb_partial.cuh"
@@ -13,11 +17,13 @@
 namespace gpr {
 
 template <class T> constexpr unsigned tile_bins = bin_count<T> > 1 ? bin_count<T> - 1 : 1;
+// Least blocks of a row whose tiles have all bins.
+template <class T> constexpr unsigned many_blocks = sizeof(T) == 8 ? 128 : 16;
 
-// Bins for ADDS additions of numbers that are at most as large as one that is known. They are
+// COUNT bins for ADDS additions of numbers that are at most as large as one that is known. They are
 // placed at multiples of so many bits that those of different warps mostly lie at one place.
-template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_step, true> {
-    static constexpr unsigned count = tile_bins<T>;
+template <class T, unsigned ADDS, unsigned COUNT> struct TileBins : Bins<T, COUNT, bin_step, true> {
+    static constexpr unsigned count = COUNT;
     // 2 bits, and those of ADDS. A single bin needs more, as no other takes what blocks have
     // together; with so many, numbers whose largest is from 1 to 16 are at one place.
     static constexpr int headroom = bin_count<T> == 1 ? 18 : ADDS <= 8 ? 5 : 6;
@@ -54,15 +60,15 @@ template <class T, unsigned ADDS> struct TileBins : Bins<T, tile_bins<T>, bin_st
 template <class Traits>
 constexpr bool has_tile_bins = !integer_bins && !is_complex<typename Traits::In>;
 
-// Sums a warp's tile in *partial, in all lanes, if bins hold it. Returns whether they do. All lanes
-// must call. The first `used` vectors of the tile have elements.
-template <class Traits, unsigned VECTORS>
+// Sums a warp's tile in *partial, in all lanes, if COUNT bins hold it. Returns whether they do. All
+// lanes must call. The first `used` vectors of the tile have elements.
+template <class Traits, unsigned COUNT, unsigned VECTORS>
 GPR_DEVICE bool partial_of_tile(const Vector (&v)[VECTORS], unsigned used,
                                 LimbPartial<typename Traits::In> *partial)
 {
     using T = typename Traits::In;
     using Adder = FloatAdder<Traits, VECTORS, RunGroup>;
-    using Tile = TileBins<T, Adder::elements>;
+    using Tile = TileBins<T, Adder::elements, COUNT>;
     constexpr bool prechecks = sizeof(T) < 8; // as an adder does
     constexpr unsigned at_once = 4, above = LimbPartial<T>::limbs - Tile::count;
     Magnitudes found = {0, 0};

@@ -35,8 +35,7 @@
 
 #include "fast_axes.cuh"
 
-namespace gpr
-{
+namespace gpr {
 
 // A column and its group.
 struct ColumnPlace {
@@ -64,9 +63,9 @@ GPR_DEVICE ColumnPlace column_place(const Layout &layout, uint64 strip, uint64 s
 
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
-    fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
-                 Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
-                 typename Traits::AllParams params)
+fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
+             Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
+             typename Traits::AllParams params)
 {
     const Row row = row_of(rows, blockIdx.x);
     const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, false);
