@@ -811,6 +811,47 @@ enum { FIRST_TRUTH_BYTES = 256, TRUTH_BLOCK_BYTES = 8192 };
 #define SAW_NOT_ZERO(x) ((x) != 0)
 #define SAW_ZERO(x) ((x) == 0)
 
+/* Whether all of n bytes are not 0. The least of four vectors waits for that of those before them
+ * once, where a loop would compare each and wait for it. */
+#ifdef HAS_INTEGER_VOCABULARY
+INLINE uint8_t are_bytes_true(const uint8_t *p, uint64_t n)
+{
+    enum { VECTORS = 4 };
+    const vec_u64 ones = (vec_u64){0} + UINT64_C(0x0101010101010101);
+    vec_u8 least = (vec_u8){0} + UINT8_MAX, x[VECTORS];
+    vec_u64 zeros;
+    uint64_t i = 0, any = 0;
+
+    for (; i + sizeof x <= n; i += sizeof x) {
+        UNROLLED
+        for (int k = 0; k < VECTORS; k++) memcpy(&x[k], p + i + k * VECTOR_BYTES, sizeof x[k]);
+        x[0] = (vec_u8)VECTOR_min_uint8(x[0], x[1]);
+        x[2] = (vec_u8)VECTOR_min_uint8(x[2], x[3]);
+        least = (vec_u8)VECTOR_min_uint8(least, VECTOR_min_uint8(x[0], x[2]));
+    }
+    zeros = ((vec_u64)least - ones) & ~(vec_u64)least & (ones << 7);
+    UNROLLED
+    for (int k = 0; k < VECTOR_LANES; k++) any |= zeros[k];
+    for (; i < n; i++) any |= p[i] == 0;
+    return any == 0;
+}
+#define DEFINE_ALL_OF_BYTES(name, T)                                                \
+    INLINE uint8_t all_##name(const T *p, uint64_t n)                               \
+    {                                                                               \
+        uint64_t block = FIRST_TRUTH_BYTES;                                         \
+        while (n > 0) {                                                             \
+            const uint64_t count = n < block ? n : block;                           \
+            if (!are_bytes_true((const uint8_t *)(const void *)p, count)) return 0; \
+            p += count;                                                             \
+            n -= count;                                                             \
+            block = TRUTH_BLOCK_BYTES;                                              \
+        }                                                                           \
+        return 1;                                                                   \
+    }
+#else
+#define DEFINE_ALL_OF_BYTES(name, T) DEFINE_TRUTH_RUN(all, name, T, T, SAW_ZERO, 0)
+#endif
+
 /* ---------------------------------------------------------------- all loops of a dtype ------- */
 
 #define LOWER_WIDE(x) ((int64_t)(x))
@@ -818,9 +859,11 @@ enum { FIRST_TRUTH_BYTES = 256, TRUTH_BLOCK_BYTES = 8192 };
 #define LOWER_TRUTH(x) ((x) != 0)
 #define ANY_ROWS UINT64_MAX /* a ROUND that never ends */
 
-#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)                                                       \
-    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)                                               \
-    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)                                              \
+#define DEFINE_TRUTH(name, T, BITS, SAW_ANY)          \
+    DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_ANY, 1)  \
+    DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0) \
+    DEFINE_TRUTH_LOOPS(name, T, BITS, SAW_ANY)
+#define DEFINE_TRUTH_LOOPS(name, T, BITS, SAW_ANY)                                                 \
     DEFINE_LOOP(any, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_ANY, LOWER_TRUTH) \
     DEFINE_LOOP(all, name, T, uint8_t, uint32_t, LIFT_TRUTH, BITS, ANY_ROWS, SAW_NOT_ZERO,         \
                 LOWER_TRUTH)
@@ -972,7 +1015,9 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
  * "any". */
 #define DEFINE_GPR_KIND_BOOL_1(name, T)                                                        \
     DEFINE_BYTE_SUM(name, T, BYTE_TRUTH, BYTE_TRUTH_SCALAR, 0)                                 \
-    DEFINE_TRUTH(name, T, T, SAW_BITS)                                                         \
+    DEFINE_TRUTH_RUN(any, name, T, T, SAW_BITS, 1)                                             \
+    DEFINE_ALL_OF_BYTES(name, T)                                                               \
+    DEFINE_TRUTH_LOOPS(name, T, T, SAW_BITS)                                                   \
     INLINE uint64_t prod_##name(const T *p, uint64_t n)                                        \
     {                                                                                          \
         return all_##name(p, n);                                                               \

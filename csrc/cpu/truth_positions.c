@@ -10,9 +10,9 @@
 #include "lib/base/integers.h"
 
 enum {
-    FEW_TRUTHS = 512,   /* bools that are searched without a call of a loop ... */
+    FEW_TRUTHS = 1024,  /* bools that are searched without a call of a loop ... */
     TRUTHS = 2048,      /* ... those of one call, ... */
-    MANY_TRUTHS = 16384 /* ... and of later calls */
+    MANY_TRUTHS = 65536 /* ... and of later calls */
 };
 
 /* Marks the bytes of a word that are not 0, or those that are, in their highest bits. */
@@ -45,21 +45,20 @@ static uint64_t truths_of_16(const char *bools)
 
 /* Whether one of 64 bools is true if true is wanted, or false. */
 enum { STRETCH = 64 };
-static int is_any_of_64(const char *bools, int wanted)
+static inline int is_any_of_64(const char *bools, int wanted)
 {
+#if defined(__SSE2__)
+    const __m128i *from = (const __m128i *)(const void *)bools;
+    const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1),
+                  c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3),
+                  folded = wanted ? _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d))
+                                  : _mm_min_epu8(_mm_min_epu8(a, b), _mm_min_epu8(c, d));
+    const int falses = _mm_movemask_epi8(_mm_cmpeq_epi8(folded, _mm_setzero_si128()));
+
+    return wanted ? falses != UINT16_MAX : falses != 0;
+#else
     uint64_t marks = wanted ? 0 : UINT16_MAX;
 
-#if defined(__SSE2__)
-    __m128i vectors[STRETCH / 16], folded;
-
-    memcpy(vectors, bools, sizeof vectors);
-    folded = wanted ? _mm_or_si128(_mm_or_si128(vectors[0], vectors[1]),
-                                   _mm_or_si128(vectors[2], vectors[3]))
-                    : _mm_min_epu8(_mm_min_epu8(vectors[0], vectors[1]),
-                                   _mm_min_epu8(vectors[2], vectors[3]));
-    memcpy(vectors, &folded, sizeof folded);
-    return truths_of_16((const char *)vectors) != marks;
-#else
     for (int i = 0; i < STRETCH; i += 16) {
         const uint64_t truths = truths_of_16(bools + i);
         marks = wanted ? marks | truths : marks & truths;
@@ -78,7 +77,10 @@ static uint64_t find_by_vectors(const char *row, uint64_t n, int wanted)
 
     if (n > STRETCH) marks = truths_of_16(row) ^ others; /* often */
     if (marks != 0) return (uint64_t)__builtin_ctzll(marks);
-    while (i + STRETCH <= n && !is_any_of_64(row + i, wanted)) i += STRETCH;
+    if (wanted) /* a loop for each, in which it is a constant */
+        while (i + STRETCH <= n && !is_any_of_64(row + i, 1)) i += STRETCH;
+    else
+        while (i + STRETCH <= n && !is_any_of_64(row + i, 0)) i += STRETCH;
     for (; marks == 0 && i < n; i += AT_ONCE) {
         if (i + AT_ONCE > n) i = n - AT_ONCE; /* the bools before do not decide */
         marks = truths_of_16(row + i) ^ others;
