@@ -63,7 +63,7 @@ core = Extension(
     ],
     # The last ones hold, whatever CFLAGS say: exact sums are made of additions as they are written.
     # Copies are checked by their arrays' sizes. The third level, which some compilers have by
-    # default, checks copies of single elements by a call each, which takes five times as long.
+    # default, checks copies of single elements by a call each, which takes ten times as long.
     extra_compile_args=[
         *("-std=gnu11", "-ffp-contract=off", "-O3", "-fvisibility=hidden", "-pthread"),
         *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),
