@@ -639,6 +639,22 @@ double gpr_cpu_nanoseconds_to_pack(const gpr_view *view)
     return by_threads(gpr_cpu_nanoseconds_to_read(view, 1));
 }
 
+/* Copies 16-bit floats that are rows of their own to be their extremes, without widening them. 0,
+ * and nothing done, for other rows and folds. */
+static int copies_singly(const job *work)
+{
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const int is_dense = view->outer == 1 && view->axes[0].in == (int64_t)view->bytes;
+
+    if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->byteswapped ||
+        view->bytes != sizeof(uint16_t) || how->rule->acc_kind != GPR_ACC_NUMBER ||
+        !gpr_cpu_is_extreme(how->fold) || how->rule->result != how->rule->element)
+        return 0;
+    memcpy(work->result, view->data, view->rows * view->bytes);
+    return 1;
+}
+
 /* Reduces rows of one element or more. `single` is memory for a view that the job may keep. */
 static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_view *marks,
                                       gpr_view *single, gpr_run *run)
@@ -657,6 +673,7 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
     }
     if (view->contiguous && view->rows == 1 && gpr_cpu_reduce_small(work)) return GPR_OK;
     if (rule->acc_kind == GPR_ACC_MOMENTS && gpr_cpu_varies_singly(work)) return GPR_OK;
+    if (copies_singly(work)) return GPR_OK;
     if (gpr_cpu_lay_crosswise(view, single)) {
         work->view = view = single;
         make_recipes(rule, marks, work);

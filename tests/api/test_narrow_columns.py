@@ -4,6 +4,7 @@ NumPy.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,13 @@ def test_positions_of_bools_in_few_columns_are_the_first(rng: np.random.Generato
         for function in ("argmax", "argmin"):
             got = getattr(gr, function)(x, axis=1, device="cpu")
             assert np.array_equal(got, getattr(np, function)(x != 0, axis=1)), (function, shape)
+
+
+def test_extremes_of_one_16_bit_element_are_its_bits(rng: np.random.Generator) -> None:
+    x = rng.integers(0, 1 << 16, (5, 1, 41), np.uint16)
+    for dtype in np.float16, pytest.importorskip("ml_dtypes").bfloat16:
+        for function in "min", "max", "nanmin":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                got = getattr(gr, function)(x.view(dtype), axis=1, device="cpu")
+            assert np.array_equal(got.view(np.uint16), x[:, 0]), (dtype, function)
