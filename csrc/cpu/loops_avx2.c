@@ -41,6 +41,27 @@ typedef __m256d flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0x5)
 #define EVEN_PARTS(x) (vec_f64) _mm256_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0xf)
+/* The first byte of each lane of 4 or 8, then the second ones, and so on. */
+static inline __m256i first_bytes_of_4(__m256i x)
+{
+    const __m256i of_halves = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+
+    return _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(x, of_halves),
+                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+static inline __m256i first_bytes_of_8(__m256i x)
+{
+    const __m256i of_halves = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+    const __m256i halves = _mm256_shuffle_epi8(x, of_halves);
+    const __m128i lower = _mm256_castsi256_si128(halves),
+                  upper = _mm256_extracti128_si256(halves, 1);
+
+    return _mm256_setr_m128i(_mm_unpacklo_epi16(lower, upper), _mm_unpackhi_epi16(lower, upper));
+}
+#define BYTES_IN_ORDER_f32(x) (vec_u8) first_bytes_of_4((__m256i)(x))
+#define BYTES_IN_ORDER_f64(x) (vec_u8) first_bytes_of_8((__m256i)(x))
 #define EVEN_LANES_4(x, y)                                                             \
     (vec_u64) _mm256_permute4x64_epi64(                                                \
         (__m256i)_mm256_shuffle_ps((__m256)(x), (__m256)(y), _MM_SHUFFLE(2, 0, 2, 0)), \

@@ -883,7 +883,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 /* Columns of floats: of as many vectors as an element has bytes, each mask keeps one byte, and the
  * bytes are put in order. Compilers narrow masks in more steps, but for AVX-512, which has
  * instructions for it. */
-#if VECTOR_BYTES == 32
+#ifdef BYTES_IN_ORDER_f32
 #define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                              \
     INLINE uint64_t tiles_##fold##_##name(const char *data, int64_t stride, column_step step,     \
                                           uint64_t j, uint64_t width, BITS *restrict narrow,      \
@@ -891,10 +891,6 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
     {                                                                                             \
         enum { LANES = VECTOR_BYTES / sizeof(T), VECTORS = sizeof(T) };                           \
         typedef BITS masks __attribute__((vector_size(VECTOR_BYTES)));                            \
-        vec_u8 order;                                                                             \
-        UNROLLED                                                                                  \
-        for (int k = 0; k < VECTOR_BYTES; k++)                                                    \
-            order[k] = (uint8_t)(k % LANES * (int)sizeof(T) + k / LANES);                         \
         for (; j + VECTOR_BYTES <= width; j += VECTOR_BYTES) {                                    \
             const T *p = (const T *)(const void *)data + j;                                       \
             masks t[VECTORS];                                                                     \
@@ -926,7 +922,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
                 truths |= (vec_u8)(t[k] & ((masks){0} + (BITS)((uint64_t)UINT8_MAX << (8 * k)))); \
             }                                                                                     \
             if (!step.ends) continue;                                                             \
-            truths = __builtin_shuffle(truths, order) & 1;                                        \
+            truths = BYTES_IN_ORDER_##tag(truths) & 1;                                            \
             if (!step.fresh) {                                                                    \
                 vec_u8 before;                                                                    \
                 memcpy(&before, accumulators + j, sizeof before);                                 \
