@@ -4,12 +4,6 @@
 
 #include "emu/driver_state.h"
 
-int driver_capture_state(const struct CUstream_st *stream)
-{
-    if (stream->graph == NULL) return CU_STREAM_CAPTURE_STATUS_NONE;
-    return stream->graph->is_broken ? CAPTURE_INVALIDATED : CAPTURE_ACTIVE;
-}
-
 CUresult cuStreamGetCaptureInfo(CUstream handle, int *state, unsigned long long *id, CUgraph *graph,
                                 const CUgraphNode **dependencies, size_t *dependency_count)
 {

@@ -283,6 +283,12 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
     return driver_leave(CUDA_SUCCESS);
 }
 
+int driver_capture_state(const struct CUstream_st *stream)
+{
+    if (stream->graph == NULL) return CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream->graph->is_broken ? CAPTURE_INVALIDATED : CAPTURE_ACTIVE;
+}
+
 CUresult cuStreamIsCapturing(CUstream handle, int *state)
 {
     ENTER(cuStreamIsCapturing, IN_CONTEXT);
