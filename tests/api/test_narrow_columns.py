@@ -134,4 +134,7 @@ def test_extremes_of_one_16_bit_element_are_its_bits(rng: np.random.Generator) -
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 got = getattr(gr, function)(x.view(dtype), axis=1, device="cpu")
-            assert np.array_equal(got.view(np.uint16), x[:, 0]), (dtype, function)
+            same = got.view(np.uint16) == x[:, 0]
+            if function == "nanmin":  # a row of NaN alone gives some NaN
+                same |= np.isnan(got) & np.isnan(x.view(dtype)[:, 0])
+            assert same.all(), (dtype, function)
