@@ -67,12 +67,11 @@ static void release_buffers(gpr_device *device)
 gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits)
 {
     /* Elements of all slots, and results of all slots, which take a GPR_RESULT_SHARE-th of that.
-     * Device scratch takes no more than one and a half of a slot's elements, where the caller does
-     * not choose the grid: partials of 32 bytes at most for 32 elements of 1, those of a second
-     * pass, and a counter for each result; of several calls, as scratch is kept. Both limits cover
-     * the pages of small arrays. */
+     * Device scratch takes no more than a slot's elements: a partial of 8 bytes for 32 elements of
+     * 1 at most, where the caller does not choose the grid. Both limits cover the pages of small
+     * arrays. */
     enum { SHARES = GPR_SLOTS + GPR_SLOTS / GPR_RESULT_SHARE };
-    const uint64_t device = 2 * (limits->device_bytes - GPR_SMALL_RESULTS) / (2 * SHARES + 3);
+    const uint64_t device = (limits->device_bytes - GPR_SMALL_RESULTS) / (SHARES + 1);
     const uint64_t pinned = (limits->pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / SHARES;
 
     return (gpr_slot_bytes){.staged = pinned,
