@@ -184,20 +184,6 @@ def fail_once(work, nth):
     assert cuda.fake_violation() == b""
     return bool(name)
 
-def in_child(*arguments):
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(60)
-            failed = fail_once(*arguments)
-        except BaseException as error:
-            print(f"{arguments}: {error!r}", file=sys.stderr, flush=True)
-            os._exit(1)
-        os._exit(77 if failed else 0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 77), f"{arguments}: exit status {status}"
-    return status == 77
-
 def count_calls(work):
     reads, writes = os.pipe()
     if os.fork() == 0:
@@ -213,7 +199,7 @@ for work in WORKS:
     assert calls > 20, f"{work} makes {calls} calls"
     drawn = range(calls) if EVERYTHING else rng.choice(calls, 3, replace=False)
     for nth in drawn:
-        in_child(work, int(nth) + 1)
+        in_child(fail_once, work, int(nth) + 1)
 """
 SURVIVED = (
     "cuDeviceGetCount",  # where it is asked whether NVRTC is looked for

@@ -56,6 +56,21 @@ def raises(kind, *parts):
             raise AssertionError(f"no {kind.__name__}")
     return context()
 
+def in_child(work, *arguments):
+    '''Whether work(*arguments), in a process of its own, says that something failed.'''
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(60)
+            failed = work(*arguments)
+        except BaseException as error:
+            print(f"{arguments}: {error!r}", file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(77 if failed else 0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 77), f"{arguments}: exit status {status}"
+    return status == 77
+
 def works(device="cuda"):
     '''A call that needs nothing special gives the right answer on that device.'''
     a = np.arange(200_000, dtype=np.int32)
