@@ -790,22 +790,28 @@ INLINE extreme_steps steps_of(uint64_t n, size_t bytes)
  * elements often do. */
 enum { FIRST_TRUTH_BYTES = 256, TRUTH_BLOCK_BYTES = 8192 };
 
-/* SAW(x) is OR-ed over a block: not zero if the element decides. */
-#define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED)               \
-    INLINE uint8_t fold##_##name(const T *p, uint64_t n)                  \
-    {                                                                     \
-        uint64_t block = FIRST_TRUTH_BYTES / sizeof(T);                   \
-        while (n > 0) {                                                   \
-            const uint64_t count = n < block ? n : block;                 \
-            BITS seen = 0;                                                \
-            for (uint64_t i = 0; i < count; i++) seen |= (BITS)SAW(p[i]); \
-            if (seen != 0) return DECIDED;                                \
-            p += count;                                                   \
-            n -= count;                                                   \
-            block = TRUTH_BLOCK_BYTES / sizeof(T);                        \
-        }                                                                 \
-        return !DECIDED;                                                  \
+/* LOOK sets `seen`: not zero if one of the `count` elements from p on decides. */
+#define DEFINE_TRUTH_BLOCKS(fold, name, T, LOOK, DECIDED) \
+    INLINE uint8_t fold##_##name(const T *p, uint64_t n)  \
+    {                                                     \
+        uint64_t block = FIRST_TRUTH_BYTES / sizeof(T);   \
+        while (n > 0) {                                   \
+            const uint64_t count = n < block ? n : block; \
+            LOOK;                                         \
+            if (seen != 0) return DECIDED;                \
+            p += count;                                   \
+            n -= count;                                   \
+            block = TRUTH_BLOCK_BYTES / sizeof(T);        \
+        }                                                 \
+        return !DECIDED;                                  \
     }
+
+/* SAW(x) is OR-ed over a block: not zero if the element decides. */
+#define OR_OF_BLOCK(BITS, SAW) \
+    BITS seen = 0;             \
+    for (uint64_t i = 0; i < count; i++) seen |= (BITS)SAW(p[i])
+#define DEFINE_TRUTH_RUN(fold, name, T, BITS, SAW, DECIDED) \
+    DEFINE_TRUTH_BLOCKS(fold, name, T, OR_OF_BLOCK(BITS, SAW), DECIDED)
 
 #define SAW_BITS(x) (x)
 #define SAW_NOT_ZERO(x) ((x) != 0)
@@ -835,19 +841,8 @@ INLINE uint8_t are_bytes_true(const uint8_t *p, uint64_t n)
     for (; i < n; i++) any |= p[i] == 0;
     return any == 0;
 }
-#define DEFINE_ALL_OF_BYTES(name, T)                                                \
-    INLINE uint8_t all_##name(const T *p, uint64_t n)                               \
-    {                                                                               \
-        uint64_t block = FIRST_TRUTH_BYTES;                                         \
-        while (n > 0) {                                                             \
-            const uint64_t count = n < block ? n : block;                           \
-            if (!are_bytes_true((const uint8_t *)(const void *)p, count)) return 0; \
-            p += count;                                                             \
-            n -= count;                                                             \
-            block = TRUTH_BLOCK_BYTES;                                              \
-        }                                                                           \
-        return 1;                                                                   \
-    }
+#define FALSE_IN_BLOCK const int seen = !are_bytes_true((const uint8_t *)(const void *)p, count)
+#define DEFINE_ALL_OF_BYTES(name, T) DEFINE_TRUTH_BLOCKS(all, name, T, FALSE_IN_BLOCK, 0)
 #else
 #define DEFINE_ALL_OF_BYTES(name, T) DEFINE_TRUTH_RUN(all, name, T, T, SAW_ZERO, 0)
 #endif
