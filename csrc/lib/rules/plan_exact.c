@@ -194,13 +194,15 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
            is_small;
 }
 
+/* Bytes of large arrays, and elements of long columns. */
+enum { LARGE_BYTES = 64 << 20, LONG_COLUMN = 64 << 10 };
+
 /* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays of
- * float32 and float64, unless they are long and few, or many of float64 without its NaN; of
+ * float32 and float64, unless they are long and few, or many of float64 whose NaN are left out; of
  * bfloat16 those that are short, and those that a load brings one element of. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES = 64 << 20, LARGE_BYTES_OF_LOADS = 24 << 20 };
-    enum { SHORT_COLUMN = 128, LONG_COLUMN_OF_LOADS = 16 << 10, LONG_COLUMN = 64 << 10 };
+    enum { LARGE_BYTES_OF_LOADS = 24 << 20, SHORT_COLUMN = 128, LONG_COLUMN_OF_LOADS = 16 << 10 };
     enum { FEW_COLUMNS = 64, MANY_COLUMNS = 16 << 10 };
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
@@ -221,12 +223,12 @@ static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by
  * tile, which is the likelier the more elements there are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES = 64 << 20, LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
-    enum { LONG_COLUMN = 64 << 10 };
+    enum { LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
     enum { FEW = 100000, FEW_FLOAT64 = 20000 };
     const gpr_dtype element = t->rule->element;
-    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes;
+    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes,
+                   bytes = t->layout->rows * row_bytes;
     const int is_half = t->element_bytes == 2;
     /* NaN of bfloat16, which takes as many instructions as a bin. */
     const int leaves_out_halves = is_half && t->rule->skip_nan && !gpr_pair_sum_is_float64(element);
@@ -237,16 +239,15 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         t->layout->rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
-        return !leaves_out_halves || t->layout->rows * row_bytes < LARGE_BYTES / 2;
+        return !leaves_out_halves || bytes < LARGE_BYTES / 2;
     if (gpr_rows_are_runs(t->layout))
-        return t->layout->rows * row_bytes >= LARGE_BYTES &&
-               strcmp(by_fast->variant, "fast_rows") != 0 &&
+        return bytes >= LARGE_BYTES && strcmp(by_fast->variant, "fast_rows") != 0 &&
                (element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
                 (element == GPR_FLOAT32 && n > LONG_ROW));
     if (strcmp(by_fast->variant, "fast_narrow") == 0)
-        return gpr_pair_sum_is_float64(element) && t->layout->rows * row_bytes >= LARGE_BYTES;
+        return gpr_pair_sum_is_float64(element) && bytes >= LARGE_BYTES;
     if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
-    return !is_half && n > LONG_COLUMN && t->layout->rows * row_bytes >= LARGE_BYTES;
+    return !is_half && n > LONG_COLUMN && bytes >= LARGE_BYTES;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
