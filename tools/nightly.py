@@ -61,9 +61,8 @@ def find_revision() -> str:
     """The commit that is checked out, with a mark if files but the page differ from it."""
 
     def ask_git(*words: str) -> str:
-        words = ("git", *words)
         return subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.strip()
 
     commit = ask_git("rev-parse", "--short", "HEAD")
