@@ -7,9 +7,9 @@
 // so high that nothing reaches the first one: their integers are limbs of a LimbPartial as they
 // are.
 //
-// The longer a row, the likelier is a number that is smaller still, in some tile: of a million
-// normal float32 there is one in every second row, and its block, with the last one, takes half as
-// long again. So tiles of long rows have all bins.
+// The longer a row, the likelier one of its tiles has a smaller number: every second row of a
+// million normal float32 does. That tile is added again, and its partial merged by the slow path.
+// So tiles of long rows have all bins.
 #pragma once
 
 #include "exact_limb_partial.cuh"
