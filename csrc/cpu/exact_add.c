@@ -1,6 +1,7 @@
 /* Adds arrays and products of arrays to exact sums, and rows to results, on all cores: by tiles
  * (exact_tiles.h), or as pairs of doubles side by side where rows are short or columns of memory
  * (exact_pairs.h). Parts depend on the elements alone, not on how tasks divide them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -745,14 +746,124 @@ static gpr_status reduce_plain(exact_job *work, plain_adder *plain, int *is_done
     return status;
 }
 
-/* ---------------------------------------------------------------- the calls ------------------ */
-
 static gpr_status interrupted_or(const exact_job *work, gpr_status status)
 {
     if (status == GPR_OK && work->stop.stopped)
         return gpr_fail(GPR_ERROR_INTERRUPTED, "the exact sum was interrupted");
     return status;
 }
+
+/* ---------------------------------------------------------------- rows of one element -------- */
+
+/* Copies numbers as sums of one each: -0 becomes 0, as sums start there, and all NaN are alike. */
+static void copy_sums_16(const uint16_t *numbers, uint64_t count, const gpr_dtype_row *row,
+                         uint16_t *sums)
+{
+    const int16_t infinite = (int16_t)(((1 << row->exponent) - 1) << row->fraction),
+                  nan = (int16_t)(infinite | 1 << (row->fraction - 1));
+
+    for (uint64_t i = 0; i < count; i++) {
+        const int16_t bits = (int16_t)numbers[i], magnitude = bits & INT16_MAX;
+        const int16_t number = magnitude == 0 ? 0 : bits;
+
+        sums[i] = (uint16_t)(magnitude > infinite ? nan : number);
+    }
+}
+
+static void copy_sums_32(const float *numbers, uint64_t count, float *sums)
+{
+    int has_nan = 0;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const float sum = numbers[i] + 0.0F;
+
+        sums[i] = sum;
+        has_nan |= sum != sum;
+    }
+    for (uint64_t i = 0; i < count && has_nan; i++)
+        if (isnan(sums[i])) sums[i] = NAN;
+}
+
+/* The same without NaN, whose sum is 0. */
+#define DEFINE_SKIP_NAN(name, T)                                           \
+    static void skip_nan_##name(const T *numbers, uint64_t count, T *sums) \
+    {                                                                      \
+        for (uint64_t i = 0; i < count; i++) {                             \
+            const T sum = numbers[i] + 0;                                  \
+            sums[i] = sum == sum ? sum : 0;                                \
+        }                                                                  \
+    }
+DEFINE_SKIP_NAN(32, float)
+DEFINE_SKIP_NAN(64, double)
+
+static void copy_sums(gpr_dtype real, const void *numbers, uint64_t count, int skips_nan,
+                      void *sums)
+{
+    const gpr_dtype_row *row = &gpr_dtype_rows[real];
+    const gpr_narrow_format any = {0};
+
+    switch (row->bytes) {
+    case 2: copy_sums_16(numbers, count, row, sums); break;
+    case 4: (skips_nan ? skip_nan_32 : copy_sums_32)(numbers, count, sums); break;
+    default:
+        if (skips_nan)
+            skip_nan_64(numbers, count, sums);
+        else
+            (void)gpr_cpu_loops()->round_sums(numbers, NULL, 1, count, &any, 0, sums);
+        break;
+    }
+}
+
+/* Whether rows have one element each, which is the sum but for its sign or what kind of NaN it is,
+ * and the mean. */
+static int sums_singly(const exact_job *work)
+{
+    const gpr_view *view = work->view;
+
+    return view->n == 1 && view->inner == 0 && view->mask == NULL && work->repeats == 1 &&
+           work->rule->acc_kind == GPR_ACC_EXACT && work->rule->result == view->dtype &&
+           gpr_is_inexact(view->dtype);
+}
+
+/* A task: makes results of some rows of one element. */
+static void single_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    const gpr_view *view = work->view;
+    const uint64_t end = gpr_smaller(view->rows, (index + 1) * work->per_task);
+    const gpr_dtype real = gpr_real_dtype(view->dtype);
+    const int skips_nan = work->skip_nan && !work->rule->divide, is_complex = work->components > 1,
+              replaces_nan = work->skip_nan && (is_complex || (skips_nan && view->bytes == 2));
+    const float none32[GPR_EXACT_PARTS] = {NAN, NAN};
+    const double none64[GPR_EXACT_PARTS] = {NAN, NAN};
+    const gpr_value zero = {.bytes = {0}};
+    const void *neutral = zero.bytes;
+    char *packed = memory->elements.packed;
+    uint64_t some;
+
+    /* A complex number is NaN if one of its parts is, and both parts of the mean are, then. */
+    if (!skips_nan) neutral = view->dtype == GPR_COMPLEX64 ? (const void *)none32 : none64;
+    for (uint64_t row = index * work->per_task; row < end; row += some) {
+        const char *elements = packed;
+        some = gpr_smaller(end - row, sizeof memory->elements.packed / view->bytes);
+        if (gpr_cpu_must_stop(&work->stop)) return;
+        if (view->contiguous && !replaces_nan)
+            elements = view->data + row * view->bytes;
+        else
+            gpr_cpu_pack(view, row, some, NULL, packed);
+        if (replaces_nan) gpr_cpu_replace_nan(view->dtype, packed, some, neutral);
+        copy_sums(real, elements, some * (uint64_t)work->components, skips_nan,
+                  work->result + row * view->bytes);
+    }
+}
+
+static gpr_status reduce_singly(exact_job *work)
+{
+    work->task = single_task;
+    work->per_task = LEAST_TASK;
+    return interrupted_or(work, run_tasks(work, gpr_divide_up(work->view->rows, LEAST_TASK)));
+}
+
+/* ---------------------------------------------------------------- the calls ------------------ */
 
 /* Adds the only row to its parts. In IEEE 754's environment from here on: even the estimate of the
  * time may be inexact, and a program's own environment could trap it. */
@@ -955,10 +1066,10 @@ static gpr_status reduce_exactly(const gpr_resolved *call, const gpr_view *whole
                                  gpr_run *run)
 {
     gpr_view single;
-    const gpr_view *view = gpr_cpu_lay_crosswise(whole, &single) ? &single : whole;
     const gpr_rule *rule = &call->rule;
     exact_job work =
-        make_job(view, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
+        make_job(whole, gpr_real_dtype(rule->element), call->interrupted, call->interrupted_arg);
+    const gpr_view *view = whole;
     gpr_status status = GPR_OK;
     plain_adder plain;
     int is_done = 0;
@@ -975,6 +1086,8 @@ static gpr_status reduce_exactly(const gpr_resolved *call, const gpr_view *whole
         work.tile = PRODUCT_TILE;
     }
     describe_run(run);
+    if (sums_singly(&work)) return reduce_singly(&work);
+    if (gpr_cpu_lay_crosswise(whole, &single)) work.view = view = &single;
     if (repeats > 1)
         return finish_rows(&work); /* the other ways make results of rows as they are */
     if (work.rule->acc_kind == GPR_ACC_EXACT && view->n > 0 && view->rows > 0 &&

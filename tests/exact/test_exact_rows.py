@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,39 @@ def test_rows_of_any_length_and_layout_are_rounded_once(
         assert_rows(total, values, result, 1, context)
         mean = gr.mean(view, axis=1, dtype=DTYPES[result], kernel="exact", device="cpu")
         assert_rows(mean, values, result, n, context)
+
+
+@pytest.mark.parametrize("name", [*FLOATS, *PARTS])
+def test_rows_of_one_element_are_sums_and_means_of_it(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    dtype = DTYPES.get(name, np.dtype(name))
+    real = np.dtype(PARTS.get(name, dtype))
+    bits = np.dtype(f"u{real.itemsize}")
+    parts = dtype.itemsize // real.itemsize
+    rows = int(rng.choice((1, 5, 700, 9000)))
+    # numbers of any exponent, infinities, NaN of any bits, and zeros of either sign
+    numbers = rng.integers(0, 1 << 8 * real.itemsize, rows * parts, bits).view(real)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, -np.nan], real)
+    numbers = np.where(rng.random(rows * parts) < 0.5, numbers, rng.choice(special, rows * parts))
+    is_nan = np.isnan(numbers).reshape(rows, parts)
+    sums = np.where(is_nan.ravel(), real.type(np.nan), numbers.view(real))
+    sums = np.where(sums == 0, real.type(0), sums)
+    without = np.repeat(is_nan.any(axis=1), parts)
+    wanted = {
+        gr.sum: sums,
+        gr.mean: sums,
+        gr.nansum: np.where(without, real.type(0), sums),
+        gr.nanmean: np.where(without, real.type(np.nan), sums),
+    }
+    view = laid_out(rng, numbers.view(dtype).reshape(rows, 1))
+    for function, results in wanted.items():
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = function(view, axis=1, kernel="exact", device="cpu")
+        assert got.dtype == dtype
+        got_bits = np.ascontiguousarray(got).view(bits)
+        assert np.array_equal(got_bits, results.view(bits)), (function, name, isa, rows, SEED)
 
 
 @pytest.mark.parametrize("name", FLOATS)
