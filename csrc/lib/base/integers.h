@@ -14,4 +14,9 @@ static inline uint64_t gpr_smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint64_t gpr_larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 #endif

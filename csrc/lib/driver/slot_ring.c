@@ -12,6 +12,7 @@
  * more and keep what others need: pinning memory takes milliseconds, and calls with pinned and with
  * ordinary arrays may alternate. Users size their parts so that all of them together fit the
  * limits. */
+#include "lib/base/integers.h"
 #include "lib/driver/device.h"
 
 enum {
@@ -67,22 +68,23 @@ static void release_buffers(gpr_device *device)
 gpr_slot_bytes gpr_slot_limits(const gpr_limits *limits)
 {
     /* Elements of all slots, and results of all slots, which take a GPR_RESULT_SHARE-th of that.
-     * Device scratch takes no more than a slot's elements: a partial of 8 bytes for 32 elements of
-     * 1 at most, where the caller does not choose the grid. Both limits cover the pages of small
-     * arrays. */
-    enum { SHARES = GPR_SLOTS + GPR_SLOTS / GPR_RESULT_SHARE };
-    const uint64_t device = (limits->device_bytes - GPR_SMALL_RESULTS) / (SHARES + 1);
-    const uint64_t pinned = (limits->pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / SHARES;
+     * Device scratch takes no more than a slot's elements: chunks are cut so that a plan needs no
+     * more (plan_chunk), and scratch of earlier calls is freed that would make it more
+     * (gpr_ensure_scratch). A grid that the caller chose is the exception. Both limits cover the
+     * pages of small arrays. All sizes are multiples of SLOT_ALIGNMENT, so that align_part adds
+     * nothing to them. */
+    enum {
+        SHARES = GPR_SLOTS + GPR_SLOTS / GPR_RESULT_SHARE,
+        STEP = SLOT_ALIGNMENT * GPR_RESULT_SHARE
+    };
+    const uint64_t device = (limits->device_bytes - GPR_SMALL_RESULTS) / (SHARES + 1) / STEP * STEP;
+    const uint64_t pinned =
+        (limits->pinned_bytes - GPR_SMALL_BYTES - GPR_SMALL_RESULTS) / SHARES / STEP * STEP;
 
     return (gpr_slot_bytes){.staged = pinned,
                             .elements = device,
                             .results = pinned / GPR_RESULT_SHARE,
                             .device_results = device / GPR_RESULT_SHARE};
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Parts follow each other in memory: sizes that keep each of them aligned for any accumulator. */
@@ -93,11 +95,11 @@ static uint64_t align_part(uint64_t bytes)
 
 static gpr_slot_bytes larger_parts(const gpr_slot_bytes *a, const gpr_slot_bytes *b)
 {
-    return (gpr_slot_bytes){.staged = larger(align_part(a->staged), b->staged),
-                            .elements = larger(align_part(a->elements), b->elements),
-                            .results = larger(align_part(a->results), b->results),
+    return (gpr_slot_bytes){.staged = gpr_larger(align_part(a->staged), b->staged),
+                            .elements = gpr_larger(align_part(a->elements), b->elements),
+                            .results = gpr_larger(align_part(a->results), b->results),
                             .device_results =
-                                larger(align_part(a->device_results), b->device_results)};
+                                gpr_larger(align_part(a->device_results), b->device_results)};
 }
 
 static gpr_slot_bytes half_parts(const gpr_slot_bytes *bytes)

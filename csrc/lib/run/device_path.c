@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "lib/base/integers.h"
 #include "lib/base/limits.h"
 #include "lib/rules/accumulators.h"
 #include "lib/run/poll_results.h"
@@ -200,11 +201,6 @@ gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
 
 /* ---------------------------------------------------------------- results in host memory ----- */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Pinned memory for results on their way, within the limits. Gives back buffers of older limits:
  * before other device memory is allocated. */
 static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
@@ -214,7 +210,7 @@ static gpr_status ensure_pinned(gpr_device *device, uint64_t bytes)
 
     gpr_get_limits(&limits);
     const gpr_slot_bytes wanted = {
-        .results = smaller(smaller(bytes, COPY_BYTES), gpr_slot_limits(&limits).results)};
+        .results = gpr_smaller(gpr_smaller(bytes, COPY_BYTES), gpr_slot_limits(&limits).results)};
     return gpr_ring_ensure(device, generation, &wanted, 0);
 }
 
@@ -231,14 +227,14 @@ static gpr_status copy_results(gpr_device *device, CUdeviceptr results, uint64_t
         if (queued < pieces && queued - taken < GPR_SLOTS) {
             gpr_slot *slot = &device->ring.slots[queued % GPR_SLOTS];
             const uint64_t at = queued++ * piece;
-            GPR_CU(cuMemcpyDtoHAsync, slot->results, results + at, smaller(piece, bytes - at),
+            GPR_CU(cuMemcpyDtoHAsync, slot->results, results + at, gpr_smaller(piece, bytes - at),
                    stream);
             GPR_CU(cuEventRecord, slot->reduced, stream);
         } else {
             const gpr_slot *slot = &device->ring.slots[taken % GPR_SLOTS];
             const uint64_t at = taken++ * piece;
             GPR_CU(cuEventSynchronize, slot->reduced);
-            memcpy(host + at, slot->results, smaller(piece, bytes - at));
+            memcpy(host + at, slot->results, gpr_smaller(piece, bytes - at));
         }
     }
 done:
@@ -271,7 +267,7 @@ static gpr_status receive_results(gpr_array_job *job, uint32_t *launches)
     if (polls) gpr_mark_results(results, job->result_bytes);
     GPR_TRY(gpr_array_queue(job, (CUdeviceptr)(uintptr_t)results, launches));
     if (polls) {
-        const size_t unit = smaller(gpr_dtype_bytes(job->call->rule.result), sizeof(uint32_t));
+        const size_t unit = gpr_smaller(gpr_dtype_bytes(job->call->rule.result), sizeof(uint32_t));
         GPR_TRY(gpr_await_results(job->work.stream, results, job->result_bytes, unit,
                                   job->call->result));
     } else {

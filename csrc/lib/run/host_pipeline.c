@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/integers.h"
 #include "lib/base/limits.h"
 #include "lib/base/progress.h"
 #include "lib/base/threads.h"
@@ -70,6 +71,8 @@ typedef struct job {
     CUstream compute;
     gpr_value neutral;
     size_t acc_bytes, result_bytes;
+    unsigned generation;     /* of the limits */
+    gpr_slot_bytes most;     /* that a slot's parts may take, by the limits */
     uint64_t chunk_elements; /* most elements in a chunk */
     uint64_t chunk_rows;     /* most rows in one */
     uint32_t block;          /* the first chunk's, and so all others' */
@@ -83,16 +86,6 @@ typedef struct job {
 
 /* ---------------------------------------------------------------- chunks --------------------- */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The chunk after `last` ({0} before the first); 0 if there is none. */
 static int next_chunk(const job *job, chunk *last)
 {
@@ -105,14 +98,14 @@ static int next_chunk(const job *job, chunk *last)
     }
     if (row >= view->rows) return 0;
     if (view->n <= job->chunk_elements) {
-        const uint64_t rows =
-            smaller(smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
+        const uint64_t rows = gpr_smaller(
+            gpr_smaller(job->chunk_elements / view->n, job->chunk_rows), view->rows - row);
         *last = (chunk){.row = row, .rows = rows, .count = rows * view->n, .whole = 1};
     } else {
         *last = (chunk){.row = row,
                         .rows = 1,
                         .first = first,
-                        .count = smaller(job->chunk_elements, view->n - first)};
+                        .count = gpr_smaller(job->chunk_elements, view->n - first)};
     }
     return 1;
 }
@@ -132,7 +125,7 @@ static int pack_piece(void *context, uint64_t index, void *memory)
     const uint64_t skip = index * task->piece;
 
     (void)memory;
-    gpr_pack(task->view, task->first + skip, smaller(task->piece, task->count - skip),
+    gpr_pack(task->view, task->first + skip, gpr_smaller(task->piece, task->count - skip),
              task->neutral, task->destination + skip * task->view->bytes);
     return 1;
 }
@@ -223,41 +216,84 @@ static void describe_chunk(const job *job, const chunk *part, gpr_layout *layout
     if (job->sends_mask) gpr_mask_layout(layout);
 }
 
-static gpr_status plan_layout(const job *job, const gpr_layout *layout,
-                              const gpr_device_facts *facts, gpr_plan *plan)
+static gpr_status make_plan(const job *job, const gpr_device_facts *facts, const chunk *part,
+                            gpr_plan *plan)
 {
-    return gpr_make_plan(job->call->kernel, job->rule, layout, 0, job->block, job->call->grid_size,
+    gpr_layout layout;
+
+    describe_chunk(job, part, &layout);
+    return gpr_make_plan(job->call->kernel, job->rule, &layout, 0, job->block, job->call->grid_size,
                          facts, plan);
+}
+
+/* Makes chunks a quarter smaller than `part`. Returns whether that makes their scratch smaller: the
+ * pieces of a row need as many partials as the row where the caller chose the grid. */
+static int shrink_chunks(job *job, const chunk *part)
+{
+    enum { CUT = 4 };
+
+    if (part->rows > 1) {
+        job->chunk_rows = part->rows - gpr_divide_up(part->rows, CUT);
+        return 1;
+    }
+    if (job->call->grid_size != 0 || part->count == 1) return 0;
+    job->chunk_elements = part->count - gpr_divide_up(part->count, CUT);
+    return 1;
+}
+
+/* Plans *part, the chunk after `last`. If the plan needs more scratch than gpr_slot_limits leaves,
+ * chunks become smaller, and so does *part.
+ *
+ * Per chunk of E bytes of elements, scratch is at most
+ *
+ *     partials: accumulators of A bytes, one for 32 elements of B bytes, and one for the rest of
+ *               each row: A / (32 B) E, and 31 / 32 A for each row, of which there are no more than
+ *               E / (4 A). A variance of bools has A = 32, B = 1: 1.24 E
+ *     those of a second pass: a 32nd of the first, and one for the rest of each row: 0.06 E
+ *     counters: 4 bytes for each row of 33 or more elements, 0.12 E; of exact sums 8 bytes for 20
+ *               bits of a superaccumulator, whose words of 32 bits take 8 bytes of A: 0.4 E
+ *
+ * so few kernels, dtypes and shapes need more than E, and little more. */
+static gpr_status plan_chunk(job *job, const gpr_device_facts *facts, const chunk *last,
+                             chunk *part, gpr_plan *plan)
+{
+    gpr_status status = GPR_OK;
+
+    for (;;) {
+        GPR_TRY(make_plan(job, facts, part, plan));
+        if (gpr_scratch_bytes(plan, job->rule) <= job->most.elements || !shrink_chunks(job, part))
+            break;
+        *part = *last;
+        (void)next_chunk(job, part);
+    }
+    job->block = plan->block;
+done:
+    return status;
 }
 
 /* Queues the chunk's kernel: elements on the device to accumulators in `results` (pinned), through
  * `device_results` where a kernel cannot or should not write to host memory. */
-static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements, void *results,
-                               CUdeviceptr device_results)
+static gpr_status reduce_chunk(job *job, const chunk *part, const gpr_plan *plan,
+                               CUdeviceptr elements, void *results, CUdeviceptr device_results)
 {
     gpr_device *device = job->device;
     const uint64_t bytes = part->rows * job->acc_bytes;
     gpr_work work = {.elements = elements, .stream = job->compute};
     gpr_program *program = NULL;
-    gpr_layout layout;
-    gpr_plan plan;
     uint32_t launches = 0;
     gpr_status status = GPR_OK;
 
-    describe_chunk(job, part, &layout);
     if (job->sends_mask) work.mask = elements + companion_offset(job, part->count);
     if (job->second != NULL) {
         work.second = elements + companion_offset(job, part->count);
         work.second_step = 1;
     }
-    GPR_TRY(plan_layout(job, &layout, &device->facts, &plan));
-    job->block = plan.block;
-    const gpr_kernel_traits traits = gpr_plan_traits(&plan, job->rule, 0);
+    const gpr_kernel_traits traits = gpr_plan_traits(plan, job->rule, 0);
     GPR_TRY(gpr_load_program(device, &traits, job->run, &program));
-    GPR_TRY(gpr_ensure_scratch(device, &plan, job->rule, &work));
-    const int direct = !plan.fill && bytes <= DIRECT_RESULTS;
+    GPR_TRY(gpr_ensure_scratch(device, plan, job->rule, job->most.elements, &work));
+    const int direct = !plan->fill && bytes <= DIRECT_RESULTS;
     work.outputs = direct ? (CUdeviceptr)(uintptr_t)results : device_results;
-    status = gpr_launch_plan(&plan, program, &work, &launches);
+    status = gpr_launch_plan(plan, program, &work, &launches);
     if (status != GPR_OK) {
         /* Tickets that only a part of a grid drew would mislead the next plan: the next one
          * begins with new ones. */
@@ -266,13 +302,13 @@ static gpr_status reduce_chunk(job *job, const chunk *part, CUdeviceptr elements
     }
     if (!direct) GPR_CU(cuMemcpyDtoHAsync, results, work.outputs, bytes, job->compute);
     if (job->run->chunks++ == 0) {
-        job->run->variant = plan.variant;
-        job->run->block_size = plan.block;
-        job->run->grid_size = plan.passes[0].grid;
+        job->run->variant = plan->variant;
+        job->run->block_size = plan->block;
+        job->run->grid_size = plan->passes[0].grid;
     }
     job->run->launches = launches;
     job->polls = device->polls && direct && bytes <= most_awaited(job->rule->acc_kind) &&
-                 gpr_writes_once(&plan);
+                 gpr_writes_once(plan);
 done:
     return status;
 }
@@ -385,7 +421,7 @@ done:
 }
 
 /* Queues everything for one chunk in a drained slot. */
-static gpr_status fill_slot(job *job, int index, const chunk *part)
+static gpr_status fill_slot(job *job, int index, const chunk *part, const gpr_plan *plan)
 {
     gpr_device *device = job->device;
     gpr_slot *slot = &device->ring.slots[index];
@@ -403,23 +439,42 @@ static gpr_status fill_slot(job *job, int index, const chunk *part)
     }
     GPR_CU(cuEventRecord, slot->uploaded, device->copy);
     GPR_CU(cuStreamWaitEvent, job->compute, slot->uploaded, 0);
-    GPR_TRY(reduce_chunk(job, part, slot->elements, slot->results, slot->device_results));
+    GPR_TRY(reduce_chunk(job, part, plan, slot->elements, slot->results, slot->device_results));
     GPR_CU(cuEventRecord, slot->reduced, job->compute);
     job->pending[index] = *part;
 done:
     return status;
 }
 
+/* Makes room for the accumulators of a row's pieces. There are no more of them than if all had the
+ * size that they have now: they only become smaller. */
+static gpr_status ensure_pieces(job *job)
+{
+    const uint64_t room = job->view->n / job->chunk_elements + 1;
+
+    if (job->view->n <= job->chunk_elements || room <= job->piece_room) return GPR_OK;
+    gpr_value *pieces = malloc(room * sizeof *pieces);
+    if (pieces == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    if (job->piece_count > 0) memcpy(pieces, job->pieces, job->piece_count * sizeof *pieces);
+    free(job->pieces);
+    job->pieces = pieces;
+    job->piece_room = room;
+    return GPR_OK;
+}
+
 static gpr_status stream_chunks(job *job)
 {
-    chunk part = {0};
+    chunk last = {0}, part = {0};
+    gpr_plan plan;
     int index = 0;
     gpr_status status = GPR_OK;
 
-    while (next_chunk(job, &part)) {
+    for (; next_chunk(job, &part); last = part) {
         GPR_TRY(check_interrupt(job, &part));
+        GPR_TRY(plan_chunk(job, &job->device->facts, &last, &part, &plan));
+        GPR_TRY(ensure_pieces(job));
         GPR_TRY(drain_slot(job, index));
-        GPR_TRY(fill_slot(job, index, &part));
+        GPR_TRY(fill_slot(job, index, &part, &plan));
         index = (index + 1) % GPR_SLOTS;
     }
     for (int i = 0; i < GPR_SLOTS; i++) GPR_TRY(drain_slot(job, (index + i) % GPR_SLOTS));
@@ -439,63 +494,53 @@ static uint64_t rows_within(const job *job, uint64_t bytes)
 {
     const uint64_t row_bytes = job->call->grid_size * (uint64_t)job->acc_bytes;
 
-    return row_bytes > 0 ? larger(1, bytes / row_bytes) : UINT64_MAX;
+    return row_bytes > 0 ? gpr_larger(1, bytes / row_bytes) : UINT64_MAX;
 }
 
-/* The ring's memory that a job would like, which is within `most`. */
-static gpr_slot_bytes wanted_room(const job *job, const gpr_slot_bytes *most)
+/* The ring's memory that a job would like, which is within the limits. */
+static gpr_slot_bytes wanted_room(const job *job)
 {
+    const gpr_slot_bytes *most = &job->most;
     const uint64_t total = job->view->rows * job->view->n * job->unit;
     const int is_staged = job->source == FROM_MEMORY;
     /* not a byte less: that would be a chunk more */
-    uint64_t bytes = larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE);
+    uint64_t bytes = gpr_larger(LEAST_CHUNK, total / CHUNKS_WANTED + PAGE);
 
     if (is_staged) {
-        bytes = smaller(smaller(bytes, MOST_STAGED_CHUNK), smaller(most->elements, most->staged));
+        bytes = gpr_smaller(gpr_smaller(bytes, MOST_STAGED_CHUNK),
+                            gpr_smaller(most->elements, most->staged));
     } else {
-        bytes = smaller(smaller(bytes, MOST_PINNED_CHUNK),
-                        smaller(most->elements, most->staged * GPR_RESULT_SHARE));
+        bytes = gpr_smaller(gpr_smaller(bytes, MOST_PINNED_CHUNK),
+                            gpr_smaller(most->elements, most->staged * GPR_RESULT_SHARE));
     }
     bytes &= ~(uint64_t)(PAGE - 1);
     return (gpr_slot_bytes){.staged = is_staged ? bytes : 0,
                             .elements = bytes,
-                            .results = smaller(bytes / GPR_RESULT_SHARE, most->results),
+                            .results = gpr_smaller(bytes / GPR_RESULT_SHARE, most->results),
                             .device_results = bytes / GPR_RESULT_SHARE};
 }
 
 /* Chooses chunk sizes by the room there is, which may be more or less than was wanted. */
-static void choose_chunk_sizes(job *job, const gpr_slot_bytes *most, const gpr_slot_bytes *wanted,
-                               const gpr_slot_bytes *room)
+static void choose_chunk_sizes(job *job, const gpr_slot_bytes *wanted, const gpr_slot_bytes *room)
 {
     const uint64_t result_bytes =
-        smaller(wanted->results, smaller(room->results, room->device_results));
-    uint64_t bytes = smaller(wanted->elements, room->elements);
+        gpr_smaller(wanted->results, gpr_smaller(room->results, room->device_results));
+    uint64_t bytes = gpr_smaller(wanted->elements, room->elements);
 
-    if (job->source == FROM_MEMORY) bytes = smaller(bytes, room->staged);
+    if (job->source == FROM_MEMORY) bytes = gpr_smaller(bytes, room->staged);
     job->chunk_elements = (bytes - GPR_VECTOR_BYTES) / job->unit;
-    job->chunk_rows = smaller(result_bytes / job->acc_bytes, rows_within(job, most->elements / 2));
+    job->chunk_rows =
+        gpr_smaller(result_bytes / job->acc_bytes, rows_within(job, job->most.elements / 2));
 }
 
 /* Makes the ring, within the limits. */
 static gpr_status prepare_ring(job *job)
 {
-    const gpr_view *view = job->view;
-    gpr_limits limits;
+    const gpr_slot_bytes wanted = wanted_room(job);
     gpr_status status = GPR_OK;
-    const unsigned generation =
-        /* before the limits: a change in between is seen by the next call */
-        gpr_limits_generation();
 
-    gpr_get_limits(&limits);
-    const gpr_slot_bytes most = gpr_slot_limits(&limits);
-    const gpr_slot_bytes wanted = wanted_room(job, &most);
-    GPR_TRY(gpr_ring_ensure(job->device, generation, &wanted, SMALLEST_CHUNK));
-    choose_chunk_sizes(job, &most, &wanted, &job->device->ring.room);
-    if (view->n > job->chunk_elements) {
-        job->piece_room = view->n / job->chunk_elements + 1;
-        job->pieces = malloc(job->piece_room * sizeof *job->pieces);
-        if (job->pieces == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-    }
+    GPR_TRY(gpr_ring_ensure(job->device, job->generation, &wanted, SMALLEST_CHUNK));
+    choose_chunk_sizes(job, &wanted, &job->device->ring.room);
 done:
     return status;
 }
@@ -521,11 +566,13 @@ static gpr_status reduce_small(job *job)
         .rows = job->view->rows, .count = job->view->rows * job->view->n, .whole = 1};
     const uint64_t bytes = all.rows * job->acc_bytes;
     _Alignas(8) uint8_t taken[GPR_MOST_AWAITED];
+    gpr_plan plan;
     gpr_status status = GPR_OK;
 
+    GPR_TRY(make_plan(job, &device->facts, &all, &plan));
     pack_content(job, &all, device->small);
     if (bytes <= sizeof taken) gpr_mark_results(results, bytes);
-    GPR_TRY(reduce_chunk(job, &all, (CUdeviceptr)(uintptr_t)device->small, results,
+    GPR_TRY(reduce_chunk(job, &all, &plan, (CUdeviceptr)(uintptr_t)device->small, results,
                          device->small_outputs));
     if (job->polls) {
         GPR_TRY(gpr_await_results(job->compute, results, bytes, sizeof(uint32_t), taken));
@@ -576,7 +623,12 @@ static source_sort find_source(const job *job)
 static gpr_status begin_job(job *job, const gpr_resolved *call, job_memory **memory)
 {
     const gpr_rule *rule = &call->rule;
+    gpr_limits limits;
 
+    /* before the limits: a change in between is seen by the next call */
+    job->generation = gpr_limits_generation();
+    gpr_get_limits(&limits);
+    job->most = gpr_slot_limits(&limits);
     job->call = call;
     job->view = &call->view;
     job->second = call->second;
@@ -625,8 +677,6 @@ gpr_status gpr_plan_stream(const gpr_resolved *call, const gpr_device_facts *fac
 {
     job_memory *memory = NULL;
     job job = {.source = pinned ? FROM_PINNED : FROM_MEMORY};
-    gpr_layout layout;
-    gpr_limits limits;
     gpr_plan plan;
     chunk part = {0}, last = {0};
     gpr_status status = GPR_OK;
@@ -635,18 +685,13 @@ gpr_status gpr_plan_stream(const gpr_resolved *call, const gpr_device_facts *fac
     if (is_small(&job)) {
         job.chunk_elements = job.chunk_rows = UINT64_MAX;
     } else {
-        gpr_get_limits(&limits);
-        const gpr_slot_bytes most = gpr_slot_limits(&limits);
-        const gpr_slot_bytes wanted = wanted_room(&job, &most);
-        choose_chunk_sizes(&job, &most, &wanted, &wanted);
+        const gpr_slot_bytes wanted = wanted_room(&job);
+        choose_chunk_sizes(&job, &wanted, &wanted);
     }
-    while (next_chunk(&job, &part)) {
+    for (; next_chunk(&job, &part); last = part) {
         if (!part.whole && part.row > 0) break; /* rows are cut alike */
         if (part.rows == last.rows && part.count == last.count) continue;
-        last = part;
-        describe_chunk(&job, &part, &layout);
-        GPR_TRY(plan_layout(&job, &layout, facts, &plan));
-        job.block = plan.block;
+        GPR_TRY(plan_chunk(&job, facts, &last, &part, &plan));
         GPR_TRY(take(context, &plan));
     }
 done:

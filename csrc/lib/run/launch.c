@@ -48,16 +48,55 @@ void gpr_settle_stream(CUstream stream, gpr_status status)
         (void)gpr_cuda.cuStreamSynchronize(stream);
 }
 
-gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
-                              gpr_work *work)
+/* Bytes of the parts of scratch. */
+typedef struct scratch_bytes {
+    uint64_t partials, more_partials, tickets;
+} scratch_bytes;
+
+static scratch_bytes scratch_of(const gpr_plan *plan, const gpr_rule *rule)
 {
     const uint64_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
+
+    return (scratch_bytes){.partials = plan->partials * bytes,
+                           .more_partials = plan->more_partials * bytes,
+                           .tickets = plan->tickets * sizeof(uint32_t)};
+}
+
+uint64_t gpr_scratch_bytes(const gpr_plan *plan, const gpr_rule *rule)
+{
+    const scratch_bytes needed = scratch_of(plan, rule);
+
+    return needed.partials + needed.more_partials + needed.tickets;
+}
+
+/* Frees the scratch of earlier calls if it and what it lacks would be more than `most` bytes. */
+static void make_way(gpr_device *device, const scratch_bytes *needed, uint64_t most)
+{
+    gpr_buffer *partials = &device->partials, *more = &device->more_partials,
+               *tickets = &device->tickets;
+
+    if ((needed->partials <= partials->bytes && needed->more_partials <= more->bytes &&
+         needed->tickets <= tickets->bytes) ||
+        gpr_larger(needed->partials, partials->bytes) +
+                gpr_larger(needed->more_partials, more->bytes) +
+                gpr_larger(needed->tickets, tickets->bytes) <=
+            most)
+        return;
+    gpr_buffer_clear(partials);
+    gpr_buffer_clear(more);
+    gpr_buffer_clear(tickets);
+}
+
+gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
+                              uint64_t most, gpr_work *work)
+{
+    const scratch_bytes needed = scratch_of(plan, rule);
     gpr_status status = GPR_OK;
 
-    GPR_TRY(gpr_buffer_ensure(&device->partials, plan->partials * bytes, 0, work->stream));
-    GPR_TRY(
-        gpr_buffer_ensure(&device->more_partials, plan->more_partials * bytes, 0, work->stream));
-    GPR_TRY(gpr_buffer_ensure(&device->tickets, plan->tickets * sizeof(uint32_t), 1, work->stream));
+    make_way(device, &needed, most);
+    GPR_TRY(gpr_buffer_ensure(&device->partials, needed.partials, 0, work->stream));
+    GPR_TRY(gpr_buffer_ensure(&device->more_partials, needed.more_partials, 0, work->stream));
+    GPR_TRY(gpr_buffer_ensure(&device->tickets, needed.tickets, 1, work->stream));
     work->partials = device->partials.address;
     work->more_partials = device->more_partials.address;
     work->tickets = device->tickets.address;

@@ -57,9 +57,13 @@ gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, con
  * using it. A stream that is being captured runs nothing, and is not waited for. */
 void gpr_settle_stream(CUstream stream, gpr_status status);
 
+/* Bytes of scratch of all kinds that a plan needs. */
+uint64_t gpr_scratch_bytes(const gpr_plan *plan, const gpr_rule *rule);
+
 /* The device's own scratch, for host arrays: made large enough for the plan, and noted in *work.
- * One call at a time uses it. */
+ * One call at a time uses it. Calls need scratch of different kinds, and each kind stays for later
+ * calls: where all of it would grow beyond `most` bytes, what the plan does not need is freed. */
 gpr_status gpr_ensure_scratch(gpr_device *device, const gpr_plan *plan, const gpr_rule *rule,
-                              gpr_work *work);
+                              uint64_t most, gpr_work *work);
 
 #endif

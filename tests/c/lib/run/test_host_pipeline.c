@@ -637,6 +637,68 @@ static void test_large_grids_over_many_rows_stay_within_the_limits(void)
     }
 }
 
+/* Rows of elements that follow each other. */
+static void make_rows(random_source *source, gpr_operator op, gpr_dtype dtype, const char *kernel,
+                      uint32_t block, uint64_t rows, uint64_t n, test_case *c)
+{
+    const size_t bytes = gpr_dtype_bytes(dtype);
+
+    memset(c, 0, sizeof *c);
+    c->rows = rows;
+    c->elements = rows * n;
+    c->shape[0] = (int64_t)rows;
+    c->shape[1] = (int64_t)n;
+    c->strides[0] = (int64_t)(n * bytes);
+    c->strides[1] = (int64_t)bytes;
+    c->memory = malloc(c->elements * bytes);
+    c->result = malloc(rows * gpr_dtype_bytes(gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT)));
+    REQUIRE(c->memory != NULL && c->result != NULL);
+    draw_values(source, op, dtype, c->elements, c->memory);
+    c->request = sums_of(dtype, 2, c->shape, c->memory, c->result);
+    c->request.op = op;
+    c->request.strides = c->strides;
+    c->request.block_size = block;
+    REQUIRE(gpr_find_kernel(kernel, &c->request.kernel) == GPR_OK);
+    (void)snprintf(c->text, sizeof c->text, "%s %s by %s, %llu rows of %llu", gpr_operator_name(op),
+                   gpr_dtype_name(dtype), kernel, (unsigned long long)rows, (unsigned long long)n);
+}
+
+/* Calls that need the most scratch for their elements, each another kind: partials of a pass, of
+ * rows with a rest each, of a second pass, counters of rows, and of exact sums. What one of them
+ * leaves is there when the next one begins. */
+static void test_scratch_of_several_calls_stays_within_the_limit(void)
+{
+    static const struct {
+        gpr_operator op;
+        gpr_dtype dtype;
+        const char *kernel;
+        uint64_t rows, n;
+    } calls[] = {
+        {GPR_OP_VAR, GPR_BOOL, "interleaved_modulo", 1, 448568},
+        {GPR_OP_VAR, GPR_BOOL, "last_block", 3000, 129},
+        {GPR_OP_SUM, GPR_FLOAT64, "exact", 400, 300},
+        {GPR_OP_STD, GPR_BOOL, "sequential", 3000, 129},
+        {GPR_OP_ANY, GPR_BOOL, "last_block", 12000, 33},
+        {GPR_OP_MEAN, GPR_INT8, "interleaved_strided", 1, 300000},
+    };
+    enum { CALLS = sizeof calls / sizeof *calls, WARP = 32 };
+    random_source source = {check_random()};
+    const gpr_limits limits = {.device_bytes = MIB, .pinned_bytes = MIB, .cpu_threads = 2};
+    test_case cases[CALLS];
+
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    for (int i = 0; i < CALLS; i++) {
+        make_rows(&source, calls[i].op, calls[i].dtype, calls[i].kernel, WARP, calls[i].rows,
+                  calls[i].n, &cases[i]);
+        run_case(&cases[i]); /* the first one frees the buffers of other limits */
+        if (i == 0) fake.reset_peaks();
+        run_case(&cases[i]);
+        const uint64_t peak[2] = {fake.peak(0), fake.peak(1)};
+        expect_memory_within(&limits, &cases[i], peak);
+    }
+    for (int i = 0; i < CALLS; i++) free_case(&cases[i]);
+}
+
 /* ---------------------------------------------------------------- two arrays ----------------- */
 
 /* A random array of `n` elements with a step, of small whole numbers; its memory is returned. */
@@ -771,6 +833,7 @@ int main(int count, char **arguments)
     load_fakes();
     REQUIRE(setenv("GPUREDUCE_CACHE_BYTES", "0", 1) == 0);
     test_large_grids_over_many_rows_stay_within_the_limits();
+    test_scratch_of_several_calls_stays_within_the_limit();
     test_every_slot_of_a_ring_that_was_cut_down_is_aligned();
     test_long_rows_are_cut_and_put_together();
     test_one_program_serves_all_chunks();
