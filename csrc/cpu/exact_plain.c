@@ -45,12 +45,16 @@ int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_a
     how->rule.compute = view->dtype;
     how->components = (uint64_t)gpr_exact_parts(view->dtype);
     how->is_halved = view->dtype == GPR_FLOAT64;
+    how->fold_every_second = NULL;
     how->work.view = view;
     how->work.recipes = 1;
     *sum = gpr_cpu_recipe(&how->rule, view, GPR_FOLD_sum);
     if (how->is_halved) {
         sum->loop = rule->skip_nan ? loops->skipping_halves : loops->halves;
         sum->combine = loops->combine_halves;
+        if (gpr_cpu_reads_every_second(sum))
+            how->fold_every_second =
+                rule->skip_nan ? loops->gapped_skipping_halves : loops->gapped_halves;
     }
     if (rule->divide && (rule->skip_nan || view->mask != NULL)) {
         gpr_mask_view(view, &how->marks);
@@ -79,14 +83,21 @@ gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how)
 }
 
 /* Folds elements [first, end) of a row to one accumulator, of two halves where sums have them. */
-static void fold_run(const recipe *r, uint64_t row, uint64_t first, uint64_t end,
-                     plain_memory *memory, void *sum)
+static void fold_run(const plain_adder *how, const recipe *r, uint64_t row, uint64_t first,
+                     uint64_t end, plain_memory *memory, void *sum)
 {
     const gpr_view *view = r->view;
     stage *s = &memory->staged.s;
 
     if (gpr_cpu_is_direct(r)) {
         r->loop.rows(gpr_view_row(view, row) + first * view->bytes, 0, 1, end - first, sum);
+        return;
+    }
+    if (how->fold_every_second != NULL && r == &how->work.how[0] &&
+        end - first >= GPR_FEWEST_GAPPED) {
+        how->fold_every_second(gpr_view_row(view, row) +
+                                   (int64_t)first * view->axes[view->outer].in,
+                               end - first, sum);
         return;
     }
     for (uint64_t at = first; at < end; at += STAGE_ELEMENTS) {
@@ -127,7 +138,7 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
         gpr_cpu_fold_rows(r, row, rows, sums, &memory->staged);
     } else {
         for (uint64_t i = 0; i < rows; i++)
-            fold_run(r, row + i, first, end, memory, (char *)sums + i * r->acc_bytes);
+            fold_run(how, r, row + i, first, end, memory, (char *)sums + i * r->acc_bytes);
     }
 }
 

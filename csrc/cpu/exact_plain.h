@@ -41,7 +41,8 @@ typedef struct plain_adder {
     gpr_rule rule; /* of the plain sum */
     gpr_view marks;
     uint64_t components;
-    int is_halved; /* sums are two doubles each */
+    int is_halved;                     /* sums are two doubles each */
+    gpr_gapped_loop fold_every_second; /* of halves, where a row is every second number; or NULL */
 } plain_adder;
 
 /* Makes an adder of a view's rows for `rule`, which is that of an exact sum. Returns 0 where plain

@@ -61,8 +61,7 @@ static gpr_value fold_runs(const recipe *how, uint64_t row, uint64_t first, uint
     return value;
 }
 
-/* Whether every second element of a row is one of the array's, and loops read the others, too. */
-static int reads_every_second(const recipe *how)
+int gpr_cpu_reads_every_second(const recipe *how)
 {
     const gpr_view *view = how->view;
 
@@ -127,7 +126,7 @@ gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint
     }
     run = gpr_cpu_run_of(how);
     if (run > 0) return fold_runs(how, row, first, count, run, &in->s);
-    if (reads_every_second(how)) {
+    if (gpr_cpu_reads_every_second(how)) {
         const gpr_gapped_loop own = gpr_cpu_loops()->gapped[how->fold][how->loop_dtype];
 
         gapped = gpr_view_row(view, row) + (int64_t)first * view->axes[view->outer].in;

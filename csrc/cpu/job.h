@@ -196,6 +196,9 @@ static inline int gpr_cpu_is_direct(const recipe *how)
  * and they are long enough; else 0. */
 uint64_t gpr_cpu_run_of(const recipe *how);
 
+/* Whether every second element of a row is one of the array's, and loops read the others, too. */
+int gpr_cpu_reads_every_second(const recipe *how);
+
 /* Folds elements [first, first + count) of a row, count > 0, of one piece if not direct. */
 gpr_value gpr_cpu_fold_run(const recipe *how, uint64_t row, uint64_t first, uint64_t count,
                            staging *in);

@@ -246,6 +246,7 @@ typedef struct gpr_loops {
      * which no addition was rounded have a meaning. Of columns GPR_COLUMN_BLOCK at most. */
     gpr_loop halves, skipping_halves;
     gpr_columns_loop combine_halves; /* rows of such sums */
+    gpr_gapped_loop gapped_halves, gapped_skipping_halves;
     gpr_round_sums_loop round_sums;
     gpr_round_pairs_loop round_pairs;
     /* of floats and complex numbers, which are two floats each */

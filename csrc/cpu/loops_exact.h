@@ -53,50 +53,62 @@ enum { HALVES_VECTORS = 4 };
     } while (0)
 
 /* VECTOR and LIFT make numbers of elements. */
-#define DEFINE_HALVES_ROW(run, VECTOR, LIFT)                                                       \
-    INLINE void row_##run(const double *p, uint64_t n, double *upper, double *lower)               \
-    {                                                                                              \
-        vec_f64 uppers[HALVES_VECTORS] = {{0}}, lowers[HALVES_VECTORS] = {{0}};                    \
-        double first = 0, second = 0;                                                              \
-        uint64_t i = 0;                                                                            \
-        if (n >= VECTOR_LANES) {                                                                   \
-            for (; i + HALVES_VECTORS * VECTOR_LANES <= n; i += HALVES_VECTORS * VECTOR_LANES) {   \
-                PREFETCH(p + i, HALVES_VECTORS * VECTOR_BYTES);                                    \
-                UNROLLED                                                                           \
-                for (int k = 0; k < HALVES_VECTORS; k++) {                                         \
-                    const vec_f64 given = load_f64(p + i + k * VECTOR_LANES), x = VECTOR(given);   \
-                    ADD_HALVES(x, uppers[k], lowers[k]);                                           \
-                }                                                                                  \
-            }                                                                                      \
-            for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) {                                     \
-                const vec_f64 given = load_f64(p + i), x = VECTOR(given);                          \
-                ADD_HALVES(x, uppers[0], lowers[0]);                                               \
-            }                                                                                      \
-            UNROLLED                                                                               \
-            for (int half = HALVES_VECTORS / 2; half > 0; half /= 2) {                             \
-                UNROLLED                                                                           \
-                for (int k = 0; k < half; k++) {                                                   \
-                    uppers[k] += uppers[k + half];                                                 \
-                    lowers[k] += lowers[k + half];                                                 \
-                }                                                                                  \
-            }                                                                                      \
-            first = sum_of_lanes(uppers[0]);                                                       \
-            second = sum_of_lanes(lowers[0]);                                                      \
-        }                                                                                          \
-        SCALAR_LOOP                                                                                \
-        for (; i < n; i++) {                                                                       \
-            const double x = LIFT(p[i]);                                                           \
-            ADD_HALVES_OF_ONE(x, first, second);                                                   \
-        }                                                                                          \
-        *upper = first;                                                                            \
-        *lower = second;                                                                           \
-    }                                                                                              \
+#define DEFINE_HALVES_ROW(run, name, T, LOAD, VECTOR, LIFT)                                  \
+    INLINE void row_##run##_##name(const T *p, uint64_t n, double *upper, double *lower)     \
+    {                                                                                        \
+        vec_f64 uppers[HALVES_VECTORS] = {{0}}, lowers[HALVES_VECTORS] = {{0}};              \
+        double first = 0, second = 0;                                                        \
+        const uint64_t last = n - BEHIND_##name;                                             \
+        uint64_t i = 0;                                                                      \
+        if (n >= VECTOR_LANES + BEHIND_##name) {                                             \
+            for (; i + HALVES_VECTORS * VECTOR_LANES <= last;                                \
+                 i += HALVES_VECTORS * VECTOR_LANES) {                                       \
+                PREFETCH(p + i, HALVES_VECTORS * VECTOR_LANES * sizeof(T));                  \
+                UNROLLED                                                                     \
+                for (int k = 0; k < HALVES_VECTORS; k++) {                                   \
+                    const vec_f64 given = LOAD(p + i + k * VECTOR_LANES), x = VECTOR(given); \
+                    ADD_HALVES(x, uppers[k], lowers[k]);                                     \
+                }                                                                            \
+            }                                                                                \
+            for (; i + VECTOR_LANES <= last; i += VECTOR_LANES) {                            \
+                const vec_f64 given = LOAD(p + i), x = VECTOR(given);                        \
+                ADD_HALVES(x, uppers[0], lowers[0]);                                         \
+            }                                                                                \
+            UNROLLED                                                                         \
+            for (int half = HALVES_VECTORS / 2; half > 0; half /= 2) {                       \
+                UNROLLED                                                                     \
+                for (int k = 0; k < half; k++) {                                             \
+                    uppers[k] += uppers[k + half];                                           \
+                    lowers[k] += lowers[k + half];                                           \
+                }                                                                            \
+            }                                                                                \
+            first = sum_of_lanes(uppers[0]);                                                 \
+            second = sum_of_lanes(lowers[0]);                                                \
+        }                                                                                    \
+        SCALAR_LOOP                                                                          \
+        for (; i < n; i++) {                                                                 \
+            const double x = LIFT(TAIL_##name(p, i));                                        \
+            ADD_HALVES_OF_ONE(x, first, second);                                             \
+        }                                                                                    \
+        *upper = first;                                                                      \
+        *lower = second;                                                                     \
+    }
+
+/* Of numbers, and of every second one: see gpr_gapped_loop. */
+#define DEFINE_HALVES_ROWS(run, VECTOR, LIFT)                                                      \
+    DEFINE_HALVES_ROW(run, float64, double, load_f64, VECTOR, LIFT)                                \
+    DEFINE_HALVES_ROW(run, gapped_float64, gapped_float64, LOAD_GAPPED, VECTOR, LIFT)              \
     static void rows_##run(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out) \
     {                                                                                              \
         double *upper = out;                                                                       \
         for (uint64_t r = 0; r < rows; r++, data += stride)                                        \
-            row_##run((const double *)(const void *)data, n, upper + r,                            \
-                      upper + GPR_COLUMN_BLOCK + r);                                               \
+            row_##run##_float64((const double *)(const void *)data, n, upper + r,                  \
+                                upper + GPR_COLUMN_BLOCK + r);                                     \
+    }                                                                                              \
+    static void run##_gapped(const void *data, uint64_t n, void *out)                              \
+    {                                                                                              \
+        double *upper = out;                                                                       \
+        row_##run##_gapped_float64(data, n, upper, upper + GPR_COLUMN_BLOCK);                      \
     }
 
 /* The sums of VECTORS vectors of columns, added to those in `out` unless they are `fresh`. */
@@ -139,7 +151,7 @@ enum { HALVES_VECTORS = 4 };
     }
 
 #define DEFINE_HALVES(run, VECTOR, LIFT)                                                       \
-    DEFINE_HALVES_ROW(run, VECTOR, LIFT)                                                       \
+    DEFINE_HALVES_ROWS(run, VECTOR, LIFT)                                                      \
     DEFINE_HALVES_TILES(tiles, run, VECTOR, HALVES_VECTORS)                                    \
     DEFINE_HALVES_TILES(vectors, run, VECTOR, 1)                                               \
     static void columns_##run(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
