@@ -695,7 +695,7 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
  * reads. */
 static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
 {
-    enum { FEW = 4, PARTIAL_ROWS = 4 };
+    enum { FEW = 4, PARTIAL_ROWS = 3 };
     static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_FLOAT16, GPR_FLOAT32, GPR_INT64,
                                        GPR_COMPLEX128};
     static const gpr_operator operators[] = {GPR_OP_PROD, GPR_OP_COUNT_NONZERO, GPR_OP_MAX,
