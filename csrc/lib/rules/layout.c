@@ -1,6 +1,7 @@
 /* From views to layouts. */
 #include "lib/rules/layout.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/tuning.h"
@@ -32,6 +33,59 @@ static uint32_t alignment_of(const void *address)
     return bytes;
 }
 
+/* Whether kept axis `outer` goes on where axis `inner` ends, so that the two are one longer axis. */
+static int goes_on(const gpr_layout *layout, int outer, int inner)
+{
+    const gpr_axis *a = &layout->axes[outer], *b = &layout->axes[inner];
+    const uint64_t extent = b->extent;
+
+    return (uint64_t)a->in == (uint64_t)b->in * extent &&
+           (uint64_t)a->out == (uint64_t)b->out * extent &&
+           (!layout->masked || (uint64_t)a->mask == (uint64_t)b->mask * extent) &&
+           (uint64_t)layout->mean_steps[outer] == (uint64_t)layout->mean_steps[inner] * extent;
+}
+
+/* Makes one axis of kept ones that go on in each other. */
+static void merge_kept(gpr_layout *layout)
+{
+    const int behind = layout->kept;
+    int last = 0;
+
+    for (int i = 1; i < behind; i++) {
+        const uint64_t before = layout->axes[last].extent;
+        const int merges = goes_on(layout, last, i);
+
+        if (!merges) last++;
+        layout->axes[last] = layout->axes[i];
+        layout->mean_steps[last] = layout->mean_steps[i];
+        if (merges) layout->axes[last].extent *= before;
+    }
+    layout->kept = last + 1;
+    memmove(&layout->axes[last + 1], &layout->axes[behind],
+            (size_t)layout->reduced * sizeof *layout->axes);
+}
+
+/* Orders kept axes as memory does, the nearest elements last: neighbouring threads read what is
+ * near. Each result goes to its place in any order. */
+static void sort_kept(gpr_layout *layout)
+{
+    int is_sorted = 1;
+
+    for (int i = 1; i < layout->kept; i++) {
+        const gpr_axis axis = layout->axes[i];
+        const int64_t mean_step = layout->mean_steps[i];
+        int at = i;
+        for (; at > 0 && llabs(layout->axes[at - 1].in) < llabs(axis.in); at--) {
+            layout->axes[at] = layout->axes[at - 1];
+            layout->mean_steps[at] = layout->mean_steps[at - 1];
+        }
+        layout->axes[at] = axis;
+        layout->mean_steps[at] = mean_step;
+        is_sorted &= at == i;
+    }
+    if (!is_sorted) merge_kept(layout);
+}
+
 /* The view's axis with steps in elements. */
 static gpr_axis in_elements(const gpr_view *view, int i)
 {
@@ -51,6 +105,7 @@ void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layou
     memset(layout, 0, sizeof *layout);
     layout->rows = view->rows;
     layout->n = view->n;
+    layout->masked = view->mask != NULL;
     if (view->outer == 0) layout->axes[at++] = one_row;
     for (int i = 0; i < view->outer; i++) {
         layout->mean_steps[at] = view->mean_steps[i];
@@ -61,8 +116,8 @@ void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layou
     for (int i = view->outer; i < view->outer + view->inner; i++)
         layout->axes[at++] = in_elements(view, i);
     layout->reduced = at - layout->kept;
+    sort_kept(layout);
     layout->first_position = view->first_position;
-    layout->masked = view->mask != NULL;
     layout->aligned = alignment_of(view->data);
     layout->mask_aligned = alignment_of(view->mask);
     layout->result_aligned = alignment_of(result);

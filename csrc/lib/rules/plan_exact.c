@@ -14,19 +14,6 @@ enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
 /* Bytes of scratch for rows that several blocks add to. */
 enum { EXACT_SCRATCH_BYTES = 64 << 20 };
 
-/* Orders kept axes, nearest elements last: results have steps of their own, given means there are
- * none. */
-static void sort_kept(gpr_layout *layout)
-{
-    for (int i = 1; i < layout->kept; i++) {
-        const gpr_axis axis = layout->axes[i];
-        int at = i;
-        for (; at > 0 && gpr_magnitude(layout->axes[at - 1].in) < gpr_magnitude(axis.in); at--)
-            layout->axes[at] = layout->axes[at - 1];
-        layout->axes[at] = axis;
-    }
-}
-
 /* Serves each group of `width` rows by `blocks` blocks. They add their sums to the counters of the
  * group's slot (shared/exact_format.h); where kernels publish limb partials, each block has one per
  * row. */
@@ -68,8 +55,9 @@ static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
 }
 
 /* Lanes that a short row is worth, or 0 if it is worth more than a warp. */
-static uint32_t exact_lanes(const gpr_plan_task *t, const gpr_layout *layout)
+static uint32_t exact_lanes(const gpr_plan_task *t)
 {
+    const gpr_layout *layout = t->layout;
     const uint64_t rows = layout->rows, n = layout->n, row_bytes = n * t->element_bytes;
     const uint64_t threads =
         (uint64_t)t->facts->multiprocessors *
@@ -176,12 +164,8 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
     const uint64_t n = layout->n, row_bytes = n * t->element_bytes;
     const int is_small = layout->rows * row_bytes <= SMALL_BYTES;
-    gpr_layout sorted;
 
-    if (n > SHORT_ROW) return 0;
-    sorted = *layout;
-    sort_kept(&sorted);
-    if (exact_lanes(t, &sorted) == 0) return 0;
+    if (n > SHORT_ROW || exact_lanes(t) == 0) return 0;
     if (strcmp(by_fast->variant, "fast_strided") == 0)
         return is_small || !gpr_pair_sum_is_float64(t->rule->element) ||
                !gpr_is_row_major(layout) || inner->extent <= SHORT_RUN;
@@ -422,7 +406,6 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
         const gpr_status status = plan_pairs(t, plan, &is_planned);
         if (status != GPR_OK || is_planned) return status;
     }
-    sort_kept(&plan->layout);
     if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         /* Short rows wait for their divisions, of which one block of that kernel makes several
          * at once. */
@@ -433,7 +416,7 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
         plan->variant = "exact_moments";
         return plan_exact_runs(t, plan);
     }
-    const uint32_t lanes = exact_lanes(t, &plan->layout);
+    const uint32_t lanes = exact_lanes(t);
     if (lanes != 0) return plan_exact_rows(t, lanes, plan);
     if (!gpr_rows_are_runs(t->layout)) return plan_exact_strided(t, "exact_strided", plan);
     return plan_exact_runs(t, plan);

@@ -81,6 +81,95 @@ static void test_positions_behind_repeats(void)
     CHECK(gpr_rows_are_runs(&layout), "own elements");
 }
 
+/* Of every row a number that its first element, its result and its mean decide; their sum. `bytes`:
+ * what a step of an axis is. */
+static uint64_t rows_of(const gpr_axis *axes, const int64_t *mean_steps, int kept, uint64_t rows,
+                        int64_t bytes)
+{
+    uint64_t sum = 0;
+
+    for (uint64_t row = 0; row < rows; row++) {
+        uint64_t rest = row;
+        int64_t in = 0, out = 0, mean = 0;
+        for (int i = kept - 1; i >= 0; i--) {
+            const int64_t at = (int64_t)(rest % axes[i].extent);
+            rest /= axes[i].extent;
+            in += at * axes[i].in * bytes;
+            out += at * axes[i].out;
+            mean += at * mean_steps[i];
+        }
+        sum += ((uint64_t)in * 0x9e3779b97f4a7c15u) ^ ((uint64_t)out * 0xc2b2ae3d27d4eb4fu) ^
+               ((uint64_t)mean * 0x165667b19e3779f9u);
+    }
+    return sum;
+}
+
+/* A layout's kept axes lie as in memory, the nearest last, and are one axis where results lie so
+ * too; they are the same rows, with the same results and means. */
+static void test_kept_axes_as_in_memory(void)
+{
+    enum { MOST = 4 };
+    static float data[1];
+
+    for (int round = 0; round < 2000; round++) {
+        const int kept = (int)check_between(1, MOST), has_means = (int)check_between(0, 1),
+                  is_dense = (int)check_between(0, 1);
+        const int64_t n = check_between(2, 5);
+        int64_t shape[MOST + 1], strides[MOST + 1], results[MOST], means[MOST], step = 4 * n,
+                                                                                result = 4;
+        int order[MOST], crossed = 0;
+        gpr_request request = request_of(kept + 1, 1, shape, strides, data);
+        gpr_layout layout;
+        gpr_view view;
+
+        shape[kept] = n;
+        strides[kept] = 4;
+        for (int i = 0; i < kept; i++) order[i] = i;
+        for (int i = kept - 1; i >= 0; i--) { /* order[i]: the i-th farthest axis */
+            const int j = (int)check_between(0, i), axis = order[j];
+            order[j] = order[i];
+            order[i] = axis;
+            shape[axis] = check_between(2, 6);
+            strides[axis] = step;
+            results[axis] = result;
+            means[axis] = result / 4;
+            step *= shape[axis] + (is_dense ? 0 : check_between(0, 2));
+            result *= shape[axis];
+        }
+        if (check_between(0, 1)) { /* results in C order */
+            crossed = 1;
+            result = 4;
+            for (int i = kept - 1; i >= 0; i--) {
+                results[i] = result;
+                result *= shape[i];
+            }
+        }
+        request.on_device = 1;
+        request.op = GPR_OP_VAR;
+        request.result_on_device = 1;
+        request.result = data;
+        request.result_strides = results;
+        if (has_means) {
+            request.has_given_mean = 1;
+            request.mean_dtype = GPR_FLOAT64;
+            for (int i = 0; i < kept; i++) means[i] *= 8;
+            request.mean = data;
+            request.mean_strides = means;
+        }
+        CHECK(view_of(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+        gpr_view_layout(&view, NULL, &layout);
+        CHECK(layout.rows == view.rows && layout.reduced == 1 && layout.axes[layout.kept].in == 1,
+              "%d axes", kept);
+        for (int i = 1; i < layout.kept; i++)
+            CHECK(layout.axes[i - 1].in > layout.axes[i].in, "axis %d of %d", i, layout.kept);
+        if (is_dense && !crossed)
+            CHECK(gpr_is_contiguous(&layout), "%d axes of %d remain", layout.kept, kept);
+        CHECK(rows_of(view.axes, view.mean_steps, view.outer, view.rows, 1) ==
+                  rows_of(layout.axes, layout.mean_steps, layout.kept, layout.rows, 4),
+              "other rows than the view's");
+    }
+}
+
 static void test_not_contiguous(void)
 {
     static float data[100];
@@ -459,6 +548,7 @@ int main(void)
     test_contiguous();
     test_reordered();
     test_positions_behind_repeats();
+    test_kept_axes_as_in_memory();
     test_not_contiguous();
     test_given_means();
     test_refusals();
