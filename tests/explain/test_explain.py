@@ -15,6 +15,7 @@ import pickle
 import random
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -806,12 +807,16 @@ def test_more_elements_than_the_emulator_can_record_are_refused_at_once() -> Non
 
 
 def wrapped_programs(folder: Path, before: str) -> Path:
-    """Stand-ins for the compiler and addr2line that run a line of shell first."""
+    """Stand-ins for the compiler and addr2line that run a line of shell first.
+
+    What they stand in for does not find them: a compiler that is a cache's looks for the next one.
+    """
+    found = shlex.quote(os.environ["PATH"])
     programs = folder / "bin"
     programs.mkdir()
     for name in ("g++", "addr2line"):
         program = programs / name
-        program.write_text(f'#!/bin/sh\n{before}\nexec {shutil.which(name)} "$@"\n')
+        program.write_text(f'#!/bin/sh\n{before}\nPATH={found} exec {shutil.which(name)} "$@"\n')
         program.chmod(0o755)
     return programs
 
