@@ -153,22 +153,32 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
 }
 
 /* Whether bins in the registers of a few lanes (exact_rows) sum short rows faster than pairs of
- * doubles, as measured on an H200. Lanes load any elements as they are; kernels with pairs first
- * look for whole vectors, and then wait for a tree of partials. Pairs are faster in rows of whole
- * vectors, and for float16, whose pairs need no proof: unless their elements are apart, by rows or
- * in runs of one or two, and a small array's anyway. */
+ * doubles, as measured on an H100 and an H200. Lanes load any elements as they are; kernels with
+ * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in rows
+ * of whole vectors, and for float16, whose pairs need no proof: unless their elements are apart, by
+ * rows or in runs of one or two, and a small array's anyway. */
 static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { SMALL_BYTES = 2 << 20, SHORT_ROW = 512, SHORT_RUN = 2 };
+    enum { SMALL_BYTES = 2 << 20, SHORT_RUN = 2 };
+    /* Elements of short rows, and of rows that are so many that they fill the GPU; bytes of short
+     * rows whose elements are all apart. */
+    enum { SHORT_ROW = 512, SHORT_OF_MANY = 3 * SHORT_ROW, SHORT_APART_BYTES = 8 << 10 };
     const gpr_layout *layout = t->layout;
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
-    const uint64_t n = layout->n, row_bytes = n * t->element_bytes;
+    const uint64_t n = layout->n, row_bytes = n * t->element_bytes,
+                   warps =
+                       (uint64_t)t->facts->multiprocessors * GPR_RESIDENT_THREADS / GPR_WARP_LANES;
     const int is_small = layout->rows * row_bytes <= SMALL_BYTES;
+    const int is_strided = strcmp(by_fast->variant, "fast_strided") == 0,
+              is_row_major = gpr_is_row_major(layout);
 
-    if (n > SHORT_ROW || exact_lanes(t) == 0) return 0;
-    if (strcmp(by_fast->variant, "fast_strided") == 0)
-        return is_small || !gpr_pair_sum_is_float64(t->rule->element) ||
-               !gpr_is_row_major(layout) || inner->extent <= SHORT_RUN;
+    if (exact_lanes(t) == 0) return 0;
+    if (is_strided && is_row_major && layout->reduced == 1 && !layout->masked)
+        return row_bytes <= SHORT_APART_BYTES;
+    if (n > (is_strided && layout->rows >= warps ? SHORT_OF_MANY : SHORT_ROW)) return 0;
+    if (is_strided)
+        return is_small || !gpr_pair_sum_is_float64(t->rule->element) || !is_row_major ||
+               inner->extent <= SHORT_RUN;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 ||
         strcmp(by_fast->variant, "fast_columns") == 0 ||
@@ -231,7 +241,8 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (strcmp(by_fast->variant, "fast_narrow") == 0)
         return gpr_pair_sum_is_float64(element) && bytes >= LARGE_BYTES;
     if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
-    return !is_half && n > LONG_COLUMN && bytes >= LARGE_BYTES;
+    return !is_half && n > LONG_COLUMN && bytes >= LARGE_BYTES &&
+           (element == GPR_FLOAT64 || t->layout->reduced == 1);
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.

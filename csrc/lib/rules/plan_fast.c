@@ -560,7 +560,7 @@ static uint32_t round_room(uint64_t n)
 static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, double combining,
                             double tree)
 {
-    enum { FEW_INSTRUCTIONS = 5 }; /* per element */
+    enum { FEW_INSTRUCTIONS = 6 }; /* per element */
     const gpr_plan_task *t = s->t;
     const uint64_t lane_vectors = gpr_divide_up(vectors, w->lanes);
     const double rounds = (double)gpr_divide_up(lane_vectors, GPR_STREAM_VECTORS);
