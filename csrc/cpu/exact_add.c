@@ -753,7 +753,7 @@ static gpr_status interrupted_or(const exact_job *work, gpr_status status)
     return status;
 }
 
-/* ---------------------------------------------------------------- rows of one element -------- */
+/* ---------------------------------------------------------------- rows of one or two ---------- */
 
 /* Copies numbers as sums of one each: -0 becomes 0, as sums start there, and all NaN are alike. */
 static void copy_sums_16(const uint16_t *numbers, uint64_t count, const gpr_dtype_row *row,
@@ -861,6 +861,66 @@ static gpr_status reduce_singly(exact_job *work)
     work->task = single_task;
     work->per_task = LEAST_TASK;
     return interrupted_or(work, run_tasks(work, gpr_divide_up(work->view->rows, LEAST_TASK)));
+}
+
+/* Sums of two numbers each: one addition rounds an exact sum. */
+#define DEFINE_ADD_TWO(bits, T)                                                          \
+    static void add_two_##bits(const T *first, const T *second, uint64_t count, T *sums) \
+    {                                                                                    \
+        int has_nan = 0;                                                                 \
+        for (uint64_t i = 0; i < count; i++) {                                           \
+            const T both = first[i] + second[i], sum = both + 0; /* none is -0 */        \
+            sums[i] = sum;                                                               \
+            has_nan |= sum != sum;                                                       \
+        }                                                                                \
+        for (uint64_t i = 0; i < count && has_nan; i++)                                  \
+            if (isnan(sums[i])) sums[i] = (T)NAN;                                        \
+    }
+DEFINE_ADD_TWO(32, float)
+DEFINE_ADD_TWO(64, double)
+
+/* Whether rows are two elements each that lie crosswise, many side by side. */
+static int adds_two(const exact_job *work)
+{
+    enum { LEAST_WIDTH = 64 };
+    const gpr_view *view = work->view;
+
+    return view->n == 2 && view->inner == 1 && gpr_cpu_lies_crosswise(view) &&
+           gpr_cpu_columns_in_place(view) && view->axes[view->outer - 1].extent >= LEAST_WIDTH &&
+           !work->skip_nan && work->repeats == 1 && work->rule->acc_kind == GPR_ACC_EXACT &&
+           !work->rule->divide && work->rule->result == view->dtype &&
+           gpr_part_bytes(view->dtype) >= sizeof(float) && gpr_is_inexact(view->dtype);
+}
+
+/* A task: adds both elements of rows of some units. */
+static void two_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    const gpr_view *view = work->view;
+    const uint64_t end = gpr_smaller(work->units.count, (index + 1) * work->per_task);
+
+    (void)memory;
+    for (uint64_t unit = index * work->per_task; unit < end; unit++) {
+        uint64_t rows;
+        const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows),
+                       count = rows * (uint64_t)work->components;
+        void *sums = work->result + row * view->bytes;
+        gpr_view at;
+
+        gpr_cpu_locate(view, row, 0, &at);
+        const void *first = at.data, *second = at.data + view->axes[view->outer].in;
+        if (gpr_part_bytes(view->dtype) == sizeof(float))
+            add_two_32(first, second, count, sums);
+        else
+            add_two_64(first, second, count, sums);
+    }
+}
+
+static gpr_status reduce_twos(exact_job *work)
+{
+    work->task = two_task;
+    work->units = gpr_cpu_cut_units(work->view, LEAST_TASK);
+    work->per_task = 1 + LEAST_TASK / work->units.rows;
+    return interrupted_or(work, run_tasks(work, gpr_divide_up(work->units.count, work->per_task)));
 }
 
 /* ---------------------------------------------------------------- the calls ------------------ */
@@ -1087,6 +1147,7 @@ static gpr_status reduce_exactly(const gpr_resolved *call, const gpr_view *whole
     }
     describe_run(run);
     if (sums_singly(&work)) return reduce_singly(&work);
+    if (adds_two(&work)) return reduce_twos(&work);
     if (gpr_cpu_lay_crosswise(whole, &single)) work.view = view = &single;
     if (repeats > 1)
         return finish_rows(&work); /* the other ways make results of rows as they are */

@@ -131,6 +131,24 @@ def test_rows_of_one_element_are_sums_and_means_of_it(
         assert np.array_equal(got_bits, results.view(bits)), (function, name, isa, rows, SEED)
 
 
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_rows_of_two_elements_that_lie_crosswise_are_rounded_once(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    rows = int(rng.integers(64, 300))
+    values = hard_rows(rng, name, rows, 2)
+    most, none = np.finfo(name).max, values.dtype.type(-0.0)
+    values[:6] = (none, none), (none, 0), (most, most), (np.inf, -np.inf), (np.nan, 1), (-most, 1)
+    total = gr.sum(np.asfortranarray(values), axis=1, kernel="exact", device="cpu")
+    assert_rows(total, values, name, 1, (name, isa))
+    pairs = np.ascontiguousarray(values.reshape(rows, 2, 1) * np.ones(2, name)).view(
+        "complex64" if name == "float32" else "complex128"
+    )
+    total = gr.sum(np.asfortranarray(pairs[..., 0]), axis=1, kernel="exact", device="cpu")
+    assert_rows(total.real, values, name, 1, (name, isa, "real parts"))
+    assert_rows(total.imag, values, name, 1, (name, isa, "imaginary parts"))
+
+
 @pytest.mark.parametrize("name", FLOATS)
 def test_long_rows_that_lie_crosswise_are_added_pair_by_pair(
     name: str, isa: str, rng: np.random.Generator
