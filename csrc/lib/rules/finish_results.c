@@ -280,6 +280,36 @@ static int narrow_alike(const gpr_rule *rule, gpr_dtype acc, const void *accumul
     return 1;
 }
 
+static int is_extreme(gpr_fold fold)
+{
+    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || fold == GPR_FOLD_fmin ||
+           fold == GPR_FOLD_fmax;
+}
+
+/* Extremes of bfloat16 that were widened to float32: their upper halves, and one NaN of each sign.
+ * 0, and nothing stored, for others. */
+static int shorten_extremes(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
+                            uint64_t count, void *results)
+{
+    const int32_t most = INT32_MAX, infinite = 0x7f800000, nan = 0x7fc00000;
+    const char *from = accumulators;
+    char *to = results;
+
+    if (rule->acc_kind != GPR_ACC_NUMBER || !is_extreme(rule->fold) || acc != GPR_FLOAT32 ||
+        rule->element != GPR_BFLOAT16 || rule->result != GPR_BFLOAT16)
+        return 0;
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t bits;
+        uint16_t upper;
+
+        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        bits = (bits & most) > infinite ? ((bits & ~most) | nan) : bits;
+        upper = (uint16_t)((uint32_t)bits >> 16);
+        memcpy(to + i * sizeof upper, &upper, sizeof upper);
+    }
+    return 1;
+}
+
 void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
                         uint64_t count, uint64_t n, void *results, uint64_t output_stride)
 {
@@ -294,6 +324,7 @@ void gpr_finish_results(const gpr_rule *rule, gpr_dtype acc, const void *accumul
         return;
     }
     if (narrow_alike(rule, acc, accumulators, count, results)) return;
+    if (shorten_extremes(rule, acc, accumulators, count, results)) return;
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const uint64_t step = left < AT_ONCE ? left : AT_ONCE;
