@@ -1207,143 +1207,146 @@ typedef struct pair {
         }                                                                                \
     }
 
-/* A run stops at the first block that decides it, as other elements' do. SAW_PAIRS has a lane that
- * is not 0 of each number that decides. */
-#define SAW_PAIRS_any(x) (vec_i64)((x) != (vec_f64){0})
+/* A run stops at the first block that decides it, as other elements' do. SAW has a lane that is not
+ * 0 of each number that decides, of NUMBERS in a vector. A complex64 is true if any bit of it but
+ * its parts' signs is set, NaN among them: as many numbers as 64-bit lanes of a vector. */
+#define SAW_PAIRS_any(x) (vec_u64)((x) != (vec_f64){0})
 #define SAW_PAIRS_all(x) saw_zeros(x)
-INLINE vec_i64 saw_zeros(vec_f64 x)
+INLINE vec_u64 saw_zeros(vec_f64 x)
 {
     const vec_i64 zero = (vec_i64)(x == (vec_f64){0});
 
-    return zero & (vec_i64)SWAP_PARTS((vec_f64)zero);
+    return (vec_u64)(zero & (vec_i64)SWAP_PARTS((vec_f64)zero));
 }
 
-#define DEFINE_PAIR_TRUTH(fold, name, P, LOAD, SAW, DECIDED)                       \
-    enum { accumulator_##fold##_##name = GPR_UINT8 };                              \
-    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                           \
-    {                                                                              \
-        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                \
-        while (n > 0) {                                                            \
-            const uint64_t count = n < block ? n : block;                          \
-            vec_i64 saw = {0};                                                     \
-            int64_t seen = 0;                                                      \
-            uint64_t i = 0;                                                        \
-            for (; i + PAIR_STEP <= count; i += PAIR_STEP) {                       \
-                UNROLLED                                                           \
-                for (int k = 0; k < EXTREME_VECTORS; k++) {                        \
-                    const vec_f64 x = (vec_f64)LOAD(p + 2 * i + k * VECTOR_LANES); \
-                    saw |= SAW_PAIRS_##fold(x);                                    \
-                }                                                                  \
-            }                                                                      \
-            UNROLLED                                                               \
-            for (int k = 0; k < VECTOR_LANES; k++) seen |= saw[k];                 \
-            for (; i < count; i++) seen |= SAW(p + 2 * i);                         \
-            if (seen != 0) return DECIDED;                                         \
-            p += 2 * count;                                                        \
-            n -= count;                                                            \
-        }                                                                          \
-        return !(DECIDED);                                                         \
-    }                                                                              \
-    DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                   \
-    DEFINE_PAIR_TRUTH_COLUMNS_##name(fold, name, P, LOAD, SAW, DECIDED)
-
-#define DEFINE_PAIR_TRUTH_COLUMNS_complex128(fold, name, P, LOAD, SAW, DECIDED)                  \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,         \
-                                        uint64_t width, int how, void *out)                      \
-    {                                                                                            \
-        enum { NUMBERS = TILE_VECTORS * VECTOR_LANES / 2 };                                      \
-        int fresh = how & GPR_FRESH;                                                             \
-        uint8_t *truths = out;                                                                   \
-        for (; rows > 0; fresh = 0) {                                                            \
-            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                           \
-            uint64_t j = 0;                                                                      \
-            for (; j < width; j++) {                                                             \
-                const P *p = (const P *)(const void *)data + 2 * j;                              \
-                int64_t seen[NUMBERS] = {0};                                                     \
-                uint64_t numbers = 1;                                                            \
-                if (j + NUMBERS <= width) {                                                      \
-                    vec_i64 saw[TILE_VECTORS] = {{0}};                                           \
-                    int64_t lanes[2 * NUMBERS];                                                  \
-                    for (uint64_t r = 0; r < some; r++) {                                        \
-                        UNROLLED                                                                 \
-                        for (int k = 0; k < TILE_VECTORS; k++) {                                 \
-                            const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);               \
-                            saw[k] |= SAW_PAIRS_##fold(x);                                       \
-                        }                                                                        \
-                        p = (const P *)(const void *)((const char *)p + stride);                 \
-                    }                                                                            \
-                    memcpy(lanes, saw, sizeof lanes);                                            \
-                    numbers = NUMBERS;                                                           \
-                    for (int k = 0; k < NUMBERS; k++) seen[k] = lanes[2 * k] | lanes[2 * k + 1]; \
-                } else {                                                                         \
-                    for (uint64_t r = 0; r < some; r++) {                                        \
-                        seen[0] |= SAW(p);                                                       \
-                        p = (const P *)(const void *)((const char *)p + stride);                 \
-                    }                                                                            \
-                }                                                                                \
-                for (uint64_t k = 0; k < numbers; k++) {                                         \
-                    const uint8_t truth = (seen[k] != 0) == (DECIDED), before = truths[j + k];   \
-                    truths[j + k] = fresh ? truth : (uint8_t)COMBINE_##fold(before, truth);      \
-                }                                                                                \
-                j += numbers - 1;                                                                \
-            }                                                                                    \
-            rows -= some;                                                                        \
-            data += (int64_t)some * stride;                                                      \
-        }                                                                                        \
-    }
-
-/* A complex64 is true if any bit of it but its parts' signs is set, NaN among them: as many numbers
- * as 64-bit lanes of a vector. */
-#define TRUTH_BITS UINT64_C(0x7fffffff7fffffff)
 #define SAW_BITS_any(bits) (bits)
 #define SAW_BITS_all(bits) (vec_u64)((bits) == 0)
+INLINE vec_u64 load_truth_bits(const void *p)
+{
+    vec_u64 bits;
+
+    memcpy(&bits, p, sizeof bits);
+    return bits & UINT64_C(0x7fffffff7fffffff);
+}
+
+#define SAW_complex128(fold, p) SAW_PAIRS_##fold(load_f64(p))
+#define SAW_complex64(fold, p) SAW_BITS_##fold(load_truth_bits(p))
+#define NUMBERS_complex128 (VECTOR_LANES / 2)
+#define NUMBERS_complex64 VECTOR_LANES
+
+#define DEFINE_PAIR_TRUTH(fold, name, P, SAW, DECIDED)                                     \
+    enum { accumulator_##fold##_##name = GPR_UINT8 };                                      \
+    INLINE uint8_t fold##_##name(const P *p, uint64_t n)                                   \
+    {                                                                                      \
+        enum { STEP = EXTREME_VECTORS * NUMBERS_##name };                                  \
+        const uint64_t block = TRUTH_BLOCK_BYTES / (2 * sizeof(P));                        \
+        while (n > 0) {                                                                    \
+            const uint64_t count = n < block ? n : block;                                  \
+            vec_u64 saw = {0};                                                             \
+            uint64_t seen = 0, i = 0;                                                      \
+            for (; i + STEP <= count; i += STEP) {                                         \
+                UNROLLED                                                                   \
+                for (int k = 0; k < EXTREME_VECTORS; k++)                                  \
+                    saw |= SAW_##name(fold, p + 2 * (i + (uint64_t)(k * NUMBERS_##name))); \
+            }                                                                              \
+            UNROLLED                                                                       \
+            for (int k = 0; k < VECTOR_LANES; k++) seen |= saw[k];                         \
+            for (; i < count; i++) seen |= SAW(p + 2 * i);                                 \
+            if (seen != 0) return DECIDED;                                                 \
+            p += 2 * count;                                                                \
+            n -= count;                                                                    \
+        }                                                                                  \
+        return !(DECIDED);                                                                 \
+    }                                                                                      \
+    DEFINE_PAIRS_IN_ROWS(fold, name, P, uint8_t)                                           \
+    DEFINE_PAIR_TRUTH_COLUMNS(fold, name, P, SAW, DECIDED)
+
+/* Stores truths of as many numbers as lanes of a few vectors, of which those that are not 0 decide,
+ * or combines them with those before. As above, compilers narrow masks well with AVX-512 alone. */
+#ifdef BYTES_IN_ORDER_f64
+INLINE void store_truths(const vec_u64 *saw, int vectors, int decided, int fresh, uint8_t *to)
+{
+    const size_t bytes = (size_t)(vectors * VECTOR_LANES);
+    vec_u8 truths = {0}, before = {0};
+
+    UNROLLED
+    for (int k = 0; k < vectors; k++)
+        truths |= (vec_u8)((vec_u64)(saw[k] != 0) & (uint64_t)UINT8_MAX << (8 * k));
+    truths = BYTES_IN_ORDER_f64(truths);
+    truths = (decided ? truths : ~truths) & 1;
+    if (!fresh) {
+        memcpy(&before, to, bytes);
+        truths = decided ? before | truths : before & truths;
+    }
+    memcpy(to, &truths, bytes);
+}
+#else
 typedef uint8_t truths_of_vector __attribute__((vector_size(VECTOR_LANES)));
-#define DEFINE_PAIR_TRUTH_COLUMNS_complex64(fold, name, P, LOAD, SAW, DECIDED)                  \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,        \
-                                        uint64_t width, int how, void *out)                     \
-    {                                                                                           \
-        enum { NUMBERS = TILE_VECTORS * VECTOR_LANES };                                         \
-        int fresh = how & GPR_FRESH;                                                            \
-        uint8_t *truths = out;                                                                  \
-        for (; rows > 0; fresh = 0) {                                                           \
-            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                          \
-            uint64_t j = 0;                                                                     \
-            for (; j + NUMBERS <= width; j += NUMBERS) {                                        \
-                const char *p = data + j * 2 * sizeof(P);                                       \
-                vec_u64 saw[TILE_VECTORS] = {{0}};                                              \
-                for (uint64_t r = 0; r < some; r++, p += stride) {                              \
-                    UNROLLED                                                                    \
-                    for (int k = 0; k < TILE_VECTORS; k++) {                                    \
-                        vec_u64 bits;                                                           \
-                        memcpy(&bits, p + k * VECTOR_BYTES, sizeof bits);                       \
-                        bits &= TRUTH_BITS;                                                     \
-                        saw[k] |= SAW_BITS_##fold(bits);                                        \
-                    }                                                                           \
-                }                                                                               \
-                UNROLLED                                                                        \
-                for (int k = 0; k < TILE_VECTORS; k++) {                                        \
-                    uint8_t *to = truths + j + k * VECTOR_LANES;                                \
-                    const vec_i64 is_decided = (vec_i64)(saw[k] != 0) == -(DECIDED);            \
-                    truths_of_vector truth =                                                    \
-                                         __builtin_convertvector(is_decided, truths_of_vector), \
-                                     before;                                                    \
-                    truth &= 1;                                                                 \
-                    memcpy(&before, to, sizeof before);                                         \
-                    if (!fresh) truth = (DECIDED) ? before | truth : before & truth;            \
-                    memcpy(to, &truth, sizeof truth);                                           \
-                }                                                                               \
-            }                                                                                   \
-            for (; j < width; j++) {                                                            \
-                const char *p = data + j * 2 * sizeof(P);                                       \
-                int seen = 0;                                                                   \
-                for (uint64_t r = 0; r < some; r++, p += stride)                                \
-                    seen |= SAW((const P *)(const void *)p);                                    \
-                const uint8_t truth = (seen != 0) == (DECIDED), before = truths[j];             \
-                truths[j] = fresh ? truth : (uint8_t)COMBINE_##fold(before, truth);             \
-            }                                                                                   \
-            rows -= some;                                                                       \
-            data += (int64_t)some * stride;                                                     \
-        }                                                                                       \
+INLINE void store_truths(const vec_u64 *saw, int vectors, int decided, int fresh, uint8_t *to)
+{
+    UNROLLED
+    for (int k = 0; k < vectors; k++, to += VECTOR_LANES) {
+        const vec_i64 is_decided = (vec_i64)(saw[k] != 0) == -decided;
+        truths_of_vector truth = __builtin_convertvector(is_decided, truths_of_vector), before;
+
+        truth &= 1;
+        memcpy(&before, to, sizeof before);
+        if (!fresh) truth = decided ? before | truth : before & truth;
+        memcpy(to, &truth, sizeof truth);
+    }
+}
+#endif
+
+/* Truths of a tile's vectors, two of complex128 as one. */
+#define STORE_TILE_complex64(saw, decided, fresh, to) \
+    store_truths(saw, TILE_VECTORS, decided, fresh, to)
+#define STORE_TILE_complex128(saw, decided, fresh, to) store_pairs(saw, decided, fresh, to)
+INLINE void store_pairs(const vec_u64 *saw, int decided, int fresh, uint8_t *to)
+{
+    enum { VECTORS = TILE_VECTORS / 2 };
+    vec_u64 pairs[VECTORS];
+
+    UNROLLED
+    for (int k = 0; k < VECTORS; k++) {
+        const vec_u64 x = saw[2 * k] | (vec_u64)SWAP_PARTS((vec_f64)saw[2 * k]),
+                      y = saw[2 * k + 1] | (vec_u64)SWAP_PARTS((vec_f64)saw[2 * k + 1]);
+        pairs[k] = EVEN_LANES_8(x, y);
+    }
+    store_truths(pairs, VECTORS, decided, fresh, to);
+}
+
+#define DEFINE_PAIR_TRUTH_COLUMNS(fold, name, P, SAW, DECIDED)                           \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows, \
+                                        uint64_t width, int how, void *out)              \
+    {                                                                                    \
+        enum { NUMBERS = TILE_VECTORS * NUMBERS_##name };                                \
+        int fresh = how & GPR_FRESH;                                                     \
+        uint8_t *truths = out;                                                           \
+        for (; rows > 0; fresh = 0) {                                                    \
+            const uint64_t some = rows < STEP_ROWS ? rows : STEP_ROWS;                   \
+            uint64_t j = 0;                                                              \
+            for (; j + NUMBERS <= width; j += NUMBERS) {                                 \
+                const char *at = data + j * 2 * sizeof(P);                               \
+                vec_u64 saw[TILE_VECTORS] = {{0}};                                       \
+                for (uint64_t r = 0; r < some; r++, at += stride) {                      \
+                    const P *p = (const P *)(const void *)at;                            \
+                    UNROLLED                                                             \
+                    for (int k = 0; k < TILE_VECTORS; k++)                               \
+                        saw[k] |= SAW_##name(fold, p + 2 * k * NUMBERS_##name);          \
+                }                                                                        \
+                STORE_TILE_##name(saw, DECIDED, fresh, truths + j);                      \
+            }                                                                            \
+            for (; j < width; j++) {                                                     \
+                const char *at = data + j * 2 * sizeof(P);                               \
+                int seen = 0;                                                            \
+                for (uint64_t r = 0; r < some; r++, at += stride)                        \
+                    seen |= SAW((const P *)(const void *)at);                            \
+                const uint8_t truth = (seen != 0) == (DECIDED), before = truths[j];      \
+                truths[j] = fresh ? truth : (uint8_t)COMBINE_##fold(before, truth);      \
+            }                                                                            \
+            rows -= some;                                                                \
+            data += (int64_t)some * stride;                                              \
+        }                                                                                \
     }
 
 /* Products of as many numbers as fill a vector, real parts in even lanes. */
@@ -1540,8 +1543,8 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
     DEFINE_PAIR_EXTREME(max, max, name, P, LOAD, >, 0, -INFINITY)                      \
     DEFINE_PAIR_EXTREME(fmax, max, name, P, LOAD, >, 1, -INFINITY)                     \
     DEFINE_PAIR_FIND(name, P, LOAD)                                                    \
-    DEFINE_PAIR_TRUTH(any, name, P, LOAD, PAIR_TRUTH, 1)                               \
-    DEFINE_PAIR_TRUTH(all, name, P, LOAD, PAIR_ZERO, 0)                                \
+    DEFINE_PAIR_TRUTH(any, name, P, PAIR_TRUTH, 1)                                     \
+    DEFINE_PAIR_TRUTH(all, name, P, PAIR_ZERO, 0)                                      \
     DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1)                             \
     DEFINE_PAIR_LOOP(count, name, P, uint64_t, PAIR_TRUTH, 1)                          \
     static double squares_##name(const void *data, uint64_t n, const double center[2]) \

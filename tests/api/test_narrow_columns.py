@@ -116,6 +116,22 @@ def test_truths_of_float_columns_are_numpys(name: str, rng: np.random.Generator)
             assert np.array_equal(gr.all(x, axis, device="cpu"), np.all(x != 0, axis))
 
 
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_truths_of_complex_numbers_are_numpys(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    for _ in range(40):
+        shape = int(rng.choice([1, 2, 7, 20])), int(rng.integers(1, 300))
+        parts = rng.choice([0.0, -0.0, 1e-42, -3.0, np.nan, np.inf], (2, *shape))
+        shares = rng.choice([0.0, 0.01, 0.5, 0.99, 1.0], (2, 1, 1))
+        parts = np.where(rng.random((2, *shape)) < shares, parts, 0.0)
+        x = np.stack(parts, axis=-1).view(np.complex128)[..., 0].astype(name)
+        x = np.where(rng.random(shape) < rng.choice([0.0, 0.95]), 1.0, x).astype(name)
+        for axis in 0, 1, None:
+            assert np.array_equal(gr.any(x, axis, device="cpu"), np.any(x, axis)), (axis, shape)
+            assert np.array_equal(gr.all(x, axis, device="cpu"), np.all(x, axis)), (axis, shape)
+
+
 def test_positions_of_bools_in_few_columns_are_the_first(rng: np.random.Generator) -> None:
     for _ in range(150):
         shape = int(rng.integers(1, 4)), int(rng.integers(60, 200)), int(rng.integers(1, 12))
@@ -125,6 +141,25 @@ def test_positions_of_bools_in_few_columns_are_the_first(rng: np.random.Generato
         for function in ("argmax", "argmin"):
             got = getattr(gr, function)(x, axis=1, device="cpu")
             assert np.array_equal(got, getattr(np, function)(x != 0, axis=1)), (function, shape)
+
+
+def test_extremes_of_bfloat16_are_elements(isa: str, rng: np.random.Generator) -> None:
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    for rows in 2, 5:
+        x = rng.integers(0, 1 << 16, (rows, 300), np.uint16).view(dtype)
+        x[:, 0] = np.array(rng.choice([0xFFC1, 0x7F81], rows), np.uint16).view(dtype)
+        wide = x.astype(np.float32)
+        # NumPy's fmax takes signalling NaN for numbers.
+        wide[np.isnan(wide)] = np.nan
+        for name, function in {"min": np.min, "max": np.max, "nanmax": np.fmax.reduce}.items():
+            for axis in 0, 1:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    got = getattr(gr, name)(x, axis=axis, device="cpu")
+                wanted = function(wide, axis=axis)
+                assert np.array_equal(got.astype(np.float32), wanted, equal_nan=True), name
+                is_nan = np.isnan(wanted)
+                assert np.isin(got[is_nan].view(np.uint16), [0x7FC0, 0xFFC0]).all(), name
 
 
 def test_extremes_of_one_16_bit_element_are_its_bits(rng: np.random.Generator) -> None:
