@@ -32,7 +32,8 @@ enum {
     FAR_SEGMENTS = 4,       /* ... and as many in a piece of one of several rows */
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
     LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied */
-    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search */
+    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search ... */
+    SOONER = 8,             /* ... and times as many next, at the beginning of a row */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,       /* least positions in a run that make tiles worth their while */
@@ -336,7 +337,7 @@ static int needs_no_more(const job *work, const gpr_value *value)
 /* Finds the extreme of positions first .. end - 1 of elements that the loops read in place, and the
  * first position of the segment that contains it. Each segment's extreme is folded to a number; the
  * best of these numbers is found as the best element of an array. A NaN may end the search: a short
- * segment is folded first, then one, and then as many as before. */
+ * segment is folded first, at a row's beginning a longer one next, and then as many as before. */
 static gpr_value find_segment(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                               uint64_t segment)
 {
@@ -345,6 +346,7 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
     _Alignas(MOST_NUMBER_BYTES) char numbers[MOST_SEGMENTS * MOST_NUMBER_BYTES];
     gpr_value found = gpr_identity(how->rule->fold, how->rule->compute, how->acc);
     const int may_end = gpr_is_inexact(how->loop_dtype) && !how->rule->skip_nan;
+    const uint64_t growth = first == 0 ? SOONER : segment;
     uint64_t size = may_end ? gpr_smaller(segment, FIRST_BYTES / bytes) : segment, segments = 1;
 
     while (first < end && !is_final(how, &found)) {
@@ -364,7 +366,7 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
         }
         first += count;
         segments = size == segment ? gpr_smaller(2 * segments, MOST_SEGMENTS) : 1;
-        size = segment;
+        size = gpr_smaller(growth * size, segment);
     }
     return found;
 }
