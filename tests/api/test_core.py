@@ -543,6 +543,94 @@ def test_looking_inside_refuses_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_memory_that_runs_out_in_the_interpreter_is_a_memory_error(tmp_path: Path) -> None:
+    """Each allocation of Python's own fails once; nothing is left behind, or held for ever."""
+    pytest.importorskip("_testcapi", reason="this Python comes without its own tests' modules")
+    fakes.run(
+        """
+        import _testcapi
+        from device_buffers import device
+        from gpureduce import _core
+        total, count = _core.OPERATORS["sum"], _core.OPERATORS["count_nonzero"]
+        a = np.arange(24, dtype=np.float32).reshape(4, 6)
+        b = a.astype(np.int16)
+        whole, part = device(a), device(a[0])
+        memory, row = whole.memory, part.memory
+        stream, facts = _core.device_stream(0), _core.device_facts(0)
+        text = _core.write_program("shfl_atomic", "sum", "int32", 64)
+        entries = ("gpr::shfl_atomic<First, 64u>", "gpr::fill_identity<First>")
+        image, symbols = _core.compile_text("mine.cu", text, entries, (), 90)
+        loaded = _core.load_image(0, image, symbols)
+        members = ((total, False, False), (count, False, False))
+        rows, results = device(np.ones((3, 5000), np.float32)), device(np.zeros(6))
+        places = results.memory.pointer, results.memory.pointer + 24
+        plan, made = _core.plan_several(rows.memory, 1, members, facts)
+        several = _core.load_image(0, *_core.compile_several(plan, facts[0])[:2])
+        def room(shape, dtype):
+            made = _core.DeviceBuffer(shape, dtype, 0, None)
+            return made, made.memory
+        calls = (
+            lambda: gr.sum(a, device="cpu"), lambda: gr.minmax(a, axis=1, device="cpu"),
+            lambda: gr.sum([[1, 2], [3, 4]], axis=0, keepdims=True, device="cpu"),
+            lambda: gr.mean(b, axis=(0, 1), dtype=np.float64, device="cpu"),
+            lambda: gr.dot(a[0], b[0], device="cpu"),
+            lambda: gr.logsumexp(a, axis=1, device="cpu"), lambda: gr.sum(a, axis=1, device="cuda"),
+            lambda: gr.sum(whole, axis=1), lambda: gr.max(whole), lambda: whole.__dlpack__(),
+            lambda: _core.find_library(whole).read(whole), gr.last_run, _core.devices,
+            _core.limits, _core.cache_info, _core.cuda_versions, lambda: _core.device_facts(0),
+            lambda: _core.DeviceBuffer((3, 4), "int32", 0, None),
+            lambda: _core.plan_kernel("sequential", 0, 3, 1000, 64, 0),
+            lambda: _core.price_ways("sum", (1000,), np.int32, 1, facts),
+            lambda: _core.measure("sum", memory.pointer, (4, 6), np.float32, 1, "auto", 0, 0, 0, 0,
+                                  2, 0),
+            lambda: _core.write_program("shfl_atomic", "sum", "int32", 64),
+            lambda: _core.load_image(0, image, symbols),
+            lambda: _core.run_launches(loaded, (), stream, 0, 2),
+            lambda: _core.queue_launches(loaded, (), stream, 0, ()),
+            lambda: _core.plan_several(rows.memory, 1, members, facts),
+            lambda: _core.measure_several(several, plan, rows.memory.pointer, places, 0.0, 1,
+                                          stream, 1, 0),
+            lambda: _core.reduce_device("sum", memory.pointer, (4, 6), np.float32, 1, "auto", 0),
+            lambda: _core.device_array(memory.pointer, (4, 6), None, "float32", 0, None, whole),
+            lambda: (_core.reduce_on_device(total, memory, 1, None, False, None, "auto", None,
+                                            None, None, stream, False, 0.0, room),
+                     cuda.fake_wait()),
+            lambda: (_core.dot_on_device(row, row, "float32", None, "auto", None, None, None,
+                                         stream, room), cuda.fake_wait()),
+            lambda: _core.mark_stream(0, 0),
+        )
+        held = a, b, memory, row, whole, part, loaded, several, plan, image, symbols, room
+        live = "device", "pinned", "events", "streams", "modules"
+        def used():
+            cuda.fake_wait()
+            _core.end_loans()
+            return [cuda.fake_live(kind.encode()) for kind in live], [
+                sys.getrefcount(each) for each in held]
+        for i, call in enumerate(calls):
+            for _ in range(2):
+                call()
+            before = used()
+            nth = went_well = 0
+            while went_well < 12:  # some allocations are done without
+                _testcapi.set_nomemory(nth, nth + 1)
+                try:
+                    call()
+                    _testcapi.remove_mem_hooks()
+                    went_well += 1
+                except BaseException as error:
+                    _testcapi.remove_mem_hooks()
+                    assert type(error) is MemoryError, f"call {i}, allocation {nth}: {error!r}"
+                    went_well = 0
+                nth += 1
+            call()
+            assert used() == before, f"call {i}: {used()}, before {before}"
+        works()
+        """,
+        tmp_path,
+        PYTHONPATH=fakes.module_path(),
+    )
+
+
 # ---------------------------------------------------------------- every failure, from Python
 
 # What only an open that failed half-way calls; the C tests make these fail.
