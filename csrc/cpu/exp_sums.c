@@ -5,6 +5,7 @@
  * States of blocks merge in the order of the row.
  *
  * Rows are cut by shapes alone, so results do not depend on the number of threads. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,11 +113,9 @@ static const char *read_elements(const exp_job *work, uint64_t first, uint64_t c
 
     gpr_cpu_pack(work->plain, first, count, NULL, memory->packed);
     if (dtype != work->dtype) {
+        assert(widen.loop != NULL && widen.to == work->dtype); /* all real dtypes have one */
         numbers = memory->converted;
-        if (widen.loop != NULL)
-            widen.loop(memory->packed, numbers, count);
-        else
-            gpr_convert(dtype, memory->packed, work->dtype, numbers, count);
+        widen.loop(memory->packed, numbers, count);
     }
     if (work->marks == NULL) return numbers;
     gpr_cpu_pack(work->marks, first, count, NULL, memory->marks);

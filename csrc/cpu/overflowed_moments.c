@@ -2,6 +2,7 @@
  * first: where all are finite, as nearly always, no element is read again. */
 #include "cpu/overflowed_moments.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 
 #include "cpu/cpu.h"
 #include "cpu/job.h"
-#include "lib/base/convert.h"
 #include "lib/base/float_bits.h"
 #include "lib/base/status.h"
 
@@ -152,18 +152,13 @@ static gpr_status find_rows(again *work)
 {
     enum { AT_ONCE = 256 };
     const gpr_resolved *call = work->call;
-    const gpr_dtype dtype = call->rule.result;
     const uint64_t rows = call->view.rows;
     double values[AT_ONCE];
 
+    assert(call->rule.result == GPR_FLOAT64); /* gpr_cpu_moments_may_overflow */
     for (uint64_t row = 0, count; row < rows; row += count) {
-        const char *results = (const char *)call->result + row * gpr_dtype_bytes(dtype);
-
         count = gpr_smaller(AT_ONCE, rows - row);
-        if (dtype == GPR_FLOAT64)
-            memcpy(values, results, count * sizeof *values);
-        else
-            gpr_convert(dtype, results, GPR_FLOAT64, values, count);
+        memcpy(values, (const char *)call->result + row * sizeof *values, count * sizeof *values);
         if (!has_special(values, count)) continue;
         if (work->rows == NULL) work->rows = malloc((rows - row) * sizeof *work->rows);
         if (work->rows == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");

@@ -337,3 +337,15 @@ def test_number_of_threads_changes_no_bit(axis: int, rng: np.random.Generator) -
     assert len({got.tobytes() for got in results}) == 1, (axis, SEED)
     for r in some:
         assert_result(results[0][r], expected(rows[r], "float32"), (r, axis, SEED))
+
+
+def test_rows_that_no_pair_holds_are_exact_on_one_thread(rng: np.random.Generator) -> None:
+    """Long rows whose plain sums are rounded again and again: others than pairs add them."""
+    values = spread(rng, "float64", 6 * 40_000, 900).reshape(6, -1)
+    before = gr.limits().cpu_threads
+    try:
+        gr.set_limits(cpu_threads=1)
+        got = gr.sum(values, axis=1, kernel="exact", device="cpu")
+    finally:
+        gr.set_limits(cpu_threads=before)
+    assert got.tolist() == [math.fsum(row) for row in values], SEED

@@ -80,7 +80,6 @@ static int is_free_of_order(const gpr_rule *rule, int pieces, int cc)
         if (!is_float) return 1;
         if (is_extreme && rule->device_acc == GPR_FLOAT32 && cc >= MIN_NAN_CC) return 1;
         return pieces && (is_extreme || skips);
-    case GPR_ACC_SUM_COUNT: return !is_float;
     default: return 0;
     }
 }

@@ -1,6 +1,9 @@
 /* Reductions that would take hours: they are interrupted, or read repeated elements once. The test
  * counts calls of the interrupt callback, not seconds: a loop without such calls would not end. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 #include "gpureduce.h"
@@ -159,6 +162,104 @@ static void test_sums_of_exponentials(void)
           "exponentials: %d after %d questions", (int)status, asked);
 }
 
+/* ---------------------------------------------------------------- every question ------------- */
+
+/* The backend asks after some milliseconds. Where time flies it asks as often as it may. */
+static int time_flies;
+static atomic_int seconds;
+
+/* WRAP(function, ...): what the linker puts between the library and libc. */
+#define WRAPS(WRAP) \
+    WRAP(FLYING, clock_gettime, int, (clockid_t clock, struct timespec * time), (clock, time))
+
+#define WRAP(kind, name, result, parameters, arguments) \
+    result __real_##name parameters;                    \
+    result __wrap_##name parameters;                    \
+    result __wrap_##name parameters                     \
+    {                                                   \
+        const result status = __real_##name arguments;  \
+        if (time_flies) time->tv_sec += ++seconds;      \
+        return status;                                  \
+    }
+WRAPS(WRAP)
+#undef WRAP
+
+/* Answers each question of a call with yes in turn: it ends, and with no further question. Returns
+ * how many there are. */
+static int expect_each_answer_to_end_it(gpr_status (*reduce)(const gpr_request *),
+                                        const gpr_request *request, const char *what)
+{
+    enum { MOST_QUESTIONS = 5000 };
+    gpr_status status = GPR_ERROR_INTERRUPTED;
+
+    time_flies = 1;
+    for (patience = 0; status == GPR_ERROR_INTERRUPTED && patience < MOST_QUESTIONS; patience++) {
+        asked = 0;
+        status = reduce(request);
+        if (status == GPR_ERROR_INTERRUPTED)
+            CHECK(asked == patience + 1, "%s: %d questions after yes to number %d", what,
+                  asked - patience - 1, patience);
+    }
+    time_flies = 0;
+    CHECK(status == GPR_OK && asked == patience - 1, "%s: %d after %d questions", what, (int)status,
+          asked);
+    return asked;
+}
+
+/* One thread, so that there are as many questions each time. */
+static void test_no_answer_is_overlooked(void)
+{
+    enum { ROWS = 160, COUNT = 1200, ELEMENTS = ROWS * COUNT };
+    static const gpr_dtype dtypes[] = {GPR_INT8, GPR_INT64, GPR_FLOAT16, GPR_FLOAT32, GPR_FLOAT64};
+    static const int64_t shapes[][2] = {{1, ELEMENTS}, {3, ELEMENTS / 3}, {ROWS, COUNT}};
+    double *values = malloc(ELEMENTS * sizeof *values);
+    uint8_t *mask = calloc(ELEMENTS, 1);
+    gpr_limits limits;
+
+    REQUIRE(values != NULL && mask != NULL);
+    gpr_get_limits(&limits);
+    const uint32_t threads = limits.cpu_threads;
+    limits.cpu_threads = 1;
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    for (int i = 0; i < ELEMENTS; i++) mask[i] = (uint8_t)check_between(0, 3);
+    for (int i = 0; i < 2 * GPR_OP_COUNT; i++) {
+        const gpr_operator op = (gpr_operator)(i % GPR_OP_COUNT);
+        const gpr_dtype dtype = dtypes[check_between(0, sizeof dtypes / sizeof dtypes[0] - 1)];
+        const int64_t *shape = shapes[check_between(0, 2)], bytes = (int64_t)gpr_dtype_bytes(dtype),
+                      columns[2] = {bytes, shape[0] * bytes}, mask_strides[2] = {shape[1], 1};
+        gpr_request request = sums_of(dtype, 2, shape, values, &results);
+
+        if (gpr_result_dtype(op, dtype, GPR_DTYPE_DEFAULT) == GPR_DTYPE_DEFAULT) continue;
+        memset(values, 1, ELEMENTS * sizeof *values); /* no element decides a row */
+        request.op = op;
+        request.device = GPR_DEVICE_CPU;
+        request.interrupted = stop_in_the_end;
+        if (check_between(0, 1)) request.strides = columns;
+        if (op != GPR_OP_ARGMIN && op != GPR_OP_ARGMAX && check_between(0, 2) == 0) {
+            request.mask = mask;
+            request.mask_strides = mask_strides;
+        }
+        (void)expect_each_answer_to_end_it(gpr_reduce, &request, gpr_operator_name(op));
+    }
+    for (int i = 0; i < 3; i++) {
+        gpr_request request = sums_of(GPR_FLOAT64, 2, shapes[i], values, &results);
+
+        request.op = GPR_OP_VAR;
+        request.device = GPR_DEVICE_CPU;
+        request.interrupted = stop_in_the_end;
+        for (int k = 0; k < ELEMENTS; k++) values[k] = 1;
+        CHECK(expect_each_answer_to_end_it(gpr_logsumexp, &request, "exponentials") > 1, "none");
+        /* Squares overflow, and rows that have a large element are computed again. */
+        for (int k = 0; k < ELEMENTS; k++) values[k] = check_between(0, 9) == 0 ? 1e200 : 1;
+        CHECK(expect_each_answer_to_end_it(gpr_reduce, &request, "overflowing variances") > 1,
+              "none");
+    }
+    limits.cpu_threads = threads;
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    free(values);
+    free(mask);
+}
+
 int main(void)
 {
     check_begin();
@@ -167,5 +268,6 @@ int main(void)
     test_every_operator();
     test_many_results();
     test_sums_of_exponentials();
+    test_no_answer_is_overlooked();
     return check_end();
 }

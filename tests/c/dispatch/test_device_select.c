@@ -111,6 +111,10 @@ static void test_choices(void)
     expect(&call, GPR_DEVICE_CPU);
     call = (shape_of_call){GPR_OP_MAX, GPR_FLOAT32, 10, 1000, 1, 1};
     expect(&call, GPR_DEVICE_CPU); /* over before the GPU begins */
+    call = (shape_of_call){GPR_OP_VAR, GPR_FLOAT32, 10, 1000000, 1, 1};
+    expect(&call, 0);
+    call.step = 0;
+    expect(&call, GPR_DEVICE_CPU); /* which reads an element that repeats once */
 }
 
 static void test_random_choices(void)

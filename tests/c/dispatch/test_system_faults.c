@@ -344,6 +344,29 @@ static gpr_status exact_float_sum_in_pieces(void)
                   ONES_64 + ((int64_t)POWER << FRACTION_BITS));
 }
 
+/* The same of both parts of complex numbers. */
+static gpr_status exact_columns_in_pieces(void)
+{
+    enum { COUNT = 3, POWER = 15, FRACTION_BITS = 52, BYTES = 2 * sizeof(double) };
+    static const int64_t shape[2] = {COUNT, 1 << POWER}, strides[2] = {BYTES, COUNT * BYTES};
+    gpr_request request = {.op = GPR_OP_SUM,
+                           .dtype = GPR_COMPLEX128,
+                           .compute = GPR_DTYPE_DEFAULT,
+                           .ndim = 2,
+                           .reduced = 1,
+                           .shape = shape,
+                           .strides = strides,
+                           .data = elements,
+                           .kernel = GPR_KERNEL_exact,
+                           .device = GPR_DEVICE_CPU,
+                           .result = results};
+    const gpr_status status = gpr_reduce(&request);
+
+    for (int i = 0; i < 2 * COUNT && status == GPR_OK; i++)
+        REQUIRE(results[i] == ONES_64 + ((int64_t)POWER << FRACTION_BITS));
+    return status;
+}
+
 static gpr_status exact_variances_in_pieces(void)
 {
     return reduce(GPR_DEVICE_CPU, GPR_OP_VAR, GPR_INT8, "exact", 2, MOST / 2, ROWS, 0);
@@ -637,6 +660,7 @@ static const work works[] = {
     {"exponentials in pieces", exponentials_in_pieces, 1},
     {"an exact sum in pieces", exact_sum_in_pieces, 1},
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},
+    {"exact sums of columns in pieces", exact_columns_in_pieces, 1},
     {"exact variances in pieces", exact_variances_in_pieces, 1},
     {"a dot product in pieces", dot_in_pieces, 1},
     {"a dot product of floats in pieces", dot_of_floats_in_pieces, 1},
