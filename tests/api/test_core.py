@@ -294,6 +294,29 @@ def test_what_calls_of_device_arrays_do_not_take_is_refused_by_name(tmp_path: Pa
         with raises(OverflowError):
             _core.download(0, 1 << 70, host, stream)
 
+        for call in (lambda: _core.order_streams(0, -5, stream),
+                     lambda: _core.order_streams(0, stream, -5)):
+            with raises(ValueError):
+                call()
+        cuda.fake_fail(b"cuStreamWaitEvent", 1, 999)
+        with raises(gr.CudaError, "cuStreamWaitEvent"):
+            _core.order_streams(0, stream, 1)
+        lent = object()
+        held = sys.getrefcount(lent)
+        cuda.fake_fail(b"cuEventCreate", 1, 999)
+        with raises(gr.CudaError, "cuEventCreate"):
+            _core.keep_loan(0, stream, lent)
+        assert sys.getrefcount(lent) == held
+        _core.keep_loan(0, stream, lent)
+        cuda.fake_fail(b"cuEventSynchronize", 1, 999)
+        with raises(gr.CudaError, "cuEventSynchronize"):
+            _core.end_loans()
+        assert sys.getrefcount(lent) == held + 1
+        _core.end_loans()
+        assert sys.getrefcount(lent) == held
+        with raises(ValueError, "int7"):
+            _core.find_library(buffer).make(buffer, source, (3,), "int7")
+
         facts = _core.device_facts(0)
         assert len(_core.price_ways("sum", (1000,), np.int32, 1, facts)) > 0
         with raises(ValueError, "empty array"):
@@ -312,6 +335,8 @@ def test_programs_of_products_along_axes_are_compiled_by_name(tmp_path: Path) ->
         from gpureduce import _core
         products = ("float32", "float32", "float32", None, 0, False, False)
         assert _core.compile_dot_along(*products, 0, 90) > 0
+        for kind in 1, 2:  # squares, and products with magnitudes
+            assert _core.compile_dot_along(*products[:4], kind, False, False, 0, 90) > 0
         for bad in (("int7", *products[1:], 0, 90), (*products[:3], "int7", *products[4:], 0, 90),
                     (None, *products[1:], 0, 90), ("float32", None, *products[2:], 0, 90),
                     (*products[:2], None, *products[3:], 0, 90),
@@ -844,6 +869,13 @@ def test_objects_that_cannot_be_made_are_refused_with_a_word() -> None:
         (lambda: _core.device_array(0, [2], None, "float32", 0, None, None), TypeError, "tuple"),
         (lambda: _core.DeviceBuffer(shape=(2,)), TypeError, "no keyword arguments"),  # type: ignore
         (lambda: _core.logsumexp(np.ones(3), "x", None, False, None), TypeError, "data type"),
+        (lambda: _core.logsumexp(np.ones(3), None, None, False, None), TypeError, "a dtype"),
+        (lambda: _core.logsumexp(np.ones(3, np.longdouble), "d", None, False, None), TypeError,
+         "not supported"),
+        (lambda: _core.exact_result(_core.exact_new(np.float64), None, False), TypeError,
+         "takes a dtype"),
+        (lambda: _core.exact_update(_core.exact_new(np.float64), np.ones(3, np.longdouble)),
+         TypeError, "not supported"),
         (lambda: _core.dot(np.ones(3), np.ones(3), 5, None, "auto", None, None, None, None),
          TypeError, "data type"),
     ]  # fmt: skip

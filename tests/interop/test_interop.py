@@ -156,6 +156,8 @@ def test_a_capsule_is_consumed_once(tmp_path: Path) -> None:
         assert refused.returned == 1
     with raises(ValueError, "'other'"):
         _core.import_dlpack(array_libraries.new_capsule(1, b"other", None), 1)
+    with raises(ValueError, "has a name"):
+        _core.import_dlpack(array_libraries.new_capsule(1, None, None), 1)
     for bad in (None, 5, ROWS):
         with raises(TypeError, "must return a capsule"):
             _core.import_dlpack(bad, 1)
@@ -290,8 +292,13 @@ def test_an_exchange_api_that_is_not_understood_leaves_dlpack(tmp_path: Path) ->
 def test_an_exchange_api_that_gives_nothing_or_goes_in_a_circle_is_an_error(tmp_path: Path) -> None:
     run(
         """
-    # A lender, a maker and a taker that say they have done it.
+    # A lender, a maker and a taker that say they have done it, and streams that have no name.
     nothing = lambda *_: 0
+    lost = type("Lost", (Exchanged,), {})
+    offer(lost)
+    lost.api[0].stream = array_libraries.STREAM(lambda *_: -1)
+    with raises(BufferError, "name its stream"):
+        gr.sum(lost(ROWS), axis=0)
     for field, kind, words in (
         ("take", array_libraries.FROM, "lend the array"),
         ("allocate", array_libraries.ALLOCATE, "could not make another"),
@@ -331,6 +338,11 @@ def test_the_exchange_api_shows_makes_and_takes_arrays(tmp_path: Path) -> None:
         result = gr.sum(array, axis=0)
         assert type(result) is kind and (value(result) == ROWS.T.sum(axis=0)).all()
         assert gr.last_run().device == "cuda:0"
+        kind.__setitem__ = lambda *about: assigned.append(about)
+        assigned, wide = [], kind(np.zeros(30, np.int32))
+        assert gr.argmax(array, axis=1, out=wide) is wide
+        (out, where, result), = assigned
+        assert out is wide and where is ... and (value(result) == ROWS.T.argmax(axis=1)).all()
         made = _core.empty_like(array, (2, 3), "int16", 0)
         assert type(made) is kind and made.held.dtype == "int16" and made.held.shape == (2, 3)
         kind.current = 0
@@ -2078,7 +2090,15 @@ def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread
         made = DeviceNDArray(np.zeros(shape, dtype), stream=stream or None)
         made.stream = stream
         return made
-    cuda_module = types.SimpleNamespace(gpus=[Gpu()], device_array=device_array)
+    def from_cuda_array_interface(interface, owner, sync):
+        assert not sync and interface["strides"] is None and not interface["data"][1]
+        pointer, shape = interface["data"][0], interface["shape"]
+        made = DeviceNDArray.__new__(DeviceNDArray)
+        made.entries, made.stream = interface, owner.stream
+        made.held = _core.device_array(pointer, shape, None, "float32", 0, None, owner)
+        return made
+    cuda_module = types.SimpleNamespace(gpus=[Gpu()], device_array=device_array,
+                                        from_cuda_array_interface=from_cuda_array_interface)
     config = types.SimpleNamespace(CUDA_PER_THREAD_DEFAULT_STREAM={per_thread})
     array_libraries.install("numba", cuda=cuda_module, config=config)
     array = DeviceNDArray(ROWS)
@@ -2089,8 +2109,15 @@ def test_numba_gets_arrays_on_the_stream_of_the_array(tmp_path: Path, per_thread
     array = DeviceNDArray(ROWS, stream=home)
     array.stream = home
     assert gr.sum(array).stream == home
+    for axis in None, 0, 1:
+        least, largest = gr.minmax(array, axis=axis)
+        assert type(least) is type(largest) is DeviceNDArray and least.stream == home
+        assert (value(least) == ROWS.min(axis=axis)).all()
+        assert (value(largest) == ROWS.max(axis=axis)).all()
     with raises(TypeError, "Numba"):
         gr.sum(array, out=DeviceNDArray(np.zeros((), np.int8)))
+    with raises(TypeError, "Numba has no conversion"):
+        libraries.device_library(array).assign(array, array)
     """,
         tmp_path,
     )
