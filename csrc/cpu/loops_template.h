@@ -875,9 +875,9 @@ DEFINE_LOOP(any, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH, uint16_t, ANY_ROWS,
             SAW_SOME_MAGNITUDE, LOWER_TRUTH)
 
-/* Columns of floats: of as many vectors as an element has bytes, each mask keeps one byte, and the
- * bytes are put in order. Compilers narrow masks in more steps, but for AVX-512, which has
- * instructions for it. */
+/* Columns of floats, and of 64-bit integers: of as many vectors as an element has bytes, each mask
+ * keeps one byte, and the bytes are put in order. Compilers narrow masks in more steps, but for
+ * AVX-512, which has instructions for it. */
 #ifdef BYTES_IN_ORDER_f32
 #define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                              \
     INLINE uint64_t tiles_##fold##_##name(const char *data, int64_t stride, column_step step,     \
@@ -954,8 +954,20 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
     DEFINE_LOOP(prod, name, T, uint64_t, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS, LIFT_WIDE, \
                 LOWER_SAME)                                                                  \
     DEFINE_LOOP(min, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)           \
-    DEFINE_LOOP(max, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)           \
-    DEFINE_TRUTH(name, T, T, SAW_BITS)
+    DEFINE_LOOP(max, name, T, T, T, LIFT_SAME, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)
+
+#define DEFINE_INT_TRUTH(name, T) DEFINE_TRUTH(name, T, T, SAW_BITS)
+#ifdef BYTES_IN_ORDER_f64
+#define BYTES_IN_ORDER_i64(x) BYTES_IN_ORDER_f64(x)
+#define BYTES_IN_ORDER_u64(x) BYTES_IN_ORDER_f64(x)
+#define DEFINE_WIDE_TRUTH(name, T, tag)                  \
+    DEFINE_TRUTH_RUN(any, name, T, T, SAW_BITS, 1)       \
+    DEFINE_TRUTH_RUN(all, name, T, T, SAW_ZERO, 0)       \
+    DEFINE_FLOAT_TRUTH_LOOP(any, name, T, tag, uint64_t) \
+    DEFINE_FLOAT_TRUTH_LOOP(all, name, T, tag, uint64_t)
+#else
+#define DEFINE_WIDE_TRUTH(name, T, tag) DEFINE_INT_TRUTH(name, T)
+#endif
 
 /* A short skipping run starts from the identity: every element may be NaN. */
 #define LIFT_SUMMED(x) ((x) == (x) ? (double)(x) : 0.0)
@@ -1060,29 +1072,34 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 #define DEFINE_GPR_KIND_SIGNED_1(name, T)                      \
     DEFINE_BYTE_SUM(name, T, BYTE_FLIP, BYTE_FLIP_SCALAR, 128) \
     DEFINE_INT(name, T, int32_t, LIFT_INT32, int16_t, 255)     \
+    DEFINE_INT_TRUTH(name, T)                                  \
     DEFINE_BYTE_COUNTS(name, T)                                \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                         \
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_2(name, T)                    \
     DEFINE_SUM_RUN(name, T, int32_t, 32768)                  \
     DEFINE_INT(name, T, int32_t, LIFT_INT32, int32_t, 32768) \
+    DEFINE_INT_TRUTH(name, T)                                \
     DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)        \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                       \
     DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_4(name, T)                        \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_INT_TRUTH(name, T)                                    \
     DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)             \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_SIGNED_8(name, T)                        \
     DEFINE_WIDE_RUNS(name, T)                                    \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS) \
+    DEFINE_WIDE_TRUTH(name, T, i64)                              \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                           \
     DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME)
 #define DEFINE_GPR_KIND_UNSIGNED_1(name, T)                       \
     DEFINE_BYTE_SUM(name, T, BYTE_SAME, BYTE_SAME, 0)             \
     DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint16_t, 255)     \
+    DEFINE_INT_TRUTH(name, T)                                     \
     DEFINE_BYTE_COUNTS(name, T)                                   \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                            \
     DEFINE_INT_POSITIONS(name, T, int8_t, LIFT_SAME, VECTOR_SAME) \
@@ -1090,6 +1107,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 #define DEFINE_GPR_KIND_UNSIGNED_2(name, T)                        \
     DEFINE_SUM_RUN(name, T, uint32_t, 32768)                       \
     DEFINE_INT(name, T, uint32_t, LIFT_UINT32, uint32_t, 32768)    \
+    DEFINE_INT_TRUTH(name, T)                                      \
     DEFINE_WIDE_COUNTS(name, T, uint16_t, UINT16_MAX)              \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
     DEFINE_INT_POSITIONS(name, T, int16_t, LIFT_SAME, VECTOR_SAME) \
@@ -1097,6 +1115,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 #define DEFINE_GPR_KIND_UNSIGNED_4(name, T)                        \
     DEFINE_SUM_RUN(name, T, uint64_t, UINT64_MAX)                  \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)   \
+    DEFINE_INT_TRUTH(name, T)                                      \
     DEFINE_WIDE_COUNTS(name, T, uint32_t, INT32_MAX)               \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
     DEFINE_INT_POSITIONS(name, T, int32_t, LIFT_SAME, VECTOR_SAME) \
@@ -1104,6 +1123,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 #define DEFINE_GPR_KIND_UNSIGNED_8(name, T)                        \
     DEFINE_WIDE_RUNS(name, T)                                      \
     DEFINE_INT(name, T, uint64_t, LIFT_WIDE, uint64_t, ANY_ROWS)   \
+    DEFINE_WIDE_TRUTH(name, T, u64)                                \
     DEFINE_FIND(name, T, T, HIT_EQUAL)                             \
     DEFINE_INT_POSITIONS(name, T, int64_t, LIFT_SAME, VECTOR_SAME) \
     DEFINE_BITS(name, T)
