@@ -782,17 +782,27 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
     if (mask != NULL) mask_runs(view->bytes, destination, mask, rows, columns, neutral);
 }
 
+/* Whether an axis goes on in memory where runs end. */
+static int extends_runs(const gpr_view *view, const gpr_axis *axis, const gpr_axis *runs)
+{
+    return (uint64_t)axis->in == (uint64_t)runs->in * runs->extent &&
+           (view->mask == NULL || (uint64_t)axis->mask == (uint64_t)runs->mask * runs->extent);
+}
+
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
               void *destination)
 {
-    const int axes = view->outer + view->inner;
     const gpr_axis unit = {.extent = 1};
-    const gpr_axis columns = axes > 0 ? view->axes[axes - 1] : unit;
-    const gpr_axis rows = axes > 1 ? view->axes[axes - 2] : unit;
+    int axes = view->outer + view->inner;
+    gpr_axis columns = axes > 0 ? view->axes[axes - 1] : unit, rows;
     char *out = destination;
     cursor c; /* whose index is set as far as there are axes: to clear it would take longer */
     uint64_t row, column;
 
+    /* An outer axis that an inner one continues makes runs longer. */
+    while (axes > 1 && extends_runs(view, &view->axes[axes - 2], &columns))
+        columns.extent *= view->axes[--axes - 1].extent;
+    rows = axes > 1 ? view->axes[axes - 2] : unit;
     c.data = view->data;
     c.mask = view->mask;
 
