@@ -749,12 +749,20 @@ static void merge_truths(const char *elements, int64_t stride, uint64_t rows, ui
     }
 }
 
-/* Whether no later row can change what was found in columns: their first true (or false) bools. */
+/* Whether no later row can change what was found in columns: their first true (or false) bools, or
+ * NaN where these are not skipped. */
 static int are_final(const recipe *how, const char *numbers, uint64_t count)
 {
     const int wanted = how->fold == GPR_FOLD_max;
+    const int may_be_nan = how->fold == GPR_FOLD_min || how->fold == GPR_FOLD_max;
+    gpr_value number;
 
-    return how->loop_dtype == GPR_BOOL && memchr(numbers, !wanted, count) == NULL;
+    if (how->loop_dtype == GPR_BOOL) return memchr(numbers, !wanted, count) == NULL;
+    for (uint64_t i = 0; i < count && may_be_nan; i++) {
+        memcpy(number.bytes, numbers + i * how->acc_bytes, how->acc_bytes);
+        if (!is_nan(how, &number)) return 0;
+    }
+    return may_be_nan;
 }
 
 /* Finds positions among first .. end - 1 of `width` rows that lie crosswise, in the order of
@@ -1238,6 +1246,16 @@ static int is_dense(const gpr_view *view, const recipe *how)
            (along->in == row_bytes || (is_either_way && along->in == -row_bytes));
 }
 
+/* Whether short rows follow each other by few, so that copies of many are found sooner than some of
+ * them where they are. */
+static int is_scattered(const gpr_view *view)
+{
+    enum { FEW_ROWS = 8, SHORT_BYTES = 128 };
+
+    return view->outer > 1 && view->axes[view->outer - 1].extent < FEW_ROWS &&
+           view->n * view->bytes <= SHORT_BYTES;
+}
+
 static void describe(const job *work, composite *c)
 {
     const gpr_view *view = work->view;
@@ -1251,7 +1269,7 @@ static void describe(const job *work, composite *c)
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
     c->in_place = is_in_place(view);
-    c->direct = c->in_place && how->direct && !c->leaves_out;
+    c->direct = c->in_place && how->direct && !c->leaves_out && !is_scattered(view);
     /* Columns of which something is left out are folded in one tile. */
     c->parts = finds ? 1 : gpr_exact_parts(how->loop_dtype);
     c->most_columns = MOMENT_COLUMNS / (uint64_t)c->parts;
