@@ -176,3 +176,14 @@ def test_pieces_are_folded_in_turns(function: Any, rng: np.random.Generator) -> 
         floats = np.lib.stride_tricks.sliding_window_view(values.astype(np.float64), window)
         got = function(floats, device="cpu", kernel="fast")
         assert got == pytest.approx(total / windows.size, rel=1e-9, abs=1e-6)
+
+
+def test_windows_that_overlap_are_read_as_arrays_that_no_cache_holds(
+    rng: np.random.Generator,
+) -> None:
+    x = rng.integers(-128, 128, (1 << 19) + 128 * 64, dtype=np.int8)
+    windows = np.lib.stride_tricks.as_strided(x, (120, 1 << 19), (64, 1))
+    for function in ("max", "bitwise_xor"):
+        got = getattr(gr, function)(windows, axis=0, device="cpu")
+        ufunc = np.maximum if function == "max" else np.bitwise_xor
+        assert np.array_equal(got, ufunc.reduce(windows, axis=0)), function

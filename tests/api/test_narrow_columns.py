@@ -162,6 +162,30 @@ def test_extremes_of_bfloat16_are_elements(isa: str, rng: np.random.Generator) -
                 assert np.isin(got[is_nan].view(np.uint16), [0x7FC0, 0xFFC0]).all(), name
 
 
+@pytest.mark.parametrize("name", ["bool", "int8", "int16", "float32", "float64"])
+def test_positions_are_the_first_where_a_part_is_narrower_or_shorter_than_a_vector(
+    name: str, rng: np.random.Generator
+) -> None:
+    """The last columns of many, and the last rows of few: what is left makes a task of its own."""
+    size, segment, piece = np.dtype(name).itemsize, 256, 256 << 10
+
+    def expect(shape: tuple[int, ...]) -> None:
+        x = rng.integers(0, 5 if name == "bool" else 50, shape).astype(name.replace("bool", "u1"))
+        x[-3:] = rng.integers(0, 60)
+        x = x.view(np.bool_) if name == "bool" else x
+        for function in ("argmin", "argmax"):
+            wanted = getattr(np, function)(x != 0 if name == "bool" else x, axis=0)
+            got = getattr(gr, function)(x, axis=0, device="cpu")
+            assert np.array_equal(got, wanted), (function, shape)
+
+    for rows in (2, 30, 700):
+        expect((rows, 16 * segment + 1))
+    for width in (1, 3, 14):
+        most = -(-(piece // (size * width)) // segment) * segment
+        for more in (1, 2, 5):
+            expect((most + more, width))
+
+
 def test_extremes_of_one_16_bit_element_are_its_bits(rng: np.random.Generator) -> None:
     x = rng.integers(0, 1 << 16, (5, 1, 41), np.uint16)
     for dtype in np.float16, pytest.importorskip("ml_dtypes").bfloat16:
