@@ -867,6 +867,10 @@ def test_objects_that_cannot_be_made_are_refused_with_a_word() -> None:
         (lambda: _core.device_array(0, (2,), ("x",), "float32", 0, None, None), TypeError,
          "integer"),
         (lambda: _core.device_array(0, [2], None, "float32", 0, None, None), TypeError, "tuple"),
+        (lambda: _core.device_array(0, (2,), None, "float32", 1 << 40, None, None), ValueError,
+         "on device 1099511627776, which cannot be"),
+        (lambda: _core.device_array(0, (2,), None, "float32", 0, -7, None), ValueError,
+         "negative or too large"),
         (lambda: _core.DeviceBuffer(shape=(2,)), TypeError, "no keyword arguments"),  # type: ignore
         (lambda: _core.logsumexp(np.ones(3), "x", None, False, None), TypeError, "data type"),
         (lambda: _core.logsumexp(np.ones(3), None, None, False, None), TypeError, "a dtype"),

@@ -142,9 +142,11 @@ def test_the_warning_is_an_exception_of_every_call_where_filters_make_it_one() -
         "for _ in range(3):\n"
         "    try: print(gr.sum(np.ones(3), kernel='sequential'))\n"
         "    except gr.NoDeviceWarning: print('raised')\n"
+        "try: gr.empty_pinned(3)\n"
+        "except gr.NoDeviceWarning: print('raised')\n"
         "print(gr.sum(np.ones(3)))\n"
     )
-    assert run_fresh(code).split() == ["raised", "raised", "raised", "3.0"]
+    assert run_fresh(code).split() == ["raised"] * 4 + ["3.0"]
 
 
 # ---------------------------------------------------------------- looking inside
