@@ -905,14 +905,23 @@ static void finish(const job *work, gpr_value *values, uint64_t count, uint64_t 
 static void finish_squares(const job *work, double *squares, uint64_t *counts, uint64_t count,
                            uint64_t row)
 {
-    const uint64_t repeats = work->repeats;
+    const gpr_rule *rule = work->how[0].rule;
+    const uint64_t repeats = work->repeats, n = work->view->n * repeats;
+    char *results = work->result + row * work->result_bytes;
 
     for (uint64_t i = 0; i < count && repeats > 1; i++) {
         squares[i] *= (double)repeats;
         if (counts != NULL) counts[i] *= repeats;
     }
-    gpr_finish_squares(work->how[0].rule, squares, counts, count, work->view->n * repeats,
-                       work->result + row * work->result_bytes);
+    if (counts == NULL && (rule->result == GPR_FLOAT32 || rule->result == GPR_FLOAT64) &&
+        (uintptr_t)results % work->result_bytes == 0) {
+        const double divisor = fmax((double)n - rule->ddof, 0);
+
+        gpr_cpu_loops()->variances(squares, divisor, count, rule->op == GPR_OP_STD,
+                                   rule->result == GPR_FLOAT32, results);
+        return;
+    }
+    gpr_finish_squares(rule, squares, counts, count, n, results);
 }
 
 /* Positions in rows that the loops can read. */

@@ -173,6 +173,11 @@ typedef int (*gpr_round_pairs_loop)(const double *sums, const double *rests, con
  * odd ones from center[1]. */
 typedef double (*gpr_squares_loop)(const void *data, uint64_t n, const double center[2]);
 
+/* Stores `count` variances, squared distances over `divisor`, or their roots: float32 if they are
+ * single, otherwise doubles. */
+typedef void (*gpr_variances_loop)(const double *squares, double divisor, uint64_t count,
+                                   int takes_root, int is_single, void *results);
+
 /* Sums of the squared distances of `rows` rows of n > 0 numbers, `stride` bytes apart, from the
  * mean of each. */
 typedef void (*gpr_moments_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
@@ -251,6 +256,7 @@ typedef struct gpr_loops {
     gpr_round_pairs_loop round_pairs;
     /* of floats and complex numbers, which are two floats each */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
+    gpr_variances_loop variances;
     /* of floats */
     gpr_distances_loop distances[GPR_DTYPE_COUNT];
     /* of floats and complex numbers; of those without NaN both parts of what is left out are NaN */

@@ -258,3 +258,25 @@ enum { SKIPPING_VECTORS = 2 };
             }                                                                                     \
         }                                                                                         \
     }
+
+/* See gpr_variances_loop. Roots are rounded to double first, as variances are. */
+#define DEFINE_VARIANCES(name, T)                                                                \
+    INLINE void variances_##name(const double *restrict squares, double divisor, uint64_t count, \
+                                 int takes_root, T *restrict results)                            \
+    {                                                                                            \
+        for (uint64_t i = 0; i < count && !takes_root; i++)                                      \
+            results[i] = (T)(squares[i] / divisor);                                              \
+        for (uint64_t i = 0; i < count && takes_root; i++)                                       \
+            results[i] = (T)sqrt(squares[i] / divisor);                                          \
+    }
+DEFINE_VARIANCES(float32, float)
+DEFINE_VARIANCES(float64, double)
+
+static void variances(const double *squares, double divisor, uint64_t count, int takes_root,
+                      int is_single, void *results)
+{
+    if (is_single)
+        variances_float32(squares, divisor, count, takes_root, results);
+    else
+        variances_float64(squares, divisor, count, takes_root, results);
+}

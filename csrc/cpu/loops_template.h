@@ -2241,6 +2241,7 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_COMPLEX64] = NUMBERS_LOOP(complex64),
             [GPR_COMPLEX128] = NUMBERS_LOOP(complex128),
         },
+    .variances = variances,
     .squares =
         {
             [GPR_FLOAT32] = squares_float32,
