@@ -62,6 +62,8 @@ def as_mask(where: Any, shape: tuple[int, ...]) -> Array | None:
     """
     if where is True:
         return None
+    if type(where) is np.ndarray and where.dtype.char == "?" and where.shape == shape:
+        return where  # a view by broadcast_to takes microseconds
     mask = where if isinstance(where, np.ndarray) else np.asarray(where, dtype=np.bool_)
     return np.broadcast_to(mask.astype(np.bool_, casting="safe", copy=False), shape)
 
