@@ -1676,12 +1676,18 @@ def test_pytorch_tensors_that_are_not_plain_memory_are_refused_by_kind(tmp_path:
     negated = Tensor(ROWS)
     negated.negated = True
     assert value(gr.sum(negated)) == -ROWS.sum()
+    def refuse():
+        raise RuntimeError("no storage")
+    waves = (ROWS * (1 + 2j)).astype(np.complex64)
+    for more in {}, dict(data_ptr=refuse):  # PyTorch shows the elements in memory, or nothing
+        turned = Tensor(waves)
+        turned.__dict__.update(more, is_conj=lambda: True, resolve_neg=lambda: turned,
+                               resolve_conj=lambda: Tensor(waves.conj()))
+        assert value(gr.max(turned)) == waves.conj().max()
     sparse = Tensor(ROWS)
     sparse.layout = "sparse_coo"
     with raises(TypeError, "sparse_coo", "to_dense"):
         gr.sum(sparse)
-    def refuse():
-        raise RuntimeError("no storage")
     cases = ((dict(is_nested=True), "unbind"), (dict(is_quantized=True), "dequantize"),
              ({}, "no storage"))
     for attribute, words in cases:
