@@ -1187,21 +1187,56 @@ static int units_task(void *context, uint64_t index, void *memory)
     return 1;
 }
 
+/* Notes that the searches of a unit's rows end in a piece: no later one replaces what it found. */
+static void end_unit(job *work, uint64_t unit, uint64_t piece)
+{
+    uint64_t end = atomic_load_explicit(&work->ends[unit], memory_order_relaxed);
+
+    while (piece < end &&
+           !atomic_compare_exchange_weak_explicit(&work->ends[unit], &end, piece,
+                                                  memory_order_release, memory_order_relaxed))
+        continue;
+}
+
 static int unit_piece_task(void *context, uint64_t task, void *memory)
 {
     job *work = context;
     unit_memory *in = memory;
     const uint64_t index = work->done + task, unit = index / work->pieces,
                    piece = index % work->pieces, first = piece * work->length;
-    gpr_value *partials = work->partials;
-    uint64_t row = 0;
+    gpr_value *partials = (gpr_value *)work->partials + unit * work->units.rows * work->pieces;
+    uint64_t row = 0, rows = 0, end = UINT64_MAX;
+    int are_final = work->ends != NULL;
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
-    const uint64_t rows = fold_unit(
-        work, unit, first, gpr_smaller(work->view->n, first + work->length), in, &row, in->values);
-    for (uint64_t i = 0; i < rows; i++)
-        partials[(unit * work->units.rows + i) * work->pieces + piece] = in->values[i];
+    if (work->ends != NULL) end = atomic_load_explicit(&work->ends[unit], memory_order_acquire);
+    if (end < piece) { /* what was found there, once more: the fold takes the first of equals */
+        (void)gpr_cpu_unit_row(&work->units, unit, &rows);
+        for (uint64_t i = 0; i < rows; i++)
+            partials[i * work->pieces + piece] = partials[i * work->pieces + end];
+        return 1;
+    }
+    rows = fold_unit(work, unit, first, gpr_smaller(work->view->n, first + work->length), in, &row,
+                     in->values);
+    for (uint64_t i = 0; i < rows; i++) {
+        partials[i * work->pieces + piece] = in->values[i];
+        are_final = are_final && is_final(&work->how[0], &in->values[i]);
+    }
+    if (are_final) end_unit(work, unit, piece);
     return 1;
+}
+
+/* Memory for the pieces that end the search of a unit's rows: of positions of numbers that may be
+ * NaN, and of truths. Without it all pieces are searched. */
+static void keep_ends(job *work)
+{
+    const gpr_rule *rule = work->how[0].rule;
+    const int may_end = work->how[0].loop_dtype == GPR_BOOL || gpr_is_inexact(rule->element);
+
+    if (rule->acc_kind != GPR_ACC_INDEXED || rule->skip_nan || !may_end) return;
+    work->ends = malloc(work->units.count * sizeof *work->ends);
+    for (uint64_t unit = 0; work->ends != NULL && unit < work->units.count; unit++)
+        atomic_init(&work->ends[unit], UINT64_MAX);
 }
 
 /* Whether the first piece of the only row contains an element that no later one can replace: NumPy
@@ -1371,12 +1406,15 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    if (view->rows == 1 && ends_in_first_piece(work, memory, &status))
+    if (view->rows == 1 && ends_in_first_piece(work, memory, &status)) {
         work->pieces = run->grid_size = run->block_size = 1;
-    else if (status == GPR_OK)
+    } else if (status == GPR_OK) {
+        keep_ends(work);
         status = gpr_cpu_run_job(run->grid_size - work->done, unit_piece_task, work, memory,
                                  &run->block_size);
+    }
     if (status == GPR_OK && !work->stop.stopped) finish_pieces(work);
+    free(work->ends);
     free(work->partials);
     return status;
 }

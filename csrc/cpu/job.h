@@ -155,6 +155,8 @@ typedef struct job {
     uint64_t done;                     /* pieces that were folded before there were tasks */
     void *partials;                    /* accumulators of pieces */
     _Atomic uint8_t *decided;          /* any and all in pieces: rows whose result is known */
+    _Atomic uint64_t *ends;            /* positions in pieces: of each unit the first piece that is
+                                          known to end the search of all rows; NULL: is not kept */
     uint64_t copies;                   /* columns: rows folded side by side */
     int columns_direct;                /* columns: memory is what the loop reads */
     int columns_wide;                  /* columns: units reach over two outer axes */

@@ -33,7 +33,7 @@ static uint32_t alignment_of(const void *address)
     return bytes;
 }
 
-/* Whether kept axis `outer` goes on where axis `inner` ends, so that the two are one longer axis. */
+/* Whether kept axis `outer` goes on where axis `inner` ends: the two are one longer axis. */
 static int goes_on(const gpr_layout *layout, int outer, int inner)
 {
     const gpr_axis *a = &layout->axes[outer], *b = &layout->axes[inner];

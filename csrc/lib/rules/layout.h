@@ -23,8 +23,8 @@ void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout);
 /* Gives a contiguous layout a mask that is as contiguous. */
 void gpr_mask_layout(gpr_layout *layout);
 
-/* The layout of a view whose elements are aligned and in native byte order, its kept axes ordered as
- * memory orders them. `result`: where results go. */
+/* The layout of a view whose elements are aligned and in native byte order, its kept axes in the
+ * order of memory. `result`: where results go. */
 void gpr_view_layout(const gpr_view *view, const void *result, gpr_layout *layout);
 
 /* Whether each row is a run of memory whose positions count up, without a mask; and whether row

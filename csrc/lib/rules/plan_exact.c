@@ -154,9 +154,9 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
 
 /* Whether bins in the registers of a few lanes (exact_rows) sum short rows faster than pairs of
  * doubles, as measured on an H100 and an H200. Lanes load any elements as they are; kernels with
- * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in rows
- * of whole vectors, and for float16, whose pairs need no proof: unless their elements are apart, by
- * rows or in runs of one or two, and a small array's anyway. */
+ * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in
+ * rows of whole vectors, and for float16, whose pairs need no proof: unless their elements are
+ * apart, by rows or in runs of one or two, and a small array's anyway. */
 static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { SMALL_BYTES = 2 << 20, SHORT_RUN = 2 };
