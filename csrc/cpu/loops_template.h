@@ -1286,7 +1286,7 @@ INLINE vec_u64 load_truth_bits(const void *p)
 #ifdef BYTES_IN_ORDER_f64
 INLINE void store_truths(const vec_u64 *saw, int vectors, int decided, int fresh, uint8_t *to)
 {
-    const size_t bytes = (size_t)(vectors * VECTOR_LANES);
+    const size_t bytes = (size_t)vectors * VECTOR_LANES;
     vec_u8 truths = {0}, before = {0};
 
     UNROLLED
