@@ -241,6 +241,11 @@ def call(
     else:
         with np.errstate(all="ignore"):  # a result beyond its type is infinite in both
             rounded = want.astype(sample).astype(want.dtype)
+            # Variances of few short elements often lie between two results, but for the last bits.
+            off = 2.0**-48 if op == "var" and sample.itemsize < want.dtype.itemsize else 0
+            for beside in (want - off * want, want + off * want) if off else ():
+                beside = beside.astype(sample).astype(want.dtype)
+                rounded = np.where(got.astype(want.dtype) == beside, beside, rounded)
         good = np.array_equal(got.astype(want.dtype), rounded, equal_nan=want.dtype.kind == "f")
     assert good, f"{where}: {got} is not {want}"
 
