@@ -352,7 +352,7 @@ static int adds_floats(const job *work)
 {
     const recipe *how = &work->how[0];
 
-    return gpr_is_inexact(how->acc) && !gpr_cpu_is_extreme(how->fold);
+    return gpr_is_inexact(how->acc) && !gpr_is_extreme(how->fold);
 }
 
 /* Narrow columns that are packed anyway are packed side by side with those of the axis before
@@ -649,7 +649,7 @@ static int copies_singly(const job *work)
 
     if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->byteswapped ||
         view->bytes != sizeof(uint16_t) || how->rule->acc_kind != GPR_ACC_NUMBER ||
-        !gpr_cpu_is_extreme(how->fold) || how->rule->result != how->rule->element)
+        !gpr_is_extreme(how->fold) || how->rule->result != how->rule->element)
         return 0;
     memcpy(work->result, view->data, view->rows * view->bytes);
     return 1;

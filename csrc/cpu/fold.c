@@ -77,7 +77,7 @@ static int folds_gapped(const recipe *how)
     const int is_short_integer =
         (kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED) && how->loop_bytes < sizeof(int64_t);
 
-    return gpr_cpu_is_extreme(how->fold) && (is_short_integer || kind == GPR_KIND_FLOAT);
+    return gpr_is_extreme(how->fold) && (is_short_integer || kind == GPR_KIND_FLOAT);
 }
 
 /* Folds every second element as columns of a matrix without gaps, of which each odd one is left
@@ -248,7 +248,7 @@ static void fold_block(const recipe *how, const char *elements, int64_t stride, 
                        uint64_t width, uint64_t copies, int how_columns, char *accumulators)
 {
     /* A row of elements that are accumulators: the C library's copy knows the processor. */
-    if (rows == 1 && (how_columns & GPR_FRESH) && gpr_cpu_is_extreme(how->fold) &&
+    if (rows == 1 && (how_columns & GPR_FRESH) && gpr_is_extreme(how->fold) &&
         how->acc == how->loop_dtype) {
         memcpy(accumulators, elements, width * how->acc_bytes);
         return;
@@ -277,7 +277,7 @@ static int reads_every_second_column(const recipe *how)
 
     return how->direct && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view) &&
            across->in == 2 * (int64_t)view->bytes && along->extent >= FEWEST_ROWS &&
-           (gpr_cpu_is_extreme(how->fold) || gpr_cpu_may_stop_early(how->fold)) &&
+           (gpr_is_extreme(how->fold) || gpr_cpu_may_stop_early(how->fold)) &&
            how->acc_bytes <= sizeof(double);
 }
 _Static_assert(2 * GPR_COLUMN_BLOCK * sizeof(double) <= sizeof((stage){0}.packed),

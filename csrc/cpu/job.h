@@ -174,13 +174,6 @@ static inline int gpr_cpu_may_stop_early(gpr_fold fold)
     return fold == GPR_FOLD_any || fold == GPR_FOLD_all;
 }
 
-/* Whether the fold returns one of its elements. */
-static inline int gpr_cpu_is_extreme(gpr_fold fold)
-{
-    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || fold == GPR_FOLD_fmin ||
-           fold == GPR_FOLD_fmax;
-}
-
 static inline int gpr_cpu_is_decided(const recipe *how, gpr_value value)
 {
     return (how->fold == GPR_FOLD_any) == (value.bytes[0] != 0);

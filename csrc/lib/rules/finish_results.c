@@ -280,12 +280,6 @@ static int narrow_alike(const gpr_rule *rule, gpr_dtype acc, const void *accumul
     return 1;
 }
 
-static int is_extreme(gpr_fold fold)
-{
-    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || fold == GPR_FOLD_fmin ||
-           fold == GPR_FOLD_fmax;
-}
-
 /* Extremes of bfloat16 that were widened to float32: their upper halves, and one NaN of each sign.
  * 0, and nothing stored, for others. */
 static int shorten_extremes(const gpr_rule *rule, gpr_dtype acc, const void *accumulators,
@@ -295,7 +289,7 @@ static int shorten_extremes(const gpr_rule *rule, gpr_dtype acc, const void *acc
     const char *from = accumulators;
     char *to = results;
 
-    if (rule->acc_kind != GPR_ACC_NUMBER || !is_extreme(rule->fold) || acc != GPR_FLOAT32 ||
+    if (rule->acc_kind != GPR_ACC_NUMBER || !gpr_is_extreme(rule->fold) || acc != GPR_FLOAT32 ||
         rule->element != GPR_BFLOAT16 || rule->result != GPR_BFLOAT16)
         return 0;
     for (uint64_t i = 0; i < count; i++) {

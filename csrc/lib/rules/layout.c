@@ -36,13 +36,9 @@ static uint32_t alignment_of(const void *address)
 /* Whether kept axis `outer` goes on where axis `inner` ends: the two are one longer axis. */
 static int goes_on(const gpr_layout *layout, int outer, int inner)
 {
-    const gpr_axis *a = &layout->axes[outer], *b = &layout->axes[inner];
-    const uint64_t extent = b->extent;
-
-    return (uint64_t)a->in == (uint64_t)b->in * extent &&
-           (uint64_t)a->out == (uint64_t)b->out * extent &&
-           (!layout->masked || (uint64_t)a->mask == (uint64_t)b->mask * extent) &&
-           (uint64_t)layout->mean_steps[outer] == (uint64_t)layout->mean_steps[inner] * extent;
+    return gpr_axis_continues(&layout->axes[outer], &layout->axes[inner], layout->masked) &&
+           (uint64_t)layout->mean_steps[outer] ==
+               (uint64_t)layout->mean_steps[inner] * layout->axes[inner].extent;
 }
 
 /* Makes one axis of kept ones that go on in each other. */

@@ -133,9 +133,7 @@ static void read_repeats_once(const gpr_request *request, const gpr_rule *rule, 
     }
 }
 
-/* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer
- * axis. */
-static int continues(const gpr_axis *out, const gpr_axis *in, int masked)
+int gpr_axis_continues(const gpr_axis *out, const gpr_axis *in, int masked)
 {
     const uint64_t extent = in->extent;
 
@@ -156,7 +154,7 @@ static int append_axes(gpr_view *view, int start, const gpr_axis *axes, const in
         const int64_t mean_step = mean_steps != NULL ? mean_steps[i] : 0;
 
         if (axes[i].extent == 1) continue;
-        if (end > start && continues(&view->axes[end - 1], &axes[i], view->mask != NULL) &&
+        if (end > start && gpr_axis_continues(&view->axes[end - 1], &axes[i], view->mask != NULL) &&
             (mean_steps == NULL ||
              (uint64_t)view->mean_steps[end - 1] == (uint64_t)mean_step * axes[i].extent)) {
             const uint64_t extent = view->axes[end - 1].extent * axes[i].extent;

@@ -127,4 +127,8 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
  * one. */
 uint64_t gpr_count_left_out(const gpr_view *view, uint64_t first, uint64_t count);
 
+/* Whether stepping past the end of `in` is one step of `out`, so that the two are one longer axis:
+ * in memory, in results and, if masked, in the mask. */
+int gpr_axis_continues(const gpr_axis *out, const gpr_axis *in, int masked);
+
 #endif

@@ -108,4 +108,11 @@ void gpr_finish_means(const gpr_rule *rule, gpr_dtype acc, const void *sums, con
 void gpr_finish_ranges(const gpr_rule *rule, gpr_dtype acc, const void *low, const void *high,
                        uint64_t count, void *results, uint64_t output_stride);
 
+/* Whether the fold returns one of its elements. */
+static inline int gpr_is_extreme(gpr_fold fold)
+{
+    return fold == GPR_FOLD_min || fold == GPR_FOLD_max || fold == GPR_FOLD_fmin ||
+           fold == GPR_FOLD_fmax;
+}
+
 #endif
