@@ -50,13 +50,28 @@ struct KernelTraits {
 
 // Whether traits have a thread's accumulator of their own (thread_accumulator.cuh), which need not
 // hold every row: then store() returns whether it did, publish_left() publishes a block's shares of
-// rows that it does not hold, and store_left() stores their results (exact_fast.cuh).
+// rows that it does not hold, and store_left() stores their results (exact_fast.cuh). Both get a
+// function that makes a thread's share of its block's rows:
+//
+//   count()             rows of the block, numbered from 0
+//   number_of(k)        the row that bit k of what is left stands for
+//   result_of(number)   where a row's result goes
+//   visit(again)        adds the thread's share of elements to those rows that `again` wants
+//   blocks(), group()   blocks that share these rows, and the number of the group of rows
+//
+// It is made from the numbers of thread and block where rows are left, as next to none are: what a
+// kernel kept for that would take registers from its loop (anew).
 template <class Traits, class = void> constexpr bool has_own_accumulator = false;
 template <class Traits>
 constexpr bool has_own_accumulator<Traits, Void<typename Traits::Accumulator>> = true;
 
-// Whether a warp's accumulators can mostly be reduced by less than `combine`: traits that have
-// try_reduce (exact_fast.cuh).
+// Whether such an accumulator may turn out not to hold a row.
+template <class Traits, class = void> constexpr bool proves_sums = false;
+template <class Traits>
+constexpr bool proves_sums<Traits, Void<typename Traits::Accumulator>> = Traits::proves;
+
+// Whether accumulators can mostly be reduced by less than `combine`: traits that have try_reduce and
+// combine_both (exact_fast.cuh).
 template <class Traits, class = void> constexpr bool has_quick_reduction = false;
 template <class Traits>
 constexpr bool has_quick_reduction<Traits, Void<decltype(Traits::reduces_quickly)>> =

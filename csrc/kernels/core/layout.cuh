@@ -74,21 +74,20 @@ static_assert(sizeof(Layout) ==
 
 // Visits elements first, first + step, first + 2 * step, ... of a row in the order of memory.
 // `digit` is the step as a number whose digits are steps along the axes; advance() adds it and
-// carries.
+// carries. The first axis is never full, so that its place is only in the offsets.
 class StridedIterator {
 public:
     GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step)
-        : axes(layout.reduced)
+        : here{0, 0, layout.first_position}, further{0, 0, 0}, axes(layout.reduced)
     {
-        here.in = here.mask = 0;
-        here.position = layout.first_position;
 #pragma unroll
         for (unsigned a = reduced_axes; a-- > 0;) {
             const uint64 extent = axes[a].extent;
             index[a] = a > 0 ? first % extent : first;
             digit[a] = a > 0 ? step % extent : step;
             if (a > 0) first /= extent, step /= extent;
-            move(a, static_cast<long long>(index[a]));
+            add(here, along(a, index[a]));
+            add(further, along(a, digit[a]));
         }
     }
 
@@ -98,42 +97,41 @@ public:
     GPR_DEVICE void advance()
     {
         unsigned carry = 0;
+        add(here, further);
 #pragma unroll
-        for (unsigned a = reduced_axes; a-- > 0;) {
-            const uint64 steps = digit[a] + carry;
-            index[a] += steps;
-            move(a, static_cast<long long>(steps));
-            carry = a > 0 && index[a] >= axes[a].extent;
-            if (carry != 0) {
-                index[a] -= axes[a].extent;
-                move(a, -static_cast<long long>(axes[a].extent));
-            }
+        for (unsigned a = reduced_axes; a-- > 1;) {
+            const uint64 extent = axes[a].extent;
+            index[a] += digit[a] + carry;
+            carry = index[a] >= extent;
+            if (carry == 0) continue;
+            index[a] -= extent;
+            add(here, along(a, 0 - extent));
+            add(here, along(a - 1, 1));
         }
     }
 
     // For programs with one reduced axis: the offsets between two steps, and an advance by several
     // steps.
-    GPR_DEVICE ElementOffsets step() const
-    {
-        const long long steps = static_cast<long long>(digit[0]);
-        return ElementOffsets{steps * axes[0].in, masked ? steps * axes[0].mask : 0,
-                              static_cast<uint64>(steps * axes[0].position)};
-    }
-    GPR_DEVICE void advance(unsigned steps)
-    {
-        move(0, static_cast<long long>(digit[0] * steps));
-    }
+    GPR_DEVICE ElementOffsets step() const { return further; }
+    GPR_DEVICE void advance(unsigned steps) { add(here, along(0, digit[0] * steps)); }
 
 private:
-    const gpr_axis *axes; // the row's
+    ElementOffsets here, further; // now, and of a step without carries
+    const gpr_axis *axes;         // the row's
     uint64 index[reduced_axes], digit[reduced_axes]; // the step as digits, one per axis
-    ElementOffsets here;
 
-    GPR_DEVICE void move(unsigned a, long long steps)
+    static GPR_DEVICE void add(ElementOffsets &to, const ElementOffsets &offsets)
     {
-        here.in += steps * axes[a].in;
-        here.position += static_cast<uint64>(steps * axes[a].position);
-        if (masked) here.mask += steps * axes[a].mask;
+        to.in += offsets.in;
+        to.mask += offsets.mask;
+        to.position += offsets.position;
+    }
+    // The offsets of some steps along an axis; fewer than none are in two's complement.
+    GPR_DEVICE ElementOffsets along(unsigned a, uint64 steps) const
+    {
+        const long long many = static_cast<long long>(steps);
+        return ElementOffsets{many * axes[a].in, masked ? many * axes[a].mask : 0,
+                              steps * static_cast<uint64>(axes[a].position)};
     }
 };
 

@@ -108,6 +108,14 @@ template <class T> GPR_DEVICE void keep(const T *&pointer)
 #endif
 }
 
+// The same number, of which the compiler does not know where it is from: it computes anew what
+// depends on it, rather than keep that in registers until then.
+GPR_DEVICE unsigned anew(unsigned number)
+{
+    asm volatile("" : "+r"(number));
+    return number;
+}
+
 // ---------------------------------------------------------------- complex arithmetic ------------
 
 GPR_DEVICE dt_complex64 operator+(dt_complex64 a, dt_complex64 b)

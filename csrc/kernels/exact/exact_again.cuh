@@ -125,15 +125,16 @@ template <class Traits, unsigned BLOCK> GPR_CALLED void merge_copies(const Again
     __syncthreads(); // the first rooms have all
 }
 
-// Calls fill(again) and finish(again), by all threads, for the block's rows that are left, of
-// `count`: bit k of a thread's `left` is set for row number_of(k). finish() finds a row's sum in
-// the first of its rooms. All threads must call.
-template <class Traits, unsigned BLOCK, class NumberOf, class Fill, class Finish>
-GPR_DEVICE void for_rows_left(unsigned left, unsigned count, const NumberOf &number_of,
-                              const Fill &fill, const Finish &finish)
+// Calls fill(again) and finish(again), by all threads, for the block's rows that are left: bit k of
+// a thread's `left` is set for row share.number_of(k). finish() finds a row's sum in the first of
+// its rooms. All threads must call.
+template <class Traits, unsigned BLOCK, class Share, class Fill, class Finish>
+GPR_DEVICE void for_rows_left(unsigned left, const Share &share, const Fill &fill,
+                              const Finish &finish)
 {
     using In = typename Traits::In;
     constexpr unsigned most = rooms_of<In, BLOCK>;
+    const unsigned count = share.count();
     Room<In> *rooms = block_rooms<In, BLOCK>();
 
 #pragma unroll 1
@@ -143,12 +144,12 @@ GPR_DEVICE void for_rows_left(unsigned left, unsigned count, const NumberOf &num
         const Again<Traits> again = {rooms, first, here, copies};
         unsigned own = 0; // bits of the thread's rows among these
         for (unsigned bits = left, k = 0; bits != 0; bits >>= 1, k++) {
-            if (bits % 2 != 0 && number_of(k) - first < here) own |= 1u << k;
+            if (bits % 2 != 0 && share.number_of(k) - first < here) own |= 1u << k;
         }
         if (!__syncthreads_or(own != 0)) continue; // and the rooms before have been read
         clear_shared<BLOCK>(rooms, here * copies);
         for (unsigned k = 0; own != 0; own >>= 1, k++) {
-            if (own % 2 != 0) rooms[(number_of(k) - first) * copies].is_left = 1;
+            if (own % 2 != 0) rooms[(share.number_of(k) - first) * copies].is_left = 1;
         }
         __syncthreads(); // all threads see which rows are left
         fill(again);
@@ -216,13 +217,13 @@ GPR_CALLED void store_room(typename Traits::Out *out, Room<typename Traits::In> 
 }
 
 // Stores the results of all rows of these rooms.
-template <class Traits, unsigned BLOCK, class ResultOf>
-GPR_DEVICE void store_rooms(const Again<Traits> &again, uint64 elements, const ResultOf &result_of)
+template <class Traits, unsigned BLOCK, class Share>
+GPR_DEVICE void store_rooms(const Again<Traits> &again, uint64 elements, const Share &share)
 {
     for (unsigned row = threadIdx.x; row < again.here; row += BLOCK) {
         Room<typename Traits::In> *room = again.rooms + row * again.copies;
         if (room->is_left != 0)
-            store_room<Traits>(result_of(again.first + row), room, elements);
+            store_room<Traits>(share.result_of(again.first + row), room, elements);
     }
 }
 
@@ -318,37 +319,32 @@ GPR_DEVICE void publish_rooms(const Again<Traits> &again, uint64 *counters)
 // What a block does with rows of its group that are left.
 template <class Acc> struct RowsAgain {
     unsigned left;       // bit k: the thread's row number_of(k)
-    unsigned count;      // of the group's rows
     uint64 elements;     // of a row
-    unsigned blocks;     // of the group
     bool publishes;      // adds the block's shares to the counters; otherwise stores results
     uint64 *counters;    // of the group, if several blocks share it
     const Acc *partials; // also: of its first block
 };
 
-// Adds a block's rows or shares again. result_of(row) is where a row's result goes; visit(again)
-// adds the elements of a thread's share that belong to rows that `again` wants. One function, as it
-// takes longer to compile than all else, which gets copies of what a kernel knows, so that the
-// kernel keeps it in registers. All threads must call.
-template <class Traits, unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
-GPR_CALLED void add_again(RowsAgain<typename Traits::Acc> what, NumberOf number_of,
-                          ResultOf result_of, Visit visit)
+// Adds a block's rows or shares again. One function, as it takes longer to compile than all else.
+// All threads must call.
+template <class Traits, unsigned BLOCK, class Share>
+GPR_CALLED void add_again(RowsAgain<typename Traits::Acc> what, Share share)
 {
-    const bool merges = what.blocks > 1 && !what.publishes;
+    const bool merges = share.blocks() > 1 && !what.publishes;
 
     for_rows_left<Traits, BLOCK>(
-        what.left, what.count, number_of,
+        what.left, share,
         [&](const Again<Traits> &again) {
             if (merges) {
                 load_counters<Traits, BLOCK>(again, what.counters);
-                load_pairs<Traits, BLOCK>(again, what.partials, what.blocks, what.count);
+                load_pairs<Traits, BLOCK>(again, what.partials, share.blocks(), share.count());
             } else {
-                visit(again);
+                share.visit(again);
             }
         },
         [&](const Again<Traits> &again) {
             if (what.publishes) publish_rooms<Traits, BLOCK>(again, what.counters);
-            else store_rooms<Traits, BLOCK>(again, what.elements, result_of);
+            else store_rooms<Traits, BLOCK>(again, what.elements, share);
         });
     if (what.publishes)
         __syncthreads(); // whoever takes the ticket does so after all have published

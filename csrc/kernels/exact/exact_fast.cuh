@@ -115,6 +115,9 @@ template <class Traits> struct PairAccumulator {
                                                        GPR_PAIR_SHARE_BITS),
                           counts = Traits::counts, has_front = proves && sizeof(In) == 2;
     using Number = typename Select<has_front, float, double>::type;
+    // Elements of a thread's row that are tested together. Where an iterator over axes takes
+    // registers, they would be spilled.
+    static constexpr unsigned added_together = has_front || reduced_axes == 1 ? 4 : 1;
     double sum = 0, rest = 0;
     float front = 0; // also part of the sum
     unsigned count = 0;
@@ -231,22 +234,33 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
     static GPR_DEVICE Acc combine(const Acc &a, const Acc &b)
     {
-        double error;
         Acc both;
-        both.sum = two_sum(a.sum, b.sum, &error);
         if constexpr (reduces_quickly) {
             // Mostly there is no rest, and the additions for one, which wait for each other, are
             // left out.
-            if ((bits_of_error(a.rest) | bits_of_error(b.rest) | bits_of_error(error)) == 0) {
-                both.rest = 0;
-            } else {
-                both.rest = sum_of_rests(a.rest, b.rest, error);
-            }
+            unsigned lost = 0;
+            both.sum = add_without_rest(a, b, &lost);
+            both.rest = 0;
+            if (lost != 0) both = combine_rests(a, b);
         } else {
-            both.rest = sum_of_rests(a.rest, b.rest, error);
+            both = combine_rests(a, b);
         }
         if constexpr (counts) both.count = a.count + b.count;
         return both;
+    }
+    // Combines two accumulators with two others.
+    static GPR_DEVICE void combine_both(Acc (&to)[2], const Acc (&with)[2])
+    {
+        unsigned lost = 0;
+        const double sum[2] = {add_without_rest(to[0], with[0], &lost),
+                               add_without_rest(to[1], with[1], &lost)};
+#pragma unroll
+        for (unsigned k = 0; k < 2; k++) {
+            const Acc both = lost == 0 ? Acc{sum[k], 0} : combine_rests(to[k], with[k]);
+            to[k].sum = both.sum;
+            to[k].rest = both.rest;
+            if constexpr (counts) to[k].count += with[k].count;
+        }
     }
     // Reduces groups of LANES neighbouring lanes, as warp_reduce does, where no lane has a rest and
     // no addition an error. Returns whether that is so; otherwise nothing has changed. Then a step
@@ -289,7 +303,24 @@ template <class First, class Result, class Way> struct SumByPairs {
         }
         return true;
     }
-    // Adds items to the accumulators of their rows: one, or one per element.
+    // Adds items 0 to COUNT - 1 of a row, of which `there` exist.
+    template <unsigned COUNT, class ItemAt>
+    static GPR_DEVICE void add_items(ThreadAccumulator<SumByPairs> &of, unsigned there,
+                                     const ItemAt &item_at)
+    {
+        typename Accumulator::Number x[COUNT * item];
+#pragma unroll
+        for (unsigned k = 0; k < COUNT; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) {
+                x[k * item + j] = 0;
+                if (k < there)
+                    x[k * item + j] = of.number_of(item_at(k).element(j), item_at(k).kept(j));
+            }
+        }
+        of.add_numbers(x);
+    }
+    // Adds the elements of an item to the accumulators of their rows: one, or one per element.
     template <unsigned OUTPUTS>
     static GPR_DEVICE void add_item(ThreadAccumulator<SumByPairs> (&of)[OUTPUTS],
                                     const Item<In> &items)
@@ -395,10 +426,9 @@ template <class First, class Result, class Way> struct SumByPairs {
         return found;
     }
 
-    // What a block does with rows that its accumulators do not hold. Its rows are numbered from 0
-    // to count - 1; bit k of a thread's `left` is set for row number_of(k). Results go to
-    // *result_of(row), and visit(again) adds the elements of a thread's share (exact_again.cuh).
-    // Both functions have parameters of the same types in a kernel. All threads must call.
+    // What a block does with rows that its accumulators do not hold: bit k of a thread's `left` is
+    // set for row number_of(k) of the share that share_of() makes (kernel_traits.cuh). All threads
+    // must call.
 
     // The counters of a group of rows, and their ticket.
     static GPR_DEVICE RowCounters counters_of(unsigned *tickets, uint64 group, unsigned count)
@@ -413,41 +443,48 @@ template <class First, class Result, class Way> struct SumByPairs {
             return tickets + group;
     }
     // Publishes the block's shares of rows that other blocks share, beside its partials.
-    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
-    static GPR_DEVICE void publish_left(unsigned left, unsigned count, const Layout &layout,
-                                        const Scratch<Acc> &scratch, const Row &row,
-                                        const NumberOf &number_of, const ResultOf &result_of,
-                                        const Visit &visit)
+    template <unsigned BLOCK, class ShareOf>
+    static GPR_DEVICE void publish_left(unsigned left, const Layout &layout,
+                                        const Scratch<Acc> &scratch, const ShareOf &share_of)
     {
-        if constexpr (proves)
-            add_left<BLOCK>(left, count, true, layout, scratch, row, number_of, result_of, visit);
+        if constexpr (proves) add_left<BLOCK>(left, true, layout, scratch, share_of);
     }
     // Stores the results of rows that the block has alone, or that it is the last block of.
-    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
-    static GPR_DEVICE void store_left(unsigned left, unsigned count, const Layout &layout,
-                                      const Scratch<Acc> &scratch, const Row &row,
-                                      const NumberOf &number_of, const ResultOf &result_of,
-                                      const Visit &visit)
+    template <unsigned BLOCK, class ShareOf>
+    static GPR_DEVICE void store_left(unsigned left, const Layout &layout,
+                                      const Scratch<Acc> &scratch, const ShareOf &share_of)
     {
-        if constexpr (proves)
-            add_left<BLOCK>(left, count, false, layout, scratch, row, number_of, result_of, visit);
+        if constexpr (proves) add_left<BLOCK>(left, false, layout, scratch, share_of);
     }
 
 private:
-    template <unsigned BLOCK, class NumberOf, class ResultOf, class Visit>
-    static GPR_DEVICE void add_left(unsigned left, unsigned count, bool publishes,
-                                    const Layout &layout, const Scratch<Acc> &scratch,
-                                    const Row &row, const NumberOf &number_of,
-                                    const ResultOf &result_of, const Visit &visit)
+    // The sum of two pairs without a rest, and bits that are 0 if it is that: exact, and they are.
+    static GPR_DEVICE double add_without_rest(const Acc &a, const Acc &b, unsigned *lost)
+    {
+        *lost |= bits_of_error(a.rest) | bits_of_error(b.rest);
+        return add_exactly(a.sum, b.sum, lost);
+    }
+    // The sum of two pairs, but for their counts.
+    static GPR_DEVICE Acc combine_rests(const Acc &a, const Acc &b)
+    {
+        double error;
+        Acc both;
+        both.sum = two_sum(a.sum, b.sum, &error);
+        both.rest = sum_of_rests(a.rest, b.rest, error);
+        return both;
+    }
+    template <unsigned BLOCK, class ShareOf>
+    static GPR_DEVICE void add_left(unsigned left, bool publishes, const Layout &layout,
+                                    const Scratch<Acc> &scratch, const ShareOf &share_of)
     {
         if (!__syncthreads_or(left != 0)) return;
-        RowsAgain<Acc> what = {left, count, layout.elements, row.blocks, publishes, nullptr,
-                               nullptr};
-        if (row.blocks > 1) {
-            what.counters = counters_of(scratch.tickets, row.index, count).at(0);
-            what.partials = scratch.partials() + row.index * row.blocks * count;
+        const auto share = share_of();
+        RowsAgain<Acc> what = {left, layout.elements, publishes, nullptr, nullptr};
+        if (share.blocks() > 1) {
+            what.counters = counters_of(scratch.tickets, share.group(), share.count()).at(0);
+            what.partials = scratch.partials() + share.group() * share.blocks() * share.count();
         }
-        add_again<SumByPairs, BLOCK>(what, number_of, result_of, visit);
+        add_again<SumByPairs, BLOCK>(what, share);
     }
 };
 

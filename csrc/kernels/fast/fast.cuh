@@ -77,14 +77,28 @@ GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &a
     return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
-// A thread's share of a block's only row, for traits that add it again (exact_again.cuh).
+// A thread's share of a block's only row, for traits that add it again (kernel_traits.cuh).
 // The block's elements are those of add_whole_vectors, dealt out to its threads otherwise.
 template <class Traits, unsigned BLOCK> struct StreamShare {
     using In = typename Traits::In;
+    using Out = typename Traits::Out;
     const In *in;
     Row row;
+    Out *result;
 
-    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    static GPR_DEVICE StreamShare of(const In *in, Out *out, const Rows &rows,
+                                     const Layout &layout, unsigned block)
+    {
+        const Row row = row_of(rows, block);
+        const RowOffsets start = layout.row_offsets(row.index);
+        return {in + start.in, row, out + start.out};
+    }
+    GPR_DEVICE unsigned blocks() const { return row.blocks; }
+    GPR_DEVICE uint64 group() const { return row.index; }
+    static GPR_DEVICE unsigned count() { return 1; }
+    static GPR_DEVICE unsigned number_of(unsigned) { return 0; } // which thread 0 has
+    GPR_DEVICE Out *result_of(unsigned) const { return result; }
+    template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
         constexpr unsigned each = vector_elements<In>, wide = BLOCK * stream_vectors;
         const unsigned past =
@@ -187,50 +201,49 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             typename Traits::AllParams params)
 {
     using Acc = typename Traits::Acc;
-    const Row row = row_of(rows, blockIdx.x);
-    const RowOffsets start = layout.row_offsets(row.index);
+    using Share = StreamShare<Traits, BLOCK>;
+    Share share = Share::of(in, out, rows, layout, blockIdx.x);
+    [[maybe_unused]] const auto share_of = [&] {
+        return Share::of(in, out, rows, layout, anew(blockIdx.x));
+    };
     ThreadAccumulator<Traits> accumulator;
 
     if constexpr (has_own_accumulator<Traits>)
-        add_vectors_ahead<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n,
-                                                         grid_of<BLOCK>(row));
+        add_vectors_ahead<Traits, stream_vectors, BLOCK>(accumulator, share.in, share.row.n,
+                                                         grid_of<BLOCK>(share.row));
     else
-        add_run<Traits, stream_vectors, BLOCK>(accumulator, in + start.in, row.n,
-                                               grid_of<BLOCK>(row));
+        add_run<Traits, stream_vectors, BLOCK>(accumulator, share.in, share.row.n,
+                                               grid_of<BLOCK>(share.row));
     constexpr bool is_found = accumulation_way<Traits>() == AccumulationWay::INDEXED;
     Acc value;
     if constexpr (is_found) value = find_in_block<Traits, BLOCK>(accumulator);
     else value = accumulator.finalize();
-    unsigned left = 0; // bit 0: the row, which thread 0 has
-    const auto number_of = [](unsigned) { return 0u; };
-    const auto result_of = [=](unsigned) { return out + start.out; };
-    const StreamShare<Traits, BLOCK> share{in + start.in, row};
+    unsigned left = 0; // bit 0: the row
     // Twice in the last block of several: a loop, as the code for it takes long to compile.
 #pragma unroll 1
     for (bool is_merged = false;; is_merged = true) {
         if (!is_found || is_merged) value = block_redux<Traits, BLOCK>(value);
-        if (row.blocks == 1 || is_merged) break;
+        if (share.row.blocks == 1 || is_merged) break;
         if constexpr (has_own_accumulator<Traits>) {
             const Acc values[1] = {value};
             left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;
-            Traits::template publish_left<BLOCK>(left, 1, layout, scratch, row, number_of,
-                                                 result_of, share);
+            Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
         }
-        if (!is_last_block(scratch.partials() + row.virtual_block, value,
-                           ticket_of<Traits>(scratch, row, 1), row.blocks))
+        if (!is_last_block(scratch.partials() + share.row.virtual_block, value,
+                           ticket_of<Traits>(scratch, share.row, 1), share.row.blocks))
             return;
-        const Acc *partials = scratch.partials() + row.index * row.blocks;
+        if constexpr (proves_sums<Traits>) share = share_of();
+        const Acc *partials = scratch.partials() + share.row.index * share.row.blocks;
         value = Traits::identity();
-        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
+        for (unsigned i = threadIdx.x; i < share.row.blocks; i += BLOCK)
             value = Traits::combine(value, partials[i]);
     }
-    left = threadIdx.x == 0 && !store_result<Traits>(out + start.out, value, layout.elements,
-                                                     params.of_row(layout, row.index, 0));
+    left = threadIdx.x == 0 && !store_result<Traits>(share.result, value, layout.elements,
+                                                     params.of_row(layout, share.row.index, 0));
     if constexpr (has_own_accumulator<Traits>) {
         const Acc values[1] = {value};
-        if (row.blocks > 1 && threadIdx.x == 0) left |= Traits::no_pairs(values);
-        Traits::template store_left<BLOCK>(left, 1, layout, scratch, row, number_of, result_of,
-                                           share);
+        if (share.row.blocks > 1 && threadIdx.x == 0) left |= Traits::no_pairs(values);
+        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
     }
 }
 
@@ -289,18 +302,37 @@ GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsi
     return accumulator.finalize();
 }
 
-// A lane's share of a block's rows, for traits that add it again (exact_again.cuh).
+// A lane's share of a block's rows, for traits that add it again (kernel_traits.cuh).
 template <class Traits, unsigned BLOCK> struct RowsShare {
-    const typename Traits::In *in;
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    static constexpr unsigned groups = BLOCK / lanes;
+    const In *in;
+    Out *out;
     const Layout *layout;
-    RowOffsets base;
     uint64 first, n; // the block's first row, and elements of a row
-    unsigned count;  // rows
+    unsigned there;  // rows
 
-    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    static GPR_DEVICE RowsShare of(const In *in, Out *out, const Rows &rows, const Layout &layout,
+                                   unsigned block)
     {
+        constexpr unsigned most = groups * per_thread;
+        const uint64 first = (rows.first + block) * most, left = rows.count - first;
+        return {in,   out, &layout, first, rows.n, left < most ? static_cast<unsigned>(left) : most};
+    }
+    static GPR_DEVICE unsigned blocks() { return 1; }
+    static GPR_DEVICE uint64 group() { return 0; }
+    static GPR_DEVICE unsigned count() { return groups * per_thread; }
+    static GPR_DEVICE unsigned number_of(unsigned k) { return k * groups + threadIdx.x / lanes; }
+    GPR_DEVICE Out *result_of(unsigned r) const
+    {
+        return out + layout->row_offsets_after(layout->row_offsets(first), first, r).out;
+    }
+    template <class Again> GPR_DEVICE void visit(const Again &again) const
+    {
+        const RowOffsets base = layout->row_offsets(first);
 #pragma unroll 1
-        for (unsigned r = threadIdx.x / lanes; r < count; r += BLOCK / lanes) {
+        for (unsigned r = threadIdx.x / lanes; r < there; r += groups) {
             if (!again.wants(r)) continue;
             const auto *row_in = in + layout->row_offsets_after(base, first, r).in;
 #pragma unroll 4
@@ -317,14 +349,14 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
-    constexpr unsigned groups = BLOCK / lanes;
+    using Share = RowsShare<Traits, BLOCK>;
+    constexpr unsigned groups = Share::groups;
     constexpr bool is_staged = row_elements != 0 && kept_axes == 1;
     constexpr bool is_whole = item * sizeof(In) == sizeof(Vector) && item > 1;
     constexpr bool is_single = is_whole && per_thread > 1;
-    const uint64 first = (rows.first + blockIdx.x) * (groups * per_thread);
-    const uint64 left = rows.count - first;
-    const unsigned count =
-        left < groups * per_thread ? static_cast<unsigned>(left) : groups * per_thread;
+    const Share share = Share::of(in, out, rows, layout, blockIdx.x);
+    const uint64 first = share.first;
+    const unsigned count = share.there;
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
     const RowOffsets base = layout.row_offsets(first);
     const In *staged_in = nullptr;
@@ -381,13 +413,7 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if constexpr (has_own_accumulator<Traits>) {
-        Row alone = {};
-        alone.blocks = 1;
-        Traits::template store_left<BLOCK>(
-            unstored, groups * per_thread, layout, scratch, alone,
-            [=](unsigned k) { return k * groups + group; },
-            [=, &layout](unsigned r) { return out + layout.row_offsets_after(base, first, r).out; },
-            RowsShare<Traits, BLOCK>{in, &layout, base, first, rows.n, count});
+        Traits::template store_left<BLOCK>(unstored, layout, scratch, [&] { return share; });
     }
 }
 

@@ -67,6 +67,40 @@ GPR_DEVICE constexpr unsigned outputs_together()
 // Partials that a step of a tree in shared memory combines: each step costs a barrier.
 constexpr unsigned tree_fan = 4;
 
+// Combines the partials of a thread with those of tree_fan - 1 others, `apart` from each other, as
+// far as there are some, for each of COUNT outputs.
+template <class Traits, unsigned BLOCK, unsigned COUNT, class Exists>
+GPR_DEVICE void combine_column(typename Traits::Acc *partial, unsigned apart, const Exists &exists)
+{
+    using Acc = typename Traits::Acc;
+
+    if constexpr (has_quick_reduction<Traits> && COUNT % 2 == 0) {
+        // Two outputs at once, whose additions do not wait for each other.
+#pragma unroll 1
+        for (unsigned k = 0; k < COUNT; k += 2, partial += 2 * BLOCK) {
+            Acc mine[2] = {partial[0], partial[BLOCK]};
+#pragma unroll
+            for (unsigned q = 1; q < tree_fan; q++) {
+                if (!exists(q)) continue;
+                const Acc other[2] = {partial[q * apart], partial[BLOCK + q * apart]};
+                Traits::combine_both(mine, other);
+            }
+            partial[0] = mine[0];
+            partial[BLOCK] = mine[1];
+        }
+        return;
+    }
+#pragma unroll
+    for (unsigned k = 0; k < COUNT; k++) {
+        Acc mine = partial[k * BLOCK];
+#pragma unroll
+        for (unsigned q = 1; q < tree_fan; q++) {
+            if (exists(q)) mine = Traits::combine(mine, partial[k * BLOCK + q * apart]);
+        }
+        partial[k * BLOCK] = mine;
+    }
+}
+
 // Reduces the values of threads along y; the threads with y == 0 hold the results. All threads of
 // the block must call. `partial` is shared memory of BLOCK accumulators per output that is reduced
 // at once. Another call with the same rectangle may follow without a barrier: after the last
@@ -89,17 +123,9 @@ GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
         for (unsigned left = r.height; left > 1;) {
             const unsigned part = (left + tree_fan - 1) / tree_fan;
             if (r.y < part && r.y + part < left) {
-#pragma unroll
-                for (unsigned k = 0; k < together; k++) {
-                    typename Traits::Acc mine = partial[k * BLOCK + slot];
-#pragma unroll
-                    for (unsigned q = 1; q < tree_fan; q++) {
-                        if (r.y + q * part < left)
-                            mine = Traits::combine(mine,
-                                                   partial[k * BLOCK + slot + q * part * r.width]);
-                    }
-                    partial[k * BLOCK + slot] = mine;
-                }
+                combine_column<Traits, BLOCK, together>(
+                    partial + slot, part * r.width,
+                    [=](unsigned q) { return r.y + q * part < left; });
             }
             __syncthreads(); // the next step reads what this one wrote
             left = part;
@@ -251,8 +277,9 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item,
                   "an item is of one row or of as many as it has elements");
-    // Positions take two registers each.
-    constexpr unsigned most = Traits::positional ? GPR_MOST_UNDER_WAY / 2 : GPR_MOST_UNDER_WAY;
+    // Positions take two registers each, and accumulators with a proof many.
+    constexpr bool is_large = Traits::positional || proves_sums<Traits>;
+    constexpr unsigned most = is_large ? GPR_MOST_UNDER_WAY / 2 : GPR_MOST_UNDER_WAY;
     constexpr unsigned under_way = items_under_way<In> < most ? items_under_way<In> : most;
     const uint64 step = static_cast<uint64>(row.blocks) * r.height;
     const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
@@ -262,7 +289,10 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
 
     if constexpr (has_own_accumulator<Traits> && OUTPUTS == 1) {
         // These take so long to add to that the next items are under way meanwhile; an item's place
-        // is loaded again before it is added.
+        // is loaded again before it is added. Some items are added together (exact_fast.cuh).
+        constexpr unsigned wanted = Traits::Accumulator::added_together,
+                           together = item < wanted ? wanted / item : 1;
+        static_assert(under_way % together == 0, "items under way are added in whole groups");
         typename Loads::template Loaded<In> items[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
@@ -273,17 +303,25 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
             const unsigned further = // items that are not under way, if they are few
                 left < 2 * under_way ? static_cast<unsigned>(left - under_way) : under_way;
 #pragma unroll
-            for (unsigned u = 0; u < under_way; u++) {
-                const auto loaded = items[u];
-                if (u < further) items[u] = loads.load(in, mask, iterator.offsets());
-                iterator.advance();
-                outputs.add(Loads::whole(loaded), 0, layout);
+            for (unsigned u = 0; u < under_way; u += together) {
+                typename Loads::template Loaded<In> loaded[together];
+#pragma unroll
+                for (unsigned k = 0; k < together; k++) {
+                    loaded[k] = items[u + k];
+                    if (u + k < further) items[u + k] = loads.load(in, mask, iterator.offsets());
+                    iterator.advance();
+                }
+                Traits::template add_items<together>(
+                    outputs.of[0], together, [&](unsigned k) { return Loads::whole(loaded[k]); });
             }
             outputs.renormalize();
         }
 #pragma unroll
-        for (unsigned u = 0; u < under_way; u++) {
-            if (u < left) outputs.add(Loads::whole(items[u]), 0, layout);
+        for (unsigned u = 0; u < under_way; u += together) {
+            if (u < left)
+                Traits::template add_items<together>(
+                    outputs.of[0], static_cast<unsigned>(left - u),
+                    [&](unsigned k) { return Loads::whole(items[u + k]); });
         }
     } else {
         // Adds `there` items; the compiler knows their number in all calls but the last.
@@ -413,25 +451,24 @@ GPR_DEVICE unsigned *ticket_of(const Scratch<typename Traits::Acc> &scratch, con
         return scratch.tickets + row.index;
 }
 
-// The number of a thread's output among its block's.
-struct OutputNumber {
-    unsigned first;
-    GPR_DEVICE unsigned operator()(unsigned k) const { return first + k; }
-};
-
-// A thread's share of its outputs, which are rows r.x * OUTPUTS and so on of its block, for traits
-// that add it again (exact_again.cuh).
+// A thread's share of its outputs, which are rows r.x * OUTPUTS and so on of its block.
 template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct StridedShare {
     using In = typename Traits::In;
-    const In *in;
+    const In *in; // the thread's first output
     const unsigned char *mask;
     const Layout *layout;
     Row row;
     Rectangle r;
-    bool has_rows;
+    bool has_rows;    // the thread's outputs exist
+    unsigned skipped; // of them, which are another thread's, too
     Loads loads;
 
-    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    // For traits that add their rows again (kernel_traits.cuh).
+    GPR_DEVICE unsigned blocks() const { return row.blocks; }
+    GPR_DEVICE uint64 group() const { return row.index; }
+    GPR_DEVICE unsigned count() const { return r.width * OUTPUTS; }
+    GPR_DEVICE unsigned number_of(unsigned k) const { return r.x * OUTPUTS + k; }
+    template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
         constexpr unsigned under_way = 4;
         const uint64 step = static_cast<uint64>(row.blocks) * r.height;
@@ -468,35 +505,48 @@ template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct Str
     }
 };
 
-// Publishes this block's values and, in the last block to finish, loads those of all blocks that
-// share its rows: each thread gets the fold of some of them. Returns whether this is the last
-// block. All threads must call; block barriers are passed.
+// Stores this block's values as its partials; the threads with y == 0 hold them.
 template <class Traits, unsigned OUTPUTS>
-GPR_DEVICE bool load_partials(const Scratch<typename Traits::Acc> &scratch, const Row &row,
+GPR_DEVICE void store_partials(const Scratch<typename Traits::Acc> &scratch, const Row &row,
+                               const Rectangle &r, const typename Traits::Acc (&value)[OUTPUTS])
+{
+    const uint64 width = static_cast<uint64>(r.width) * OUTPUTS;
+    typename Traits::Acc *mine =
+        scratch.partials() + row.virtual_block * width + r.x * OUTPUTS;
+
+    if (r.y != 0) return;
+#pragma unroll
+    for (unsigned k = 0; k < OUTPUTS; k++) mine[k] = value[k];
+}
+
+// Loads the partials of all blocks that share the block's rows: each thread gets the fold of some
+// of them.
+template <class Traits, unsigned OUTPUTS>
+GPR_DEVICE void load_partials(const Scratch<typename Traits::Acc> &scratch, const Row &row,
                               const Rectangle &r, typename Traits::Acc (&value)[OUTPUTS])
 {
     using Acc = typename Traits::Acc;
     const uint64 width = static_cast<uint64>(r.width) * OUTPUTS;
-    Acc *mine = scratch.partials() + row.virtual_block * width + r.x * OUTPUTS;
-
-    if (r.y == 0) {
-#pragma unroll
-        for (unsigned k = 0; k < OUTPUTS; k++) mine[k] = value[k];
-    }
-    if (!is_last_to_arrive(ticket_of<Traits>(scratch, row, r.width * OUTPUTS), row.blocks))
-        return false;
     const Acc *first = scratch.partials() + row.index * row.blocks * width + r.x * OUTPUTS;
+
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
-    if (r.works()) {
-#pragma unroll 4
-        for (unsigned b = r.y; b < row.blocks; b += r.height) {
+    if (!r.works()) return;
+    if constexpr (has_own_accumulator<Traits>) { // of several registers: one output after the other
 #pragma unroll
-            for (unsigned k = 0; k < OUTPUTS; k++)
+        for (unsigned k = 0; k < OUTPUTS; k++) {
+#pragma unroll 4
+            for (unsigned b = r.y; b < row.blocks; b += r.height)
                 value[k] = Traits::combine(value[k], first[b * width + k]);
         }
+        return;
     }
-    return true;
+#pragma unroll 4
+    for (unsigned b = r.y; b < row.blocks; b += r.height) {
+#pragma unroll
+        for (unsigned k = 0; k < OUTPUTS; k++)
+            value[k] = Traits::combine(value[k], first[b * width + k]);
+    }
 }
 
 // Neighbouring results that one instruction stores.
@@ -556,45 +606,46 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
 }
 
 // Folds a block's share of its rows and merges it with those of other blocks. Returns whether this
-// block holds results; if so its threads with y == 0 hold them. All threads must call. `has_rows`:
-// this thread's outputs exist; the first `skipped` of them are another thread's, too. `result_of`
-// is what store_left() of traits with an accumulator of their own gets.
-template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class ResultOf,
-          class Loads = AlignedLoads>
-GPR_DEVICE bool fold_rows_of_block(const typename Traits::In *in, const unsigned char *mask,
-                                   const Layout &layout,
-                                   const Scratch<typename Traits::Acc> &scratch, const Row &row,
-                                   const Rectangle &r, bool has_rows,
-                                   [[maybe_unused]] const ResultOf &result_of,
-                                   typename Traits::Acc (&value)[OUTPUTS], const Loads &loads = {},
-                                   [[maybe_unused]] unsigned skipped = 0)
+// block holds results; if so its threads with y == 0 hold them. All threads must call. `share_of`
+// makes `share` again, which is done where blocks merge: it would take registers until then.
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class Share, class ShareOf>
+GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf &share_of,
+                                   const Scratch<typename Traits::Acc> &scratch,
+                                   typename Traits::Acc (&value)[OUTPUTS])
 {
     __shared__ typename Traits::Acc partial[BLOCK * outputs_together<Traits, BLOCK, OUTPUTS>()];
+    const Layout &layout = *share.layout;
 
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = Traits::identity();
-    if (has_rows && r.works()) {
+    if (share.has_rows && share.r.works()) {
         bool is_done = false;
         if constexpr (OUTPUTS == item && finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) fold_strided_extremes<Traits>(in, layout, row, r, value, loads);
+            if (is_done)
+                fold_strided_extremes<Traits>(share.in, layout, share.row, share.r, value,
+                                              share.loads);
         }
-        if (!is_done) fold_strided<Traits, OUTPUTS>(in, mask, layout, row, r, value, loads);
+        if (!is_done)
+            fold_strided<Traits, OUTPUTS>(share.in, share.mask, layout, share.row, share.r, value,
+                                          share.loads);
     }
     // Twice in the last block of several: a loop, as the code for it takes long to compile.
 #pragma unroll 1
     for (bool is_merged = false;; is_merged = true) {
-        reduce_rectangle<Traits, BLOCK>(partial, value, r);
-        if (row.blocks == 1 || is_merged) return true;
+        reduce_rectangle<Traits, BLOCK>(partial, value, share.r);
+        if (share.row.blocks == 1 || is_merged) return true;
+        store_partials<Traits>(scratch, share.row, share.r, value);
+        unsigned *ticket = ticket_of<Traits>(scratch, share.row, share.r.width * OUTPUTS);
         if constexpr (has_own_accumulator<Traits>) {
-            const bool has_values = has_rows && r.y == 0;
-            const unsigned left = has_values ? Traits::to_publish(value) >> skipped << skipped : 0;
-            Traits::template publish_left<BLOCK>(
-                left, r.width * OUTPUTS, layout, scratch, row, OutputNumber{r.x * OUTPUTS},
-                result_of,
-                StridedShare<Traits, OUTPUTS, Loads>{in, mask, &layout, row, r, has_rows, loads});
+            const bool has_values = share.has_rows && share.r.y == 0;
+            const unsigned left =
+                has_values ? Traits::to_publish(value) >> share.skipped << share.skipped : 0;
+            Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
         }
-        if (!load_partials<Traits>(scratch, row, r, value)) return false;
+        if (!is_last_to_arrive(ticket, share.row.blocks)) return false;
+        if constexpr (proves_sums<Traits>) share = share_of();
+        load_partials<Traits>(scratch, share.row, share.r, value);
     }
 }
 

@@ -61,44 +61,66 @@ GPR_DEVICE ColumnPlace column_place(const Layout &layout, uint64 strip, uint64 s
     return {group, column, column < layout.column.extent};
 }
 
+// A thread's share of its columns.
+template <class Traits> struct ColumnsShare : StridedShare<Traits, item> {
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    Out *out;
+    uint64 strips; // of all groups
+    ColumnPlace place;
+
+    template <unsigned BLOCK>
+    static GPR_DEVICE ColumnsShare of(const In *in, Out *out, const Rows &rows,
+                                      const Layout &layout, unsigned thread, unsigned block)
+    {
+        ColumnsShare share;
+        share.row = row_of(rows, block);
+        share.r = Rectangle::of_thread<BLOCK>(thread, layout.width, false);
+        share.place = column_place(layout, share.row.index, rows.count, share.r.x * item);
+        const RowOffsets start = layout.row_offsets(share.place.group);
+        share.in = in + start.in + share.place.column;
+        share.mask = layout.mask + start.mask + share.place.column;
+        share.layout = &layout;
+        share.has_rows = share.place.exists;
+        share.skipped = 0;
+        share.out = out;
+        share.strips = rows.count;
+        return share;
+    }
+    GPR_DEVICE Out *result_at(const ColumnPlace &there) const
+    {
+        return out + this->layout->row_offsets(there.group).out +
+               static_cast<long long>(there.column) * this->layout->column.out;
+    }
+    GPR_DEVICE Out *result_of(unsigned c) const
+    {
+        return result_at(column_place(*this->layout, this->row.index, strips, c));
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    const Row row = row_of(rows, blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, false);
-    const ColumnPlace place = column_place(layout, row.index, rows.count, r.x * item);
-    const RowOffsets start = layout.row_offsets(place.group);
+    using Share = ColumnsShare<Traits>;
     typename Traits::Acc value[item];
-    const auto result_of = [=, &layout](unsigned c) {
-        const ColumnPlace there = column_place(layout, row.index, rows.count, c);
-        return out + layout.row_offsets(there.group).out +
-               static_cast<long long>(there.column) * layout.column.out;
+    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
+    const auto share_of = [&] {
+        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
+                                         anew(blockIdx.x));
     };
 
-    if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + place.column,
-                                                 layout.mask + start.mask + place.column, layout,
-                                                 scratch, row, r, place.exists, result_of, value)) {
-        return;
-    }
+    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
     unsigned left = 0; // bit k: column k of the thread
-    if (r.y == 0 && place.exists)
-        left = store_item<Traits>(out + start.out +
-                                      static_cast<long long>(place.column) * layout.column.out,
-                                  value, layout, params, place.group, place.column);
+    if (share.r.y == 0 && share.has_rows)
+        left = store_item<Traits>(share.result_at(share.place), value, layout, params,
+                                  share.place.group, share.place.column);
     if constexpr (has_own_accumulator<Traits>) {
-        if (row.blocks > 1 && r.y == 0 && place.exists) left |= Traits::no_pairs(value);
-        Traits::template store_left<BLOCK>(
-            left, r.width * item, layout, scratch, row, OutputNumber{r.x * item}, result_of,
-            StridedShare<Traits, item>{in + start.in + place.column,
-                                       layout.mask + start.mask + place.column,
-                                       &layout,
-                                       row,
-                                       r,
-                                       place.exists,
-                                       {}});
+        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
+            left |= Traits::no_pairs(value);
+        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
     }
 }
 

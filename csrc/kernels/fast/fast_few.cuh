@@ -23,15 +23,42 @@
 
 namespace gpr {
 
-// A thread's columns, for traits that add them again (exact_again.cuh).
+// A block's columns, for traits that add them again too (kernel_traits.cuh).
 template <class Traits, unsigned BLOCK> struct FewShare {
-    const typename Traits::In *in; // the block's first column
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    static constexpr unsigned apart = BLOCK * item; // columns between a thread's items
+    const In *in;                                   // the first column
+    Out *out;
     const Layout *layout;
+    uint64 group_index, first; // column
 
-    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    static GPR_DEVICE FewShare of(const In *in, Out *out, const Rows &rows, const Layout &layout,
+                                  unsigned block)
+    {
+        const uint64 index = rows.first + block;
+        const uint64 group = layout.strips == 1            ? index
+                             : layout.strips == rows.count ? 0
+                                                           : index / layout.strips;
+        const uint64 strip = layout.strips == 1 ? 0 : index - group * layout.strips;
+        const uint64 first = strip * (apart * per_thread);
+        const RowOffsets start = layout.row_offsets(group);
+        return {in + start.in + first,
+                out + start.out + static_cast<long long>(first) * layout.column.out, &layout,
+                group, first};
+    }
+    static GPR_DEVICE unsigned blocks() { return 1; }
+    static GPR_DEVICE uint64 group() { return 0; }
+    static GPR_DEVICE unsigned count() { return apart * per_thread; }
+    static GPR_DEVICE unsigned number_of(unsigned k)
+    {
+        return k / item * apart + threadIdx.x * item + k % item;
+    }
+    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column.out; }
+    template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
 #pragma unroll 1
-        for (unsigned c = threadIdx.x; c < BLOCK * item * per_thread; c += BLOCK) {
+        for (unsigned c = threadIdx.x; c < count(); c += BLOCK) {
             if (!again.wants(c)) continue;
 #pragma unroll 1
             for (unsigned p = 0; p < row_elements; p++)
@@ -47,18 +74,14 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
          const __grid_constant__ Layout layout, typename Traits::AllParams params)
 {
     using In = typename Traits::In;
-    using Out = typename Traits::Out;
+    using Share = FewShare<Traits, BLOCK>;
     constexpr unsigned length =
         row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this kernel
-    constexpr unsigned apart = BLOCK * item;  // columns between a thread's items
-    const uint64 index = rows.first + blockIdx.x;
-    const uint64 group = layout.strips == 1            ? index
-                         : layout.strips == rows.count ? 0
-                                                       : index / layout.strips;
-    const uint64 strip = layout.strips == 1 ? 0 : index - group * layout.strips;
-    const uint64 column = strip * (apart * per_thread) + threadIdx.x * item;
-    const RowOffsets start = layout.row_offsets(group);
-    const In *row_in = in + start.in + column;
+    constexpr unsigned apart = Share::apart;
+    const Share share = Share::of(in, out, rows, layout, blockIdx.x);
+    const unsigned place = threadIdx.x * item; // of the thread's first column
+    const uint64 column = share.first + place;
+    const In *row_in = share.in + place;
     Packed<item * sizeof(In)> loaded[per_thread][length];
 
 #pragma unroll
@@ -91,23 +114,17 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 #pragma unroll
         for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
         const unsigned failed = store_item<Traits>(
-            out + start.out + static_cast<long long>(column + k * apart) * layout.column.out, value,
-            layout, params, group, column + k * apart);
+            share.result_of(place + k * apart), value, layout, params, share.group_index,
+            column + k * apart);
         if constexpr (has_own_accumulator<Traits>) left |= failed << k * item;
     }
     if constexpr (has_own_accumulator<Traits>) {
         // of the traits too: a compiler may check what depends on no template at once
         static_assert(has_own_accumulator<Traits> && per_thread * item <= GPR_FEW_COLUMNS,
                       "a thread's columns have a bit each");
-        Row alone = {};
-        alone.blocks = 1;
-        Out *first = out + start.out +
-                     static_cast<long long>(strip * (apart * per_thread)) * layout.column.out;
-        Traits::template store_left<BLOCK>(
-            left, apart * per_thread, layout, scratch, alone,
-            [](unsigned bit) { return bit / item * apart + threadIdx.x * item + bit % item; },
-            [=, &layout](unsigned c) { return first + c * layout.column.out; },
-            FewShare<Traits, BLOCK>{in + start.in + strip * (apart * per_thread), &layout});
+        Traits::template store_left<BLOCK>(left, layout, scratch, [&] {
+            return Share::of(in, out, rows, layout, anew(blockIdx.x));
+        });
     }
 }
 

@@ -131,15 +131,51 @@ GPR_DEVICE void fold_extremes(const typename Traits::In *in, uint64 head, uint64
     }
 }
 
-// A thread's share of a row, for traits that add it again (exact_again.cuh).
+// A block's share of its columns, and for traits that add it again, a thread's (kernel_traits.cuh).
 template <class Traits, unsigned BLOCK> struct NarrowShare {
-    const typename Traits::In *in;
-    uint64 head, tail, n; // elements before the first whole item, before those behind the last; all
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    const In *in; // of the row, as all that follows
+    Out *out;
+    const Layout *layout;
     Row row;
-    unsigned width, columns;
+    unsigned columns;
+    uint64 head, tail, n; // elements before the first whole item, before those behind the last; all
+    bool is_merged;       // slot s is of column s, else of (shift() + s) % columns
 
-    template <class Again> GPR_DEVICE void operator()(const Again &again) const
+    static GPR_DEVICE NarrowShare of(const In *in, Out *out, const Rows &rows,
+                                     const Layout &layout, unsigned block, bool is_merged)
     {
+        NarrowShare share;
+        share.row = row_of(rows, block);
+        const RowOffsets start = layout.row_offsets(share.row.index);
+        share.in = in + start.in;
+        share.out = out + start.out;
+        share.layout = &layout;
+        share.columns = static_cast<unsigned>(layout.column.extent);
+        share.n = share.row.n * share.columns;
+        const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(share.in) %
+                                                    (item * sizeof(In)) / sizeof(In));
+        const unsigned to_aligned = past == 0 ? 0 : item - past;
+        share.head = to_aligned < share.n ? to_aligned : share.n;
+        share.tail = share.head + share.items() * item;
+        share.is_merged = is_merged;
+        return share;
+    }
+    GPR_DEVICE uint64 items() const { return (n - head) / item; }
+    GPR_DEVICE unsigned shift() const { return static_cast<unsigned>(head) % columns; }
+
+    GPR_DEVICE unsigned blocks() const { return row.blocks; }
+    GPR_DEVICE uint64 group() const { return row.index; }
+    GPR_DEVICE unsigned count() const { return columns; }
+    GPR_DEVICE unsigned number_of(unsigned k) const
+    {
+        return ((is_merged ? 0 : shift()) + threadIdx.x + k * BLOCK) % columns;
+    }
+    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column.out; }
+    template <class Again> GPR_DEVICE void visit(const Again &again) const
+    {
+        const unsigned width = layout->width;
         const auto add = [&](uint64 i) {
             const unsigned column = static_cast<unsigned>(i % columns);
             if (again.wants(column)) again.add(column, in[i]);
@@ -166,85 +202,76 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 {
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
+    using Share = NarrowShare<Traits, BLOCK>;
     __shared__ Acc slots[BLOCK * item];
-    const Row row = row_of(rows, blockIdx.x);
-    const RowOffsets start = layout.row_offsets(row.index);
-    const In *row_in = in + start.in;
-    const unsigned columns = static_cast<unsigned>(layout.column.extent);
-    const uint64 n = row.n * columns;
-    const unsigned past =
-        static_cast<unsigned>(reinterpret_cast<uint64>(row_in) % (item * sizeof(In)) / sizeof(In));
-    const unsigned to_aligned = past == 0 ? 0 : item - past;
-    const uint64 head = to_aligned < n ? to_aligned : n;
-    const uint64 items = (n - head) / item, tail = head + items * item;
-    const unsigned shift =
-        static_cast<unsigned>(head % columns); // slot s is of column (shift + s) % columns
+    Share share = Share::of(in, out, rows, layout, blockIdx.x, false);
+    [[maybe_unused]] const auto share_of = [&](bool is_merged) {
+        return Share::of(in, out, rows, layout, anew(blockIdx.x), is_merged);
+    };
+    const unsigned columns = share.columns;
 
     if (threadIdx.x < layout.width) {
         bool is_done = false;
         if constexpr (finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
-            if (is_done) fold_extremes<Traits>(row_in, head, items, columns, layout, row, slots);
+            if (is_done)
+                fold_extremes<Traits>(share.in, share.head, share.items(), columns, layout,
+                                      share.row, slots);
         }
-        if (!is_done) fold_items<Traits>(row_in, head, items, columns, layout, row, slots);
+        if (!is_done)
+            fold_items<Traits>(share.in, share.head, share.items(), columns, layout, share.row,
+                               slots);
     }
     fold_slots<Traits, BLOCK>(slots, layout.width * item, columns);
 
-    // Bit k of what is left: column threadIdx.x + k * BLOCK, counted from `first`.
-    [[maybe_unused]] const auto number_from = [=](unsigned first) {
-        return [=](unsigned k) { return (first + threadIdx.x + k * BLOCK) % columns; };
-    };
-    [[maybe_unused]] const NarrowShare<Traits, BLOCK> share{row_in, head,         tail,   n,
-                                                            row,    layout.width, columns};
-    [[maybe_unused]] const auto result_of = [=, &layout](unsigned c) {
-        return out + start.out + c * layout.column.out;
-    };
-    unsigned left = 0;
-    Acc *partials = scratch.partials() + row.virtual_block * columns;
+    const unsigned shift = share.shift();
+    unsigned left = 0; // bit k: the column of slot threadIdx.x + k * BLOCK
+    Acc *partials = scratch.partials() + share.row.virtual_block * columns;
     for (unsigned s = threadIdx.x, k = 0; s < columns; s += BLOCK, k++) {
         const unsigned column = shift + s < columns ? shift + s : shift + s - columns;
         Acc value = slots[s];
-        if (row.block == 0) { // the first block adds the elements that are in no whole item
-            for (uint64 i = column; i < head; i += columns) {
+        if (share.row.block == 0) { // the first block adds the elements that are in no whole item
+            for (uint64 i = column; i < share.head; i += columns) {
                 value = Traits::combine(
-                    value, Traits::lift(row_in[i], layout.first_position +
-                                                       i / columns * layout.reduced[0].position));
+                    value, Traits::lift(share.in[i], layout.first_position +
+                                                         i / columns * layout.reduced[0].position));
             }
-            const unsigned into = static_cast<unsigned>(tail % columns);
-            for (uint64 i = tail + (column >= into ? column - into : column + columns - into);
-                 i < n; i += columns) {
+            const unsigned into = static_cast<unsigned>(share.tail % columns);
+            for (uint64 i = share.tail + (column >= into ? column - into : column + columns - into);
+                 i < share.n; i += columns) {
                 value = Traits::combine(
-                    value, Traits::lift(row_in[i], layout.first_position +
-                                                       i / columns * layout.reduced[0].position));
+                    value, Traits::lift(share.in[i], layout.first_position +
+                                                         i / columns * layout.reduced[0].position));
             }
         }
-        if (row.blocks > 1) {
+        if (share.row.blocks > 1) {
             partials[column] = value;
             if constexpr (has_own_accumulator<Traits>) {
                 const Acc values[1] = {value};
                 left |= Traits::to_publish(values) << k;
             }
-        } else if (!store_result<Traits>(out + start.out + column * layout.column.out, value,
-                                         layout.elements,
-                                         params.of_row(layout, row.index, column))) {
+        } else if (!store_result<Traits>(share.result_of(column), value, layout.elements,
+                                         params.of_row(layout, share.row.index, column))) {
             left |= 1u << k;
         }
     }
-    if (row.blocks == 1) {
+    if (share.row.blocks == 1) {
         if constexpr (has_own_accumulator<Traits>)
-            Traits::template store_left<BLOCK>(left, columns, layout, scratch, row,
-                                               number_from(shift), result_of, share);
+            Traits::template store_left<BLOCK>(left, layout, scratch,
+                                               [&] { return share_of(false); });
         return;
     }
+    unsigned *ticket = ticket_of<Traits>(scratch, share.row, columns);
     if constexpr (has_own_accumulator<Traits>)
-        Traits::template publish_left<BLOCK>(left, columns, layout, scratch, row,
-                                             number_from(shift), result_of, share);
-    if (!is_last_to_arrive(ticket_of<Traits>(scratch, row, columns), row.blocks)) return;
+        Traits::template publish_left<BLOCK>(left, layout, scratch,
+                                             [&] { return share_of(false); });
+    if (!is_last_to_arrive(ticket, share.row.blocks)) return;
+    if constexpr (proves_sums<Traits>) share = share_of(true);
 
     // The partials of all blocks are one run too, of the same columns.
     const unsigned count = BLOCK * item / columns * columns;
-    const uint64 all = static_cast<uint64>(row.blocks) * columns;
-    partials = scratch.partials() + row.index * all;
+    const uint64 all = static_cast<uint64>(share.row.blocks) * columns;
+    partials = scratch.partials() + share.row.index * all;
     Acc value[item];
 #pragma unroll
     for (unsigned j = 0; j < item; j++) value[j] = Traits::identity();
@@ -265,14 +292,13 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     left = 0;
     for (unsigned c = threadIdx.x, k = 0; c < columns; c += BLOCK, k++) {
         const Acc of_column[1] = {slots[c]};
-        if (!store_result<Traits>(out + start.out + c * layout.column.out, of_column[0],
-                                  layout.elements, params.of_row(layout, row.index, c)))
+        if (!store_result<Traits>(share.result_of(c), of_column[0], layout.elements,
+                                  params.of_row(layout, share.row.index, c)))
             left |= 1u << k;
         if constexpr (has_own_accumulator<Traits>) left |= Traits::no_pairs(of_column) << k;
     }
     if constexpr (has_own_accumulator<Traits>)
-        Traits::template store_left<BLOCK>(left, columns, layout, scratch, row, number_from(0),
-                                           result_of, share);
+        Traits::template store_left<BLOCK>(left, layout, scratch, [&] { return share_of(true); });
 }
 
 } // namespace gpr

@@ -27,56 +27,80 @@
 
 namespace gpr {
 
+// A thread's share of its columns.
+template <class Traits> struct ShiftedShare : StridedShare<Traits, item, ShiftedLoads> {
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    Out *out; // of the group
+    uint64 group_index, first, column; // the strip's first column, and the thread's
+
+    template <unsigned BLOCK>
+    static GPR_DEVICE ShiftedShare of(const In *in, Out *out, const Rows &rows,
+                                      const Layout &layout, unsigned thread, unsigned block)
+    {
+        const uint64 extent = layout.column.extent;
+        ShiftedShare share;
+        share.row = row_of(rows, block);
+        share.r = Rectangle::of_thread<BLOCK>(thread, layout.width, false);
+        const uint64 index = share.row.index;
+        share.group_index = layout.strips == 1            ? index
+                            : layout.strips == rows.count ? 0
+                                                          : index / layout.strips;
+        share.first = layout.strips == 1
+                          ? 0
+                          : (index - share.group_index * layout.strips) * layout.width * item;
+        share.layout = &layout;
+        const uint64 wanted = share.first + share.r.x * item;
+        share.has_rows = wanted < extent;
+        share.column = share.has_rows ? share.column_of(share.r.x) : 0;
+        share.skipped = share.has_rows ? static_cast<unsigned>(wanted - share.column) : 0;
+        share.loads = {share.column >= item && share.column + 2 * item <= extent};
+        const RowOffsets start = layout.row_offsets(share.group_index);
+        share.in = in + start.in + share.column;
+        share.mask = layout.mask;
+        share.out = out + start.out;
+        return share;
+    }
+    // The first column of thread x: where its item would end beyond the last column, an earlier
+    // one, and the columns before its own are another thread's.
+    GPR_DEVICE uint64 column_of(unsigned x) const
+    {
+        const uint64 wanted = first + x * item, extent = this->layout->column.extent;
+        return wanted + item <= extent ? wanted : extent - item;
+    }
+    GPR_DEVICE Out *result_at(uint64 c) const
+    {
+        return out + static_cast<long long>(c) * this->layout->column.out;
+    }
+    GPR_DEVICE Out *result_of(unsigned c) const
+    {
+        return result_at(column_of(c / item) + c % item);
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_shifted(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    const Row row = row_of(rows, blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, false);
-    const uint64 group = layout.strips == 1            ? row.index
-                         : layout.strips == rows.count ? 0
-                                                       : row.index / layout.strips;
-    const uint64 strip = layout.strips == 1 ? 0 : row.index - group * layout.strips;
-    const uint64 extent = layout.column.extent;
-    const RowOffsets start = layout.row_offsets(group);
-    // The first column of thread x: where its item would end beyond the last column, an earlier
-    // one.
-    const auto column_of = [=, &layout](unsigned x) {
-        const uint64 wanted = (strip * layout.width + x) * item;
-        return wanted + item <= extent ? wanted : extent - item;
-    };
-    const bool has_rows = (strip * layout.width + r.x) * item < extent;
-    const uint64 column = has_rows ? column_of(r.x) : 0;
-    const ShiftedLoads loads{column >= item && column + 2 * item <= extent};
-    // Columns of the thread before, which stores them.
-    const unsigned skipped =
-        has_rows ? static_cast<unsigned>((strip * layout.width + r.x) * item - column) : 0;
+    using Share = ShiftedShare<Traits>;
     typename Traits::Acc value[item];
-    const auto result_of = [=, &layout](unsigned c) {
-        return out + start.out +
-               static_cast<long long>(column_of(c / item) + c % item) * layout.column.out;
+    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
+    const auto share_of = [&] {
+        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
+                                         anew(blockIdx.x));
     };
 
-    if (!fold_rows_of_block<Traits, BLOCK, item>(in + start.in + column, layout.mask, layout,
-                                                 scratch, row, r, has_rows, result_of, value,
-                                                 loads, skipped)) {
-        return;
-    }
+    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
     unsigned left = 0; // bit k: column k of the thread
-    if (r.y == 0 && has_rows) {
-        left =
-            store_item<Traits>(out + start.out + static_cast<long long>(column) * layout.column.out,
-                               value, layout, params, group, column, skipped);
-    }
+    if (share.r.y == 0 && share.has_rows)
+        left = store_item<Traits>(share.result_at(share.column), value, layout, params,
+                                  share.group_index, share.column, share.skipped);
     if constexpr (has_own_accumulator<Traits>) {
-        if (row.blocks > 1 && r.y == 0 && has_rows)
-            left |= Traits::no_pairs(value) >> skipped << skipped;
-        Traits::template store_left<BLOCK>(
-            left, r.width * item, layout, scratch, row, OutputNumber{r.x * item}, result_of,
-            StridedShare<Traits, item, ShiftedLoads>{in + start.in + column, layout.mask, &layout,
-                                                     row, r, has_rows, loads});
+        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
+            left |= Traits::no_pairs(value) >> share.skipped << share.skipped;
+        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
     }
 }
 

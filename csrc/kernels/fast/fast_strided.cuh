@@ -19,36 +19,63 @@
 
 namespace gpr {
 
+// A thread's share of its row.
+template <class Traits> struct RowShare : StridedShare<Traits, 1> {
+    using In = typename Traits::In;
+    using Out = typename Traits::Out;
+    Out *out;
+    uint64 index; // of the row
+    long long result;
+
+    template <unsigned BLOCK>
+    static GPR_DEVICE RowShare of(const In *in, Out *out, const Rows &rows, const Layout &layout,
+                                  unsigned thread, unsigned block)
+    {
+        RowShare share;
+        share.row = row_of(rows, block);
+        share.r = Rectangle::of_thread<BLOCK>(thread, layout.width, layout.row_major != 0);
+        share.index = share.row.index * layout.width + share.r.x;
+        share.has_rows = share.index < layout.count;
+        const RowOffsets start = layout.row_offsets(share.has_rows ? share.index : 0);
+        share.in = in + start.in;
+        share.mask = layout.mask + start.mask;
+        share.layout = &layout;
+        share.skipped = 0;
+        share.out = out;
+        share.result = start.out;
+        return share;
+    }
+    GPR_DEVICE Out *result_of(unsigned x) const
+    {
+        const uint64 first = this->row.index * this->layout->width;
+        return out + this->layout->row_offsets(first + x).out;
+    }
+};
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    const Row row = row_of(rows, blockIdx.x);
-    const Rectangle r = Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0);
-    const uint64 index = row.index * layout.width + r.x;
-    const bool has_row = index < layout.count;
-    const RowOffsets start = layout.row_offsets(has_row ? index : 0);
+    using Share = RowShare<Traits>;
     typename Traits::Acc value[1];
-    const auto result_of = [=, &layout](unsigned x) {
-        return out + layout.row_offsets(row.index * layout.width + x).out;
+    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
+    const auto share_of = [&] {
+        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
+                                         anew(blockIdx.x));
     };
 
-    if (!fold_rows_of_block<Traits, BLOCK, 1>(in + start.in, layout.mask + start.mask, layout,
-                                              scratch, row, r, has_row, result_of, value)) {
-        return;
-    }
+    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
     unsigned left = 0; // bit 0: the thread's row
-    if (r.y == 0 && has_row && !store_result<Traits>(out + start.out, value[0], layout.elements,
-                                                     params.of_row(layout, index, 0)))
+    if (share.r.y == 0 && share.has_rows &&
+        !store_result<Traits>(out + share.result, value[0], layout.elements,
+                              params.of_row(layout, share.index, 0)))
         left = 1;
     if constexpr (has_own_accumulator<Traits>) {
-        if (row.blocks > 1 && r.y == 0 && has_row) left |= Traits::no_pairs(value);
-        Traits::template store_left<BLOCK>(
-            left, r.width, layout, scratch, row, OutputNumber{r.x}, result_of,
-            StridedShare<Traits, 1>{in + start.in, layout.mask + start.mask, &layout, row, r,
-                                    has_row, {}});
+        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
+            left |= Traits::no_pairs(value);
+        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
     }
 }
 

@@ -163,6 +163,7 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     /* Elements of short rows, and of rows that are so many that they fill the GPU; bytes of short
      * rows whose elements are all apart. */
     enum { SHORT_ROW = 512, SHORT_OF_MANY = 3 * SHORT_ROW, SHORT_APART_BYTES = 8 << 10 };
+    enum { SHORT_COLUMN = 128 };
     const gpr_layout *layout = t->layout;
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
     const uint64_t n = layout->n, row_bytes = n * t->element_bytes,
@@ -180,69 +181,58 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         return is_small || !gpr_pair_sum_is_float64(t->rule->element) || !is_row_major ||
                inner->extent <= SHORT_RUN;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
-    if (strcmp(by_fast->variant, "fast_stream") == 0 ||
-        strcmp(by_fast->variant, "fast_columns") == 0 ||
+    if (strcmp(by_fast->variant, "fast_columns") == 0 ||
         strcmp(by_fast->variant, "fast_shifted") == 0)
-        return 1;
+        return n <= SHORT_COLUMN && t->rule->element != GPR_FLOAT64;
+    if (strcmp(by_fast->variant, "fast_stream") == 0) return 1;
     return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
            is_small;
 }
 
-/* Bytes of large arrays, and elements of long columns. */
-enum { LARGE_BYTES = 64 << 20, LONG_COLUMN = 64 << 10 };
-
 /* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays of
- * float32 and float64, unless they are long and few, or many of float64 whose NaN are left out; of
- * bfloat16 those that are short, and those that a load brings one element of. */
+ * float32, sooner where items are not aligned; of bfloat16 that a load brings one element of; and
+ * of a few float16. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES_OF_LOADS = 24 << 20, SHORT_COLUMN = 128, LONG_COLUMN_OF_LOADS = 16 << 10 };
-    enum { FEW_COLUMNS = 64, MANY_COLUMNS = 16 << 10 };
+    enum { LARGE_BYTES = 256 << 20, LARGE_OF_LOADS = 64 << 20, LARGE_OF_HALVES = 24 << 20 };
+    enum { LONG_COLUMN_OF_HALVES = 16 << 10, FEW_HALVES = 16 };
+    const gpr_layout *layout = t->layout;
     const gpr_dtype element = t->rule->element;
-    const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
-    const int is_strided = strcmp(by_fast->variant, "fast_strided") == 0;
+    const uint64_t n = layout->n, bytes = layout->rows * n * t->element_bytes;
+    const int is_strided = strcmp(by_fast->variant, "fast_strided") == 0,
+              are_neighbours = layout->axes[layout->kept - 1].in == 1;
 
-    if (is_strided && element == GPR_BFLOAT16)
-        return bytes >= LARGE_BYTES_OF_LOADS && n <= LONG_COLUMN_OF_LOADS;
-    if (bytes < LARGE_BYTES) return 0;
-    if (t->element_bytes == 2) return n < SHORT_COLUMN;
-    if (element == GPR_FLOAT64 && t->rule->skip_nan && rows > MANY_COLUMNS) return 0;
-    return n <= LONG_COLUMN || rows > FEW_COLUMNS;
+    if (element == GPR_BFLOAT16)
+        return is_strided && bytes >= LARGE_OF_HALVES && n <= LONG_COLUMN_OF_HALVES;
+    if (element == GPR_FLOAT16) return bytes >= LARGE_OF_LOADS && n <= FEW_HALVES;
+    if (element == GPR_FLOAT64) return 0;
+    return bytes >= (uint64_t)(is_strided && are_neighbours ? LARGE_OF_LOADS : LARGE_BYTES);
 }
 
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
- * additions per element: large arrays of float32 and float64 are faster in bins, where rows are
- * long. Elements of two bytes are added in float32 or need no proof. Small arrays wait for steps:
- * runs of which a thread has one tile take fewer in bins, but many steps if bins do not hold a
- * tile, which is the likelier the more elements there are. */
+ * additions per element. Elements of two bytes are added in float32 or need no proof. Small arrays
+ * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
+ * not hold a tile, which is the likelier the more elements there are. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LONG_ROW_BYTES = 16 << 10, LONG_ROW = 256 };
-    enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 16 << 10 }; /* of a row alone, and of several */
-    enum { FEW = 100000, FEW_FLOAT64 = 20000 };
+    enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */
+    enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_HALF_BYTES = 4 << 20, NARROW_BYTES = 64 << 20 };
     const gpr_dtype element = t->rule->element;
-    const uint64_t n = t->layout->n, row_bytes = n * t->element_bytes,
-                   bytes = t->layout->rows * row_bytes;
-    const int is_half = t->element_bytes == 2;
+    const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
+    const int is_proved = !gpr_pair_sum_is_float64(element);
     /* NaN of bfloat16, which takes as many instructions as a bin. */
-    const int leaves_out_halves = is_half && t->rule->skip_nan && !gpr_pair_sum_is_float64(element);
+    const int leaves_out_halves = t->element_bytes == 2 && t->rule->skip_nan && is_proved;
 
     if (are_lanes_faster(t, by_fast)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
-    if (strcmp(by_fast->variant, "fast_stream") == 0 && !gpr_pair_sum_is_float64(element) &&
-        t->layout->rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
+    if (strcmp(by_fast->variant, "fast_stream") == 0 && is_proved &&
+        rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
-    if (gpr_rows_are_runs(t->layout) && n > (t->layout->rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
-        return !leaves_out_halves || bytes < LARGE_BYTES / 2;
-    if (gpr_rows_are_runs(t->layout))
-        return bytes >= LARGE_BYTES && strcmp(by_fast->variant, "fast_rows") != 0 &&
-               (element == GPR_FLOAT64 || row_bytes > LONG_ROW_BYTES ||
-                (element == GPR_FLOAT32 && n > LONG_ROW));
-    if (strcmp(by_fast->variant, "fast_narrow") == 0)
-        return gpr_pair_sum_is_float64(element) && bytes >= LARGE_BYTES;
-    if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
-    return !is_half && n > LONG_COLUMN && bytes >= LARGE_BYTES &&
-           (element == GPR_FLOAT64 || t->layout->reduced == 1);
+    if (gpr_rows_are_runs(t->layout) && n > (rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
+        return leaves_out_halves ? bytes < FEW_HALF_BYTES : rows == 1 || is_proved;
+    if (gpr_rows_are_runs(t->layout)) return 0;
+    if (strcmp(by_fast->variant, "fast_narrow") == 0) return !is_proved && bytes >= NARROW_BYTES;
+    return !gpr_is_row_major(t->layout) && are_bins_faster_in_columns(t, by_fast);
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.

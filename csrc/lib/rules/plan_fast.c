@@ -222,6 +222,13 @@ static uint32_t fit_outputs(const gpr_plan_task *t, uint32_t item, uint64_t room
     return item;
 }
 
+/* Bytes of accumulators of a thread that has columns of any length. Pairs of doubles, which are
+ * added by many instructions, leave room for these. */
+static uint64_t column_room(const gpr_plan_task *t)
+{
+    return t->rule->acc_kind == GPR_ACC_EXACT ? GPR_THREAD_ACC_BYTES / 2 : GPR_THREAD_ACC_BYTES;
+}
+
 /* fast_columns and fast_shifted: a thread has `item` neighbouring columns. */
 static void consider_items(search *s, variant variant, uint32_t item)
 {
@@ -305,7 +312,7 @@ static void consider_columns(search *s)
     const gpr_plan_task *t = s->t;
     const uint32_t item =
         fit_outputs(t, gpr_most_in_item(t, s->column),
-                    t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : GPR_THREAD_ACC_BYTES);
+                    t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : column_room(t));
 
     consider_items(s, COLUMNS, item);
     consider_groups(s, item);
@@ -317,8 +324,7 @@ static void consider_shifted(search *s)
     enum { LEAST_ITEM_BYTES = 4, LEAST_ITEMS = 4 * GPR_WARP_LANES };
     const gpr_plan_task *t = s->t;
     const uint64_t bytes = t->element_bytes;
-    const uint32_t item =
-        fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / bytes), GPR_THREAD_ACC_BYTES);
+    const uint32_t item = fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / bytes), column_room(t));
 
     if (bytes > 2 || t->layout->masked || item * bytes < LEAST_ITEM_BYTES ||
         gpr_most_in_item(t, s->column) >= item ||
