@@ -209,6 +209,19 @@ static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by
     return bytes >= (uint64_t)(is_strided && are_neighbours ? LARGE_OF_LOADS : LARGE_BYTES);
 }
 
+/* Whether a block per row, by pairs, is faster than several by bins, which merge what they have: in
+ * rows of two or three tiles of a block, and where rows are so many that they fill the GPU. */
+static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
+{
+    const uint64_t tile_bytes =
+        (uint64_t)gpr_kernel_rows[GPR_KERNEL_exact].block * GPR_STREAM_BYTES;
+    const uint64_t row_bytes = t->layout->n * t->element_bytes;
+
+    return strcmp(by_fast->variant, "fast_stream") == 0 && by_fast->passes[0].blocks == 1 &&
+           row_bytes > tile_bytes &&
+           (row_bytes <= 3 * tile_bytes || t->layout->rows >= t->facts->multiprocessors);
+}
+
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element. Elements of two bytes are added in float32 or need no proof. Small arrays
  * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
@@ -224,7 +237,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     const int leaves_out_halves = t->element_bytes == 2 && t->rule->skip_nan && is_proved;
 
     if (are_lanes_faster(t, by_fast)) return 1;
-    if (strcmp(by_fast->variant, "fast_few") == 0) return 0;
+    if (strcmp(by_fast->variant, "fast_few") == 0 || is_block_per_row_faster(t, by_fast)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 && is_proved &&
         rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
