@@ -208,7 +208,7 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     [[maybe_unused]] const auto share_of = [&](bool is_merged) {
         return Share::of(in, out, rows, layout, anew(blockIdx.x), is_merged);
     };
-    const unsigned columns = share.columns;
+    const unsigned columns = share.columns, shift = share.shift();
 
     if (threadIdx.x < layout.width) {
         bool is_done = false;
@@ -224,7 +224,6 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     }
     fold_slots<Traits, BLOCK>(slots, layout.width * item, columns);
 
-    const unsigned shift = share.shift();
     unsigned left = 0; // bit k: the column of slot threadIdx.x + k * BLOCK
     Acc *partials = scratch.partials() + share.row.virtual_block * columns;
     for (unsigned s = threadIdx.x, k = 0; s < columns; s += BLOCK, k++) {
