@@ -32,7 +32,8 @@ enum {
     MANY_UNITS = 64,
     COLUMN_ACCUMULATOR_BYTES = 64 * 1024, /* of a unit of columns */
     LONG_RUN_BYTES = 4 << 20,
-    SMALL_BLOCK_BYTES = 512,
+    SMALL_BLOCK_BYTES = 512, /* of blocks of columns that are packed side by side */
+    SMALL_SUM = 128,         /* elements of such a block, whose packing takes as long as adding */
     STACK_PARTIALS = 64,
     /* of pieces that are folded before the next ones are read; pieces of a row, at least */
     MOST_PARTIALS = 1 << 14,
@@ -364,11 +365,12 @@ static int are_packed_wide(const job *work)
                    *along = &view->axes[view->outer + view->inner - 1];
     const int is_dense =
         gpr_cpu_columns_in_place(view) && along->in == (int64_t)(across->extent * view->bytes);
-    const int is_small =
-        view->n * across->extent * view->bytes <= SMALL_BLOCK_BYTES && view->inner == 1;
+    const uint64_t elements = view->n * across->extent;
+    const int is_small = view->inner == 1 && elements * view->bytes <= SMALL_BLOCK_BYTES &&
+                         (elements <= SMALL_SUM || !adds_floats(work));
 
     if (view->outer < 2 || across->extent >= NARROW_COLUMNS) return 0;
-    return !is_dense || (is_small && !adds_floats(work));
+    return !is_dense || is_small;
 }
 
 /* Units of such columns are whole steps of the axis before theirs. */

@@ -66,6 +66,21 @@ def test_sums_and_variances_of_few_rows_are_numpys(name: str, rng: np.random.Gen
         assert (gr.var(np.broadcast_to(x[:1], x.shape), axis=0, device="cpu") == 0).all()
 
 
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64"])
+def test_sums_and_products_of_small_blocks_are_numpys(name: str, rng: np.random.Generator) -> None:
+    """Columns of a few elements, of which many blocks are packed side by side."""
+    for _ in range(40):
+        n, width = int(rng.integers(1, 13)), int(rng.integers(1, 20))
+        x = rng.integers(-3, 4, (int(rng.integers(1, 4)), int(rng.integers(1, 900)), n, width))
+        x = np.where(rng.random(x.shape) < 0.2, -0.0, x).astype(name)  # sums and products exact
+        for function in ("sum", "prod"):
+            x = np.sign(x) * 2 if function == "prod" else x
+            options = {"kernel": "fast"} if function == "sum" else {}
+            got = getattr(gr, function)(x, axis=2, device="cpu", **options)
+            expected = getattr(np, function)(x.astype(np.result_type(name, np.float64)), axis=2)
+            assert got.dtype == x.dtype and np.array_equal(got, expected), (function, x.shape)
+
+
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
 def test_truths_of_complex_columns_are_numpys(
     name: str, isa: str, rng: np.random.Generator
