@@ -70,8 +70,8 @@ template <class Traits, class = void> constexpr bool proves_sums = false;
 template <class Traits>
 constexpr bool proves_sums<Traits, Void<typename Traits::Accumulator>> = Traits::proves;
 
-// Whether accumulators can mostly be reduced by less than `combine`: by try_reduce and combine_both,
-// which such traits have (exact_fast.cuh).
+// Whether accumulators can mostly be reduced by less than `combine`: by try_reduce() and
+// combine_both(), which such traits have (exact_fast.cuh).
 template <class Traits, class = void> constexpr bool has_quick_reduction = false;
 template <class Traits>
 constexpr bool has_quick_reduction<Traits, Void<decltype(Traits::reduces_quickly)>> =

@@ -318,7 +318,8 @@ template <class Traits, unsigned BLOCK> struct RowsShare {
     {
         constexpr unsigned most = groups * per_thread;
         const uint64 first = (rows.first + block) * most, left = rows.count - first;
-        return {in,   out, &layout, first, rows.n, left < most ? static_cast<unsigned>(left) : most};
+        const unsigned there = left < most ? static_cast<unsigned>(left) : most;
+        return {in, out, &layout, first, rows.n, there};
     }
     static GPR_DEVICE unsigned blocks() { return 1; }
     static GPR_DEVICE uint64 group() { return 0; }
