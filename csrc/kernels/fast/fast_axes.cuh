@@ -649,4 +649,26 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
     }
 }
 
+// What a kernel does whose blocks are rectangles. share_of(thread, block) is a thread's share of
+// its outputs: a StridedShare with store(), which stores their results and returns bit k for output
+// k if its accumulator does not have it.
+template <class Traits, unsigned BLOCK, unsigned OUTPUTS, class ShareOf>
+GPR_DEVICE void reduce_rows_of_block(const ShareOf &share_of, const Layout &layout,
+                                     const Scratch<typename Traits::Acc> &scratch,
+                                     const typename Traits::AllParams &params)
+{
+    auto share = share_of(threadIdx.x, blockIdx.x);
+    const auto share_again = [&] { return share_of(anew(threadIdx.x), anew(blockIdx.x)); };
+    typename Traits::Acc value[OUTPUTS];
+
+    if (!fold_rows_of_block<Traits, BLOCK>(share, share_again, scratch, value)) return;
+    const bool has_results = share.has_rows && share.r.y == 0;
+    unsigned left = has_results ? share.store(value, params) : 0;
+    if constexpr (has_own_accumulator<Traits>) {
+        if (share.row.blocks > 1 && has_results)
+            left |= Traits::no_pairs(value) >> share.skipped << share.skipped;
+        Traits::template store_left<BLOCK>(left, layout, scratch, share_again);
+    }
+}
+
 } // namespace gpr

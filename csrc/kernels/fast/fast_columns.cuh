@@ -96,6 +96,12 @@ template <class Traits> struct ColumnsShare : StridedShare<Traits, item> {
     {
         return result_at(column_place(*this->layout, this->row.index, strips, c));
     }
+    GPR_DEVICE unsigned store(const typename Traits::Acc (&value)[item],
+                              const typename Traits::AllParams &params) const
+    {
+        return store_item<Traits>(result_at(place), value, *this->layout, params, place.group,
+                                  place.column);
+    }
 };
 
 template <class Traits, unsigned BLOCK>
@@ -104,24 +110,11 @@ fast_columns(const typename Traits::In *in, typename Traits::Out *out, Rows rows
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    using Share = ColumnsShare<Traits>;
-    typename Traits::Acc value[item];
-    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
-    const auto share_of = [&] {
-        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
-                                         anew(blockIdx.x));
-    };
-
-    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
-    unsigned left = 0; // bit k: column k of the thread
-    if (share.r.y == 0 && share.has_rows)
-        left = store_item<Traits>(share.result_at(share.place), value, layout, params,
-                                  share.place.group, share.place.column);
-    if constexpr (has_own_accumulator<Traits>) {
-        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
-            left |= Traits::no_pairs(value);
-        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
-    }
+    reduce_rows_of_block<Traits, BLOCK, item>(
+        [&](unsigned thread, unsigned block) {
+            return ColumnsShare<Traits>::template of<BLOCK>(in, out, rows, layout, thread, block);
+        },
+        layout, scratch, params);
 }
 
 } // namespace gpr

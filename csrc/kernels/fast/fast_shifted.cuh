@@ -76,6 +76,12 @@ template <class Traits> struct ShiftedShare : StridedShare<Traits, item, Shifted
     {
         return result_at(column_of(c / item) + c % item);
     }
+    GPR_DEVICE unsigned store(const typename Traits::Acc (&value)[item],
+                              const typename Traits::AllParams &params) const
+    {
+        return store_item<Traits>(result_at(column), value, *this->layout, params, group_index,
+                                  column, this->skipped);
+    }
 };
 
 template <class Traits, unsigned BLOCK>
@@ -84,24 +90,11 @@ fast_shifted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    using Share = ShiftedShare<Traits>;
-    typename Traits::Acc value[item];
-    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
-    const auto share_of = [&] {
-        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
-                                         anew(blockIdx.x));
-    };
-
-    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
-    unsigned left = 0; // bit k: column k of the thread
-    if (share.r.y == 0 && share.has_rows)
-        left = store_item<Traits>(share.result_at(share.column), value, layout, params,
-                                  share.group_index, share.column, share.skipped);
-    if constexpr (has_own_accumulator<Traits>) {
-        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
-            left |= Traits::no_pairs(value) >> share.skipped << share.skipped;
-        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
-    }
+    reduce_rows_of_block<Traits, BLOCK, item>(
+        [&](unsigned thread, unsigned block) {
+            return ShiftedShare<Traits>::template of<BLOCK>(in, out, rows, layout, thread, block);
+        },
+        layout, scratch, params);
 }
 
 } // namespace gpr

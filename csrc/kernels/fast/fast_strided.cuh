@@ -50,6 +50,14 @@ template <class Traits> struct RowShare : StridedShare<Traits, 1> {
         const uint64 first = this->row.index * this->layout->width;
         return out + this->layout->row_offsets(first + x).out;
     }
+    GPR_DEVICE unsigned store(const typename Traits::Acc (&value)[1],
+                              const typename Traits::AllParams &params) const
+    {
+        const bool is_stored =
+            store_result<Traits>(out + result, value[0], this->layout->elements,
+                                 params.of_row(*this->layout, index, 0));
+        return is_stored ? 0 : 1;
+    }
 };
 
 template <class Traits, unsigned BLOCK>
@@ -58,25 +66,11 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
              Scratch<typename Traits::Acc> scratch, const __grid_constant__ Layout layout,
              typename Traits::AllParams params)
 {
-    using Share = RowShare<Traits>;
-    typename Traits::Acc value[1];
-    Share share = Share::template of<BLOCK>(in, out, rows, layout, threadIdx.x, blockIdx.x);
-    const auto share_of = [&] {
-        return Share::template of<BLOCK>(in, out, rows, layout, anew(threadIdx.x),
-                                         anew(blockIdx.x));
-    };
-
-    if (!fold_rows_of_block<Traits, BLOCK>(share, share_of, scratch, value)) return;
-    unsigned left = 0; // bit 0: the thread's row
-    if (share.r.y == 0 && share.has_rows &&
-        !store_result<Traits>(out + share.result, value[0], layout.elements,
-                              params.of_row(layout, share.index, 0)))
-        left = 1;
-    if constexpr (has_own_accumulator<Traits>) {
-        if (share.row.blocks > 1 && share.r.y == 0 && share.has_rows)
-            left |= Traits::no_pairs(value);
-        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
-    }
+    reduce_rows_of_block<Traits, BLOCK, 1>(
+        [&](unsigned thread, unsigned block) {
+            return RowShare<Traits>::template of<BLOCK>(in, out, rows, layout, thread, block);
+        },
+        layout, scratch, params);
 }
 
 // Stores the results of rows without elements: the operator's identity. One thread per row; any
