@@ -141,7 +141,7 @@ template <class Traits, unsigned BLOCK> struct NarrowShare {
     Row row;
     unsigned columns;
     uint64 head, tail, n; // elements before the first whole item, before those behind the last; all
-    bool is_merged;       // slot s is of column s, else of (shift() + s) % columns
+    bool is_merged;       // whether slot s is of column s; else it is of (shift() + s) % columns
 
     static GPR_DEVICE NarrowShare of(const In *in, Out *out, const Rows &rows,
                                      const Layout &layout, unsigned block, bool is_merged)
