@@ -59,8 +59,8 @@ struct KernelTraits {
 //   visit(again)        adds the thread's share of elements to those rows that `again` wants
 //   blocks(), group()   blocks that share these rows, and the number of the group of rows
 //
-// It is made from the numbers of thread and block where rows are left, as next to none are: what a
-// kernel kept for that would take registers from its loop (anew).
+// It is made where rows are left, from the numbers of thread and block (anew). That is seldom, and
+// what a kernel kept for it would take registers from its loop.
 template <class Traits, class = void> constexpr bool has_own_accumulator = false;
 template <class Traits>
 constexpr bool has_own_accumulator<Traits, Void<typename Traits::Accumulator>> = true;
