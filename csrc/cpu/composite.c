@@ -1290,17 +1290,6 @@ static int is_dense(const gpr_view *view, const recipe *how)
            (along->in == row_bytes || (is_either_way && along->in == -row_bytes));
 }
 
-/* Whether narrow columns with gaps are searched sooner as columns, packed, than turned to rows:
- * beginning and ending a row takes as long as comparing a hundred elements. */
-static int are_packed_sooner(const gpr_view *view, const recipe *how)
-{
-    enum { SHORT_INTEGERS = 256, SHORT_FLOATS = 128, LEAST_FLOATS = 3 };
-
-    if (!gpr_is_inexact(how->loop_dtype)) return view->n <= SHORT_INTEGERS;
-    return how->loop_bytes <= sizeof(float) && view->n <= SHORT_FLOATS &&
-           view->axes[view->outer - 1].extent >= LEAST_FLOATS;
-}
-
 /* Whether short rows follow each other by few, so that copies of many are found sooner than some of
  * them where they are. */
 static int is_scattered(const gpr_view *view)
@@ -1337,7 +1326,7 @@ static void describe(const job *work, composite *c)
                      ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
                        extent * view->n >= LEAST_FOUND_BLOCK &&
                        extent >= (runs ? LEAST_FOUND_COLUMNS : FEWEST_FOUND_COLUMNS)) ||
-                      (runs && (is_dense(view, how) || are_packed_sooner(view, how))));
+                      (runs && is_dense(view, how)));
     else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
