@@ -74,7 +74,7 @@ static_assert(sizeof(Layout) ==
 
 // Visits elements first, first + step, first + 2 * step, ... of a row in the order of memory.
 // `digit` is the step as a number whose digits are steps along the axes; advance() adds it and
-// carries. The first axis is never full, so that its place is only in the offsets.
+// carries. The first axis never carries, so that advance() needs no index of it.
 class StridedIterator {
 public:
     GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step)

@@ -108,8 +108,8 @@ template <class T> GPR_DEVICE void keep(const T *&pointer)
 #endif
 }
 
-// The same number, of which the compiler does not know where it is from: it computes anew what
-// depends on it, rather than keep that in registers until then.
+// Returns the number and hides where it is from: the compiler then computes again what depends on
+// it, and does not keep that in registers until it is needed.
 GPR_DEVICE unsigned anew(unsigned number)
 {
     asm volatile("" : "+r"(number));
