@@ -492,7 +492,7 @@ static gpr_value fold_run(const engine_module *m, const char *in, uint64_t count
 {
     enum { BATCH = 256 };
     const size_t from_bytes = gpr_dtype_bytes(m->element), bytes = gpr_dtype_bytes(m->acc);
-    const int adds = m->fold == GPR_FOLD_sum && m->acc == GPR_INT64;
+    const int adds = m->fold == GPR_FOLD_sum && (m->acc == GPR_INT64 || m->acc == GPR_UINT64);
     gpr_value all = identity(m), value;
     uint8_t computed[BATCH * 16], lifted[BATCH * 16];
 
