@@ -94,29 +94,30 @@ def directory() -> Path:
     place = Path(tempfile.mkdtemp(prefix="gpureduce-fakes-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     includes = [f"-I{CSRC / folder}" for folder in (".", "include", "registry")]
-    options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"]
-    options += ["-Wl,-z,defs", '-DGPR_VERSION="fake"']
+    options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
+    options += ['-DGPR_VERSION="fake"']
     library = [
         str(path)
         for room in ("base", "exact", "rules")
         for path in sorted((CSRC / "lib" / room).glob("*.c"))
     ]
 
-    def build(name: str, sources: list[str], *more: str) -> None:
-        command = [compiler, *options, *more, *includes, *sources, "-lm", "-o", str(place / name)]
-        subprocess.run(command, check=True)
+    def run_compiler(*arguments: str) -> None:
+        subprocess.run([compiler, *options, *includes, *arguments], check=True)
 
-    driver = [
-        *map(str, sorted((CSRC / "emu").glob("driver_*.c"))),
-        str(HERE / "contract.c"),
-        *library,
-    ]
-    build("libfakecuda.so", driver)
-    build("libfakenvrtc.so", [str(HERE / "fake_nvrtc.c")])
+    def link(name: str, source: str, *more: str) -> None:
+        shared = ("-shared", "-Wl,-z,defs", *more)
+        run_compiler(*shared, source, "-lm", "-o", str(place / name))
+
+    driver = str(place / "driver.o")
+    sources = [*map(str, sorted((CSRC / "emu").glob("driver_*.c"))), str(HERE / "contract.c")]
+    run_compiler("-r", *sources, *library, "-o", driver)
+    link("libfakecuda.so", driver)
+    link("libfakenvrtc.so", str(HERE / "fake_nvrtc.c"))
     # A driver from before one of the functions was there.
     script = place / "hide"
     script.write_text("{ global: *; local: cuDeviceGetUuid_v2; };")
-    build("libincomplete.so", driver, f"-Wl,--version-script={script}")
+    link("libincomplete.so", driver, f"-Wl,--version-script={script}")
     return place
 
 
