@@ -81,6 +81,14 @@ def truncate(path: Path, fraction: float) -> None:
     os.truncate(path, int(fraction * path.stat().st_size))
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has all programs."""
+    folder = tmp_path_factory.mktemp("filled")
+    assert work(folder) == (PROGRAMS, 0)
+    return folder / "cache"
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -94,8 +102,10 @@ def truncate(path: Path, fraction: float) -> None:
     ],
     ids=lambda _: "",
 )
-def test_a_damaged_entry_is_compiled_anew(damage: Callable[[Path], object], tmp_path: Path) -> None:
-    assert work(tmp_path) == (PROGRAMS, 0)
+def test_a_damaged_entry_is_compiled_anew(
+    damage: Callable[[Path], object], filled: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(filled, tmp_path / "cache")
     damage(entries(tmp_path)[1])
     assert work(tmp_path) == (1, PROGRAMS - 1)
     if not entries(tmp_path)[1].is_dir():
