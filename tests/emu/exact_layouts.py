@@ -221,11 +221,13 @@ def check_layouts(task: dict[str, Any]) -> None:
 
 
 def check_kinds(task: dict[str, Any]) -> None:
-    """Sum all kinds of rows of ``dtype``, short and across memory too; ``block``, ``seed``."""
-    name = task["dtype"]
+    """Sum all kinds of rows of ``dtype``, short and across memory too; ``block``, ``seed``. Each
+    kind has every layout, or every ``share``-th of them, which another kind does not have.
+    """
+    name, share = task["dtype"], task.get("share", 1)
     for number, make in enumerate(GENERATORS):
         rng, where = layouts.under_a_schedule(task, number, "kinds")
-        for shape, strides, grid, skip_nan in (
+        cases = (
             ((40, 6), (6, 1), 0, False),
             ((9, 40), (40, 1), 0, False),
             ((12, 150), (1, 12), 2, False),
@@ -233,7 +235,8 @@ def check_kinds(task: dict[str, Any]) -> None:
             ((2, 1200), (1200, 1), 0, False),
             ((3, 1200), (1, 3), 0, True),
             *(((517, 9), (1, 517), 0, False) for _ in range(DTYPES[name].itemsize == 2)),
-        ):
+        )
+        for shape, strides, grid, skip_nan in cases[(task["seed"] + number) % share :: share]:
             array = place(rng, lambda rng, name, n: np.zeros(n, DTYPES[name]), name, shape, strides)
             for row in array.view:
                 row[:] = make(rng, name, row.size)[: row.size]
