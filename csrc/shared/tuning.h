@@ -50,6 +50,14 @@ GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes, unsigned
 
     return wanted < most ? wanted : most;
 }
+/* And where accumulators are pairs of doubles or have positions, which take registers too. */
+GPR_CONSTANT_FUNCTION unsigned gpr_fewer_under_way(unsigned items, int is_masked)
+{
+    const unsigned most = (unsigned)GPR_MOST_UNDER_WAY / 2;
+
+    if (is_masked) return items < most ? items / 2 : most / 2;
+    return items < most ? items : most;
+}
 
 /* Bytes of a block's accumulators in shared memory, and of a thread's, there and in registers: with
  * these a multiprocessor holds as many blocks as without. */

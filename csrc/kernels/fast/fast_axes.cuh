@@ -278,9 +278,10 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     static_assert(OUTPUTS == 1 || OUTPUTS == item,
                   "an item is of one row or of as many as it has elements");
     // Positions take two registers each, and accumulators with a proof many.
-    constexpr bool is_large = Traits::positional || proves_sums<Traits>;
-    constexpr unsigned most = is_large ? GPR_MOST_UNDER_WAY / 2 : GPR_MOST_UNDER_WAY;
-    constexpr unsigned under_way = items_under_way<In> < most ? items_under_way<In> : most;
+    constexpr bool is_masked_pair = has_own_accumulator<Traits> && masked,
+                   is_large = Traits::positional || proves_sums<Traits> || is_masked_pair;
+    constexpr unsigned under_way =
+        is_large ? gpr_fewer_under_way(items_under_way<In>, is_masked_pair) : items_under_way<In>;
     const uint64 step = static_cast<uint64>(row.blocks) * r.height;
     const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
     uint64 left = steps_of(row.n, begin, step);

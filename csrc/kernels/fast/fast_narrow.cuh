@@ -79,11 +79,16 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) {
+            if constexpr (has_own_accumulator<Traits>) {
                 if (next + u * step < items)
-                    accumulator[j].add(piece<In>(loaded[u], j), position[j]);
-                position[j] += positions;
+                    Traits::add_item(accumulator, Item<In>{loaded[u], {}});
+            } else {
+#pragma unroll
+                for (unsigned j = 0; j < item; j++) {
+                    if (next + u * step < items)
+                        accumulator[j].add(piece<In>(loaded[u], j), position[j]);
+                    position[j] += positions;
+                }
             }
         }
 #pragma unroll

@@ -35,6 +35,20 @@ void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs)
     costs->instructions_per_ns = issued * sms;
 }
 
+/* Pairs of doubles, as measured on an H200: 600 random arrays in up to eleven ways each. Errors of
+ * float64 are seldom 0, and then added, too. */
+static gpr_fold_costs pair_costs(const gpr_rule *rule)
+{
+    enum { NAN_TEST = 4, COMBINE = 14 };
+    const double element = gpr_pair_sum_is_float64(rule->element) ? 9
+                           : rule->element == GPR_BFLOAT16        ? 20
+                           : rule->element == GPR_FLOAT32         ? 10
+                                                                  : 24;
+
+    return (gpr_fold_costs){.element = element + (rule->skip_nan ? NAN_TEST : 0),
+                            .combine = COMBINE};
+}
+
 gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
 {
     const double words = (double)(acc_bytes + 3) / 4;
@@ -45,9 +59,7 @@ gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
     case GPR_ACC_INDEXED: return (gpr_fold_costs){.element = is_half ? 28 : 10, .combine = 12};
     case GPR_ACC_SUM_COUNT: return (gpr_fold_costs){.element = 6, .combine = 6};
     case GPR_ACC_RANGE: return (gpr_fold_costs){.element = 4, .combine = 6};
-    case GPR_ACC_EXACT: /* pairs of doubles, which are added half as often as floats */
-        return (gpr_fold_costs){.element = gpr_pair_sum_is_float64(rule->element) ? 6 : 14,
-                                .combine = 40};
+    case GPR_ACC_EXACT: return pair_costs(rule);
     default: return (gpr_fold_costs){.element = 1 + 1.5 * words, .combine = 2 * words};
     }
 }

@@ -174,6 +174,7 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
               is_row_major = gpr_is_row_major(layout);
 
     if (exact_lanes(t) == 0) return 0;
+    if (layout->masked && !is_row_major && t->rule->element != GPR_FLOAT64) return 0;
     if (is_strided && is_row_major && layout->reduced == 1 && !layout->masked)
         return row_bytes <= SHORT_APART_BYTES;
     if (n > (is_strided && layout->rows >= warps ? SHORT_OF_MANY : SHORT_ROW)) return 0;
@@ -189,24 +190,33 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
            is_small;
 }
 
-/* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays of
- * float32, sooner where items are not aligned; of bfloat16 that a load brings one element of; and
- * of a few float16. */
+/* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays, if a
+ * thread has one of bins, or one of pairs, as rows are not aligned or elements that count are
+ * counted. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { LARGE_BYTES = 256 << 20, LARGE_OF_LOADS = 64 << 20, LARGE_OF_HALVES = 24 << 20 };
-    enum { LONG_COLUMN_OF_HALVES = 16 << 10, FEW_HALVES = 16 };
+    enum { NAN_BYTES = 256 << 20, LARGE_BYTES = 128 << 20, MIDDLE_BYTES = 64 << 20 };
+    enum { STRIDED_BYTES = 24 << 20, LONG_COLUMN = 16 << 10, SHORT_COLUMN = 256, FEW_HALVES = 16 };
+    enum { SOME_COLUMNS = 1 << 10, MANY_COLUMNS = 1 << 12, MOST_COLUMNS = 1 << 14 };
     const gpr_layout *layout = t->layout;
-    const gpr_dtype element = t->rule->element;
-    const uint64_t n = layout->n, bytes = layout->rows * n * t->element_bytes;
-    const int is_strided = strcmp(by_fast->variant, "fast_strided") == 0,
-              are_neighbours = layout->axes[layout->kept - 1].in == 1;
+    const uint64_t n = layout->n, columns = layout->rows, bytes = columns * n * t->element_bytes;
+    const int is_large = bytes >= LARGE_BYTES, fills_gpu = exact_lanes(t) != 0,
+              is_single = by_fast->item == 1, skips_nan = t->rule->skip_nan,
+              is_strided = strcmp(by_fast->variant, "fast_strided") == 0;
 
-    if (element == GPR_BFLOAT16)
-        return is_strided && bytes >= LARGE_OF_HALVES && n <= LONG_COLUMN_OF_HALVES;
-    if (element == GPR_FLOAT16) return bytes >= LARGE_OF_LOADS && n <= FEW_HALVES;
-    if (element == GPR_FLOAT64) return 0;
-    return bytes >= (uint64_t)(is_strided && are_neighbours ? LARGE_OF_LOADS : LARGE_BYTES);
+    switch (t->rule->element) {
+    case GPR_BFLOAT16:
+        if (is_strided) return bytes >= STRIDED_BYTES && n <= LONG_COLUMN;
+        return is_large && (fills_gpu || (is_single && columns >= MANY_COLUMNS));
+    case GPR_FLOAT16:
+        return bytes >= MIDDLE_BYTES &&
+               (n <= FEW_HALVES || (skips_nan && is_single && columns >= SOME_COLUMNS));
+    case GPR_FLOAT32:
+        if (layout->masked && is_strided) return bytes >= MIDDLE_BYTES && n > SHORT_COLUMN;
+        if (skips_nan) return bytes >= NAN_BYTES;
+        return is_large && (fills_gpu || (is_single && columns >= MOST_COLUMNS));
+    default: return 0;
+    }
 }
 
 /* Whether a block per row, by pairs, is faster than several by bins, which merge what they have: in
@@ -229,7 +239,7 @@ static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fa
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */
-    enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_HALF_BYTES = 4 << 20, NARROW_BYTES = 64 << 20 };
+    enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_HALF_BYTES = 4 << 20, APART_BYTES = 64 << 20 };
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
     const int is_proved = !gpr_pair_sum_is_float64(element);
@@ -244,8 +254,10 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_rows_are_runs(t->layout) && n > (rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
         return leaves_out_halves ? bytes < FEW_HALF_BYTES : rows == 1 || is_proved;
     if (gpr_rows_are_runs(t->layout)) return 0;
-    if (strcmp(by_fast->variant, "fast_narrow") == 0) return !is_proved && bytes >= NARROW_BYTES;
-    return !gpr_is_row_major(t->layout) && are_bins_faster_in_columns(t, by_fast);
+    if (strcmp(by_fast->variant, "fast_narrow") == 0) return 0;
+    if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
+    return element == GPR_BFLOAT16 && rows == 1 && by_fast->item == 1 && !t->layout->masked &&
+           bytes >= APART_BYTES;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.

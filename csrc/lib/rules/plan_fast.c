@@ -153,17 +153,48 @@ static double size_factor(uint32_t block)
     return block <= SMALL ? 1 : block <= MIDDLE ? 1.03 : 1.1;
 }
 
+/* Whether accumulators are pairs of doubles. */
+static int adds_pairs(const search *s)
+{
+    return s->t->rule->acc_kind == GPR_ACC_EXACT;
+}
+
+/* Instructions of an element. Kernels differ in how many elements' proofs are tested together. */
+static double element_cost(const search *s, const way *w)
+{
+    const int is_masked = s->t->layout->masked;
+    const double tests = !adds_pairs(s)          ? 1
+                         : w->variant == NARROW  ? 2.2
+                         : w->variant == COLUMNS ? (is_masked ? 1.8 : 1.2)
+                         : w->variant == STRIDED ? (w->item > 1 || is_masked ? 1 : 1.4)
+                                                 : 1;
+
+    return s->fold.element * tests;
+}
+
+/* Blocks of the multiprocessor that is done last, over the mean: time of sums that wait for their
+ * arithmetic. Others wait for memory, which serves all. */
+static double unevenness(const search *s, double blocks, double slots)
+{
+    const double each = blocks / s->t->facts->multiprocessors;
+
+    if (!adds_pairs(s) || each <= 1) return 1;
+    return (blocks <= slots ? gpr_whole(each) : each + 0.5) / each;
+}
+
 /* The time of equal blocks, `instructions` of each thread beside those of elements. */
 static double blocks_ns(const search *s, const way *w, double blocks, double bytes,
                         double instructions, double block_ns)
 {
     enum { START = 60 }; /* instructions of every thread */
+    const double slots = (double)gpr_fast_residents(s->t, w->block) *
+                         (w->blocks == 0 || w->variant == FEW ? LIGHT : 1);
     const gpr_load load = {.bytes = bytes,
-                           .instructions = s->elements * s->fold.element +
-                                           blocks * w->block * (START + instructions),
+                           .instructions = unevenness(s, blocks, slots) *
+                                           (s->elements * element_cost(s, w) +
+                                            blocks * w->block * (START + instructions)),
                            .blocks = blocks,
-                           .slots = (double)gpr_fast_residents(s->t, w->block) *
-                                    (w->blocks == 0 || w->variant == FEW ? LIGHT : 1),
+                           .slots = slots,
                            .sms = s->t->facts->multiprocessors,
                            .block_ns = s->costs.block_ns + block_ns};
 
@@ -187,8 +218,12 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
 {
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
-    const uint32_t under_way =
+    const uint32_t most_under_way =
         gpr_items_under_way(item_bytes, (uint32_t)s->t->layout->reduced, s->t->layout->masked);
+    const uint32_t under_way =
+        adds_pairs(s) && (s->t->layout->masked || !gpr_pair_sum_is_float64(s->t->rule->element))
+            ? gpr_fewer_under_way(most_under_way, s->t->layout->masked)
+            : most_under_way;
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
@@ -843,6 +878,14 @@ static void search_ways(search *s)
         consider_stream(s);
         consider_rows(s);
         consider_counted(s);
+        /* Rows of one element, and windows that begin at each element, are columns, too. Other
+         * sums than pairs are read faster through shared memory. */
+        if (s->column >= 0 && layout->n == 1 && t->grid == 0 && adds_pairs(s)) {
+            consider_columns(s);
+            consider_few(s);
+        } else if (s->column >= 0 && layout->n > 1) {
+            consider_items(s, COLUMNS, 1);
+        }
     } else {
         if (!has_full_columns(s)) consider_strided(s);
         if (s->column >= 0) {
