@@ -80,15 +80,20 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
  * */
 static int sums_double_double(const gpr_plan_task *t)
 {
+    enum { LANE_ELEMENTS = 8 }; /* longer rows whose elements are neighbours have lanes */
     const gpr_rule *rule = t->rule;
+    const uint64_t most = gpr_most_double_double((unsigned)t->element_bytes);
 
+    if (t->layout->n > LANE_ELEMENTS && (gpr_is_row_major(t->layout) || t->layout->reduced > 1))
+        return 0;
     return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan &&
-           !t->layout->masked && t->layout->n <= gpr_most_double_double((unsigned)t->element_bytes);
+           !t->layout->masked && t->layout->n <= most;
 }
 
 static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_plan *plan)
 {
-    enum { MOST_ROWS_PER_THREAD = 4 }; /* of a thread, so that enough of them are under way */
+    /* Elements of a thread, so that enough of them are under way and registers hold them. */
+    enum { MOST_ROWS_PER_THREAD = 4, MOST_PER_THREAD = 32 };
     const uint64_t each = gpr_divide_up(t->layout->n, lanes) * t->element_bytes;
     const uint32_t most =
         gpr_tile_vectors((unsigned)t->element_bytes, (unsigned)plan->layout.reduced);
@@ -100,6 +105,7 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
         const uint64_t residents = gpr_fast_residents(t, plan->block);
         plan->row_elements = (uint32_t)t->layout->n;
         while (plan->per_thread < MOST_ROWS_PER_THREAD &&
+               2 * plan->per_thread * t->layout->n <= MOST_PER_THREAD &&
                plan->rows / (2 * plan->per_thread * plan->block) >= residents)
             plan->per_thread *= 2;
     }

@@ -260,7 +260,7 @@ static void check_exact_rows(const gpr_plan *plan, const char *what)
           plan->lanes);
     CHECK(plan->block <= MOST_BLOCK, "%s: block %u", what, plan->block);
     CHECK(plan->row_elements == 0 || (plan->row_elements == plan->passes[0].n && plan->lanes == 1 &&
-                                      plan->row_elements <= 8),
+                                      plan->row_elements <= 16),
           "%s: made for %u elements", what, plan->row_elements);
     CHECK(plan->per_thread == 1 || (plan->row_elements != 0 && plan->per_thread <= 4),
           "%s: %u rows a thread", what, plan->per_thread);
