@@ -413,10 +413,15 @@ NAMED = {"finalize_rows": "sequential", "exact_strided": "exact", "exact_rows": 
 
 
 def check_made_for(task: dict[str, Any]) -> None:
-    """Run the arrays made for ``kernel`` under every schedule; ``block``, ``seed``."""
+    """Run the arrays made for ``kernel`` under every schedule, or each under one if ``spread``;
+    ``block``, ``seed``.
+    """
     op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
-    reached = set()
-    for number, (shape, strides, grid) in enumerate(MADE_FOR[task["kernel"]] * len(SCHEDULES)):
+    reached, made = set(), MADE_FOR[task["kernel"]]
+    for number, (shape, strides, grid) in enumerate(made * len(SCHEDULES)):
+        turn = sum(divmod(number, len(made))) + task["seed"] // len(SCHEDULES)
+        if task.get("spread") and turn % len(SCHEDULES) != 0:
+            continue
         rng, where = under_a_schedule(task, number, op)
         lowest = sum(-step * (n - 1) for n, step in zip(shape, strides, strict=True) if step < 0)
         span = 1 + sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
