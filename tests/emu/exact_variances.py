@@ -330,18 +330,21 @@ def check_intervals(task: dict[str, Any], emulated: bool = True) -> None:
 
 
 def check_ordinary(task: dict[str, Any], emulated: bool = True) -> None:
-    """Variances decided by the first bits of their sums: no kernel need divide all digits."""
-    name = task["dtype"]
+    """Variances decided by the first bits of their sums: no kernel need divide all digits. Each
+    shape along memory and across it, or if there is a ``share`` of 2, in one of these ways.
+    """
+    name, share = task["dtype"], task.get("share", 1)
     rng, where = layouts.under_a_schedule(task, 0, "ordinary variances", emulated)
     kind = number_type(name)
-    for shape, grid in (((37, 60), 0), ((3, 300), 3), ((1, 2500), 1), ((1, 2500), 2)):
+    shapes = (((37, 60), 0), ((3, 300), 3), ((1, 2500), 1), ((1, 2500), 2))
+    for turn, (shape, grid) in enumerate(shapes, task["seed"]):
         values = rng.normal(3, 2, (*shape, 2)) * (1 if name in FORMATS or name in PARTS else 20)
         values = (
             values[..., 0] + 1j * values[..., 1] if name in PARTS else np.abs(values[..., 0])
         ).astype(kind)
         values[0] = values[0, 0] if len(values) > 1 else values[0]  # all equal
         values[-1] = 0 if len(values) > 1 else values[-1]
-        for strides in ((shape[1], 1), (1, shape[0])):
+        for strides in ((shape[1], 1), (1, shape[0]))[turn % share :: share]:
             array = place(
                 rng, lambda _, name, n: np.zeros(n, number_type(name)), name, shape, strides
             )

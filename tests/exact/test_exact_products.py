@@ -791,7 +791,7 @@ def test_the_kernels_sources_give_every_bit_on_the_emulator() -> None:
         for name in floats
     ]
     tasks += [
-        {"do": f"exact_products.{do}", "dtype": name}
+        {"do": f"exact_products.{do}", "dtype": name, "share": 1 if EVERYTHING else 3}
         for do in ("check_kinds", "check_variance_kinds")
         for name in drawn
     ]
@@ -812,7 +812,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
             "dtype": name,
             "block": (0, 64, 96, 32)[(SEED + i) % 4],
         }
-        | {"count": 40 if EVERYTHING else 3}
+        | {"count": 40 if EVERYTHING else 2}
         for i, name in enumerate(names)
     ]
     tasks += [{"do": "exact_variances.check_kinds", "dtype": name, "block": 64} for name in floats]
@@ -849,6 +849,7 @@ def test_leading_bits_determine_ordinary_variances_and_all_limbs_any(tmp_path: P
     tasks += [("check_intervals", name, way) for name in hard for way in ("neither", "first bits")]
     wrong = emu.failures(
         {"do": f"exact_variances.{do}", "dtype": name, "seed": SEED, "limit": 600.0}
+        | {"share": 1 if EVERYTHING else 2}
         | {"emulator": {"overlay": str(tmp_path / way)}}
         for do, name, way in tasks
     )
