@@ -196,7 +196,7 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
             "do": "exact_layouts.check_kinds",
             "dtype": name,
             "block": 64,
-            "share": 1 if EVERYTHING else 2,
+            "share": 1 if EVERYTHING else 3,
             "seed": SEED,
             "limit": 300.0,
         }
