@@ -35,8 +35,8 @@ void gpr_costs_of(const gpr_device_facts *facts, gpr_plan_costs *costs)
     costs->instructions_per_ns = issued * sms;
 }
 
-/* Pairs of doubles, as measured on an H200: 600 random arrays in up to eleven ways each. Errors of
- * float64 are seldom 0, and then added, too. */
+/* Pairs of doubles, as measured on an H200: 600 random arrays in up to eleven ways each. The errors
+ * of float64 are mostly not 0, and have to be added, too. */
 static gpr_fold_costs pair_costs(const gpr_rule *rule)
 {
     enum { NAN_TEST = 4, COMBINE = 14 };

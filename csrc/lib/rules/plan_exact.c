@@ -196,9 +196,9 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
            is_small;
 }
 
-/* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays, if a
- * thread has one of bins, or one of pairs, as rows are not aligned or elements that count are
- * counted. */
+/* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays, if
+ * there are enough for a thread each, or if a thread of pairs has only one: where rows are not
+ * aligned, or where it counts NaN. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { NAN_BYTES = 256 << 20, LARGE_BYTES = 128 << 20, MIDDLE_BYTES = 64 << 20 };
