@@ -103,6 +103,7 @@ def test_rows_at_any_address_are_read_by_items_that_are_shifted() -> None:
             "do": "layouts.check_made_for",
             "kernel": "fast_shifted",
             "reaches": True,
+            "spread": not EVERYTHING,
             "op": op,
             "dtype": dtype,
             "block": (0, 64, 256)[(SEED + place) % 3],
@@ -121,6 +122,7 @@ def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
             "do": "layouts.check_made_for",
             "kernel": "fast_columns",
             "block": 1024,
+            "spread": not EVERYTHING,
             "seed": SEED,
             "limit": 120.0,
         }
