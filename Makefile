@@ -491,9 +491,12 @@ build/strict/all: $(strict_OBJECTS) $(strict_MODULE_OBJECTS)
 
 TIDIED := $(LIB_SOURCES) $(MODULE_SOURCES)
 .PHONY: tidy $(TIDIED:%=tidy/%)
+# The wheel's program itself: the script in front of it starts a Python per file.
+OF_CLANG_TIDY = lib/python3*/site-packages/clang_tidy/data/bin/clang-tidy
+CLANG_TIDY = $(firstword $(wildcard $(VENV)/$(OF_CLANG_TIDY)) $(VENV)/bin/clang-tidy)
 tidy: $(TIDIED:%=tidy/%)
 $(TIDIED:%=tidy/%): tidy/%: % $(STAMPS)/dev
-	@$(VENV)/bin/clang-tidy --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) \
+	@$(CLANG_TIDY) --quiet --warnings-as-errors='*' $< -- $(C_FLAGS) $(C_INCLUDES) \
 	  $(C_DEFINES) $(GLUE_FLAGS) 2>&1 \
 	  | { grep -v 'warnings generated\|^Suppressed\|^Use -header-filter' || true; } ; \
 	  exit $${PIPESTATUS[0]}

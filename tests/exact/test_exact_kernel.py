@@ -71,7 +71,7 @@ def test_the_kernels_source_gives_every_bit_on_the_emulator() -> None:
     ]
     tasks += [
         {"do": "exact_sums.check_outliers", "dtype": name, "seed": SEED, "limit": 300.0}
-        | {"share": 1 if EVERYTHING else 2}
+        | {"share": 1 if EVERYTHING else 3}
         for name in (FLOATS if EVERYTHING else (FLOATS[SEED % 4],))
     ]
     tasks += [
@@ -196,7 +196,7 @@ def test_the_kernels_source_sums_every_layout_on_the_emulator() -> None:
             "do": "exact_layouts.check_kinds",
             "dtype": name,
             "block": 64,
-            "share": 1 if EVERYTHING else 3,
+            "share": 1 if EVERYTHING else 4,
             "seed": SEED,
             "limit": 300.0,
         }

@@ -791,7 +791,7 @@ def test_the_kernels_sources_give_every_bit_on_the_emulator() -> None:
         for name in floats
     ]
     tasks += [
-        {"do": f"exact_products.{do}", "dtype": name, "share": 1 if EVERYTHING else 3}
+        {"do": f"exact_products.{do}", "dtype": name, "share": 1 if EVERYTHING else 5}
         for do in ("check_kinds", "check_variance_kinds")
         for name in drawn
     ]
