@@ -455,9 +455,9 @@ def check_devices(task: dict[str, Any]) -> None:
         assert last_place() == ("cuda:0", "exact", "exact_moments"), device
         assert gr.dot(values, values, device=device) == 102
         assert last_place() == ("cuda:0", "exact", "exact_dot"), device
-    for device in ("auto", "cpu"):
-        assert gr.var(values, kernel="exact", device=device) == 9.5
-        assert gr.dot(values, values, device=device) == 102
+    # Not "auto", which measures for 13 s how fast an emulated GPU is.
+    assert gr.var(values, kernel="exact", device="cpu") == 9.5
+    assert gr.dot(values, values, device="cpu") == 102
     assert last_place()[0] == "cpu"
 
     shown = DeviceBuffer((4,), "float64", 0, _core.device_stream(0))
