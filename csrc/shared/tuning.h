@@ -53,10 +53,9 @@ GPR_CONSTANT_FUNCTION unsigned gpr_items_under_way(unsigned item_bytes, unsigned
 /* And where accumulators are pairs of doubles or have positions, which take registers too. */
 GPR_CONSTANT_FUNCTION unsigned gpr_fewer_under_way(unsigned items, int is_masked)
 {
-    const unsigned most = (unsigned)GPR_MOST_UNDER_WAY / 2;
+    const unsigned most = (unsigned)GPR_MOST_UNDER_WAY / 2, fewer = items < most ? items : most;
 
-    if (is_masked) return items < most ? items / 2 : most / 2;
-    return items < most ? items : most;
+    return is_masked ? fewer / 2 : fewer;
 }
 
 /* Bytes of a block's accumulators in shared memory, and of a thread's, there and in registers: with
@@ -118,8 +117,8 @@ GPR_CONSTANT_FUNCTION unsigned gpr_most_exact_rows_block(unsigned parts)
 }
 
 /* Most elements of a row that is summed as two floats or two doubles: the errors of so few
- * additions add up sooner than bins are placed. More of float32 in columns: two floats are added
- * faster than bins, whose doubles are. */
+ * additions add up sooner than bins are placed. More of float32, as additions of floats take half
+ * as long as the doubles of bins. */
 GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
 {
     return element_bytes == 8 ? 4 : element_bytes == 4 ? 16 : 8;

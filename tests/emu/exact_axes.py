@@ -126,6 +126,7 @@ def check_calls(task: dict[str, Any]) -> None:
     Each dtype has all kinds of norms, or every ``share``-th, by turns of ``seed``.
     """
     orders = ((None, "fro", 2), (1,), (0,), (math.inf,))  # those of one kind have one program
+    share = task.get("share", 1)
     rng = np.random.default_rng(task["seed"])
     x = rng.normal(size=(20, 30)).astype(np.float32)
     y = x[:, ::-1].copy()
@@ -134,7 +135,6 @@ def check_calls(task: dict[str, Any]) -> None:
     for turn, values in enumerate((x, z, n), task["seed"]):
         for axis in (None, 0, 1, (0, 1)):
             for keepdims in (False, True):
-                share = task.get("share", 1)
                 for order in itertools.chain(*orders[turn % share :: share]):
                     if (order in (1, math.inf) and values is z) or (
                         order == 2 and axis in (None, (0, 1))

@@ -27,7 +27,7 @@ WAYS = (
     ("var", "int8", (250, 4609), (1, 251)),
 )
 """Operator, dtype, and the shape and steps in elements with the reduced axis last."""
-SHARE_OF_WAYS = 12  # a run compiles every so manyth
+SHARE_OF_WAYS = 12  # a run compiles one of so many, in turn
 FIRST_WAY = 1 + int(os.environ["GPR_TEST_SEED"]) % SHARE_OF_WAYS
 SCRIPT = f"""
 import numpy as np

@@ -82,10 +82,12 @@ static int sums_double_double(const gpr_plan_task *t)
 {
     enum { LANE_ELEMENTS = 8 }; /* longer rows whose elements are neighbours have lanes */
     const gpr_rule *rule = t->rule;
-    const uint64_t most = gpr_most_double_double((unsigned)t->element_bytes);
+    const unsigned bytes = (unsigned)t->element_bytes,
+                   vectors = gpr_tile_vectors(bytes, (unsigned)t->layout->reduced);
+    const uint64_t most =
+        gpr_smaller(gpr_most_double_double(bytes), vectors * GPR_VECTOR_BYTES / bytes);
 
-    if (t->layout->n > LANE_ELEMENTS && (gpr_is_row_major(t->layout) || t->layout->reduced > 1))
-        return 0;
+    if (t->layout->n > LANE_ELEMENTS && gpr_is_row_major(t->layout)) return 0;
     return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan &&
            !t->layout->masked && t->layout->n <= most;
 }
