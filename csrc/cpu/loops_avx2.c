@@ -41,6 +41,8 @@ typedef __m256d flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0x5)
 #define EVEN_PARTS(x) (vec_f64) _mm256_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0xf)
+#define EVEN_OF_PAIRS(x, y) (vec_f64) _mm256_unpacklo_pd(x, y)
+#define ODD_OF_PAIRS(x, y) (vec_f64) _mm256_unpackhi_pd(x, y)
 /* The first byte of each lane of 4 or 8, then the second ones, and so on. */
 static inline __m256i first_bytes_of_4(__m256i x)
 {

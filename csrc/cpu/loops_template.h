@@ -316,6 +316,12 @@ INLINE vec_f64 alternate(double a, double b)
 #define EVEN_PARTS(x) ((vec_f64){(x)[0], (x)[0]})
 #define ODD_PARTS(x) ((vec_f64){(x)[1], (x)[1]})
 #endif
+/* Of each 16 bytes of both vectors the even lanes, and the odd ones: parts of complex numbers in
+ * vectors of their own, and these as numbers again. */
+#ifndef EVEN_OF_PAIRS
+#define EVEN_OF_PAIRS(x, y) ((vec_f64){(x)[0], (y)[0]})
+#define ODD_OF_PAIRS(x, y) ((vec_f64){(x)[1], (y)[1]})
+#endif
 INLINE vec_i64 whole_pairs(vec_f64 x)
 {
     const vec_f64 other = SWAP_PARTS(x);
@@ -1378,29 +1384,71 @@ INLINE vec_f64 multiply_pairs(vec_f64 x, vec_f64 y)
     return alike + (vec_f64)((vec_i64)crosswise ^ (vec_i64)minus);
 }
 
+/* The same, of real parts and imaginary parts in vectors of their own, which takes no shuffles. */
+INLINE void multiply_parts(vec_f64 *re, vec_f64 *im, vec_f64 x, vec_f64 y)
+{
+    const vec_f64 real = ROUNDED(*re * x) - ROUNDED(*im * y);
+
+    *im = ROUNDED(*re * y) + ROUNDED(*im * x);
+    *re = real;
+}
+
 /* Long rows in as many chains as a vector of any instruction set has numbers, or some vectors. */
 enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES };
-#define DEFINE_PAIR_PROD_TILES(tiles, name, P, LOAD, VECTORS)                                    \
-    INLINE uint64_t tiles##_prod_##name(const char *data, int64_t stride, uint64_t rows,         \
+
+/* Columns in tiles of PAIRS vectors of real and as many of imaginary parts. */
+enum { TILE_PAIRS = TILE_VECTORS / 2 };
+#define DEFINE_PAIR_PROD_TILES(name, P, LOAD)                                                     \
+    INLINE uint64_t tiles_prod_##name(const char *data, int64_t stride, uint64_t rows, int fresh, \
+                                      uint64_t j, uint64_t parts, double *products)               \
+    {                                                                                             \
+        enum { TILE = TILE_VECTORS * VECTOR_LANES };                                              \
+        for (; j + TILE <= parts; j += TILE) {                                                    \
+            const P *p = (const P *)(const void *)data + j;                                       \
+            double *to = products + j;                                                            \
+            vec_f64 re[TILE_PAIRS], im[TILE_PAIRS];                                               \
+            UNROLLED                                                                              \
+            for (int k = 0; k < TILE_PAIRS; k++) {                                                \
+                const uint64_t at = (uint64_t)k * 2 * VECTOR_LANES;                               \
+                const vec_f64 x = fresh ? (vec_f64)LOAD(p + at) : load_f64(to + at),              \
+                              y = fresh ? (vec_f64)LOAD(p + at + VECTOR_LANES)                    \
+                                        : load_f64(to + at + VECTOR_LANES);                       \
+                re[k] = EVEN_OF_PAIRS(x, y);                                                      \
+                im[k] = ODD_OF_PAIRS(x, y);                                                       \
+            }                                                                                     \
+            if (fresh) p = (const P *)(const void *)((const char *)p + stride);                   \
+            for (uint64_t r = fresh != 0; r < rows; r++) {                                        \
+                UNROLLED                                                                          \
+                for (int k = 0; k < TILE_PAIRS; k++) {                                            \
+                    const P *q = p + (uint64_t)k * 2 * VECTOR_LANES;                              \
+                    const vec_f64 x = (vec_f64)LOAD(q), y = (vec_f64)LOAD(q + VECTOR_LANES);      \
+                    multiply_parts(&re[k], &im[k], EVEN_OF_PAIRS(x, y), ODD_OF_PAIRS(x, y));      \
+                }                                                                                 \
+                p = (const P *)(const void *)((const char *)p + stride);                          \
+            }                                                                                     \
+            UNROLLED                                                                              \
+            for (int k = 0; k < TILE_PAIRS; k++, to += 2 * VECTOR_LANES) {                        \
+                const vec_f64 x = EVEN_OF_PAIRS(re[k], im[k]), y = ODD_OF_PAIRS(re[k], im[k]);    \
+                memcpy(to, &x, sizeof x);                                                         \
+                memcpy(to + VECTOR_LANES, &y, sizeof y);                                          \
+            }                                                                                     \
+        }                                                                                         \
+        return j;                                                                                 \
+    }
+
+/* What is left of them, a vector of whole numbers at a time. */
+#define DEFINE_PAIR_PROD_VECTORS(name, P, LOAD)                                                  \
+    INLINE uint64_t vectors_prod_##name(const char *data, int64_t stride, uint64_t rows,         \
                                         int fresh, uint64_t j, uint64_t parts, double *products) \
     {                                                                                            \
-        for (; j + (VECTORS) * VECTOR_LANES <= parts; j += (VECTORS) * VECTOR_LANES) {           \
+        for (; j + VECTOR_LANES <= parts; j += VECTOR_LANES) {                                   \
             const P *p = (const P *)(const void *)data + j;                                      \
-            vec_f64 acc[VECTORS];                                                                \
-            UNROLLED                                                                             \
-            for (int k = 0; k < (VECTORS); k++)                                                  \
-                acc[k] = fresh ? (vec_f64)LOAD(p + k * VECTOR_LANES)                             \
-                               : load_f64(products + j + k * VECTOR_LANES);                      \
-            if (fresh) p = (const P *)(const void *)((const char *)p + stride);                  \
+            vec_f64 acc = fresh ? (vec_f64)LOAD(p) : load_f64(products + j);                     \
             for (uint64_t r = fresh != 0; r < rows; r++) {                                       \
-                UNROLLED                                                                         \
-                for (int k = 0; k < (VECTORS); k++)                                              \
-                    acc[k] = multiply_pairs(acc[k], (vec_f64)LOAD(p + k * VECTOR_LANES));        \
-                p = (const P *)(const void *)((const char *)p + stride);                         \
+                const P *q = (const P *)(const void *)((const char *)p + (int64_t)r * stride);   \
+                acc = multiply_pairs(acc, (vec_f64)LOAD(q));                                     \
             }                                                                                    \
-            UNROLLED                                                                             \
-            for (int k = 0; k < (VECTORS); k++)                                                  \
-                memcpy(products + j + k * VECTOR_LANES, &acc[k], sizeof acc[k]);                 \
+            memcpy(products + j, &acc, sizeof acc);                                              \
         }                                                                                        \
         return j;                                                                                \
     }
@@ -1433,8 +1481,8 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
         return chains[0];                                                                          \
     }                                                                                              \
     DEFINE_PAIRS_IN_ROWS(prod, name, P, pair)                                                      \
-    DEFINE_PAIR_PROD_TILES(tiles, name, P, LOAD, TILE_VECTORS)                                     \
-    DEFINE_PAIR_PROD_TILES(vectors, name, P, LOAD, 1)                                              \
+    DEFINE_PAIR_PROD_TILES(name, P, LOAD)                                                          \
+    DEFINE_PAIR_PROD_VECTORS(name, P, LOAD)                                                        \
     static void columns_prod_##name(const char *data, int64_t stride, uint64_t rows,               \
                                     uint64_t width, int how, void *out)                            \
     {                                                                                              \
