@@ -31,7 +31,8 @@ enum {
     FAR_ROW_BYTES = 2048 * 1024,
     FAR_SEGMENTS = 4,       /* ... and as many in a piece of one of several rows */
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
-    LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied */
+    LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied ... */
+    MOST_RUNS = 64,         /* ... and runs between two tests whether one of them ends a search */
     FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search ... */
     SOONER = 8,             /* ... and times as many next, at the beginning of a row */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
@@ -403,6 +404,53 @@ static gpr_value find_in_memory(const recipe *how, const char *memory, uint64_t 
     return found;
 }
 
+/* Whether extremes of runs are numbers, of which one is searched: bools are seldom read to their
+ * end. */
+static int finds_in_runs(const recipe *how)
+{
+    return how->rule->acc_kind == GPR_ACC_INDEXED && how->loop_dtype != GPR_BOOL &&
+           gpr_kind_of(how->loop_dtype) != GPR_KIND_COMPLEX;
+}
+
+/* As find_in_memory, in a row of `run` elements side by side and then a gap, by turns. */
+static gpr_value find_in_runs(const job *work, uint64_t row, uint64_t first, uint64_t end,
+                              uint64_t run)
+{
+    const recipe *how = &work->how[0];
+    const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_view *view = work->view;
+    const gpr_axis *across = &view->axes[view->outer + view->inner - 2];
+    _Alignas(MOST_NUMBER_BYTES) char numbers[MOST_RUNS * MOST_NUMBER_BYTES];
+    gpr_value found = gpr_identity(how->rule->fold, how->rule->compute, how->acc);
+    const uint64_t most = LONG_SEGMENT_BYTES / how->loop_bytes; /* of what is read again */
+    uint64_t length = 0;
+    gpr_view at;
+
+    while (first < end && !is_final(how, &found)) {
+        const uint64_t into = first % run, step = first / run % across->extent,
+                       count = gpr_smaller(gpr_smaller(end - first, run - into), most);
+        uint64_t rows = 1;
+        gpr_value part = how->identity;
+
+        if (count == run)
+            rows = gpr_smaller(gpr_smaller((end - first) / run, across->extent - step), MOST_RUNS);
+        gpr_cpu_locate(view, row, first, &at);
+        how->loop.rows(at.data, across->in, rows, count, numbers);
+        loops->loop[how->fold][how->acc].rows(numbers, 0, 1, rows, &part);
+        if (is_better(how, part, found)) {
+            found = part;
+            found.position = first + count * loops->find[how->acc](numbers, rows, &part);
+            length = count;
+        }
+        first += rows * count;
+    }
+    if (found.position != GPR_NOWHERE) {
+        gpr_cpu_locate(view, row, found.position, &at);
+        found.position += position_of(how, at.data, length, &found);
+    }
+    return found;
+}
+
 /* Folds positions first .. end - 1 of a row. */
 static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end, scratch *in,
                      gpr_value *value)
@@ -421,6 +469,10 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     }
     /* Of a row with gaps, runs of memory that are worth a call of the loops each. */
     if (!c->in_place && !c->leaves_out) run = gpr_cpu_run_of(&work->how[0]);
+    if (run > 0 && finds_in_runs(&work->how[0])) {
+        *value = find_in_runs(work, row, first, end, run);
+        return;
+    }
     if (run < LEAST_RUN) run = 0;
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {

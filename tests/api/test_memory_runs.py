@@ -36,6 +36,26 @@ def test_every_second_element_is_reduced_as_a_copy_is(name: str, rng: np.random.
                     ), (function, axis)
 
 
+@pytest.mark.parametrize("name", ["int8", "uint16", "int32", "int64", "float32", "float64"])
+def test_positions_in_rows_of_runs_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for _ in range(25):
+        run, gap = int(rng.choice([63, 64, 65, 200, 513, 5000])), int(rng.integers(1, 70))
+        shape = (int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(2, 150)))
+        x = rng.integers(0, rng.choice([2, 60, 120]), (*shape, run + gap)).astype(name)
+        if x.dtype.kind == "f" and rng.random() < 0.6:
+            x[rng.random(x.shape) < rng.choice([1e-6, 1e-3, 0.9])] = np.nan
+        x = x[..., :run]
+        if rng.random() < 0.5:
+            x = x[:, ::-1]
+        flat = x.reshape(shape[0], -1)
+        for function in ("argmax", "argmin", "nanargmax", "nanargmin"):
+            if function.startswith("nan") and np.isnan(flat.astype(np.float64)).all(axis=1).any():
+                continue
+            reduce = getattr(gr, function)
+            assert reduce(x, device="cpu") == getattr(np, function)(x), (function, x.shape)
+            assert reduce(x[:, 0, 0], device="cpu") == getattr(np, function)(x[:, 0, 0]), function
+
+
 @pytest.mark.parametrize("name", ["int64", "uint8", "float32", "complex64"])
 def test_columns_that_no_cache_holds_are_numpys(name: str, rng: np.random.Generator) -> None:
     rows, width = int(rng.integers(2, 60)), int(rng.choice([64, 65, 127, 900, 3001]))
