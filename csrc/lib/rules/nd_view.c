@@ -569,9 +569,54 @@ static void copy_run(size_t bytes, char *destination, const char *source, int64_
 /* Runs so short that a call for each would take longer than its elements. */
 enum { SHORT_RUN = 16 };
 
+/* Runs without gaps of `size` to twice as many bytes: two copies each, which may overlap. */
+#define DEFINE_COPY_PAIRS(size)                                                          \
+    static void copy_pairs_##size(char *destination, const char *source, int64_t stride, \
+                                  uint64_t run_bytes, uint64_t rows)                     \
+    {                                                                                    \
+        const uint64_t second = run_bytes - (size);                                      \
+        for (; rows > 0; rows--, source += stride, destination += run_bytes) {           \
+            char first_bytes[size], last_bytes[size];                                    \
+            memcpy(first_bytes, source, size);                                           \
+            memcpy(last_bytes, source + second, size);                                   \
+            memcpy(destination, first_bytes, size);                                      \
+            memcpy(destination + second, last_bytes, size);                              \
+        }                                                                                \
+    }
+DEFINE_COPY_PAIRS(2)
+DEFINE_COPY_PAIRS(4)
+DEFINE_COPY_PAIRS(8)
+DEFINE_COPY_PAIRS(16)
+
+/* The same, if they are so short; else 0. */
+static int copy_dense_runs(char *destination, const char *source, int64_t stride,
+                           uint64_t run_bytes, uint64_t rows)
+{
+    switch (run_bytes) { /* runs that are as long as an element */
+    case 2: copy_run(2, destination, source, stride, rows); return 1;
+    case 4: copy_run(4, destination, source, stride, rows); return 1;
+    case 8: copy_run(8, destination, source, stride, rows); return 1;
+    case 16: copy_run(16, destination, source, stride, rows); return 1;
+    default: break;
+    }
+    if (run_bytes < 2 || run_bytes > 32) return 0;
+    if (run_bytes < 4)
+        copy_pairs_2(destination, source, stride, run_bytes, rows);
+    else if (run_bytes < 8)
+        copy_pairs_4(destination, source, stride, run_bytes, rows);
+    else if (run_bytes < 16)
+        copy_pairs_8(destination, source, stride, run_bytes, rows);
+    else
+        copy_pairs_16(destination, source, stride, run_bytes, rows);
+    return 1;
+}
+
 static void copy_short_runs(size_t bytes, char *destination, const char *source, gpr_axis rows,
                             gpr_axis columns)
 {
+    if (columns.in == (int64_t)bytes &&
+        copy_dense_runs(destination, source, rows.in, columns.extent * bytes, rows.extent))
+        return;
     switch (bytes) {
     case 1: copy_runs_1(destination, source, rows, columns); break;
     case 2: copy_runs_2(destination, source, rows, columns); break;
