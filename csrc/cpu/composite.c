@@ -41,11 +41,11 @@ enum {
     SOON_TRUTHS = 512,      /* bools of long rows that are looked at before threads are woken */
     RESULT_BATCH = 64,      /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256,   /* folded side by side: with their sums they fit the first cache ... */
-    LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
-    LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
-    LEAST_FOUND_COLUMNS = 8,   /* ... or in which positions are found */
-    FEWEST_FOUND_COLUMNS = 3,  /* ... of few rows, and ... */
-    LEAST_FOUND_BLOCK = 40,    /* ... elements of all of them */
+    LEAST_MOMENT_COLUMNS = 32,    /* ... and fewer are packed and folded row by row */
+    LEAST_TILE_COLUMNS = 16,      /* ... of which something is left out */
+    LEAST_FOUND_BLOCK = 40,       /* elements of few rows in which positions are found as columns */
+    MOST_BLOCK_BYTES = 4 * 1024,  /* of few columns, many blocks of which a loop takes ... */
+    FOUND_TILE_BYTES = 16 * 1024, /* packed for that: it stays in the first cache */
     ASKING_ROWS = 32, /* of bools in columns, before the first check whether all are found */
     MOMENT_ROWS = 64  /* of a tile of columns, read twice: it fits a small second cache */
 };
@@ -60,6 +60,8 @@ typedef struct composite {
     int columns;           /* ... as moments of columns, or positions in them */
     int finds;             /* positions, not moments */
     int columns_in_place;  /* ... which the loops read where they are */
+    int blocks;            /* positions in blocks of few columns, many of which a loop takes ... */
+    int blocks_in_place;   /* ... where they are, but the last one */
     int direct;            /* memory is what the loops read, and nothing is left out */
     int many_at_once;      /* one call of a loop takes many rows */
     int parts;             /* numbers of an element as the loops of columns read it */
@@ -549,21 +551,22 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
     }
 }
 
-/* Merges `rows` rows of `width` numbers, of which row r has position first + r + steps[k] *
- * stride, with each column's extreme and position so far, -1 if there is none yet. Numbers whose
- * step is below 0 are left out, as are NaN with `skips`. */
+/* Merges `rows` rows of `width` numbers, of which row r has position first + r + steps[k] * rows,
+ * backward first + rows - 1 - r + steps[k] * rows, with each column's extreme and position so far,
+ * -1 if there is none yet. Numbers whose step is below 0 are left out, as are NaN with `skips`. */
 #define DEFINE_MERGE(name, T)                                                                 \
     static void merge_##name(const void *numbers, const int64_t *steps, uint64_t rows,        \
-                             uint64_t width, uint64_t first, uint64_t stride, int is_largest, \
+                             uint64_t width, uint64_t first, int is_backward, int is_largest, \
                              int skips, void *extremes, int64_t *positions)                   \
     {                                                                                         \
         const T *row = numbers;                                                               \
         T *best = extremes;                                                                   \
         for (uint64_t r = 0; r < rows; r++, row += width, steps += width) {                   \
+            const uint64_t place = first + (is_backward ? rows - 1 - r : r);                  \
             for (uint64_t j = 0; j < width; j++) {                                            \
                 const T x = row[j], y = best[j];                                              \
                 const int64_t at = positions[j],                                              \
-                              position = (int64_t)(first + r) + steps[j] * (int64_t)stride;   \
+                              position = (int64_t)place + steps[j] * (int64_t)rows;           \
                 const int is_nan = x != x, was_nan = y != y;                                  \
                 int is_better = is_nan && !was_nan, is_same = is_nan && was_nan;              \
                 if (steps[j] < 0 || (skips && is_nan)) continue;                              \
@@ -594,7 +597,7 @@ static void fold_tiles(const job *work, uint64_t row, uint64_t rows, uint64_t fi
 #undef GPR_DTYPE
 
 typedef void (*merge_found)(const void *numbers, const int64_t *steps, uint64_t rows,
-                            uint64_t width, uint64_t first, uint64_t stride, int is_largest,
+                            uint64_t width, uint64_t first, int is_backward, int is_largest,
                             int skips, void *extremes, int64_t *positions);
 
 /* NULL of dtypes whose positions are not found in columns. */
@@ -649,6 +652,10 @@ static const char *pack_columns(const recipe *how, const gpr_view *tile, uint64_
     const uint64_t width = tile->axes[1].extent, at_once = STAGE_ELEMENTS / width;
     const uint64_t row_bytes = width * how->loop_bytes;
 
+    if (how->direct) {
+        gpr_cpu_pack(tile, 0, rows * width, NULL, in->tile + before * row_bytes);
+        return in->tile;
+    }
     for (uint64_t done = 0; done < rows; done += at_once) {
         const uint64_t some = gpr_smaller(rows - done, at_once);
 
@@ -747,9 +754,10 @@ static uint64_t copies_of(side_by_side sides, uint64_t rows)
 }
 
 /* Finds positions in `rows` rows without gaps, the first of which has position `at`, and merges
- * them with those found before. */
-static void find_side_by_side(const recipe *how, const char *elements, uint64_t rows,
-                              uint64_t width, side_by_side sides, uint64_t at, found_memory *found)
+ * them with those found before. Backward the next row is the one before it in memory. */
+static void find_side_by_side(const recipe *how, const char *elements, int is_backward,
+                              uint64_t rows, uint64_t width, side_by_side sides, uint64_t at,
+                              found_memory *found)
 {
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     const merge_found merge = merge_of(how->loop_dtype);
@@ -757,18 +765,21 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
                    whole = rows / copies, fewest = sides.fewest;
     const int is_largest = how->fold == GPR_FOLD_max || how->fold == GPR_FOLD_fmax,
               skips = how->fold == GPR_FOLD_fmin || how->fold == GPR_FOLD_fmax;
+    const int64_t stride = (int64_t)(copies * row_bytes);
     uint64_t left = rows % copies;
 
     if (whole > 0) {
-        find(elements, (int64_t)(copies * row_bytes), whole, copies * width, 0, 1,
-             found->wide_numbers, found->wide_positions);
-        merge(found->wide_numbers, found->wide_positions, copies, width, at, copies, is_largest,
-              skips, found->numbers, found->positions);
+        find(is_backward ? elements - (copies - 1) * row_bytes : elements,
+             is_backward ? -stride : stride, whole, copies * width, 0, 1, found->wide_numbers,
+             found->wide_positions);
+        merge(found->wide_numbers, found->wide_positions, copies, width, at, is_backward,
+              is_largest, skips, found->numbers, found->positions);
     }
     if (left == 0) return;
     /* Rows that are merged again change nothing. */
     if (left < fewest) left = gpr_smaller(fewest, rows);
-    elements += (rows - left) * row_bytes;
+    elements =
+        is_backward ? elements - (rows - 1) * row_bytes : elements + (rows - left) * row_bytes;
     at += rows - left;
     if (left < fewest) { /* fewer than a loop takes */
         memset(found->wide_numbers, 0, GPR_COLUMN_BYTES);
@@ -779,8 +790,8 @@ static void find_side_by_side(const recipe *how, const char *elements, uint64_t 
     } else {
         find(elements, 0, 1, left * width, 0, 1, found->wide_numbers, found->wide_positions);
     }
-    merge(found->wide_numbers, found->wide_positions, left, width, at, left, is_largest, skips,
-          found->numbers, found->positions);
+    merge(found->wide_numbers, found->wide_positions, left, width, at, is_backward, is_largest,
+          skips, found->numbers, found->positions);
 }
 
 /* The same of bools in few columns, in either direction. */
@@ -831,14 +842,15 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
                    fewest = GPR_COLUMN_BYTES / how->loop_bytes,
                    before = width < fewest && across >= fewest ? fewest - width : 0,
                    all = width + before;
-    const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
+    const uint64_t most = c->columns_in_place ? extent : FOUND_TILE_BYTES / (all * how->loop_bytes);
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     const side_by_side sides = rows_side_by_side(how, all);
     const int is_bool = how->loop_dtype == GPR_BOOL,
               are_words = is_bool && all <= GPR_MOST_TRUTH_COLUMNS,
+              asks = is_bool && !(are_words && c->columns_in_place),
               wanted = how->rule->fold == GPR_FOLD_argmax;
     found_memory *found = &memory->found;
-    uint64_t at_once = is_bool && !are_words ? gpr_smaller(ASKING_ROWS, most) : most;
+    uint64_t at_once = asks ? gpr_smaller(ASKING_ROWS, most) : most;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, all, &tile);
@@ -854,8 +866,8 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
         }
         if (are_words && (uint64_t)llabs(stride) == all) {
             merge_truths(elements, stride, rows, all, wanted, at, found);
-        } else if (copies_of(sides, rows) > 1 && stride == (int64_t)(all * how->loop_bytes)) {
-            find_side_by_side(how, elements, rows, all, sides, at, found);
+        } else if (copies_of(sides, rows) > 1 && (uint64_t)llabs(stride) == all * how->loop_bytes) {
+            find_side_by_side(how, elements, stride < 0, rows, all, sides, at, found);
         } else {
             find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
         }
@@ -865,6 +877,63 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
     if (before == 0) return;
     memmove(found->numbers, found->numbers + before * how->loop_bytes, width * how->loop_bytes);
     memmove(found->positions, found->positions + before, width * sizeof *found->positions);
+}
+
+/* A view of `count` blocks of columns, of axes that are as far apart as those of the view's blocks,
+ * from row `row` on. */
+static void make_blocks(const gpr_view *view, uint64_t row, uint64_t count, gpr_view *blocks)
+{
+    gpr_copy_view(blocks, view);
+    blocks->outer = 0;
+    blocks->inner = 0;
+    if (count > 1) {
+        blocks->axes[blocks->inner] = view->axes[view->outer - 2];
+        blocks->axes[blocks->inner++].extent = count;
+    }
+    for (int i = 0; i < view->inner; i++)
+        blocks->axes[blocks->inner++] = view->axes[view->outer + i];
+    blocks->axes[blocks->inner++] = view->axes[view->outer - 1];
+    gpr_cpu_locate(view, row, 0, blocks);
+}
+
+/* Finds positions in the blocks of columns that are units unit .. end - 1. A loop reads beyond a
+ * block: the last one of an axis is packed. */
+static void find_in_blocks(const job *work, uint64_t unit, uint64_t end, unit_memory *memory)
+{
+    const recipe *how = &work->how[0];
+    const composite *c = work->composite;
+    const gpr_view *view = work->view;
+    const gpr_block_positions_loop find = position_loops(how)->blocks[how->loop_dtype];
+    const uint64_t width = work->units.width, block = width * view->n,
+                   siblings = view->outer > 1 ? view->axes[view->outer - 2].extent : 1,
+                   packed = how->direct ? FOUND_TILE_BYTES / (block * how->loop_bytes)
+                                        : STAGE_ELEMENTS / block;
+    scratch *in = &memory->in;
+    int64_t *positions = memory->found.positions;
+
+    while (unit < end) {
+        const uint64_t left = siblings - unit % siblings;
+        uint64_t count = gpr_smaller(gpr_smaller(end - unit, left), MOMENT_COLUMNS / width);
+        int64_t stride = (int64_t)(block * how->loop_bytes);
+        const char *elements;
+        gpr_view blocks;
+
+        if (c->blocks_in_place && left > 1) {
+            count = gpr_smaller(count, left - 1);
+            stride = view->axes[view->outer - 2].in;
+            elements = gpr_view_row(view, unit * width);
+        } else {
+            count = gpr_smaller(count, packed);
+            make_blocks(view, unit * width, count, &blocks);
+            elements = how->direct ? in->tile : in->s.packed;
+            gpr_cpu_pack(&blocks, 0, count * block, NULL, how->direct ? in->tile : in->s.packed);
+            if (!how->direct) elements = gpr_cpu_prepare(how, elements, count * block, &in->s);
+        }
+        find(elements, stride, count, view->n, width, positions);
+        memcpy(work->result + unit * width * work->result_bytes, positions,
+               count * width * sizeof *positions);
+        unit += count;
+    }
 }
 
 static void find_in_columns_to_values(const job *work, uint64_t row, uint64_t width, uint64_t first,
@@ -1206,6 +1275,10 @@ static int units_task(void *context, uint64_t index, void *memory)
         fold_many(work, index * work->per_task, end, in != NULL ? &in->in : NULL);
         return 1;
     }
+    if (work->composite->blocks) {
+        find_in_blocks(work, index * work->per_task, end, in);
+        return 1;
+    }
     for (uint64_t unit = index * work->per_task; unit < end && work->composite->columns; unit++) {
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
@@ -1328,18 +1401,46 @@ static void finish_pieces(job *work)
 
 /* ---------------------------------------------------------------- the whole ------------------ */
 
-/* Whether rows of memory of all columns follow each other without gaps, backward where bools of few
- * columns are looked through. */
-static int is_dense(const gpr_view *view, const recipe *how)
+/* Whether rows of memory of all columns follow each other without gaps, in either direction. */
+static int is_dense(const gpr_view *view)
 {
     const gpr_axis *across = &view->axes[view->outer - 1],
                    *along = &view->axes[view->outer + view->inner - 1];
-    const int64_t row_bytes = (int64_t)(across->extent * view->bytes);
-    const int is_either_way =
-        how->loop_dtype == GPR_BOOL && across->extent <= GPR_MOST_TRUTH_COLUMNS;
 
     return gpr_cpu_columns_in_place(view) &&
-           (along->in == row_bytes || (is_either_way && along->in == -row_bytes));
+           (uint64_t)llabs(along->in) == across->extent * view->bytes;
+}
+
+/* Whether columns are searched as such. If they are narrower than a vector, and rows have gaps,
+ * they are packed first: a loop would read beyond the last row. */
+static int finds_in_columns(const gpr_view *view, const recipe *how, int runs)
+{
+    const uint64_t extent = view->axes[view->outer - 1].extent;
+
+    return view->mask == NULL && position_loops(how)->columns[how->loop_dtype] != NULL &&
+           (runs || extent * view->n >= LEAST_FOUND_BLOCK);
+}
+
+/* Whether blocks of columns are searched by a loop for many of them: each is little work. */
+static int finds_in_blocks(const gpr_view *view, const recipe *how)
+{
+    const uint64_t row_bytes = view->axes[view->outer - 1].extent * how->loop_bytes;
+
+    return view->mask == NULL && position_loops(how)->blocks[how->loop_dtype] != NULL &&
+           row_bytes <= gpr_cpu_loops()->vector_bytes &&
+           view->n <= gpr_most_block_rows(how->loop_bytes) &&
+           view->n * row_bytes <= MOST_BLOCK_BYTES;
+}
+
+/* Whether the loop can read them where they are, if another one follows: it reads up to a vector
+ * more. */
+static int are_blocks_in_place(const gpr_view *view, const recipe *how)
+{
+    const uint64_t bytes = view->n * view->axes[view->outer - 1].extent * view->bytes;
+
+    return how->direct && view->outer > 1 && view->inner == 1 && is_dense(view) &&
+           view->axes[view->outer].in > 0 && view->axes[view->outer - 2].in >= (int64_t)bytes &&
+           bytes >= gpr_cpu_loops()->vector_bytes;
 }
 
 /* Whether short rows follow each other by few, so that copies of many are found sooner than some of
@@ -1361,6 +1462,7 @@ static void describe(const job *work, composite *c)
               runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
               varies = !finds && gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
     const uint64_t extent = crosswise ? view->axes[view->outer - 1].extent : 0;
+    const int is_narrow = finds && extent * how->loop_bytes < GPR_COLUMN_BYTES;
 
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);
@@ -1372,18 +1474,16 @@ static void describe(const job *work, composite *c)
     if (c->leaves_out)
         c->most_columns = gpr_smaller(c->most_columns, TILE_BYTES / (view->n * how->loop_bytes));
     c->finds = finds;
-    if (finds)
-        c->columns = crosswise && view->mask == NULL &&
-                     position_loops(how)->columns[how->loop_dtype] != NULL &&
-                     ((extent * how->loop_bytes >= GPR_COLUMN_BYTES &&
-                       extent * view->n >= LEAST_FOUND_BLOCK &&
-                       extent >= (runs ? LEAST_FOUND_COLUMNS : FEWEST_FOUND_COLUMNS)) ||
-                      (runs && is_dense(view, how)));
-    else
+    if (finds) {
+        c->blocks = crosswise && finds_in_blocks(view, how);
+        c->blocks_in_place = c->blocks && are_blocks_in_place(view, how);
+        c->columns = c->blocks || (crosswise && finds_in_columns(view, how, runs));
+    } else
         c->columns = varies && crosswise && c->most_columns >= LEAST_TILE_COLUMNS &&
                      (!runs || extent * (uint64_t)c->parts >= LEAST_MOMENT_COLUMNS);
-    c->columns_in_place =
-        c->columns && !c->leaves_out && how->direct && gpr_cpu_columns_in_place(view);
+    c->columns_in_place = c->columns && !c->leaves_out && how->direct &&
+                          gpr_cpu_columns_in_place(view) && (!is_narrow || is_dense(view)) &&
+                          !c->blocks;
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (finds && c->direct && view->n >= LONG_ROW_BYTES / view->bytes)

@@ -225,6 +225,17 @@ typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint
                                           uint64_t width, uint64_t first, int fresh, void *extremes,
                                           int64_t *positions);
 
+/* As gpr_positions_loop, for blocks of columns: of each of `blocks` blocks, `stride` bytes apart, of
+ * n <= gpr_most_block_rows rows of `width` elements without gaps, no more than a vector has, finds
+ * `width` positions. Reads up to a vector more than a block has. */
+typedef void (*gpr_block_positions_loop)(const char *data, int64_t stride, uint64_t blocks,
+                                         uint64_t n, uint64_t width, int64_t *positions);
+enum { GPR_MOST_VECTOR_BYTES = 64 };
+static inline uint64_t gpr_most_block_rows(size_t bytes)
+{
+    return bytes == 1 ? INT8_MAX : INT16_MAX;
+}
+
 /* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart,
  * from each column's center to its distances, and their squares to its squares. */
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
@@ -234,10 +245,12 @@ typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t ro
 typedef struct gpr_position_loops {
     gpr_positions_loop rows[GPR_DTYPE_COUNT];
     gpr_column_positions_loop columns[GPR_DTYPE_COUNT];
+    gpr_block_positions_loop blocks[GPR_DTYPE_COUNT];
 } gpr_position_loops;
 
 typedef struct gpr_loops {
     const char *isa;
+    size_t vector_bytes;
     /* of folds whose accumulators are numbers */
     gpr_loop loop[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* the same without NaN elements, sums and products of floats, sums of complex numbers */

@@ -455,6 +455,80 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
         }                                                                                         \
     }
 
+/* Blocks of columns that are no wider than a vector and have no gaps: a vector has as many rows side
+ * by side as fit it, two vectors at a time, and what lanes find is joined at the end. The last rows
+ * may be taken a second time, which changes nothing. Lanes behind the rows have no meaning. */
+#define DEFINE_POSITION_BLOCK(block, which, name, T, INDEX, LIFT, BETTER, SKIP, BYTES)        \
+    INLINE void block##_##which##_##name(const T *p, uint64_t n, uint64_t width,              \
+                                         int64_t *positions)                                  \
+    {                                                                                         \
+        enum { LANES = (BYTES) / sizeof(T), CHAINS = 2 };                                     \
+        typedef T elements __attribute__((vector_size(BYTES)));                               \
+        typedef INDEX indices __attribute__((vector_size(BYTES)));                            \
+        const uint64_t most = LANES / width, copies = most < n ? most : n, last = n - copies; \
+        _Alignas(BYTES) T bests[LANES];                                                       \
+        _Alignas(BYTES) INDEX places[LANES];                                                  \
+        elements best[CHAINS], x;                                                             \
+        indices at[CHAINS], better;                                                           \
+        UNROLLED                                                                              \
+        for (int k = 0; k < CHAINS; k++) {                                                    \
+            const uint64_t from = (uint64_t)k * copies < last ? (uint64_t)k * copies : last;  \
+            memcpy(&x, p + from * width, sizeof x);                                           \
+            best[k] = (elements)LIFT(x);                                                      \
+            at[k] = (indices){0} + (INDEX)from;                                               \
+        }                                                                                     \
+        for (uint64_t row = CHAINS * copies; row < n; row += CHAINS * copies) {               \
+            UNROLLED                                                                          \
+            for (int k = 0; k < CHAINS; k++) {                                                \
+                const uint64_t next = row + (uint64_t)k * copies,                             \
+                               from = next < last ? next : last;                              \
+                memcpy(&x, p + from * width, sizeof x);                                       \
+                x = (elements)LIFT(x);                                                        \
+                better = (indices)BETTER(x, best[k]);                                         \
+                best[k] = (elements)(((indices)x & better) | ((indices)best[k] & ~better));   \
+                at[k] = (((indices){0} + (INDEX)from) & better) | (at[k] & ~better);          \
+            }                                                                                 \
+        }                                                                                     \
+        better = (indices)GOES_BEFORE(BETTER, best[1], at[1], best[0], at[0]);                \
+        best[0] = (elements)(((indices)best[1] & better) | ((indices)best[0] & ~better));     \
+        at[0] = (at[1] & better) | (at[0] & ~better);                                         \
+        memcpy(bests, &best[0], sizeof bests);                                                \
+        memcpy(places, &at[0], sizeof places);                                                \
+        for (uint64_t j = 0; j < width; j++) {                                                \
+            T top = bests[j];                                                                 \
+            int64_t place = places[j];                                                        \
+            for (uint64_t k = 1; k < copies; k++) {                                           \
+                const T other = bests[k * width + j];                                         \
+                const int64_t its = places[k * width + j] + (int64_t)k;                       \
+                const int is_better = BETTER(other, top), is_worse = BETTER(top, other);      \
+                const int before = is_better | (!is_worse & (its < place));                   \
+                top = before ? other : top;                                                   \
+                place = before ? its : place;                                                 \
+            }                                                                                 \
+            positions[j] = SKIP && top != top ? -1 : place;                                   \
+        }                                                                                     \
+    }
+
+/* Vectors of GPR_COLUMN_BYTES in a block that wider ones do not make faster. */
+enum { SMALL_BLOCK = 8 };
+#define DEFINE_POSITION_BLOCKS(which, name, T, INDEX, LIFT, BETTER, SKIP)                         \
+    DEFINE_POSITION_BLOCK(wide_block, which, name, T, INDEX, LIFT, BETTER, SKIP, VECTOR_BYTES)    \
+    DEFINE_POSITION_BLOCK(small_block, which, name, T, INDEX, LIFT, BETTER, SKIP,                 \
+                          GPR_COLUMN_BYTES)                                                       \
+    static void column_blocks_##which##_##name(const char *data, int64_t stride, uint64_t blocks, \
+                                               uint64_t n, uint64_t width, int64_t *positions)    \
+    {                                                                                             \
+        const int is_small = width * sizeof(T) <= GPR_COLUMN_BYTES &&                             \
+                             n * width * sizeof(T) <= SMALL_BLOCK * GPR_COLUMN_BYTES;             \
+        for (uint64_t b = 0; b < blocks; b++, data += stride, positions += width) {               \
+            const T *p = (const T *)(const void *)data;                                           \
+            if (is_small)                                                                         \
+                small_block_##which##_##name(p, n, width, positions);                             \
+            else                                                                                  \
+                wide_block_##which##_##name(p, n, width, positions);                              \
+        }                                                                                         \
+    }
+
 #define VECTOR_SAME(x) (x)
 #define VECTOR_TRUTH(x) (((x) != 0) & 1)
 
@@ -466,9 +540,11 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define LESS_OR_FIRST_NUMBER(x, best) (((x) < (best)) | (((best) != (best)) & ((x) == (x))))
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
-#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)           \
-    DEFINE_LONG_INTEGER_POSITION(first_min, min, name, T, INDEX, LESS)    \
-    DEFINE_LONG_INTEGER_POSITION(first_max, max, name, T, INDEX, GREATER) \
+#define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
+    DEFINE_LONG_INTEGER_POSITION(first_min, min, name, T, INDEX, LESS)         \
+    DEFINE_LONG_INTEGER_POSITION(first_max, max, name, T, INDEX, GREATER)      \
+    DEFINE_POSITION_BLOCKS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)    \
+    DEFINE_POSITION_BLOCKS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0) \
     DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
 #define DEFINE_BOOL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
     DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal, NO_BLOCKS)    \
@@ -482,7 +558,8 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP, BLOCKS)  \
     DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same, BLOCKS)        \
     DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP) \
-    DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
+    DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)     \
+    DEFINE_POSITION_BLOCKS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
 #define DEFINE_FLOAT_POSITIONS(name, T, tag, INDEX)                                              \
     DEFINE_FLOAT_BLOCKS(first_min, min, name, T, tag, INDEX, LESS)                               \
     DEFINE_FLOAT_BLOCKS(first_max, max, name, T, tag, INDEX, GREATER)                            \

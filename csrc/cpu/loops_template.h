@@ -2266,9 +2266,15 @@ static void multiply_mantissas(const double *x, uint64_t count, double *mantissa
 #define POSITIONS_GPR_KIND_FLOAT_8 POSITIONS_LOOP
 #define POSITIONS_GPR_KIND_COMPLEX_8(ID, loop)
 #define POSITIONS_GPR_KIND_COMPLEX_16(ID, loop)
+#define BLOCKS_GPR_KIND_BOOL(bytes, ID, loop)
+#define BLOCKS_GPR_KIND_SIGNED(bytes, ID, loop) POSITIONS_GPR_KIND_SIGNED_##bytes(ID, loop)
+#define BLOCKS_GPR_KIND_UNSIGNED(bytes, ID, loop) POSITIONS_GPR_KIND_UNSIGNED_##bytes(ID, loop)
+#define BLOCKS_GPR_KIND_FLOAT(bytes, ID, loop) POSITIONS_GPR_KIND_FLOAT_##bytes(ID, loop)
+#define BLOCKS_GPR_KIND_COMPLEX(bytes, ID, loop) POSITIONS_GPR_KIND_COMPLEX_##bytes(ID, loop)
 
 const gpr_loops LOOPS_TABLE = {
     .isa = LOOPS_ISA,
+    .vector_bytes = VECTOR_BYTES,
     .loop =
         {
 #define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) ROWS_##kind##_##bytes(ID, name)
@@ -2334,6 +2340,13 @@ const gpr_loops LOOPS_TABLE = {
 #include "dtypes.def"
 #undef GPR_DTYPE
                         },
+                    .blocks =
+                        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    BLOCKS_##kind(bytes, ID, column_blocks_first_min_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+                        },
                 },
             [GPR_FOLD_max] =
                 {
@@ -2353,19 +2366,30 @@ const gpr_loops LOOPS_TABLE = {
 #include "dtypes.def"
 #undef GPR_DTYPE
                         },
+                    .blocks =
+                        {
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    BLOCKS_##kind(bytes, ID, column_blocks_first_max_##name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+                        },
                 },
             [GPR_FOLD_fmin] = {.rows = {[GPR_FLOAT32] = first_fmin_float32,
                                         [GPR_FLOAT64] = first_fmin_float64,
                                         [GPR_COMPLEX64] = first_fmin_complex64,
                                         [GPR_COMPLEX128] = first_fmin_complex128},
                                .columns = {[GPR_FLOAT32] = columns_first_fmin_float32,
-                                           [GPR_FLOAT64] = columns_first_fmin_float64}},
+                                           [GPR_FLOAT64] = columns_first_fmin_float64},
+                               .blocks = {[GPR_FLOAT32] = column_blocks_first_fmin_float32,
+                                          [GPR_FLOAT64] = column_blocks_first_fmin_float64}},
             [GPR_FOLD_fmax] = {.rows = {[GPR_FLOAT32] = first_fmax_float32,
                                         [GPR_FLOAT64] = first_fmax_float64,
                                         [GPR_COMPLEX64] = first_fmax_complex64,
                                         [GPR_COMPLEX128] = first_fmax_complex128},
                                .columns = {[GPR_FLOAT32] = columns_first_fmax_float32,
-                                           [GPR_FLOAT64] = columns_first_fmax_float64}},
+                                           [GPR_FLOAT64] = columns_first_fmax_float64},
+                               .blocks = {[GPR_FLOAT32] = column_blocks_first_fmax_float32,
+                                          [GPR_FLOAT64] = column_blocks_first_fmax_float64}},
         },
     .find =
         {

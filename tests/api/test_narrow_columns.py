@@ -49,6 +49,44 @@ def test_positions_in_narrow_columns_are_the_first(name: str, rng: np.random.Gen
             assert np.array_equal(got, getattr(np, function)(x, axis=1)), (function, x.shape)
 
 
+def draw_blocks(rng: np.random.Generator, name: str) -> Any:
+    """Many blocks of few columns: side by side, apart, or in another order."""
+    shape = (
+        int(rng.choice([1, 2, 3, 40, 300])),
+        int(rng.integers(1, 140)),
+        int(rng.integers(1, 9)),
+    )
+    x = rng.integers(0, rng.choice([2, 50, 120]), (*shape[:2], shape[2] + 3)).astype(name)
+    if x.dtype.kind == "f" and rng.random() < 0.5:
+        x[rng.random(x.shape) < rng.choice([1e-3, 0.9])] = np.nan
+    match rng.integers(6):
+        case 0:
+            return x[:, ::-1, : shape[2]]
+        case 1:
+            return x[..., : shape[2]]
+        case 2:
+            return np.ascontiguousarray(x[..., : shape[2]]).astype(x.dtype.newbyteorder())
+        case 3:
+            return np.repeat(np.ascontiguousarray(x[..., : shape[2]]), 2, axis=0)[::-2]
+        case 4:
+            return np.broadcast_to(np.ascontiguousarray(x[:1, :, : shape[2]]), shape)
+    return np.ascontiguousarray(x[..., : shape[2]])
+
+
+@pytest.mark.parametrize("name", [*DTYPES, "float16"])
+def test_positions_in_blocks_of_few_columns_are_numpys(name: str, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        x = draw_blocks(rng, name)
+        for function in ("argmax", "argmin", "nanargmax", "nanargmin"):
+            if function.startswith("nan") and np.isnan(x.astype(np.float64)).all(axis=1).any():
+                continue
+            got = getattr(gr, function)(x, axis=1, device="cpu")
+            assert np.array_equal(got, getattr(np, function)(x, axis=1)), (function, x.shape)
+            out = np.zeros(8 * got.size + 1, np.uint8)[1:].view(np.int64).reshape(got.shape)
+            getattr(gr, function)(x, axis=1, device="cpu", out=out)
+            assert np.array_equal(got, out), (function, x.shape)
+
+
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
 def test_sums_and_variances_of_few_rows_are_numpys(name: str, rng: np.random.Generator) -> None:
     for _ in range(60):
