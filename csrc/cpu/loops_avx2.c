@@ -41,6 +41,7 @@ typedef __m256d flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0x5)
 #define EVEN_PARTS(x) (vec_f64) _mm256_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm256_permute_pd(x, 0xf)
+#define IS_ANY_LANE(x) (_mm256_movemask_pd((__m256d)(x)) != 0)
 #define EVEN_OF_PAIRS(x, y) (vec_f64) _mm256_unpacklo_pd(x, y)
 #define ODD_OF_PAIRS(x, y) (vec_f64) _mm256_unpackhi_pd(x, y)
 /* The first byte of each lane of 4 or 8, then the second ones, and so on. */

@@ -45,6 +45,7 @@ typedef __mmask8 flag_f64;
 #define SWAP_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0x55)
 #define EVEN_PARTS(x) (vec_f64) _mm512_movedup_pd(x)
 #define ODD_PARTS(x) (vec_f64) _mm512_permute_pd(x, 0xff)
+#define IS_ANY_LANE(x) (_mm512_movepi64_mask((__m512i)(x)) != 0)
 #define EVEN_OF_PAIRS(x, y) (vec_f64) _mm512_unpacklo_pd(x, y)
 #define ODD_OF_PAIRS(x, y) (vec_f64) _mm512_unpackhi_pd(x, y)
 #define EVEN_LANES_4(x, y)                                                            \

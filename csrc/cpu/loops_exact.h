@@ -56,11 +56,13 @@ enum { HALVES_VECTORS = 4 };
 #define DEFINE_HALVES_ROW(run, name, T, LOAD, VECTOR, LIFT)                                  \
     INLINE void row_##run##_##name(const T *p, uint64_t n, double *upper, double *lower)     \
     {                                                                                        \
-        vec_f64 uppers[HALVES_VECTORS] = {{0}}, lowers[HALVES_VECTORS] = {{0}};              \
+        vec_f64 uppers[HALVES_VECTORS], lowers[HALVES_VECTORS];                              \
         double first = 0, second = 0;                                                        \
         const uint64_t last = n - BEHIND_##name;                                             \
         uint64_t i = 0;                                                                      \
         if (n >= VECTOR_LANES + BEHIND_##name) {                                             \
+            UNROLLED /* an initializer would be a block copy */                              \
+            for (int k = 0; k < HALVES_VECTORS; k++) uppers[k] = lowers[k] = (vec_f64){0};   \
             for (; i + HALVES_VECTORS * VECTOR_LANES <= last;                                \
                  i += HALVES_VECTORS * VECTOR_LANES) {                                       \
                 PREFETCH(p + i, HALVES_VECTORS * VECTOR_LANES * sizeof(T));                  \
@@ -97,7 +99,7 @@ enum { HALVES_VECTORS = 4 };
 /* Of numbers, and of every second one: see gpr_gapped_loop. */
 #define DEFINE_HALVES_ROWS(run, VECTOR, LIFT)                                                      \
     DEFINE_HALVES_ROW(run, float64, double, load_f64, VECTOR, LIFT)                                \
-    DEFINE_HALVES_ROW(run, gapped_float64, gapped_float64, LOAD_GAPPED, VECTOR, LIFT)              \
+    DEFINE_HALVES_ROW(run, gapped_float64, gapped_float64, LOAD_GAPPED_UNORDERED, VECTOR, LIFT)    \
     static void rows_##run(const char *data, int64_t stride, uint64_t rows, uint64_t n, void *out) \
     {                                                                                              \
         double *upper = out;                                                                       \
@@ -203,13 +205,18 @@ typedef struct rounding {
     vec_i64 doubtful, nan;
 } rounding;
 
+/* Of lanes of nothing but zeros or ones. */
 INLINE int has_flag_set(vec_i64 flags)
 {
+#ifdef IS_ANY_LANE
+    return IS_ANY_LANE(flags);
+#else
     int64_t any = 0;
 
     UNROLLED
     for (int k = 0; k < VECTOR_LANES; k++) any |= flags[k];
     return any != 0;
+#endif
 }
 
 /* How sums are divided: by a power of two, by one number, or by a number each. */
@@ -352,8 +359,8 @@ INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, v
         const vec_f64 of_rest = u - a, v = (a - (u - of_rest)) + (b - of_rest), q = u * r->inverse,
                       remainder = remainder_of(u, q, r->divisor), t = remainder + v,
                       of_v = t - remainder, t_rest = (remainder - (t - of_v)) + (v - of_v),
-                      e = t / r->divisor;
-        /* e times the divisor is exact if both are short */
+                      e = t * r->inverse;
+        /* e times the divisor is exact if both are short: e is the quotient, then */
         const vec_i64 is_exact =
             (((vec_i64)e & (int64_t)~UPPER_BITS) == 0) & (e * r->divisor == t) & (t_rest == zero);
         const vec_i64 is_same = q + e * (1 - QUOTIENT_DOUBT) == q + e * (1 + QUOTIENT_DOUBT);
@@ -371,6 +378,20 @@ INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, v
     return value;
 }
 
+/* The same of sums that are divided, where the result is certain without a look at what is exact:
+ * nearly always. Returns 0 where it may not be. */
+INLINE int round_most(vec_f64 a, vec_f64 b, const rounding *r, vec_f64 *value)
+{
+    const vec_f64 u = a + b, of_rest = u - a, v = (a - (u - of_rest)) + (b - of_rest),
+                  size = (vec_f64)((vec_i64)u & INT64_MAX), q = u * r->inverse,
+                  e = (remainder_of(u, q, r->divisor) + v) * r->inverse,
+                  lower = q + e * (1 - QUOTIENT_DOUBT), upper = q + e * (1 + QUOTIENT_DOUBT);
+
+    *value = lower;
+    return !has_flag_set(~((vec_i64)(lower == upper) & (size >= EVERY(0x1p-900)) &
+                           (size <= EVERY(0x1p900)) & (r->divisor < EVERY(MOST_PAIR_DIVISOR))));
+}
+
 INLINE int round_pairs_by(division how, int is_quotient, const double *sums, const double *rests,
                           const double *lost, const double *divisors, double divisor,
                           uint64_t count, double *results)
@@ -383,6 +404,11 @@ INLINE int round_pairs_by(division how, int is_quotient, const double *sums, con
     for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
         if (how == BY_EACH) r.divisor = load_f64(divisors + i);
         if (how == BY_EACH) r.inverse = 1 / r.divisor;
+        if (how != BY_POWER && lost == NULL &&
+            round_most(load_f64(sums + i), load_f64(rests + i), &r, &value)) {
+            memcpy(results + i, &value, sizeof value);
+            continue;
+        }
         if (lost != NULL) is_lost = load_f64(lost + i) != EVERY(0);
         value = round_pair(how, is_quotient, load_f64(sums + i), load_f64(rests + i), is_lost,
                            lost != NULL, &r);

@@ -535,6 +535,8 @@ INLINE vec_f64 load_gapped(const gapped_float64 *p, int is_complex)
     return is_complex ? (vec_f64)EVEN_LANES_16(x, y) : (vec_f64)EVEN_LANES_8(x, y);
 }
 #define LOAD_GAPPED(p) load_gapped(p, 0)
+#define LOAD_GAPPED_UNORDERED(p) \
+    EVEN_OF_PAIRS(load_f64((const double *)(p)), load_f64((const double *)(p) + VECTOR_LANES))
 #define LOAD_GAPPED_PAIRS(p) load_gapped(p, 1)
 #define DEFINE_GAPPED_SUM(name, LOAD, PARTS)                                \
     DEFINE_LANES(sum, gapped_##name, gapped_##name, LOAD, sum, 0.0)         \
