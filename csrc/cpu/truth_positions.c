@@ -156,6 +156,25 @@ static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint
     }
 }
 
+/* The same of rows of more than AT_ONCE, up to STRETCH. */
+static void find_in_stretches(const char *rows, int64_t stride, uint64_t count, uint64_t n,
+                              int wanted, int64_t *positions)
+{
+    const uint64_t last = n - AT_ONCE, second = gpr_smaller(AT_ONCE, last),
+                   third = gpr_smaller(2 * AT_ONCE, last), of_row = UINT64_MAX >> (STRETCH - n);
+
+    for (uint64_t i = 0; i < count; i++, rows += stride) {
+        uint64_t marks = truths_of_16(rows) ^ (wanted ? 0 : UINT16_MAX); /* often enough */
+
+        if (marks == 0) {
+            marks = truths_of_16(rows) | truths_of_16(rows + second) << second |
+                    truths_of_16(rows + third) << third | truths_of_16(rows + last) << last;
+            marks = (wanted ? marks : ~marks) & of_row;
+        }
+        positions[i] = marks != 0 ? __builtin_ctzll(marks) : 0;
+    }
+}
+
 void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, uint64_t n,
                          int wanted, int64_t *positions)
 {
@@ -167,6 +186,10 @@ void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, ui
                        behind = gpr_divide_up(short_of, (uint64_t)stride);
         if (rows > behind) i = rows - behind;
         find_in_words(elements, stride, i, n, wanted, positions);
+    }
+    if (n > AT_ONCE && n <= STRETCH) {
+        find_in_stretches(elements, stride, rows, n, wanted, positions);
+        return;
     }
     for (; i < rows; i++) {
         const char *row = elements + (int64_t)i * stride;
