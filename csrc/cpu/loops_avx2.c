@@ -106,6 +106,18 @@ static inline __m256i first_bytes_of_8(__m256i x)
         : (bytes) == 2 ? _mm256_cmpeq_epi16((__m256i)(x), (__m256i)(y)) \
         : (bytes) == 4 ? _mm256_cmpeq_epi32((__m256i)(x), (__m256i)(y)) \
                        : _mm256_cmpeq_epi64((__m256i)(x), (__m256i)(y))))
+/* Which lanes of type T are equal: MATCH_BITS of each, and a bit of each of 4 bytes or more. */
+#define EQUAL_LANES(T, x, y)                                                              \
+    ((T)0.5 == 0      ? (sizeof(T) == 8 ? _mm256_cmpeq_epi64((__m256i)(x), (__m256i)(y))  \
+                                        : _mm256_cmpeq_epi32((__m256i)(x), (__m256i)(y))) \
+     : sizeof(T) == 8 ? (__m256i)_mm256_cmp_pd((__m256d)(x), (__m256d)(y), _CMP_EQ_OQ)    \
+                      : (__m256i)_mm256_cmp_ps((__m256)(x), (__m256)(y), _CMP_EQ_OQ))
+#define MATCHES_OF_TYPE(T, x, y)                   \
+    ((T)0.5 == 0 ? VECTOR_MATCHES(sizeof(T), x, y) \
+                 : (uint64_t)(uint32_t)_mm256_movemask_epi8(EQUAL_LANES(T, x, y)))
+#define LANES_OF_TYPE(T, x, y)                                                    \
+    (uint64_t)(sizeof(T) == 8 ? _mm256_movemask_pd((__m256d)EQUAL_LANES(T, x, y)) \
+                              : _mm256_movemask_ps((__m256)EQUAL_LANES(T, x, y)))
 #define VECTOR_LEAST(bytes, x, y)                                  \
     ((bytes) == 1   ? _mm256_min_epi8((__m256i)(x), (__m256i)(y))  \
      : (bytes) == 2 ? _mm256_min_epi16((__m256i)(x), (__m256i)(y)) \

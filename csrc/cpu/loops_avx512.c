@@ -88,6 +88,12 @@ typedef __mmask8 flag_f64;
      : (bytes) == 2 ? (uint64_t)_mm512_cmpeq_epi16_mask((__m512i)(x), (__m512i)(y)) \
      : (bytes) == 4 ? (uint64_t)_mm512_cmpeq_epi32_mask((__m512i)(x), (__m512i)(y)) \
                     : (uint64_t)_mm512_cmpeq_epi64_mask((__m512i)(x), (__m512i)(y)))
+/* A bit for each lane of type T that is equal. */
+#define MATCHES_OF_TYPE(T, x, y)                                                             \
+    ((T)0.5 == 0      ? VECTOR_MATCHES(sizeof(T), x, y)                                      \
+     : sizeof(T) == 8 ? (uint64_t)_mm512_cmp_pd_mask((__m512d)(x), (__m512d)(y), _CMP_EQ_OQ) \
+                      : (uint64_t)_mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_EQ_OQ))
+#define LANES_OF_TYPE MATCHES_OF_TYPE
 #define VECTOR_LEAST(bytes, x, y)                                  \
     ((bytes) == 1   ? _mm512_min_epi8((__m512i)(x), (__m512i)(y))  \
      : (bytes) == 2 ? _mm512_min_epi16((__m512i)(x), (__m512i)(y)) \

@@ -175,6 +175,10 @@ enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
  * found in the first block with the best of all, which is read again. */
 #ifdef HAS_INTEGER_VOCABULARY
 enum { BLOCK_VECTORS = 8 };
+/* What is left behind whole blocks, if more than a vector, is the end of a block that takes some
+ * elements a second time. */
+#define FIRST_OF_BLOCK(block, blocks, all, n) \
+    ((all) > (blocks) && (uint64_t)(block) == (blocks) ? (n) - BLOCK : (uint64_t)(block) * BLOCK)
 #define MOST_OF_SHORT_INTEGER_ROW(T) \
     (sizeof(T) >= 4 ? 2 * BLOCK_VECTORS * VECTOR_BYTES / sizeof(T) : GPR_SHORT_ROW)
 /* Of the lanes whose best is that of all, the least block: in each lane of `at`. */
@@ -184,63 +188,76 @@ enum { BLOCK_VECTORS = 8 };
     UNROLLED                                                         \
     for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2) \
         at = (indices)VECTOR_LEAST(sizeof(T), EXCHANGE_LANES(at, apart), at);
-#define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER)                   \
-    INLINE uint64_t blocks_##which##_##name(const T *p, uint64_t n)                         \
-    {                                                                                       \
-        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };           \
-        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                      \
-        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                   \
-        const uint64_t blocks = n / BLOCK;                                                  \
-        elements best, x[BLOCK_VECTORS], top;                                               \
-        indices at = {0}, same, better;                                                     \
-        uint64_t i;                                                                         \
-        memcpy(&best, p, sizeof best);                                                      \
-        for (uint64_t block = 0; block < blocks; block++) {                                 \
-            UNROLLED                                                                        \
-            for (int v = 0; v < BLOCK_VECTORS; v++)                                         \
-                memcpy(&x[v], p + block * BLOCK + v * LANES, sizeof x[v]);                  \
-            UNROLLED                                                                        \
-            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                       \
-                UNROLLED                                                                    \
-                for (int v = 0; v < half; v++)                                              \
-                    x[v] = (elements)VECTOR_##fold##_##name(x[v + half], x[v]);             \
-            }                                                                               \
-            better = (indices)BETTER(x[0], best);                                           \
-            best = (elements)VECTOR_##fold##_##name(x[0], best);                            \
-            at = (((indices){0} + (INDEX)block) & better) | (at & ~better);                 \
-        }                                                                                   \
-        for (i = blocks * BLOCK; i < n; i += LANES) { /* may take elements a second time */ \
-            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);               \
-            better = (indices)BETTER(x[0], best);                                           \
-            best = (elements)VECTOR_##fold##_##name(x[0], best);                            \
-            at = (((indices){0} + (INDEX)blocks) & better) | (at & ~better);                \
-        }                                                                                   \
-        top = best;                                                                         \
-        UNROLLED                                                                            \
-        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                    \
-            top = (elements)VECTOR_##fold##_##name(EXCHANGE_LANES(top, apart), top);        \
-        LEAST_BLOCK_OF_BEST(T, INDEX)                                                       \
-        for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                    \
-            const uint64_t from = i + LANES <= n ? i : n - LANES;                           \
-            uint64_t matches;                                                               \
-            memcpy(&x[0], p + from, sizeof x[0]);                                           \
-            matches = VECTOR_MATCHES(sizeof(T), x[0], top);                                 \
-            if (matches != 0)                                                               \
-                return from + (uint64_t)__builtin_ctzll(matches) / MATCH_BITS(sizeof(T));   \
-        }                                                                                   \
-    }                                                                                       \
-    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                            \
-    {                                                                                       \
-        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };           \
-        const uint64_t most = (uint64_t)(sizeof(T) == 1 ? INT8_MAX : INT16_MAX) * BLOCK;    \
-        uint64_t found = 0;                                                                 \
-        for (uint64_t first = 0; first < n; first += most) {                                \
-            const uint64_t from = first + LANES <= n ? first : n - LANES,                   \
-                           count = n - from < most ? n - from : most,                       \
-                           at = from + blocks_##which##_##name(p + from, count);            \
-            if (first == 0 || BETTER(p[at], p[found])) found = at;                          \
-        }                                                                                   \
-        return (int64_t)found;                                                              \
+/* The place of the first element that equals `top`, of which there is one in the block from `from`
+ * on, or in the vectors that are left. */
+#define DEFINE_FIND_IN_BLOCK(name, T)                                                   \
+    typedef T elements_##name __attribute__((vector_size(VECTOR_BYTES)));               \
+    INLINE uint64_t find_in_block_##name(const T *p, uint64_t n, uint64_t from,         \
+                                         elements_##name top)                           \
+    {                                                                                   \
+        enum { LANES = VECTOR_BYTES / sizeof(T) };                                      \
+        for (;; from += LANES) {                                                        \
+            const uint64_t at = from + LANES <= n ? from : n - LANES;                   \
+            elements_##name x;                                                          \
+            memcpy(&x, p + at, sizeof x);                                               \
+            const uint64_t matches = MATCHES_OF_TYPE(T, x, top);                        \
+            if (matches != 0)                                                           \
+                return at + (uint64_t)__builtin_ctzll(matches) / MATCH_BITS(sizeof(T)); \
+        }                                                                               \
+    }
+
+#define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER)                \
+    INLINE uint64_t blocks_##which##_##name(const T *p, uint64_t n)                      \
+    {                                                                                    \
+        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };        \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                   \
+        typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                \
+        const uint64_t blocks = n / BLOCK,                                               \
+                       all = blocks > 0 && n % BLOCK > LANES ? blocks + 1 : blocks;      \
+        elements best, x[BLOCK_VECTORS], top;                                            \
+        indices at = {0}, same, better;                                                  \
+        uint64_t i;                                                                      \
+        memcpy(&best, p, sizeof best);                                                   \
+        for (uint64_t block = 0; block < all; block++) {                                 \
+            const uint64_t from = block < blocks ? block * BLOCK : n - BLOCK;            \
+            UNROLLED                                                                     \
+            for (int v = 0; v < BLOCK_VECTORS; v++)                                      \
+                memcpy(&x[v], p + from + v * LANES, sizeof x[v]);                        \
+            UNROLLED                                                                     \
+            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                    \
+                UNROLLED                                                                 \
+                for (int v = 0; v < half; v++)                                           \
+                    x[v] = (elements)VECTOR_##fold##_##name(x[v + half], x[v]);          \
+            }                                                                            \
+            better = (indices)BETTER(x[0], best);                                        \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                         \
+            at = (((indices){0} + (INDEX)block) & better) | (at & ~better);              \
+        }                                                                                \
+        for (i = all * BLOCK; i < n; i += LANES) { /* may take elements a second time */ \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);            \
+            better = (indices)BETTER(x[0], best);                                        \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                         \
+            at = (((indices){0} + (INDEX)blocks) & better) | (at & ~better);             \
+        }                                                                                \
+        top = best;                                                                      \
+        UNROLLED                                                                         \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                 \
+            top = (elements)VECTOR_##fold##_##name(EXCHANGE_LANES(top, apart), top);     \
+        LEAST_BLOCK_OF_BEST(T, INDEX)                                                    \
+        return find_in_block_##name(p, n, FIRST_OF_BLOCK(at[0], blocks, all, n), top);   \
+    }                                                                                    \
+    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                         \
+    {                                                                                    \
+        enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };        \
+        const uint64_t most = (uint64_t)(sizeof(T) == 1 ? INT8_MAX : INT16_MAX) * BLOCK; \
+        uint64_t found = 0;                                                              \
+        for (uint64_t first = 0; first < n; first += most) {                             \
+            const uint64_t from = first + LANES <= n ? first : n - LANES,                \
+                           count = n - from < most ? n - from : most,                    \
+                           at = from + blocks_##which##_##name(p + from, count);         \
+            if (first == 0 || BETTER(p[at], p[found])) found = at;                       \
+        }                                                                                \
+        return (int64_t)found;                                                           \
     }
 
 /* The same of floats, a vector of them or more; the first NaN ends it. */
@@ -254,20 +271,22 @@ enum { BLOCK_VECTORS = 8 };
     {                                                                                            \
         enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };                \
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
-        const uint64_t blocks = n / BLOCK;                                                       \
+        const uint64_t blocks = n / BLOCK,                                                       \
+                       all = blocks > 0 && n % BLOCK > LANES ? blocks + 1 : blocks;              \
         vec_##tag best, top, x[BLOCK_VECTORS];                                                   \
         indices at = {0}, better, same;                                                          \
         flag_##tag flag = NO_FLAG;                                                               \
         uint64_t i;                                                                              \
         memcpy(&best, p, sizeof best);                                                           \
-        for (uint64_t block = 0; block < blocks; block++) {                                      \
+        for (uint64_t block = 0; block < all; block++) {                                         \
+            const uint64_t from = block < blocks ? block * BLOCK : n - BLOCK;                    \
             UNROLLED                                                                             \
             for (int v = 0; v < BLOCK_VECTORS; v++)                                              \
-                memcpy(&x[v], p + block * BLOCK + v * LANES, sizeof x[v]);                       \
+                memcpy(&x[v], p + from + v * LANES, sizeof x[v]);                                \
             UNROLLED                                                                             \
             for (int v = 0; v < BLOCK_VECTORS; v += 2)                                           \
                 flag = UNORDERED_##tag(flag, x[v], x[v + 1]);                                    \
-            if (is_flagged_##tag(flag)) return first_nan_##which##_##name(p, n, block * BLOCK);  \
+            if (is_flagged_##tag(flag)) return first_nan_##which##_##name(p, n, from);           \
             UNROLLED                                                                             \
             for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                            \
                 UNROLLED                                                                         \
@@ -278,7 +297,7 @@ enum { BLOCK_VECTORS = 8 };
             best = (vec_##tag)EXTREME_##fold##_##tag(x[0], best);                                \
             at = (((indices){0} + (INDEX)block) & better) | (at & ~better);                      \
         }                                                                                        \
-        for (i = blocks * BLOCK; i < n; i += LANES) { /* may take elements a second time */      \
+        for (i = all * BLOCK; i < n; i += LANES) { /* may take elements a second time */         \
             memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                    \
             flag = UNORDERED_##tag(flag, x[0], x[0]);                                            \
             better = (indices)BEATS(x[0], best);                                                 \
@@ -291,23 +310,57 @@ enum { BLOCK_VECTORS = 8 };
         for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                         \
             top = (vec_##tag)EXTREME_##fold##_##tag((vec_##tag)EXCHANGE_LANES(top, apart), top); \
         LEAST_BLOCK_OF_BEST(T, INDEX)                                                            \
-        for (i = (uint64_t)at[0] * BLOCK;; i += LANES) {                                         \
-            const uint64_t from = i + LANES <= n ? i : n - LANES;                                \
-            const indices all = {0};                                                             \
-            uint64_t matches;                                                                    \
-            memcpy(&x[0], p + from, sizeof x[0]);                                                \
-            same = (indices)(x[0] == top);                                                       \
-            matches = VECTOR_MATCHES(sizeof(T), same, ~all);                                     \
-            if (matches != 0)                                                                    \
-                return from + (uint64_t)__builtin_ctzll(matches) / MATCH_BITS(sizeof(T));        \
-        }                                                                                        \
+        return find_in_block_##name(p, n, FIRST_OF_BLOCK(at[0], blocks, all, n),                 \
+                                    (elements_##name)top);                                       \
+    }
+
+/* Short rows of a vector or more, of elements of four bytes or eight; of floats the first NaN ends
+ * one. The best element is found first, and then where it is, a bit for each element. */
+#define MATCHED matched
+#define MOST_MATCHED(T) \
+    (VECTOR_BYTES / sizeof(T) > 8 ? 64 : BLOCK_VECTORS * VECTOR_BYTES / sizeof(T))
+#define DEFINE_MATCHED_ROW(which, name, T, EXTREME, FIRST_NAN)                                  \
+    INLINE int64_t matched_##which##_##name(const T *p, uint64_t n)                             \
+    {                                                                                           \
+        enum { LANES = VECTOR_BYTES / sizeof(T), CHAINS = 2 };                                  \
+        const uint64_t last = n - LANES, all = UINT64_MAX >> (64 - LANES);                      \
+        elements_##name best[CHAINS], x;                                                        \
+        uint64_t matches = 0, ordered = all;                                                    \
+        memcpy(&best[0], p, sizeof best[0]);                                                    \
+        memcpy(&best[1], p + last, sizeof best[1]);                                             \
+        if ((T)0.5 != 0) ordered &= LANES_OF_TYPE(T, best[1], best[1]);                         \
+        for (uint64_t i = 0; i < last; i += CHAINS * LANES) {                                   \
+            UNROLLED                                                                            \
+            for (int k = 0; k < CHAINS; k++) {                                                  \
+                const uint64_t next = i + (uint64_t)(k * LANES);                                \
+                memcpy(&x, p + (next < last ? next : last), sizeof x);                          \
+                if ((T)0.5 != 0) ordered &= LANES_OF_TYPE(T, x, x);                             \
+                best[k] = (elements_##name)EXTREME(x, best[k]);                                 \
+            }                                                                                   \
+        }                                                                                       \
+        if (ordered != all) return (int64_t)(FIRST_NAN);                                        \
+        best[0] = (elements_##name)EXTREME(best[0], best[1]);                                   \
+        UNROLLED                                                                                \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                        \
+            best[0] = (elements_##name)EXTREME((elements_##name)EXCHANGE_LANES(best[0], apart), \
+                                               best[0]);                                        \
+        for (uint64_t i = 0; i < n; i += LANES) {                                               \
+            const uint64_t at = i < last ? i : last;                                            \
+            memcpy(&x, p + at, sizeof x);                                                       \
+            matches |= LANES_OF_TYPE(T, x, best[0]) << at;                                      \
+        }                                                                                       \
+        return __builtin_ctzll(matches);                                                        \
     }
 #else
 enum { WIDE_ROW = 512 };
 #define MOST_OF_SHORT_INTEGER_ROW(T) (sizeof(T) >= 4 ? WIDE_ROW : GPR_SHORT_ROW)
 #define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER) \
     DEFINE_LONG_POSITION(which, fold, name, T, BETTER, 0, equal, NO_BLOCKS)
+#define DEFINE_FIND_IN_BLOCK(name, T)
 #define DEFINE_FLOAT_BLOCKS(which, fold, name, T, tag, INDEX, BEATS)
+#define DEFINE_MATCHED_ROW(which, name, T, EXTREME, FIRST_NAN)
+#define MATCHED row
+#define MOST_MATCHED(T) 0
 #define FLOAT_BLOCKS NO_BLOCKS
 #endif
 
@@ -316,10 +369,13 @@ enum { WIDE_ROW = 512 };
 enum { SHORT_FLOAT_ROW = 40 };
 #define MOST_OF_SHORT_ROW(T) ((T)0.5 != 0 ? SHORT_FLOAT_ROW : MOST_OF_SHORT_INTEGER_ROW(T))
 
+#define IS_row 0
+#define IS_matched 1
+
 /* Rows of less than two vectors are turned first, so that a vector has one element of each of as
  * many rows as it has lanes: what would be folds within a vector for each row are comparisons of
  * vectors for all of them. Elements of 8 bytes, of which a vector has few, are gathered instead. */
-#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, VECTOR_LIFT, BETTER, SKIP)                 \
+#define DEFINE_POSITIONS(which, name, T, INDEX, LIFT, VECTOR_LIFT, BETTER, SKIP, SHORT)          \
     DEFINE_ROW_POSITION(which, name, T, INDEX, VECTOR_LIFT, BETTER, SKIP)                        \
     static void which##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n,      \
                                int64_t *positions)                                               \
@@ -329,6 +385,12 @@ enum { SHORT_FLOAT_ROW = 40 };
         typedef INDEX indices __attribute__((vector_size(VECTOR_BYTES)));                        \
         _Alignas(VECTOR_BYTES) T turned[GATHERS ? 1 : 2 * LANES][LANES];                         \
         const T *row[LANES];                                                                     \
+        if (IS_##SHORT && sizeof(T) >= 4 && n >= LANES && n <= MOST_MATCHED(T)) {                \
+            for (uint64_t r = 0; r < rows; r++)                                                  \
+                positions[r] = SHORT##_##which##_##name(                                         \
+                    (const T *)(const void *)(data + (int64_t)r * stride), n);                   \
+            return;                                                                              \
+        }                                                                                        \
         if (n > MOST_OF_SHORT_ROW(T)) {                                                          \
             for (uint64_t r = 0; r < rows; r++)                                                  \
                 positions[r] = long_##which##_##name(                                            \
@@ -364,8 +426,9 @@ enum { SHORT_FLOAT_ROW = 40 };
                 best = (elements)(((indices)x & better) | ((indices)best & ~better));            \
                 at = (((indices){0} + (INDEX)i) & better) | (at & ~better);                      \
             }                                                                                    \
-            for (uint64_t k = 0; k < some; k++)                                                  \
-                positions[done + k] = SKIP && best[k] != best[k] ? -1 : at[k];                   \
+            if (SKIP) at |= (indices)(best != best);                                             \
+            for (uint64_t k = 0; k < LANES && some == LANES; k++) positions[done + k] = at[k];   \
+            for (uint64_t k = 0; k < some && some < LANES; k++) positions[done + k] = at[k];     \
         }                                                                                        \
     }
 /* Vectors of columns: indices as wide as elements count the rows of a block, which is taken in
@@ -541,29 +604,39 @@ enum { SMALL_BLOCK = 8 };
 #define GREATER_OR_FIRST_NUMBER(x, best) (((x) > (best)) | (((best) != (best)) & ((x) == (x))))
 
 #define DEFINE_INT_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
+    DEFINE_FIND_IN_BLOCK(name, T)                                              \
+    DEFINE_MATCHED_ROW(first_min, name, T, VECTOR_min_##name, 0)               \
+    DEFINE_MATCHED_ROW(first_max, name, T, VECTOR_max_##name, 0)               \
     DEFINE_LONG_INTEGER_POSITION(first_min, min, name, T, INDEX, LESS)         \
     DEFINE_LONG_INTEGER_POSITION(first_max, max, name, T, INDEX, GREATER)      \
     DEFINE_POSITION_BLOCKS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)    \
     DEFINE_POSITION_BLOCKS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0) \
-    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
+    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT, MATCHED)
 #define DEFINE_BOOL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
     DEFINE_LONG_POSITION(first_min, min, name, T, LESS, 0, equal, NO_BLOCKS)    \
     DEFINE_LONG_POSITION(first_max, max, name, T, GREATER, 0, equal, NO_BLOCKS) \
-    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)
-#define DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT)                \
-    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0)    \
-    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0) \
-    DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)   \
+    DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT, row)
+#define DEFINE_ALL_POSITIONS(name, T, INDEX, LIFT, VECTOR_LIFT, SHORT)                \
+    DEFINE_POSITIONS(first_min, name, T, INDEX, LIFT, VECTOR_LIFT, LESS, 0, SHORT)    \
+    DEFINE_POSITIONS(first_max, name, T, INDEX, LIFT, VECTOR_LIFT, GREATER, 0, SHORT) \
+    DEFINE_POSITION_COLUMNS(first_min, name, T, INDEX, VECTOR_LIFT, LESS, 0)          \
     DEFINE_POSITION_COLUMNS(first_max, name, T, INDEX, VECTOR_LIFT, GREATER, 0)
-#define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP, BLOCKS)  \
-    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same, BLOCKS)        \
-    DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP) \
-    DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)     \
+#define DEFINE_FLOAT_POSITION(which, fold, name, T, INDEX, BETTER, SKIP, BLOCKS, SHORT)  \
+    DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, same, BLOCKS)               \
+    DEFINE_POSITIONS(which, name, T, INDEX, LIFT_SAME, VECTOR_SAME, BETTER, SKIP, SHORT) \
+    DEFINE_POSITION_COLUMNS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)            \
     DEFINE_POSITION_BLOCKS(which, name, T, INDEX, VECTOR_SAME, BETTER, SKIP)
-#define DEFINE_FLOAT_POSITIONS(name, T, tag, INDEX)                                              \
-    DEFINE_FLOAT_BLOCKS(first_min, min, name, T, tag, INDEX, LESS)                               \
-    DEFINE_FLOAT_BLOCKS(first_max, max, name, T, tag, INDEX, GREATER)                            \
-    DEFINE_FLOAT_POSITION(first_min, min, name, T, INDEX, LESS_OR_FIRST_NAN, 0, FLOAT_BLOCKS)    \
-    DEFINE_FLOAT_POSITION(first_max, max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0, FLOAT_BLOCKS) \
-    DEFINE_FLOAT_POSITION(first_fmin, fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1, NO_BLOCKS)  \
-    DEFINE_FLOAT_POSITION(first_fmax, fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1, NO_BLOCKS)
+#define DEFINE_FLOAT_POSITIONS(name, T, tag, INDEX)                                                \
+    DEFINE_FIND_IN_BLOCK(name, T)                                                                  \
+    DEFINE_MATCHED_ROW(first_min, name, T, EXTREME_min_##tag, nan_##name(p, n, *p))                \
+    DEFINE_MATCHED_ROW(first_max, name, T, EXTREME_max_##tag, nan_##name(p, n, *p))                \
+    DEFINE_FLOAT_BLOCKS(first_min, min, name, T, tag, INDEX, LESS)                                 \
+    DEFINE_FLOAT_BLOCKS(first_max, max, name, T, tag, INDEX, GREATER)                              \
+    DEFINE_FLOAT_POSITION(first_min, min, name, T, INDEX, LESS_OR_FIRST_NAN, 0, FLOAT_BLOCKS,      \
+                          MATCHED)                                                                 \
+    DEFINE_FLOAT_POSITION(first_max, max, name, T, INDEX, GREATER_OR_FIRST_NAN, 0, FLOAT_BLOCKS,   \
+                          MATCHED)                                                                 \
+    DEFINE_FLOAT_POSITION(first_fmin, fmin, name, T, INDEX, LESS_OR_FIRST_NUMBER, 1, NO_BLOCKS,    \
+                          row)                                                                     \
+    DEFINE_FLOAT_POSITION(first_fmax, fmax, name, T, INDEX, GREATER_OR_FIRST_NUMBER, 1, NO_BLOCKS, \
+                          row)

@@ -31,6 +31,24 @@ def test_positions_in_short_rows_of_bool_are_numpys(density: float) -> None:
                 assert np.array_equal(got, wanted), (name, n, SEED)
 
 
+@pytest.mark.parametrize(
+    "name", ["int8", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+)
+def test_positions_in_short_rows_of_numbers_are_numpys(name: str) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED, len(name)])
+    for n in [*range(1, 140), *rng.integers(140, 1500, 30)]:
+        shape = (int(rng.integers(1, 20)), int(n) + int(rng.integers(0, 3)))
+        a = rng.integers(0, rng.choice([2, 5, 120]), shape).astype(name)[:, :n]
+        if a.dtype.kind == "f":
+            a = np.where(rng.random(a.shape) < rng.choice([0, 0.01]), np.nan, -a)
+        elif a.dtype.kind == "i" and rng.random() < 0.5:
+            a = -a
+        for function in ("argmax", "argmin"):
+            got = getattr(gr, function)(a, axis=1, device="cpu")
+            assert np.array_equal(got, getattr(np, function)(a, axis=1)), (function, n, SEED)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["nanmin", "nanmax"])
 def test_rows_of_nan_alone_have_the_start(dtype: type, name: str) -> None:
