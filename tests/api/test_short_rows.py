@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce as gr
+from gpureduce._dtypes import native_dtype
 
 SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
@@ -67,3 +68,25 @@ def test_rows_of_nan_alone_have_the_start(dtype: type, name: str) -> None:
                 wanted = getattr(np, name)(a, axis=1, initial=start, **given)
             assert got.dtype == wanted.dtype
             assert np.array_equal(got, wanted), (start, given, SEED)
+
+
+@pytest.mark.parametrize("kernel", ["exact", "fast"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_sums_of_one_element_are_sums_of_it_and_nothing(name: str, kernel: str) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED, len(name)])
+    dtype = native_dtype(name)
+    for shape in ((1, 1), (7, 1), (5000, 1), (60, 1, 90)):
+        a = np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+        a = np.where(rng.random(shape) < 0.1, -np.zeros((), dtype), a)
+        zero = np.zeros_like(a)
+        for function in ("sum", "mean"):
+            for given in (a, a.T.copy().T, a[::-1]):
+                got = getattr(gr, function)(given, axis=1, kernel=kernel, device="cpu")
+                # the second element is 0, whichever place it has
+                both = np.concatenate([given, zero], axis=1)
+                wanted = gr.sum(both, axis=1, kernel=kernel, device="cpu")
+                assert got.dtype == dtype
+                if kernel == "fast":  # whose NaN may have other bits
+                    got, wanted = (np.where(x != x, zero[0, 0], x) for x in (got, wanted))
+                assert got.tobytes() == wanted.tobytes(), (function, shape, SEED)
