@@ -7,7 +7,7 @@ _Static_assert(sizeof(npy_intp) == sizeof(npy_long), "counts are of NumPy's type
 
 enum {
     FEW_BYTES = 32768, /* counted before another thread could use the GIL */
-    APART_BYTES = 6144 /* of elements with gaps, which are copied side by side first */
+    STACK_BYTES = 6144 /* of elements with gaps, which are copied side by side first */
 };
 
 /* Whether elements fill a stretch of memory, in any order, which is then from *first on. */
@@ -101,7 +101,8 @@ static void copy_elements(PyArrayObject *array, char *to)
 PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options)
 {
     const npy_intp count = PyArray_SIZE(array), bytes = PyArray_NBYTES(array);
-    _Alignas(16) char elements[APART_BYTES];
+    _Alignas(16) char few[STACK_BYTES];
+    char *elements = few;
     const char *data;
     PyObject *result = NULL;
     gpr_dtype dtype;
@@ -110,7 +111,7 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
 
     if (count == 0 || bytes > FEW_BYTES || PyArray_ISBYTESWAPPED(array)) return NULL;
     const int in_place = is_dense(array, &data) && PyArray_ISALIGNED(array);
-    if (!in_place && (bytes > APART_BYTES || PyArray_NDIM(array) == 0)) return NULL;
+    if (!in_place && PyArray_NDIM(array) == 0) return NULL;
     for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
         if (options[i] != Py_None) return NULL;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0 ||
@@ -122,11 +123,15 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     if (kernel >= 0 && kernel != state->fast) return NULL;
     if (device != GPR_DEVICE_CPU && device != GPR_DEVICE_DEFAULT) return NULL;
     if (!in_place) {
+        if (bytes > STACK_BYTES) elements = PyMem_Malloc((size_t)bytes);
+        if (elements == NULL) return NULL;
         copy_elements(array, elements);
         data = elements;
     }
-    if (!gpr_count_few(dtype, data, (uint64_t)count, kernel, device, &found)) return NULL;
-    result = PyArrayScalar_New(Long);
-    if (result != NULL) PyArrayScalar_ASSIGN(result, Long, found);
+    if (gpr_count_few(dtype, data, (uint64_t)count, kernel, device, &found)) {
+        result = PyArrayScalar_New(Long);
+        if (result != NULL) PyArrayScalar_ASSIGN(result, Long, found);
+    }
+    if (elements != few) PyMem_Free(elements);
     return result;
 }

@@ -76,7 +76,9 @@ def test_no_element_is_missed_where_ways_change(char: str, elements: int) -> Non
     a[-1] = a[0] = 0
     assert gr.count_nonzero(a, device="cpu") == max(elements - 2, 0)
     assert gr.count_nonzero(a[:65], device="cpu") == np.count_nonzero(a[:65])
-    for apart in (a[::2], a[::-3], a[::2][:64], a[1:][::-1]):
+    wide = np.ones((5, elements // 4 + 2), char)
+    wide[1, ::3] = 0
+    for apart in (a[::2], a[::-3], a[::2][:64], a[1:][::-1], wide[:, 1:], wide[::2, ::-2]):
         assert gr.count_nonzero(apart, device="cpu") == np.count_nonzero(apart)
 
 
