@@ -52,15 +52,26 @@ template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
     return past == 0 ? 0 : vector_elements<In> - past;
 }
 
-// Adds the elements before in[head] and those from in[tail] on, one by one: the first ones by the
-// group's first threads, the last ones by its last threads.
-template <class Traits>
+// Adds the elements before in[head] and those from in[tail] on, which are less than a vector each:
+// the first ones by the group's first threads, the last ones by its last threads. WIDTH divides the
+// group's size.
+template <class Traits, unsigned WIDTH>
 GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
                          uint64 head, uint64 tail, uint64 n, ThreadGroup group)
 {
-    for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
-    for (uint64 i = tail + group.size - group.rank - 1; i < n; i += group.size)
-        accumulator.add(in[i], i);
+    using In = typename Traits::In;
+    const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
+
+    if constexpr (WIDTH >= warp_lanes) { // one of each at most: both loads first
+        In first_element = {}, last_element = {};
+        if (first < head) first_element = in[first];
+        if (last < n) last_element = in[last];
+        if (first < head) accumulator.add(first_element, first);
+        if (last < n) accumulator.add(last_element, last);
+    } else {
+        for (uint64 i = first; i < head; i += group.size) accumulator.add(in[i], i);
+        for (uint64 i = last; i < n; i += group.size) accumulator.add(in[i], i);
+    }
 }
 
 // Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
@@ -71,7 +82,9 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
 // lanes of a row. While whole rounds are left, WIDTH neighbours load VECTORS * WIDTH consecutive
 // vectors: a thread's loads are constant distances apart, so that one address register serves all
 // of them. The rest is dealt out one vector per thread, so that no thread loads more than one
-// vector more than another.
+// vector more than another. Of a row that is no round, the rest is under way while the elements at
+// its ends are added: but by a few lanes, which have other rows beside them, and for which the
+// registers that this takes cost more.
 //
 // WHOLE: the run begins at a multiple of 16 bytes and ends there.
 //
@@ -86,32 +99,41 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
     uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded
     const uint64 tail = head + left * vector_elements<In>;
-
-    if constexpr (!WHOLE) add_ends(accumulator, in, head, tail, n, group);
-
     const uint64 round = VECTORS * group.size;
     const uint64 place =
         VECTORS == 1 ? group.rank : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
     const Vector *end = vectors + left;
     const Vector *mine = vectors + place;
-#pragma unroll 1
-    for (; left >= round; left -= round, mine += round) {
-        Vector v[VECTORS];
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
-        accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
-    }
+    Vector rest[VECTORS][1];
 
-    Vector v[VECTORS][1]; // again all loads first
-    mine = end - left + group.rank;
+    const auto add_both_ends = [&] {
+        if constexpr (!WHOLE) add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
+    };
+    const auto load_rest = [&] { // again all loads first
+        mine = end - left + group.rank;
 #pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * group.size < end) v[k][0] = load_vector(mine + k * group.size);
+        for (unsigned k = 0; k < VECTORS; k++) {
+            if (mine + k * group.size < end) rest[k][0] = load_vector(mine + k * group.size);
+        }
+    };
+    if (WIDTH >= warp_lanes && left < round) {
+        load_rest();
+        add_both_ends();
+    } else {
+        add_both_ends();
+#pragma unroll 1
+        for (; left >= round; left -= round, mine += round) {
+            Vector v[VECTORS];
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
+            accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
+        }
+        load_rest();
     }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
         if (mine + k * group.size < end)
-            accumulator.add_tile(v[k], in, position_of(mine + k * group.size, in), 0);
+            accumulator.add_tile(rest[k], in, position_of(mine + k * group.size, in), 0);
     }
 }
 

@@ -130,8 +130,9 @@ using ShortRow = typename Select<adds_floats<Traits>, ShortFloats<Traits, VECTOR
 
 // ---------------------------------------------------------------- rows --------------------------
 
-// Whether rows are summed as double-doubles: rows of as few floats as the program is made for, of
-// which none is left out. Double-doubles of float64 are for GPUs that add float64 quickly.
+// Whether rows are summed as double-doubles: rows of as few floats as the program is made for. In
+// place of NaN that are left out there are zeros, which a mean would have to count. Double-doubles
+// of float64 are for GPUs that add float64 quickly.
 template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
 {
     using In = typename Traits::In;
@@ -139,28 +140,28 @@ template <class Traits, class F> GPR_DEVICE constexpr bool sums_double_double()
     constexpr bool is_short = lanes == 1 && row_elements > 0 && row_elements <= most_terms<In>;
     constexpr bool is_quick = !integer_bins || sizeof(F) == sizeof(float);
     return are_floats && is_short && row_elements <= StridedTiles<Traits, item>::elements &&
-           is_quick && !masked && !Traits::skips_nan;
+           is_quick && !masked && !(Traits::skips_nan && makes_means<Traits>);
 }
 
-// Stores the sums of a thread's rows: row `index`, and those STEP rows further. Returns for which
-// rows two numbers are not the sum: bit r for the r-th.
-template <class Traits, unsigned STEP>
+// Stores the sums of ROWS of a thread's rows: row `index`, and those STEP rows further. Returns for
+// which rows two numbers are not the sum: bit r for the r-th.
+template <class Traits, unsigned ROWS, unsigned STEP>
 GPR_DEVICE unsigned store_double_double_rows(const typename Traits::In *in,
                                              typename Traits::Out *out, const Layout &layout,
                                              uint64 index)
 {
     using In = typename Traits::In;
-    Vector v[per_thread][item];
+    Vector v[ROWS][item];
     unsigned left = 0;
 
 #pragma unroll
-    for (unsigned r = 0; r < per_thread; r++) { // all loads first
+    for (unsigned r = 0; r < ROWS; r++) { // all loads first
         StridedTiles<Traits, item> only(in + layout.row_offsets(index + r * STEP).in, nullptr,
                                         layout, 0, 1, row_elements);
         only.fetch_part(v[r], FloatAdder<Traits, item, SingleThread<1>>::nothing());
     }
 #pragma unroll
-    for (unsigned r = 0; r < per_thread; r++) {
+    for (unsigned r = 0; r < ROWS; r++) {
         const bool is_stored = store_double_double<Traits, Term<Traits>, row_elements>(
             v[r], out + layout.row_offsets(index + r * STEP).out);
         left |= is_stored ? 0 : 1u << r;
@@ -264,17 +265,23 @@ exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     using In = typename Traits::In;
     static_assert(BLOCK <= most_rows_block<In>,
                   "shared memory has room for the numbers of these warps");
-    constexpr unsigned all = (1u << per_thread) - 1, groups = BLOCK / lanes;
+    [[maybe_unused]] constexpr unsigned groups = BLOCK / lanes;
 
     if constexpr (sums_double_double<Traits, Term<Traits>>()) {
         const uint64 first = first_row<BLOCK>(rows.first);
-        unsigned left = all;
-        if (first - threadIdx.x + groups * per_thread <= layout.count) { // the block is full
-            left = store_double_double_rows<Traits, groups>(in, out, layout, first);
+        unsigned left = 0;
+        if (per_thread > 1 && first - threadIdx.x + groups * per_thread <= layout.count) {
+            left = store_double_double_rows<Traits, per_thread, groups>(in, out, layout, first);
+        } else { // not all rows exist
+#pragma unroll 1
+            for (unsigned r = 0; r < per_thread && first + r * groups < layout.count; r++)
+                left |= store_double_double_rows<Traits, 1, groups>(in, out, layout,
+                                                                    first + r * groups) << r;
         }
         if (__any_sync(all_lanes, left != 0))
             store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
     } else {
+        constexpr unsigned all = (1u << per_thread) - 1;
         store_rows<Traits, BLOCK>(in, out, layout, rows.first, rows.n, all);
     }
 }

@@ -162,7 +162,7 @@ GPR_DEVICE void add_vectors_ahead(ThreadAccumulator<Traits> &accumulator,
     unsigned there = VECTORS; // of a thread's next vectors
     Vector v[VECTORS];
 
-    add_ends(accumulator, in, head, head + left * vector_elements<In>, n, group);
+    const uint64 tail = head + left * vector_elements<In>;
     const auto find_rest = [&] {
         mine = end - left + group.rank;
         apart = group.size;
@@ -175,6 +175,7 @@ GPR_DEVICE void add_vectors_ahead(ThreadAccumulator<Traits> &accumulator,
     for (unsigned k = 0; k < VECTORS; k++) {
         if (k < there) v[k] = load_vector(mine + k * apart);
     }
+    add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
 #pragma unroll 1
     while (left >= round) {
         left -= round;

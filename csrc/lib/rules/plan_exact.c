@@ -76,8 +76,8 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
     return 0;
 }
 
-/* Whether two numbers may be the sum of a row: of a few floats that all count (sums_double_double).
- * */
+/* Whether two numbers may be the sum of a row: of a few floats, which a mean does not have to count
+ * (sums_double_double). */
 static int sums_double_double(const gpr_plan_task *t)
 {
     enum { LANE_ELEMENTS = 8 }; /* longer rows whose elements are neighbours have lanes */
@@ -88,8 +88,8 @@ static int sums_double_double(const gpr_plan_task *t)
         gpr_smaller(gpr_most_double_double(bytes), vectors * GPR_VECTOR_BYTES / bytes);
 
     if (t->layout->n > LANE_ELEMENTS && gpr_is_row_major(t->layout)) return 0;
-    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT && !rule->skip_nan &&
-           !t->layout->masked && t->layout->n <= most;
+    return gpr_dtype_rows[rule->element].kind == GPR_KIND_FLOAT &&
+           !(rule->skip_nan && rule->divide) && !t->layout->masked && t->layout->n <= most;
 }
 
 static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_plan *plan)
