@@ -108,7 +108,11 @@ GPR_DEVICE bool sum_one_tile(const Run<typename Traits::In> &run, const Row &row
             is_complete = partial_of_tile<Traits, tile_bins<In>>(tile.v, tile.used, partial);
         if (tile.used > 0 && is_long)
             is_complete = partial_of_tile<Traits, bin_count<In>>(tile.v, tile.used, partial);
-        if (tile.has_edges) is_complete = is_complete && add_edges<Traits>(tile.edges, partial);
+        if (tile.has_edges) {
+            LimbPartial<In> with_edges = *partial; // memory that a function has the address of
+            is_complete = is_complete && add_edges<Traits>(tile.edges, &with_edges);
+            *partial = with_edges;
+        }
         if (finalize_row_of_block<Traits, BLOCK>(*partial, is_complete, row, out)) return true;
     }
     if (!is_complete) {

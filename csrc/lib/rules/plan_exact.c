@@ -160,6 +160,12 @@ static int add_counters(const gpr_plan_task *t, gpr_plan *plan)
     return plan->tickets * sizeof(uint32_t) <= EXACT_SCRATCH_BYTES;
 }
 
+/* Whether items along an axis are whole vectors. */
+static int has_whole_vectors(const gpr_plan_task *t, int axis)
+{
+    return gpr_most_in_item(t, axis) * t->element_bytes == GPR_VECTOR_BYTES;
+}
+
 /* Whether bins in the registers of a few lanes (exact_rows) sum short rows faster than pairs of
  * doubles, as measured on an H100 and an H200. Lanes load any elements as they are; kernels with
  * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in
@@ -240,6 +246,21 @@ static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fa
            (row_bytes <= 3 * tile_bytes || t->layout->rows >= t->facts->multiprocessors);
 }
 
+/* Whether a block per row by bins is faster than by pairs, as measured on an H200: in large arrays
+ * of long rows of whole vectors, of which bins take less time for each element. */
+static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
+{
+    enum { LONG_ROW = 32 << 10, LARGE_BYTES = 100000000 };
+    const gpr_layout *layout = t->layout;
+    const uint64_t row_bytes = layout->n * t->element_bytes;
+    const int are_pairs_quick =
+        t->rule->element == GPR_FLOAT16 || (t->rule->element == GPR_BFLOAT16 && t->rule->skip_nan);
+
+    return gpr_rows_are_runs(layout) && !are_pairs_quick && row_bytes >= LONG_ROW &&
+           layout->rows >= t->facts->multiprocessors && layout->rows * row_bytes >= LARGE_BYTES &&
+           has_whole_vectors(t, layout->kept + layout->reduced - 1);
+}
+
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element. Elements of two bytes are added in float32 or need no proof. Small arrays
  * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
@@ -254,8 +275,10 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     /* NaN of bfloat16, which takes as many instructions as a bin. */
     const int leaves_out_halves = t->element_bytes == 2 && t->rule->skip_nan && is_proved;
 
-    if (are_lanes_faster(t, by_fast)) return 1;
-    if (strcmp(by_fast->variant, "fast_few") == 0 || is_block_per_row_faster(t, by_fast)) return 0;
+    if (are_lanes_faster(t, by_fast) || are_bins_faster_in_long_rows(t)) return 1;
+    if (strcmp(by_fast->variant, "fast_few") == 0)
+        return element == GPR_BFLOAT16 && n * t->element_bytes == BFLOAT16_TILE_BYTES;
+    if (is_block_per_row_faster(t, by_fast)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 && is_proved &&
         rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
@@ -264,8 +287,10 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_rows_are_runs(t->layout)) return 0;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return 0;
     if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
-    return element == GPR_BFLOAT16 && rows == 1 && by_fast->item == 1 && !t->layout->masked &&
-           bytes >= APART_BYTES;
+    if (element != GPR_BFLOAT16 || t->layout->masked || bytes < APART_BYTES) return 0;
+    return by_fast->item == 1
+               ? rows == 1
+               : by_fast->item * t->element_bytes == GPR_VECTOR_BYTES && exact_lanes(t) == 0;
 }
 
 /* Sets *is_planned, if one of the kernels that can be given such accumulators suits the rows best.
