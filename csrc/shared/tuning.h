@@ -62,6 +62,10 @@ GPR_CONSTANT_FUNCTION unsigned gpr_fewer_under_way(unsigned items, int is_masked
  * these a multiprocessor holds as many blocks as without. */
 enum { GPR_BLOCK_ACC_BYTES = 32 << 10, GPR_THREAD_ACC_BYTES = 64 };
 
+/* Rows of fast_few that have more elements than GPR_COUNTED_ELEMENTS share programs that have room
+ * for the next multiple of GPR_FEW_STEP. */
+enum { GPR_COUNTED_ELEMENTS = 8, GPR_FEW_STEP = 4 };
+
 /* The most columns of a thread of fast_few whose sums are pairs of doubles: a word has a bit for
  * each that is left. */
 enum { GPR_FEW_COLUMNS = 32 };

@@ -179,56 +179,6 @@ template <class In, unsigned BYTES> GPR_DEVICE In piece(const Packed<BYTES> &ite
     }
 }
 
-// Loads an item that is not aligned, element by element: of elements of one or two bytes.
-template <class In, unsigned COUNT>
-GPR_DEVICE Packed<COUNT * sizeof(In)> gather_packed(const In *address)
-{
-    constexpr unsigned in_word = 4 / sizeof(In), element_bits = 8 * sizeof(In);
-    Packed<COUNT * sizeof(In)> items;
-
-    static_assert(sizeof(In) <= 2 && COUNT % in_word == 0, "an item is whole words");
-#pragma unroll
-    for (unsigned w = 0; w < COUNT / in_word; w++) {
-        items.word[w] = 0;
-#pragma unroll
-        for (unsigned j = 0; j < in_word; j++) {
-            using Whole = typename Select<sizeof(In) == 1, unsigned char, unsigned short>::type;
-            items.word[w] |= static_cast<unsigned>(bit_copy<Whole>(address[w * in_word + j]))
-                             << j * element_bits;
-        }
-    }
-    return items;
-}
-
-// The item that begins `past` bytes behind the beginning of two neighbouring ones, in the lower.
-template <unsigned BYTES>
-GPR_DEVICE Packed<BYTES> shift_packed(const Packed<BYTES> &lower, const Packed<BYTES> &upper,
-                                      unsigned past)
-{
-    constexpr unsigned words = BYTES / 4;
-    const unsigned bits = past % 4 * 8;
-    unsigned all[2 * words];
-    Packed<BYTES> items;
-
-#pragma unroll
-    for (unsigned w = 0; w < words; w++) {
-        all[w] = lower.word[w];
-        all[words + w] = upper.word[w];
-    }
-#pragma unroll
-    for (unsigned step = words / 2; step > 0; step /= 2) { // whole words
-#pragma unroll
-        for (unsigned w = 0; w + step < 2 * words; w++)
-            all[w] = (past / 4 & step) != 0 ? all[w + step] : all[w];
-    }
-#pragma unroll
-    for (unsigned w = 0; w < words; w++) {
-        const uint64 both = static_cast<uint64>(all[w + 1]) << 32 | all[w];
-        items.word[w] = static_cast<unsigned>(both >> bits);
-    }
-    return items;
-}
-
 // An item of elements and their bytes of the mask, which are neighbours too.
 template <class In> struct Item {
     Packed<item * sizeof(In)> elements;

@@ -1,8 +1,8 @@
 // fast_stream, fast_rows: the kernels of `fast` for rows that are contiguous in memory.
 //
 // The layout (layout.cuh) gives where rows begin and where results go. Rows that are not contiguous
-// are read by fast_columns, fast_few, fast_narrow, fast_shifted and fast_strided, which this file
-// includes, and so are very short rows, by fast_counted.
+// are read by fast_columns, fast_few, fast_narrow and fast_strided, which this file includes, and
+// very short ones by fast_counted.
 //
 // Both kernels combine what the course's steps showed: 16-byte loads with several in flight per
 // thread, folds of whole tiles by the fastest instructions for the types (tile.cuh), a reduction by
@@ -41,7 +41,6 @@
 #include "fast_counted.cuh"
 #include "fast_few.cuh"
 #include "fast_narrow.cuh"
-#include "fast_shifted.cuh"
 #include "fast_strided.cuh"
 #include "block.cuh"
 #include "layout.cuh"

@@ -203,59 +203,6 @@ using Outputs = typename Select<accumulation_way<Traits>() == AccumulationWay::M
                                     OUTPUTS == item && !masked && !Traits::skips_nan,
                                 MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
 
-// ---------------------------------------------------------------- loading items -----------------
-
-// How a thread loads items. Loaded is what is under way, of which `whole` makes an item.
-struct AlignedLoads {
-    template <class In> using Loaded = Item<In>;
-
-    template <class In>
-    GPR_DEVICE Item<In> load(const In *in, const unsigned char *mask,
-                             const ElementOffsets &place) const
-    {
-        return load_item(in, mask, place);
-    }
-    template <class In> static GPR_DEVICE const Item<In> &whole(const Item<In> &loaded)
-    {
-        return loaded;
-    }
-};
-
-// Items at any address, of elements of one or two bytes (fast_shifted.cuh).
-template <class In> struct TwoItems {
-    Packed<item * sizeof(In)> lower, upper; // aligned neighbours
-    unsigned past;                          // bytes from `lower` to the item
-};
-struct ShiftedLoads {
-    bool is_inside; // both of the aligned items are memory of the array
-    template <class In> using Loaded = TwoItems<In>;
-
-    template <class In>
-    GPR_DEVICE TwoItems<In> load(const In *in, const unsigned char *,
-                                 const ElementOffsets &place) const
-    {
-        constexpr unsigned bytes = item * sizeof(In);
-        const In *at = in + place.in;
-        TwoItems<In> loaded;
-
-        loaded.past = static_cast<unsigned>(reinterpret_cast<uint64>(at) % bytes);
-        if (is_inside) {
-            const char *lower = reinterpret_cast<const char *>(at) - loaded.past;
-            loaded.lower = load_packed<bytes>(lower);
-            loaded.upper = load_packed<bytes>(lower + (loaded.past == 0 ? 0 : bytes));
-        } else {
-            loaded.lower = gather_packed<In, item>(at);
-            loaded.upper = loaded.lower;
-            loaded.past = 0;
-        }
-        return loaded;
-    }
-    template <class In> static GPR_DEVICE Item<In> whole(const TwoItems<In> &loaded)
-    {
-        return Item<In>{shift_packed(loaded.lower, loaded.upper, loaded.past), {}};
-    }
-};
-
 // ---------------------------------------------------------------- folding -----------------------
 
 // Returns how many of begin, begin + step, ... are below n.
@@ -269,10 +216,10 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
 // Folds rows of row.n items that begin at `in`; each thread gets the accumulators of its own items.
 // A thread's first item is row.block * r.height + r.y, and the next ones follow at row.blocks *
 // r.height items.
-template <class Traits, unsigned OUTPUTS, class Loads>
+template <class Traits, unsigned OUTPUTS>
 GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask,
                              const Layout &layout, const Row &row, const Rectangle &r,
-                             typename Traits::Acc (&value)[OUTPUTS], const Loads &loads)
+                             typename Traits::Acc (&value)[OUTPUTS])
 {
     using In = typename Traits::In;
     static_assert(OUTPUTS == 1 || OUTPUTS == item,
@@ -294,10 +241,10 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
         constexpr unsigned wanted = Traits::Accumulator::added_together,
                            together = item < wanted ? wanted / item : 1;
         static_assert(under_way % together == 0, "items under way are added in whole groups");
-        typename Loads::template Loaded<In> items[under_way];
+        Item<In> items[under_way];
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            if (u < left) items[u] = loads.load(in, mask, iterator.offsets());
+            if (u < left) items[u] = load_item(in, mask, iterator.offsets());
             iterator.advance();
         }
         for (; left >= under_way; left -= under_way) {
@@ -305,15 +252,15 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                 left < 2 * under_way ? static_cast<unsigned>(left - under_way) : under_way;
 #pragma unroll
             for (unsigned u = 0; u < under_way; u += together) {
-                typename Loads::template Loaded<In> loaded[together];
+                Item<In> loaded[together];
 #pragma unroll
                 for (unsigned k = 0; k < together; k++) {
                     loaded[k] = items[u + k];
-                    if (u + k < further) items[u + k] = loads.load(in, mask, iterator.offsets());
+                    if (u + k < further) items[u + k] = load_item(in, mask, iterator.offsets());
                     iterator.advance();
                 }
                 Traits::template add_items<together>(
-                    outputs.of[0], together, [&](unsigned k) { return Loads::whole(loaded[k]); });
+                    outputs.of[0], together, [&](unsigned k) { return loaded[k]; });
             }
             outputs.renormalize();
         }
@@ -322,22 +269,22 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
             if (u < left)
                 Traits::template add_items<together>(
                     outputs.of[0], static_cast<unsigned>(left - u),
-                    [&](unsigned k) { return Loads::whole(items[u + k]); });
+                    [&](unsigned k) { return items[u + k]; });
         }
     } else {
         // Adds `there` items; the compiler knows their number in all calls but the last.
         const auto add_some = [&](uint64 there) {
-            typename Loads::template Loaded<In> items[under_way];
+            Item<In> items[under_way];
             uint64 positions[under_way];
 #pragma unroll
             for (unsigned u = 0; u < under_way; u++) { // all loads first
                 positions[u] = iterator.offsets().position;
-                if (u < there) items[u] = loads.load(in, mask, iterator.offsets());
+                if (u < there) items[u] = load_item(in, mask, iterator.offsets());
                 iterator.advance();
             }
 #pragma unroll
             for (unsigned u = 0; u < under_way; u++) {
-                if (u < there) outputs.add(Loads::whole(items[u]), positions[u], layout);
+                if (u < there) outputs.add(items[u], positions[u], layout);
             }
         };
         for (; left >= under_way; left -= under_way) {
@@ -401,10 +348,10 @@ template <class Traits> constexpr bool finds_extremes =
     accumulation_way<Traits>() == AccumulationWay::INDEXED && !masked && !Traits::skips_nan;
 
 // fold_strided by Extremes. Rows have fewer than 2^32 elements.
-template <class Traits, class Loads>
+template <class Traits>
 GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layout &layout,
                                       const Row &row, const Rectangle &r,
-                                      typename Traits::Acc (&value)[item], const Loads &loads)
+                                      typename Traits::Acc (&value)[item])
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
@@ -416,17 +363,14 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
 
     if (steps == 0) return;
     const auto add_some = [&](unsigned first, unsigned there) {
-        typename Loads::template Loaded<In> loaded[under_way];
+        Item<In> items[under_way];
         // All loads first; behind the end the first one again.
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            loaded[u] =
-                u == 0 || u < there ? loads.load(in, layout.mask, iterator.offsets()) : loaded[0];
+            items[u] =
+                u == 0 || u < there ? load_item(in, layout.mask, iterator.offsets()) : items[0];
             iterator.advance();
         }
-        Item<In> items[under_way];
-#pragma unroll
-        for (unsigned u = 0; u < under_way; u++) items[u] = Loads::whole(loaded[u]);
         extremes.template add<under_way>(
             first, [&](unsigned u, unsigned j) { return items[u].element(j); });
     };
@@ -453,16 +397,14 @@ GPR_DEVICE unsigned *ticket_of(const Scratch<typename Traits::Acc> &scratch, con
 }
 
 // A thread's share of its outputs, which are rows r.x * OUTPUTS and so on of its block.
-template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct StridedShare {
+template <class Traits, unsigned OUTPUTS> struct StridedShare {
     using In = typename Traits::In;
     const In *in; // the thread's first output
     const unsigned char *mask;
     const Layout *layout;
     Row row;
     Rectangle r;
-    bool has_rows;    // the thread's outputs exist
-    unsigned skipped; // of them, which are another thread's, too
-    Loads loads;
+    bool has_rows; // the thread's outputs exist
 
     // For traits that add their rows again (kernel_traits.cuh).
     GPR_DEVICE unsigned blocks() const { return row.blocks; }
@@ -485,21 +427,20 @@ template <class Traits, unsigned OUTPUTS, class Loads = AlignedLoads> struct Str
         uint64 left = steps_of(row.n, begin, step);
 #pragma unroll 1
         for (; left > 0; left -= left < under_way ? left : under_way) {
-            typename Loads::template Loaded<In> items[under_way];
+            Item<In> items[under_way];
 #pragma unroll
             for (unsigned u = 0; u < under_way; u++) { // all loads first
-                if (u < left) items[u] = loads.load(in, mask, iterator.offsets());
+                if (u < left) items[u] = load_item(in, mask, iterator.offsets());
                 iterator.advance();
             }
 #pragma unroll
             for (unsigned u = 0; u < under_way; u++) {
                 if (u >= left) continue;
-                const Item<In> whole = Loads::whole(items[u]);
 #pragma unroll
                 for (unsigned j = 0; j < item; j++) {
                     const unsigned k = OUTPUTS == 1 ? 0 : j;
-                    if ((wanted >> k & 1) != 0 && whole.kept(j))
-                        again.add(first + k, whole.element(j));
+                    if ((wanted >> k & 1) != 0 && items[u].kept(j))
+                        again.add(first + k, items[u].element(j));
                 }
             }
         }
@@ -560,13 +501,11 @@ template <class Out> struct alignas(store_alignment<Out>) Together {
 };
 
 // Stores the results of `item` neighbouring columns. The first one is column `column` of group
-// `row` and is stored to *to; the first `skipped` are stored by another thread. Returns bit k for
-// column k if its accumulator does not have it.
+// `row` and is stored to *to. Returns bit k for column k if its accumulator does not have it.
 template <class Traits>
 GPR_DEVICE unsigned store_item(typename Traits::Out *to,
                                const typename Traits::Acc (&value)[item], const Layout &layout,
-                               const typename Traits::AllParams &params, uint64 row, uint64 column,
-                               unsigned skipped = 0)
+                               const typename Traits::AllParams &params, uint64 row, uint64 column)
 {
     using Out = typename Traits::Out;
     unsigned left = 0;
@@ -596,7 +535,6 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
     } else {
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
-            if (k < skipped) continue;
             const bool is_stored =
                 store_result<Traits>(to + k * layout.column.out, value[k], layout.elements,
                                      params.of_row(layout, row, column + k));
@@ -624,12 +562,10 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
         if constexpr (OUTPUTS == item && finds_extremes<Traits>) {
             is_done = layout.ascends != 0;
             if (is_done)
-                fold_strided_extremes<Traits>(share.in, layout, share.row, share.r, value,
-                                              share.loads);
+                fold_strided_extremes<Traits>(share.in, layout, share.row, share.r, value);
         }
         if (!is_done)
-            fold_strided<Traits, OUTPUTS>(share.in, share.mask, layout, share.row, share.r, value,
-                                          share.loads);
+            fold_strided<Traits, OUTPUTS>(share.in, share.mask, layout, share.row, share.r, value);
     }
     // Twice in the last block of several: a loop, as the code for it takes long to compile.
 #pragma unroll 1
@@ -641,7 +577,7 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
         if constexpr (has_own_accumulator<Traits>) {
             const bool has_values = share.has_rows && share.r.y == 0;
             const unsigned left =
-                has_values ? Traits::to_publish(value) >> share.skipped << share.skipped : 0;
+                has_values ? Traits::to_publish(value) : 0;
             Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
         }
         if (!is_last_to_arrive(ticket, share.row.blocks)) return false;
@@ -667,7 +603,7 @@ GPR_DEVICE void reduce_rows_of_block(const ShareOf &share_of, const Layout &layo
     unsigned left = has_results ? share.store(value, params) : 0;
     if constexpr (has_own_accumulator<Traits>) {
         if (share.row.blocks > 1 && has_results)
-            left |= Traits::no_pairs(value) >> share.skipped << share.skipped;
+            left |= Traits::no_pairs(value);
         Traits::template store_left<BLOCK>(left, layout, scratch, share_again);
     }
 }

@@ -82,7 +82,6 @@ template <class Traits> struct ColumnsShare : StridedShare<Traits, item> {
         share.mask = layout.mask + start.mask + share.place.column;
         share.layout = &layout;
         share.has_rows = share.place.exists;
-        share.skipped = 0;
         share.out = out;
         share.strips = rows.count;
         return share;

@@ -11,10 +11,13 @@
 //   row 1        x             x                row_elements = 3: thread t1 has 6 items under way
 //   row 2        x             x
 //
+// Rows of more than GPR_COUNTED_ELEMENTS elements share a program with others whose number is about
+// the same: row_elements is what it has room for, and of the last few each is tested.
+//
 //   Launch: row v of `rows` is a strip of BLOCK * item * per_thread columns; one block serves it.
-//   rows.n is row_elements, rows.count is strips: layout.strips of them per combination of the
-//   other kept axes. Each item is aligned to its size; layout.column.extent is a multiple of item.
-//   One reduced axis, no mask.
+//   rows.n is row_elements or a little less, rows.count is strips: layout.strips of them per
+//   combination of the other kept axes. Each item is aligned to its size; layout.column.extent is a
+//   multiple of item. One reduced axis, no mask.
 //
 // Still paid: strips at the edge that are not full.
 #pragma once
@@ -32,6 +35,7 @@ template <class Traits, unsigned BLOCK> struct FewShare {
     Out *out;
     const Layout *layout;
     uint64 group_index, first; // column
+    unsigned n;                // elements of a row
 
     static GPR_DEVICE FewShare of(const In *in, Out *out, const Rows &rows, const Layout &layout,
                                   unsigned block)
@@ -45,7 +49,7 @@ template <class Traits, unsigned BLOCK> struct FewShare {
         const RowOffsets start = layout.row_offsets(group);
         return {in + start.in + first,
                 out + start.out + static_cast<long long>(first) * layout.column.out, &layout,
-                group, first};
+                group, first, static_cast<unsigned>(rows.n)};
     }
     static GPR_DEVICE unsigned blocks() { return 1; }
     static GPR_DEVICE uint64 group() { return 0; }
@@ -61,7 +65,7 @@ template <class Traits, unsigned BLOCK> struct FewShare {
         for (unsigned c = threadIdx.x; c < count(); c += BLOCK) {
             if (!again.wants(c)) continue;
 #pragma unroll 1
-            for (unsigned p = 0; p < row_elements; p++)
+            for (unsigned p = 0; p < n; p++)
                 again.add(c, in[c + p * layout->reduced[0].in]);
         }
     }
@@ -79,6 +83,9 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this kernel
     constexpr unsigned apart = Share::apart;
     const Share share = Share::of(in, out, rows, layout, blockIdx.x);
+    const auto exists = [&](unsigned p) {
+        return length <= GPR_COUNTED_ELEMENTS || p + GPR_FEW_STEP <= length || p < share.n;
+    };
     const unsigned place = threadIdx.x * item; // of the thread's first column
     const uint64 column = share.first + place;
     const In *row_in = share.in + place;
@@ -89,6 +96,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if (column + k * apart >= layout.column.extent) continue;
 #pragma unroll
         for (unsigned p = 0; p < length; p++) {
+            if (!exists(p)) continue;
             loaded[k][p] =
                 load_packed<item * sizeof(In)>(row_in + k * apart + p * layout.reduced[0].in);
         }
@@ -101,6 +109,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         typename Traits::Acc value[item];
 #pragma unroll
         for (unsigned p = 0; p < length; p++) {
+            if (!exists(p)) continue;
             const uint64 position =
                 layout.first_position + static_cast<uint64>(p * layout.reduced[0].position);
             if constexpr (has_own_accumulator<Traits>) {

@@ -40,7 +40,6 @@ template <class Traits> struct RowShare : StridedShare<Traits, 1> {
         share.in = in + start.in;
         share.mask = layout.mask + start.mask;
         share.layout = &layout;
-        share.skipped = 0;
         share.out = out;
         share.result = start.out;
         return share;

@@ -376,15 +376,14 @@ typedef struct sample {
  * one. */
 static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sample **samples)
 {
-    enum { BY_PAIRS = 7 }; /* of exact's, of real floats */
+    enum { BY_PAIRS = 6 }; /* of exact's, of real floats */
     const gpr_acc_kind acc_kind = rule->acc_kind;
     static const sample planned[] = {
         {"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
         {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
         {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
         {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
-        {"fast_strided", 1, 1, 0, 16, 32, 0}, {"fast_few", 2, 1, 0, 16, 32, 0},
-        {"fast_shifted", 2, 1, 0, 8, 32, 0}};
+        {"fast_strided", 1, 1, 0, 16, 32, 0}, {"fast_few", 2, 1, 0, 16, 32, 0}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
         {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
@@ -393,7 +392,7 @@ static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sam
         {"exact_rows", 1, 1, 0, 16, 1, 0},     {"fast_stream", 1, 1, 0, 0, 32, 0},
         {"fast_rows", 1, 1, 0, 0, 8, 0},       {"fast_columns", 1, 1, 0, 16, 32, 0},
         {"fast_narrow", 1, 1, 0, 16, 32, 0},   {"fast_few", 1, 1, 0, 16, 32, 0},
-        {"fast_shifted", 1, 2, 0, 8, 32, 0},   {"fast_strided", 3, 2, 1, 8, 32, 0}};
+        {"fast_strided", 3, 2, 1, 8, 32, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
                                      {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 0};
@@ -535,10 +534,6 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.row_elements = is_of_fast || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         traits.integer_bins = chosen->integer_bins;
         traits.variant = chosen->name != NULL ? chosen->name : row->name;
-        /* Items of words, of elements that are shorter, are all that it shifts. */
-        if (strcmp(traits.variant, "fast_shifted") == 0 &&
-            (gpr_dtype_bytes(dtype) > 2 || traits.item * gpr_dtype_bytes(dtype) < 4))
-            traits.variant = "fast_columns";
         GPR_TRY(gpr_add_machine_code(&traits, cc,
                                      machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }

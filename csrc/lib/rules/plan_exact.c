@@ -136,8 +136,7 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
     const uint64_t n = t->layout->n, blocks = plan->passes[0].blocks,
                    height = plan->block / plan->width;
 
-    if (strcmp(plan->variant, "fast_columns") == 0 || strcmp(plan->variant, "fast_shifted") == 0)
-        return gpr_divide_up(n, blocks * height);
+    if (strcmp(plan->variant, "fast_columns") == 0) return gpr_divide_up(n, blocks * height);
     if (strcmp(plan->variant, "fast_stream") == 0)
         return gpr_divide_up(n, blocks * plan->block) + 2 * (GPR_VECTOR_BYTES / t->element_bytes);
     if (strcmp(plan->variant, "fast_strided") == 0)
@@ -196,8 +195,7 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         return is_small || !gpr_pair_sum_is_float64(t->rule->element) || !is_row_major ||
                inner->extent <= SHORT_RUN;
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
-    if (strcmp(by_fast->variant, "fast_columns") == 0 ||
-        strcmp(by_fast->variant, "fast_shifted") == 0)
+    if (strcmp(by_fast->variant, "fast_columns") == 0)
         return n <= SHORT_COLUMN && t->rule->element != GPR_FLOAT64;
     if (strcmp(by_fast->variant, "fast_stream") == 0) return 1;
     return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
@@ -269,6 +267,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */
     enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_HALF_BYTES = 4 << 20, APART_BYTES = 64 << 20 };
+    enum { BFLOAT16_TILE_BYTES = 2 * GPR_VECTOR_BYTES }; /* of columns, which are all full then */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
     const int is_proved = !gpr_pair_sum_is_float64(element);
@@ -298,8 +297,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_planned)
 {
     static const char *const variants[] = {"fast_stream", "fast_rows",   "fast_columns",
-                                           "fast_few",    "fast_narrow", "fast_shifted",
-                                           "fast_strided"};
+                                           "fast_few",    "fast_narrow", "fast_strided"};
     const gpr_kernel_row *fast = &gpr_kernel_rows[GPR_KERNEL_fast];
     gpr_plan by_fast = *plan;
     gpr_plan_task task = *t;

@@ -13,8 +13,6 @@
 #include "shared/tuning.h"
 
 enum { DEFAULT_BLOCK = 256 }; /* threads, unless requested or priced otherwise */
-/* Rows up to this many elements are worth a program of their own (fast_counted, fast_few). */
-enum { COUNTED_ELEMENTS = 8 };
 /* The most rows that a lane of fast_rows takes. */
 enum { MOST_ROWS_PER_LANE = 4 };
 /* Longest rows of fast_rows that come through shared memory, and longest rows at all. */
@@ -29,12 +27,12 @@ static const double LIGHT = 1.6;
 /* Nanoseconds that an instruction waits for the one before it. */
 static const double DEPENDENT_NS = 2.5;
 
-typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, SHIFTED, STRIDED } variant;
+typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
 
 static const char *const variant_names[] = {[STREAM] = "fast_stream",   [ROWS] = "fast_rows",
                                             [COUNTED] = "fast_counted", [COLUMNS] = "fast_columns",
                                             [FEW] = "fast_few",         [NARROW] = "fast_narrow",
-                                            [SHIFTED] = "fast_shifted", [STRIDED] = "fast_strided"};
+                                            [STRIDED] = "fast_strided"};
 
 /* One way to read the array. */
 typedef struct way {
@@ -212,11 +210,11 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 
 /* ---------------------------------------------------------------- rectangles ----------------- */
 
-/* fast_columns, fast_shifted and fast_strided: `groups` of rows of n items; each thread has
- * `outputs`. `run_bytes`: of a run of memory that neighbours of a block read, 0 where that is all
- * the same. */
+/* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`.
+ * `run_bytes`: of a run of memory that neighbours of a block read, 0 where that is all the same. */
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
 {
+    enum { OF_ITEM = 6 }; /* instructions, beside those that fold its elements */
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
     const uint32_t most_under_way =
         gpr_items_under_way(item_bytes, (uint32_t)s->t->layout->reduced, s->t->layout->masked);
@@ -227,9 +225,6 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
-    /* Instructions of an item, beside those that fold its elements: two loads, and each element
-     * taken out of what they brought. */
-    const double of_item = w->variant == SHIFTED ? 24 + 25 * w->item : 6;
     const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
     /* The ends of runs are read twice, if not by one block. */
@@ -243,7 +238,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
         w->blocks = list[i];
         w->ns =
             blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
-                      division + (double)each * of_item + steps * (10 + outputs * s->fold.combine),
+                      division + (double)each * OF_ITEM + steps * (10 + outputs * s->fold.combine),
                       rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
         if (list[i] > 1) w->ns += merging_ns(s, gpr_divide_up(list[i], height), outputs) + tree;
         consider(s, w);
@@ -264,8 +259,8 @@ static uint64_t column_room(const gpr_plan_task *t)
     return t->rule->acc_kind == GPR_ACC_EXACT ? GPR_THREAD_ACC_BYTES / 2 : GPR_THREAD_ACC_BYTES;
 }
 
-/* fast_columns and fast_shifted: a thread has `item` neighbouring columns. */
-static void consider_items(search *s, variant variant, uint32_t item)
+/* fast_columns: a thread has `item` neighbouring columns. */
+static void consider_items(search *s, uint32_t item)
 {
     const gpr_plan_task *t = s->t;
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
@@ -289,7 +284,7 @@ static void consider_items(search *s, variant variant, uint32_t item)
                 const uint64_t used = gpr_smaller(block / width, n) * width;
                 block = (uint32_t)(gpr_divide_up(used, GPR_WARP_LANES) * GPR_WARP_LANES);
             }
-            way w = {.variant = variant,
+            way w = {.variant = COLUMNS,
                      .block = block,
                      .item = item,
                      .lanes = GPR_WARP_LANES,
@@ -349,23 +344,8 @@ static void consider_columns(search *s)
         fit_outputs(t, gpr_most_in_item(t, s->column),
                     t->layout->n <= FEW_ROWS ? 2 * GPR_THREAD_ACC_BYTES : column_room(t));
 
-    consider_items(s, COLUMNS, item);
+    consider_items(s, item);
     consider_groups(s, item);
-}
-
-/* Elements of one or two bytes, whose rows begin where items are not aligned. */
-static void consider_shifted(search *s)
-{
-    enum { LEAST_ITEM_BYTES = 4, LEAST_ITEMS = 4 * GPR_WARP_LANES };
-    const gpr_plan_task *t = s->t;
-    const uint64_t bytes = t->element_bytes;
-    const uint32_t item = fit_outputs(t, (uint32_t)(GPR_VECTOR_BYTES / bytes), column_room(t));
-
-    if (bytes > 2 || t->layout->masked || item * bytes < LEAST_ITEM_BYTES ||
-        gpr_most_in_item(t, s->column) >= item ||
-        t->layout->axes[s->column].extent < (uint64_t)LEAST_ITEMS * item)
-        return;
-    consider_items(s, SHIFTED, item);
 }
 
 /* Bytes of memory that neighbours of a block of fast_strided read in one load; 0 where neighbouring
@@ -419,20 +399,46 @@ static void consider_strided(search *s)
 
 /* ---------------------------------------------------------------- few and narrow ------------- */
 
+/* Elements of an item of fast_few that leaves registers for many of them under way, as measured on
+ * an H200; 0 where columns are so wide that fast_columns, which has fewer under way, is as fast. */
+static uint32_t fit_many(const search *s, uint32_t widest)
+{
+    enum { MOST_BYTES = 8, FEWER_BYTES = 4, FEW_POSITIONS = 16 };
+    const gpr_plan_task *t = s->t;
+    const uint64_t bytes = t->element_bytes;
+    const int is_float = gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT;
+
+    if (bytes > MOST_BYTES) return 0;
+    if (adds_pairs(s)) return 1; /* one takes as many registers as there are */
+    if (t->rule->acc_kind == GPR_ACC_INDEXED) {
+        const int are_few = t->layout->n <= FEW_POSITIONS && widest * bytes <= FEWER_BYTES;
+        return widest == 1 || are_few ? widest : 0;
+    }
+    /* Short integers are taken out of words, for which there are no registers left. */
+    if (bytes <= 2 && !is_float) return widest * bytes <= FEWER_BYTES ? widest : 0;
+    return (uint32_t)gpr_smaller(widest, MOST_BYTES / bytes);
+}
+
 static void consider_few(search *s)
 {
-    enum { MOST_BYTES = 64, MOST_LOADS = 24, MOST_ITEMS = 8 };
+    enum { MOST_BYTES = 64, MOST_LOADS = 24, MOST_PAIR_LOADS = 20, MOST_ITEMS = 8 };
     const gpr_plan_task *t = s->t;
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
                    others = t->layout->rows / extent;
-    const uint32_t item = fit_outputs(t, gpr_most_in_item(t, s->column), 2 * GPR_THREAD_ACC_BYTES);
+    const int is_counted = n <= GPR_COUNTED_ELEMENTS, is_pair = adds_pairs(s);
+    const uint32_t room =
+        (uint32_t)(is_counted ? n : gpr_divide_up(n, GPR_FEW_STEP) * GPR_FEW_STEP);
+    const uint32_t most = is_pair && t->rule->element == GPR_FLOAT64 ? MOST_PAIR_LOADS : MOST_LOADS;
+    const uint32_t widest =
+        fit_outputs(t, gpr_most_in_item(t, s->column), 2 * GPR_THREAD_ACC_BYTES);
+    const uint32_t item = is_counted ? widest : fit_many(s, widest);
 
-    if (n > COUNTED_ELEMENTS || t->layout->reduced != 1 || t->layout->masked || t->grid != 0)
+    if (item == 0 || n > most || t->layout->reduced != 1 || t->layout->masked || t->grid != 0)
         return;
     for (uint32_t each = 1; each <= MOST_ITEMS; each *= 2) {
         if (each > 1 && (each * n * item * t->element_bytes > MOST_BYTES || each * n > MOST_LOADS))
             return;
-        if (t->rule->acc_kind == GPR_ACC_EXACT && each * item > GPR_FEW_COLUMNS) return;
+        if (is_pair && each * item > GPR_FEW_COLUMNS) return;
         const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
         const uint64_t strips = gpr_divide_up(extent, (uint64_t)block * item * each);
         way w = {.variant = FEW,
@@ -440,7 +446,7 @@ static void consider_few(search *s)
                  .item = item,
                  .lanes = GPR_WARP_LANES,
                  .per_thread = each,
-                 .row_elements = (uint32_t)n,
+                 .row_elements = room,
                  .width = block,
                  .strips = strips,
                  .groups = others * strips,
@@ -684,7 +690,7 @@ static void consider_counted(search *s)
     const uint64_t item = GPR_VECTOR_BYTES / t->element_bytes, n = t->layout->n;
     const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
 
-    if (n > COUNTED_ELEMENTS || t->grid != 0 || t->layout->rows == 1 ||
+    if (n > GPR_COUNTED_ELEMENTS || t->grid != 0 || t->layout->rows == 1 ||
         !gpr_is_contiguous(t->layout) || t->layout->aligned != GPR_VECTOR_BYTES ||
         item * t->acc_bytes > GPR_THREAD_ACC_BYTES ||
         t->layout->rows / (item * block) < gpr_fast_residents(t, block))
@@ -747,14 +753,12 @@ static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
         plan->rows = w->groups;
         return gpr_add_blocks(plan, n, w->blocks, plan->column.extent);
     case COLUMNS:
-    case SHIFTED:
     case FEW:
         plan->width = (uint32_t)w->width;
         plan->strips = w->strips;
         take_column(plan, s->column);
         plan->rows = w->groups;
-        plan->packed =
-            w->variant != SHIFTED && are_results_packed(t, &plan->layout, plan->column, plan->item);
+        plan->packed = are_results_packed(t, &plan->layout, plan->column, plan->item);
         return gpr_add_blocks(plan, n, w->blocks, w->width * w->item);
     default:
         n = gpr_use_items(t, plan);
@@ -884,13 +888,12 @@ static void search_ways(search *s)
             consider_columns(s);
             consider_few(s);
         } else if (s->column >= 0 && layout->n > 1) {
-            consider_items(s, COLUMNS, 1);
+            consider_items(s, 1);
         }
     } else {
         if (!has_full_columns(s)) consider_strided(s);
         if (s->column >= 0) {
             consider_columns(s);
-            consider_shifted(s);
             consider_few(s);
             consider_narrow(s);
         }
