@@ -14,8 +14,12 @@ template <class...> using Void = void;
 template <class Fold, class = void> constexpr bool is_positional = false;
 template <class Fold> constexpr bool is_positional<Fold, Void<decltype(Fold::positional)>> = true;
 
+// Whether a fold leaves NaN out itself.
+template <class Fold>
+constexpr bool skips_in_combine = same<Fold, fold_fmin> || same<Fold, fold_fmax>;
+
 // Elements are converted to ComputeType, lifted to Accumulator, and combined there. Where SKIP_NAN,
-// a NaN element is lifted to the identity.
+// a NaN element is lifted to the identity, if it is no NaN itself.
 template <class FoldType, class Element, class ComputeType, class Accumulator,
           bool SKIP_NAN = false>
 struct KernelTraits {
@@ -33,7 +37,7 @@ struct KernelTraits {
     // Element number i of its row as an accumulator.
     static GPR_DEVICE Acc lift(In x, uint64 i)
     {
-        if constexpr (SKIP_NAN) {
+        if constexpr (SKIP_NAN && (!skips_in_combine<Fold> || is_complex<In>)) {
             if (is_nan(value_of(x))) return identity();
         }
         if constexpr (positional) return Fold::template lift<Acc>(convert<Compute>(x), i);

@@ -83,18 +83,17 @@ struct fold_max : FoldOfNumbers<identity_of_max> {
 };
 
 // Minimum and maximum that skip NaN. The result is NaN where all elements are, so the identity is
-// NaN. The extreme is that of fold_min or fold_max, which is one instruction for float32.
-template <class Extreme, int IDENTITY>
-struct SkippingExtreme : FoldOfNumbers<IDENTITY> {
+// NaN.
+struct fold_fmin : FoldOfNumbers<identity_of_fmin> {
     template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b)
     {
-        if (is_nan(a)) return b;
-        return is_nan(b) ? a : Extreme::combine(a, b);
+        return smaller_number(a, b);
     }
 };
 
-using fold_fmin = SkippingExtreme<fold_min, identity_of_fmin>;
-using fold_fmax = SkippingExtreme<fold_max, identity_of_fmax>;
+struct fold_fmax : FoldOfNumbers<identity_of_fmax> {
+    template <class Acc> static GPR_DEVICE Acc combine(Acc a, Acc b) { return larger_number(a, b); }
+};
 
 // Accumulators of any and all are 0 or 1.
 struct fold_any : FoldOfTruths<identity_of_any> {

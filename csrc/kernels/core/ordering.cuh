@@ -45,6 +45,46 @@ template <class T> GPR_DEVICE T larger_of(T a, T b)
     return GPR_EXTREME(a, b, is_greater, is_nan);
 }
 
+// The same of those of the two that are not NaN, as np.fmin does; NaN where both are.
+template <class T> GPR_DEVICE T smaller_number(T a, T b)
+{
+    if (is_nan(a)) return b;
+    return is_nan(b) ? a : smaller_of(a, b);
+}
+template <class T> GPR_DEVICE T larger_number(T a, T b)
+{
+    if (is_nan(a)) return b;
+    return is_nan(b) ? a : larger_of(a, b);
+}
+
+#if defined(__CUDA_ARCH__)
+// Instructions: one for float, a few for double, where comparisons and choices are many.
+GPR_DEVICE float smaller_number(float a, float b)
+{
+    float result;
+    asm("min.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+GPR_DEVICE float larger_number(float a, float b)
+{
+    float result;
+    asm("max.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+GPR_DEVICE double smaller_number(double a, double b)
+{
+    double result;
+    asm("min.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+    return result;
+}
+GPR_DEVICE double larger_number(double a, double b)
+{
+    double result;
+    asm("max.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+    return result;
+}
+#endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 GPR_DEVICE float smaller_of(float a, float b)
 {

@@ -171,6 +171,22 @@ GPR_DEVICE typename Traits::Acc fold_words(const Vector (&v)[VECTORS])
     }
 }
 
+// The number of true elements, in one word.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE unsigned count_elements(const Vector (&v)[VECTORS])
+{
+    using In = typename Traits::In;
+    unsigned count = 0;
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+        for (unsigned j = 0; j < vector_elements<In>; j++)
+            count += Traits::lift(element<In>(v[k], j), 0) != 0 ? 1 : 0;
+    }
+    return count;
+}
+
 // Returns the number of elements that are not skipped as NaN.
 template <class Traits, unsigned VECTORS>
 GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
@@ -245,6 +261,8 @@ GPR_DEVICE typename Traits::Acc fold_tile(const Vector (&v)[VECTORS])
         return fold_each<typename Traits::template With<fold_sum, float>>(v);
     } else if constexpr (sizeof(In) == 1 && (same<Fold, fold_count> || same<Fold, fold_odd>)) {
         return count_bytes<Traits>(v);
+    } else if constexpr (same<Fold, fold_count> && lifts) {
+        return count_elements<Traits>(v);
     } else if constexpr (is_bits && same<Compute, In> && !same<In, dt_bool>) {
         return fold_words<Traits>(v);
     } else if constexpr (sums_words<Traits>()) return sum_words<Traits>(v);

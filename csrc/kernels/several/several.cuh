@@ -72,32 +72,47 @@ template <class Base, class... OfMembers> struct Shared : Base {
 
 // ---------------------------------------------------------------- accumulators -------------------
 
-// Whether a fold is an extreme that leaves NaN out; and the fold that it is where there are none.
-template <class Fold> constexpr bool skips_in_combine = false;
-template <class Extreme, int IDENTITY>
-constexpr bool skips_in_combine<SkippingExtreme<Extreme, IDENTITY>> = true;
-template <class Fold> struct WithoutNanOf { using type = Fold; };
-template <class Extreme, int IDENTITY> struct WithoutNanOf<SkippingExtreme<Extreme, IDENTITY>> {
-    using type = Extreme;
-};
-
-// Adds a tile to an accumulator. Of one without NaN an extreme that leaves them out is the ordinary
-// one, in the same order, which takes an instruction per element in place of several.
-template <class Traits, unsigned VECTORS>
-GPR_DEVICE void add_tile_to(ThreadAccumulator<Traits> &accumulator, const Vector (&v)[VECTORS],
-                            const typename Traits::In *in, uint64 first, uint64 step)
+// Whether a tile may have a NaN: no more than an instruction per element. A sum of elements is NaN
+// if one of them is, or if there are infinities. Halves without their signs compare as integers.
+template <class In, unsigned VECTORS> GPR_DEVICE bool may_have_nan(const Vector (&v)[VECTORS])
 {
-    if constexpr (skips_in_combine<typename Traits::Fold>) {
-        using In = typename Traits::In;
-        using Plain = KernelTraits<typename WithoutNanOf<typename Traits::Fold>::type, In,
-                                   typename Traits::Compute, typename Traits::Acc>;
-        if (count_present<Traits>(v) == VECTORS * vector_elements<In>) {
-            accumulator.value = Traits::combine(accumulator.value, fold_tile<Plain>(v));
-            return;
+    if constexpr (same<In, float>) {
+        float sum[2] = {0, 0};
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++) sum[j % 2] += element<In>(v[k], j);
         }
+        return is_nan(sum[0] + sum[1]);
+    } else if constexpr (GPR_HAS_HALVES && sizeof(In) == 2) {
+        constexpr unsigned infinity = same<In, dt_float16> ? 0x7c00u : 0x7f80u;
+        unsigned largest = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w++)
+                largest = larger_halves(largest, v[k].word[w] & 0x7fff7fffu);
+        }
+        return largest >> 16 > infinity || (largest & 0xffffu) > infinity;
+    } else {
+        return true;
     }
-    accumulator.add_tile(v, in, first, step);
 }
+
+// NaN are counted in tiles that may have some.
+template <class Element, class... Members>
+struct ThreadAccumulator<Shared<CountNan<Element>, Members...>, AccumulationWay::ACCUMULATOR> {
+    using Traits = CountNan<Element>;
+    uint64 value = 0;
+
+    GPR_DEVICE void add(Element x, uint64) { value += Traits::lift(x, 0); }
+    template <unsigned VECTORS>
+    GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const Element *, uint64, uint64)
+    {
+        if (may_have_nan<Element>(v)) value += fold_tile<Traits>(v);
+    }
+    GPR_DEVICE uint64 finalize() const { return value; }
+};
 
 // Accumulators of a thread, one per traits, in registers; and of its block and row.
 template <unsigned BLOCK, class... Traits> struct Accumulators {
@@ -132,7 +147,7 @@ template <unsigned BLOCK, class First, class... Rest> struct Accumulators<BLOCK,
     template <unsigned VECTORS, class In>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *in, uint64 first, uint64 step)
     {
-        add_tile_to(accumulator, v, in, first, step);
+        accumulator.add_tile(v, in, first, step);
         others.add_tile(v, in, first, step);
     }
     // Positions count from first_position. All threads must call.

@@ -25,7 +25,7 @@ enum {
     SMALL_BLOCK = 256,
     SMALL_ROW_BYTES = 16 << 10, /* rows up to these have less than two vectors per thread else */
     LEAST_ROW_BYTES = 4096,
-    MIN_NAN_CC = 80 /* from here on minima of float32 are an instruction without an order */
+    MIN_NAN_CC = 80 /* from here on minima of float32 that may be NaN are an instruction */
 };
 
 /* Threads that a multiprocessor holds beside an exact sum: the fewer, the more registers have
@@ -64,7 +64,8 @@ done:
 }
 
 /* Whether a fold gives the same bits in any order. Of equal floats a minimum may be a zero of
- * either sign, and of several NaN any. */
+ * either sign, and of several NaN any, but for float32, of which instructions prefer -0 and make
+ * one NaN of all. */
 static int is_free_of_order(const gpr_rule *rule, int pieces, int cc)
 {
     const int is_float = gpr_kind_of(rule->device_acc) == GPR_KIND_FLOAT;
@@ -78,7 +79,8 @@ static int is_free_of_order(const gpr_rule *rule, int pieces, int cc)
     case GPR_ACC_NUMBER:
     case GPR_ACC_RANGE:
         if (!is_float) return 1;
-        if (is_extreme && rule->device_acc == GPR_FLOAT32 && cc >= MIN_NAN_CC) return 1;
+        if (rule->device_acc == GPR_FLOAT32 && (skips || (is_extreme && cc >= MIN_NAN_CC)))
+            return 1;
         return pieces && (is_extreme || skips);
     default: return 0;
     }
