@@ -325,6 +325,24 @@ def finishes_table(result: dict[str, Any]) -> str:
     )
 
 
+def several_table(result: dict[str, Any]) -> str:
+    def cells(row: dict[str, Any]) -> list[str]:
+        own = [call["median"] for call in row["calls"].values()]
+        together = row["pass"]["median"]
+        names = ", ".join(f"`{name}`" for name in row["operators"].split())
+        return [
+            names,
+            row["dtype"],
+            f"{1e3 * together:.0f}",
+            f"{together / max(own):.2f}",
+            f"{1e3 * sum(own):.0f}",
+        ]
+
+    size = f"{result['bytes'] >> 20} MiB on the device"
+    head = [size, "dtype", "one pass, µs", "over the longest call", "calls of their own, µs"]
+    return f"{table(head, [cells(row) for row in result['rows']])}\n\n{caption(result, head)}"
+
+
 def size_of(count: int) -> str:
     return (
         f"{count >> 30} GiB"
@@ -827,6 +845,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "sizes": sizes_table,
     "copies": copies_table,
     "finishes": finishes_table,
+    "several": several_table,
     "exact": exact_table,
     "accuracy": accuracy_table,
     "host": host_table,

@@ -16,6 +16,7 @@ accuracy    how far sums of floats are from the real one, ours and the others', 
 sizes       the same as auto over sizes from 4 KiB up
 copies      kernels that copy to shared memory beside those that load, over sizes from 4 KiB up
 finishes    ways in which blocks become one, as a grid barrier and clusters, over the same sizes
+several     tuples of operators and describe, 1 GiB on the device, beside calls of their own
 host        1 GiB of NumPy array, pinned and ordinary, beside the copy itself, CuPy and PyTorch
 first_call  a kernel never compiled, one in the disk cache, one loaded
 cpu         the CPU backend beside numpy.sum, and the overhead of a small call
@@ -617,6 +618,73 @@ def part_finishes(quick: bool) -> dict[str, Any]:
     return over_sizes(FINISHES, quick)
 
 
+SEVERAL_CELLS: dict[str, tuple[str, ...]] = {
+    "float32": ("float32", "float64", "float16"),
+    "int32": ("int32",),
+}
+SEVERAL = {
+    "sum mean": "float32 int32",
+    "any all count_nonzero": "float32 int32",
+    "min max argmin argmax": "float32 int32",
+    "nanmin nanmax": "float32",
+    "mean min max": "float32 int32",
+    "nanmean nanmin nanmax": "float32",
+    "sum min max argmax": "float32 int32",
+    "sum min max var": "float32 int32",
+    "describe": "float32",
+}
+OF_DESCRIBE = ("nanmean", "nanstd", "nanmin", "nanmax")
+NAN_APART = 1009  # elements from NaN to NaN where functions leave them out
+
+
+def time_by_events(call: Callable[[], Any], repeats: int) -> list[float]:
+    """Milliseconds between two events around a call that is queued behind a busy device."""
+    import torch
+
+    busy_cycles = 400_000
+    times = []
+    for _ in range(repeats + 1):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(busy_cycles)
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return times[1:]  # the first one compiles
+
+
+def part_several(quick: bool) -> dict[str, Any]:
+    """One pass beside the calls whose results it makes; PyTorch lends the arrays."""
+    try:
+        import torch
+    except ImportError as error:
+        return {"absent": str(error), "rows": []}
+    nbytes, repeats = (64 << 20) if quick else GIB, 5 if quick else 12
+    rows = []
+    for names, kinds in SEVERAL.items():
+        own = OF_DESCRIBE if names == "describe" else tuple(names.split())
+        for dtype in (name for kind in kinds.split() for name in SEVERAL_CELLS[kind]):
+            values = random_values(dtype, nbytes // np.dtype(dtype).itemsize)
+            if own[0].startswith("nan"):
+                values[::NAN_APART] = np.nan
+            array = torch.from_numpy(values).cuda()
+
+            def in_a_pass(array: Any = array, names: str = names, own: Any = own) -> Any:
+                return gr.describe(array) if names == "describe" else gr.reduce(array, own)
+
+            rows.append({
+                "operators": names,
+                "dtype": dtype,
+                "pass": summary(time_by_events(in_a_pass, repeats)),
+                "calls": {
+                    op: summary(time_by_events(functools.partial(getattr(gr, op), array), repeats))
+                    for op in own
+                },
+            })  # fmt: skip
+    return {"bytes": nbytes, "nan_apart": NAN_APART, "rows": rows}
+
+
 def wall(call: Callable[[], Any], repeats: int) -> list[float]:
     """Wall times of a whole synchronous call, in milliseconds, after one that warms up."""
     call()
@@ -834,6 +902,7 @@ PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {
     "sizes": part_sizes,
     "copies": part_copies,
     "finishes": part_finishes,
+    "several": part_several,
     "host": part_host,
     "first_call": part_first_call,
     "cpu": part_cpu,
