@@ -331,6 +331,32 @@ int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes)
     return view->rows > most || view->n > most / (view->rows > 0 ? view->rows : 1);
 }
 
+/* Whether elements of columns are widened from where they are: rows of memory that are worth a call
+ * each. */
+static int widens_in_place(const job *work, const recipe *how, uint64_t width)
+{
+    enum { LEAST_WIDENED = 32 };
+
+    return how->widen.loop != NULL && !how->convert && !how->replace_nan && !work->columns_wide &&
+           width >= LEAST_WIDENED && gpr_cpu_columns_in_place(how->view);
+}
+
+/* Makes `rows` positions of the tile from `first` on what the loop reads, side by side. */
+static const char *read_tile(const recipe *how, const gpr_view *tile, int is_widened,
+                             uint64_t first, uint64_t rows, uint64_t width, stage *s)
+{
+    const int64_t stride = tile->axes[0].in;
+
+    if (!is_widened) {
+        gpr_cpu_pack(tile, first * width, rows * width, how->neutral.bytes, s->packed);
+        return gpr_cpu_prepare(how, s->packed, rows * width, s);
+    }
+    for (uint64_t r = 0; r < rows; r++)
+        how->widen.loop(tile->data + (int64_t)(first + r) * stride,
+                        s->widened + r * width * how->loop_bytes, width);
+    return s->widened;
+}
+
 /* Folds one unit's positions first .. end - 1 into accumulators. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                           uint64_t first, uint64_t end, char *accumulators, stage *s)
@@ -343,6 +369,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     uint64_t until_asked = UINT64_MAX, unasked = 0;
     const int source = (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
                        (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_IN_ORDER : 0);
+    const int is_widened = widens_in_place(work, how, width);
     const int every_second =
         work->copies == 1 && !work->columns_wide && reads_every_second_column(how);
     int fresh = work->copies == 1 ? GPR_FRESH : 0;
@@ -371,8 +398,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
             for (uint64_t done = 0; done < run; done += at_once) {
                 const uint64_t rows = gpr_smaller(run - done, at_once);
 
-                gpr_cpu_pack(&tile, done * width, rows * width, how->neutral.bytes, s->packed);
-                fold_block(how, gpr_cpu_prepare(how, s->packed, rows * width, s),
+                fold_block(how, read_tile(how, &tile, is_widened, done, rows, width, s),
                            (int64_t)(width * how->loop_bytes), rows, width, work->copies, fresh,
                            accumulators);
                 fresh = 0;

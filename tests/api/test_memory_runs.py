@@ -56,6 +56,26 @@ def test_positions_in_rows_of_runs_are_numpys(name: str, rng: np.random.Generato
             assert reduce(x[:, 0, 0], device="cpu") == getattr(np, function)(x[:, 0, 0]), function
 
 
+@pytest.mark.parametrize("name", ["float16", "int8", "int32", "int64", "uint64"])
+def test_columns_that_are_widened_are_reduced_as_rows_are(
+    name: str, rng: np.random.Generator
+) -> None:
+    for _ in range(40):
+        width = int(rng.choice([31, 32, 33, 65, 500, 1500]))
+        shape = (int(rng.integers(1, 4)), int(rng.integers(1, 200)), width + 3)
+        x = np.rint(rng.standard_normal(shape) * 20).astype(name)[..., :width]
+        if rng.random() < 0.5:
+            x = x[:, ::-1]
+        if rng.random() < 0.5:
+            x = np.repeat(x, 2, axis=1)[:, ::2]
+        rows = np.ascontiguousarray(np.moveaxis(x, 2, 0))
+        for function in ("mean", "max", "nanmean"):
+            for axis, of_rows in ((1, 2), ((0, 1), (1, 2))):
+                got = getattr(gr, function)(x, axis=axis, kernel="fast", device="cpu")
+                wanted = getattr(gr, function)(rows, axis=of_rows, kernel="fast", device="cpu")
+                assert np.allclose(got, wanted.T, rtol=1e-3, atol=1e-9), (function, axis, shape)
+
+
 @pytest.mark.parametrize("name", ["int64", "uint8", "float32", "complex64"])
 def test_columns_that_no_cache_holds_are_numpys(name: str, rng: np.random.Generator) -> None:
     rows, width = int(rng.integers(2, 60)), int(rng.choice([64, 65, 127, 900, 3001]))
