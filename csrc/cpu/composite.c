@@ -41,9 +41,10 @@ enum {
     SOON_TRUTHS = 512,      /* bools of long rows that are looked at before threads are woken */
     RESULT_BATCH = 64,      /* rows between two calls to finish them */
     MOMENT_COLUMNS = 256,   /* folded side by side: with their sums they fit the first cache ... */
-    LEAST_MOMENT_COLUMNS = 32,    /* ... and fewer are packed and folded row by row */
-    LEAST_TILE_COLUMNS = 16,      /* ... of which something is left out */
-    LEAST_FOUND_BLOCK = 40,       /* elements of few rows in which positions are found as columns */
+    LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
+    LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
+    LEAST_FOUND_BLOCK = 40,    /* elements of few rows in which positions are found as columns */
+    NARROW_BYTES = 64, /* of rows with gaps that are packed, so that several are searched at once */
     MOST_BLOCK_BYTES = 4 * 1024,  /* of few columns, many blocks of which a loop takes ... */
     FOUND_TILE_BYTES = 16 * 1024, /* packed for that: it stays in the first cache */
     ASKING_ROWS = 32, /* of bools in columns, before the first check whether all are found */
@@ -1411,8 +1412,8 @@ static int is_dense(const gpr_view *view)
            (uint64_t)llabs(along->in) == across->extent * view->bytes;
 }
 
-/* Whether columns are searched as such. If they are narrower than a vector, and rows have gaps,
- * they are packed first: a loop would read beyond the last row. */
+/* Whether columns are searched as such. Narrow ones whose rows have gaps are packed first: a loop
+ * would read beyond the last row, or compare a few elements at a time. */
 static int finds_in_columns(const gpr_view *view, const recipe *how, int runs)
 {
     const uint64_t extent = view->axes[view->outer - 1].extent;
@@ -1462,7 +1463,7 @@ static void describe(const job *work, composite *c)
               runs = crosswise && view->axes[view->outer + view->inner - 1].extent >= TILE_EXTENT,
               varies = !finds && gpr_cpu_loops()->moments[how->loop_dtype] != NULL;
     const uint64_t extent = crosswise ? view->axes[view->outer - 1].extent : 0;
-    const int is_narrow = finds && extent * how->loop_bytes < GPR_COLUMN_BYTES;
+    const int is_narrow = finds && extent * how->loop_bytes < NARROW_BYTES;
 
     c->nothing = gpr_identity(rule->fold, rule->compute, how->acc);
     c->leaves_out = view->mask != NULL || leaves_nan_out(rule);

@@ -230,7 +230,6 @@ typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint
  * `width` positions. Reads up to a vector more than a block has. */
 typedef void (*gpr_block_positions_loop)(const char *data, int64_t stride, uint64_t blocks,
                                          uint64_t n, uint64_t width, int64_t *positions);
-enum { GPR_MOST_VECTOR_BYTES = 64 };
 static inline uint64_t gpr_most_block_rows(size_t bytes)
 {
     return bytes == 1 ? INT8_MAX : INT16_MAX;
