@@ -642,19 +642,21 @@ double gpr_cpu_nanoseconds_to_pack(const gpr_view *view)
     return by_threads(gpr_cpu_nanoseconds_to_read(view, 1));
 }
 
-/* Copies 16-bit floats that are rows of their own to be their extremes, without widening them. 0,
- * and nothing done, for other rows and folds. */
+/* Copies elements that are rows of their own to be their extremes, if they would be widened for
+ * that, or converted one by one: 16-bit floats and complex numbers. 0, and nothing done, for other
+ * rows and folds. */
 static int copies_singly(const job *work)
 {
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
-    const int is_dense = view->outer == 1 && view->axes[0].in == (int64_t)view->bytes;
+    const int is_converted =
+        view->bytes == sizeof(uint16_t) || gpr_kind_of(how->rule->element) == GPR_KIND_COMPLEX;
 
-    if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->byteswapped ||
-        view->bytes != sizeof(uint16_t) || how->rule->acc_kind != GPR_ACC_NUMBER ||
-        !gpr_is_extreme(how->fold) || how->rule->result != how->rule->element)
+    if (view->n != 1 || view->inner > 0 || view->mask != NULL || !is_converted ||
+        how->rule->acc_kind != GPR_ACC_NUMBER || !gpr_is_extreme(how->fold) ||
+        how->rule->result != how->rule->element)
         return 0;
-    memcpy(work->result, view->data, view->rows * view->bytes);
+    gpr_cpu_pack(view, 0, view->rows, NULL, work->result);
     return 1;
 }
 

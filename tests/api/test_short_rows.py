@@ -90,3 +90,27 @@ def test_sums_of_one_element_are_sums_of_it_and_nothing(name: str, kernel: str) 
                 if kernel == "fast":  # whose NaN may have other bits
                     got, wanted = (np.where(x != x, zero[0, 0], x) for x in (got, wanted))
                 assert got.tobytes() == wanted.tobytes(), (function, shape, SEED)
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "uint16", "float32", "complex64", "complex128"]
+)
+def test_extremes_of_one_element_are_it(name: str) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED, len(name)])
+    dtype = native_dtype(name)
+    a = np.where(rng.random((6, 1, 70, 9)) < 0.1, np.nan, rng.standard_normal((6, 1, 70, 9)) * 9)
+    a = np.nan_to_num(np.abs(a)) if dtype.kind == "u" else a
+    a = a.astype(dtype)
+    for given in (
+        a,
+        a[::2],
+        a[..., ::2],
+        a[..., ::-1],
+        a.transpose(3, 1, 0, 2),
+        a.byteswap().view(dtype.newbyteorder()) if name != "bfloat16" else a[:, :, ::3],
+    ):
+        for function in ("max", "min"):
+            got = getattr(gr, function)(given, axis=1, device="cpu")
+            assert got.dtype == dtype
+            assert got.tobytes() == given[:, 0].astype(dtype).tobytes(), (function, SEED)
