@@ -1,4 +1,4 @@
-"""Shared by all tests: the seed, the reason to skip GPU tests, a separate cache directory."""
+"""Shared by all tests: the seed, the reason to skip GPU tests, the environment of processes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ import pytest
 if "GPUREDUCE_CACHE_DIR" not in os.environ:
     os.environ["GPUREDUCE_CACHE_DIR"] = tempfile.mkdtemp(prefix="gpureduce-test-cache-")
     atexit.register(shutil.rmtree, os.environ["GPUREDUCE_CACHE_DIR"], ignore_errors=True)
+
+# Each process that imports NumPy would start a thread per core for its linear algebra, which spins
+# before it sleeps: a third of the time of a process that imports the package and ends.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # JAX would take most of a GPU's memory, which the tests of several processes share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
