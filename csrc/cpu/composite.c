@@ -44,6 +44,7 @@ enum {
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
     LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
     LEAST_FOUND_BLOCK = 40,    /* elements of few rows in which positions are found as columns */
+    LEAST_TRUTH_COLUMNS = 4,   /* ... of bools */
     NARROW_BYTES = 64, /* of rows with gaps that are packed, so that several are searched at once */
     MOST_BLOCK_BYTES = 4 * 1024,  /* of few columns, many blocks of which a loop takes ... */
     FOUND_TILE_BYTES = 16 * 1024, /* packed for that: it stays in the first cache */
@@ -1417,9 +1418,11 @@ static int is_dense(const gpr_view *view)
 static int finds_in_columns(const gpr_view *view, const recipe *how, int runs)
 {
     const uint64_t extent = view->axes[view->outer - 1].extent;
+    /* the first bools of two or three short rows decide before a block is packed */
+    const int is_packed_in_vain = how->loop_dtype == GPR_BOOL && extent < LEAST_TRUTH_COLUMNS;
 
     return view->mask == NULL && position_loops(how)->columns[how->loop_dtype] != NULL &&
-           (runs || extent * view->n >= LEAST_FOUND_BLOCK);
+           (runs || (extent * view->n >= LEAST_FOUND_BLOCK && !is_packed_in_vain));
 }
 
 /* Whether blocks of columns are searched by a loop for many of them: each is little work. */
