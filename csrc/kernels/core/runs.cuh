@@ -62,7 +62,7 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
     using In = typename Traits::In;
     const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
 
-    if constexpr (WIDTH >= warp_lanes) { // one of each at most: both loads first
+    if constexpr (WIDTH >= GPR_WARP_LANES) { // one of each at most: both loads first
         In first_element = {}, last_element = {};
         if (first < head) first_element = in[first];
         if (last < n) last_element = in[last];
@@ -116,7 +116,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
             if (mine + k * group.size < end) rest[k][0] = load_vector(mine + k * group.size);
         }
     };
-    if (WIDTH >= warp_lanes && left < round) {
+    if (WIDTH >= GPR_WARP_LANES && left < round) {
         load_rest();
         add_both_ends();
     } else {
