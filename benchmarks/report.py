@@ -567,6 +567,7 @@ def counters_table(result: dict[str, Any]) -> str:
 LEAST_RATIO = 0.95  # cases below it are listed
 LARGE = 256 << 20  # bytes of cases whose bandwidth is compared with the ceiling
 NEAR_CEILING = 0.85
+WIDE_LOAD = 8  # bytes; by shorter loads memory is not kept busy
 LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
 
 
@@ -591,8 +592,24 @@ def share_of_ceiling(row: dict[str, Any], result: dict[str, Any]) -> float:
     return float(row["bytes"] / seconds / result["ceiling"])
 
 
+def bytes_of_load(row: dict[str, Any]) -> int:
+    """The most bytes that a thread may load at once: of neighbours whose groups all begin aligned;
+    0 if elements have no neighbours in memory."""
+    itemsize = sweep.ITEMSIZE[row["dtype"]]
+    steps = [
+        abs(step) for step, extent in zip(row["strides"], row["shape"], strict=True) if extent > 1
+    ]
+    if 1 not in steps:
+        return 0
+    apart = math.gcd(row["offset"], *(step for step in steps if step != 1))
+    ends = [
+        extent for step, extent in zip(row["strides"], row["shape"], strict=True) if abs(step) == 1
+    ]
+    return itemsize * math.gcd(apart, *ends, 16 // itemsize)
+
+
 def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
-    """Reason why a peer is faster in a case, from the measured times."""
+    """Reason why a peer is faster in a case, from its layout and the measured times."""
     fast = sweep.ratio(row, "fast")
     if fast is not None and fast >= LEAST_RATIO:
         return f"exactness: `fast` has {fast:.2f}"
@@ -601,7 +618,13 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
         return f"at memory bandwidth, {100 * share:.0f} % of the ceiling"
     if statistics.median(row["microseconds"]["auto"]) <= LAUNCH:
         return "steps of one launch"
-    return f"{100 * share:.0f} % of the ceiling"
+    if row["masked"] and row["function"] in sweep.WITH_INITIAL:
+        return "two launches, of elements and with `initial`"
+    if row["layout"] in ("overlapping", "zero stride"):
+        return "elements that are read several times come from caches"
+    loaded = bytes_of_load(row)
+    narrow = f", {loaded}-byte loads" if 0 < loaded < WIDE_LOAD else ""
+    return f"{100 * share:.0f} % of the ceiling{narrow}"
 
 
 def sweep_table(results: list[dict[str, Any]]) -> str:

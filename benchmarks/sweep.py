@@ -62,6 +62,7 @@ SLOW, SLOW_SAMPLES = 0.1, 2  # seconds after which so many samples are enough
 BUSY_CYCLES = 400_000  # of the device while calls are queued
 SECTOR = 32  # bytes, the least that memory delivers
 CEILING_BYTES = 2 << 30
+WITH_INITIAL = ("max", "min", "nanmax")  # where there is a mask
 WITH_MASK = ("sum", "mean", "max", "min", "prod", "any", "all", "nansum", "nanmax")
 
 
@@ -237,7 +238,7 @@ def our_calls(case: Case, array: Any, mask: Any) -> dict[str, Callable[[], Any]]
     options: dict[str, Any] = {"axis": case.axis, "keepdims": case.keepdims}
     if mask is not None:
         options["where"] = mask
-        if case.function in ("max", "min", "nanmax"):
+        if case.function in WITH_INITIAL:
             options["initial"] = 0
     calls = {"auto": lambda: function(array, **options)}
     name = case.function.removeprefix("nan")
