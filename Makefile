@@ -44,6 +44,9 @@ STAMPS := $(VENV)/stamps
 # Exact sums depend on it. Roots set no errno, which no code reads and vectors cannot set.
 C_FLAGS := -std=gnu11 -ffp-contract=off -fno-fast-math -fno-math-errno -fvisibility=hidden -pthread
 C_OPTIMIZE := -O3 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+# Tests and fakes are compiled once and run once, for which optimizing more takes longer than it
+# saves; ranges of values are for warnings of what lies outside an array.
+TEST_OPTIMIZE := -O1 -ftree-vrp -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 # Callers may have small stacks (GPR_STACK_BYTES in gpureduce.h).
 C_WARNINGS := -Wall -Wextra -Wframe-larger-than=8192 -Werror
 # Our own headers are named from csrc ("lib/rules/rules.h"); the other folders are for the
@@ -359,9 +362,9 @@ build/coverage/cpu/loops_% build/coverage/tests/%: private C_FLAGS += -O2 -fprof
 build/coverage/tests/%: private C_FLAGS += -fno-builtin-fork
 
 $(eval $(call objects,release,$(C_OPTIMIZE)))
-$(eval $(call variant,release,$(C_OPTIMIZE)))
+$(eval $(call variant,release,$(TEST_OPTIMIZE)))
 $(eval $(call objects,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
-$(eval $(call variant,strict,$(C_WARNINGS) $(C_OPTIMIZE)))
+$(eval $(call variant,strict,$(C_WARNINGS) $(TEST_OPTIMIZE)))
 $(eval $(call objects,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call variant,asan,$(SANITIZE_ADDRESS)))
 $(eval $(call objects,tsan,$(SANITIZE_THREAD)))
@@ -379,7 +382,7 @@ $(eval $(call objects,aarch64,$(C_OPTIMIZE)))
 $(eval $(call variant,aarch64,$(C_OPTIMIZE)))
 # Those of the package itself, which setup.py leaves there, compiled with warnings as errors.
 package_OBJECTS := $(LIB_SOURCES:%.c=build/package/%.o)
-$(eval $(call variant,package,$(C_WARNINGS) $(C_OPTIMIZE)))
+$(eval $(call variant,package,$(C_WARNINGS) $(TEST_OPTIMIZE)))
 $(package_OBJECTS): $(STAMPS)/build
 	@[ -e $@ ] || { echo "the package was built without C_VARIANT=package: remove $<"; exit 1; }
 
