@@ -234,3 +234,18 @@ def test_what_numpy_warns_of_is_left_to_python() -> None:
     for name in ("nanargmin", "nanargmax"):
         with pytest.raises(ValueError, match="All-NaN slice encountered"):
             getattr(gr, name)(some, 1)
+
+
+def test_nan_among_many_extremes_are_warned_of_wherever_they_are(rng: np.random.Generator) -> None:
+    for count in (511, 512, 513, 1300):
+        for dtype in ("float16", "float32", "float64"):
+            x = rng.normal(size=(2, count)).astype(dtype)
+            for axes in (x, x.reshape(2, 1, count)[:1]):
+                for at in (0, count - 1, int(rng.integers(count))):
+                    some = axes.copy()
+                    some[..., at] = np.nan
+                    with pytest.warns(RuntimeWarning, match="All-NaN slice encountered"):
+                        wanted = np.nanmax(some, axis=0)
+                    with pytest.warns(RuntimeWarning, match="All-NaN slice encountered"):
+                        got = gr.nanmax(some, axis=0, device="cpu")
+                    np.testing.assert_array_equal(got, wanted)
