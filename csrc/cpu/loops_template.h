@@ -826,14 +826,14 @@ enum { FIRST_TRUTH_BYTES = 256, TRUTH_BLOCK_BYTES = 8192 };
 #define SAW_ZERO(x) ((x) == 0)
 
 /* Whether all of n bytes are not 0. The least of four vectors waits for that of those before them
- * once, where a loop would compare each and wait for it. */
+ * once, where a loop would compare each and wait for it. Vectors at the end may take bytes a second
+ * time. */
 #ifdef HAS_INTEGER_VOCABULARY
 INLINE uint8_t are_bytes_true(const uint8_t *p, uint64_t n)
 {
     enum { VECTORS = 4 };
-    const vec_u64 ones = (vec_u64){0} + UINT64_C(0x0101010101010101);
-    vec_u8 least = (vec_u8){0} + UINT8_MAX, x[VECTORS];
-    vec_u64 zeros;
+    const vec_u8 zero = {0};
+    vec_u8 least = zero + UINT8_MAX, x[VECTORS];
     uint64_t i = 0, any = 0;
 
     for (; i + sizeof x <= n; i += sizeof x) {
@@ -843,11 +843,12 @@ INLINE uint8_t are_bytes_true(const uint8_t *p, uint64_t n)
         x[2] = (vec_u8)VECTOR_min_uint8(x[2], x[3]);
         least = (vec_u8)VECTOR_min_uint8(least, VECTOR_min_uint8(x[0], x[2]));
     }
-    zeros = ((vec_u64)least - ones) & ~(vec_u64)least & (ones << 7);
-    UNROLLED
-    for (int k = 0; k < VECTOR_LANES; k++) any |= zeros[k];
+    for (; i < n && n >= VECTOR_BYTES; i += VECTOR_BYTES) {
+        memcpy(&x[0], p + (i + VECTOR_BYTES <= n ? i : n - VECTOR_BYTES), sizeof x[0]);
+        least = (vec_u8)VECTOR_min_uint8(least, x[0]);
+    }
     for (; i < n; i++) any |= p[i] == 0;
-    return any == 0;
+    return VECTOR_MATCHES(1, least, zero) == 0 && any == 0;
 }
 #define FALSE_IN_BLOCK const int seen = !are_bytes_true((const uint8_t *)(const void *)p, count)
 #define DEFINE_ALL_OF_BYTES(name, T) DEFINE_TRUTH_BLOCKS(all, name, T, FALSE_IN_BLOCK, 0)
