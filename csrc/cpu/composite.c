@@ -899,13 +899,14 @@ static void make_blocks(const gpr_view *view, uint64_t row, uint64_t count, gpr_
 }
 
 /* Finds positions in the blocks of columns that are units unit .. end - 1. A loop reads beyond a
- * block: the last one of an axis is packed. */
+ * block: the last one of an axis is packed, but of bools. */
 static void find_in_blocks(const job *work, uint64_t unit, uint64_t end, unit_memory *memory)
 {
     const recipe *how = &work->how[0];
     const composite *c = work->composite;
     const gpr_view *view = work->view;
     const gpr_block_positions_loop find = position_loops(how)->blocks[how->loop_dtype];
+    const int is_bool = how->loop_dtype == GPR_BOOL;
     const uint64_t width = work->units.width, block = width * view->n,
                    siblings = view->outer > 1 ? view->axes[view->outer - 2].extent : 1,
                    packed = how->direct ? FOUND_TILE_BYTES / (block * how->loop_bytes)
@@ -920,8 +921,8 @@ static void find_in_blocks(const job *work, uint64_t unit, uint64_t end, unit_me
         const char *elements;
         gpr_view blocks;
 
-        if (c->blocks_in_place && left > 1) {
-            count = gpr_smaller(count, left - 1);
+        if (c->blocks_in_place && (left > 1 || is_bool)) {
+            if (!is_bool) count = gpr_smaller(count, left - 1);
             stride = view->axes[view->outer - 2].in;
             elements = gpr_view_row(view, unit * width);
         } else {
@@ -931,7 +932,11 @@ static void find_in_blocks(const job *work, uint64_t unit, uint64_t end, unit_me
             gpr_cpu_pack(&blocks, 0, count * block, NULL, how->direct ? in->tile : in->s.packed);
             if (!how->direct) elements = gpr_cpu_prepare(how, elements, count * block, &in->s);
         }
-        find(elements, stride, count, view->n, width, positions);
+        if (is_bool)
+            gpr_cpu_find_truths_in_blocks(elements, stride, count, view->n, width,
+                                          how->rule->fold == GPR_FOLD_argmax, positions);
+        else
+            find(elements, stride, count, view->n, width, positions);
         memcpy(work->result + unit * width * work->result_bytes, positions,
                count * width * sizeof *positions);
         unit += count;
@@ -1425,26 +1430,29 @@ static int finds_in_columns(const gpr_view *view, const recipe *how, int runs)
            (runs || (extent * view->n >= LEAST_FOUND_BLOCK && !is_packed_in_vain));
 }
 
-/* Whether blocks of columns are searched by a loop for many of them: each is little work. */
-static int finds_in_blocks(const gpr_view *view, const recipe *how)
-{
-    const uint64_t row_bytes = view->axes[view->outer - 1].extent * how->loop_bytes;
-
-    return view->mask == NULL && position_loops(how)->blocks[how->loop_dtype] != NULL &&
-           row_bytes <= gpr_cpu_loops()->vector_bytes &&
-           view->n <= gpr_most_block_rows(how->loop_bytes) &&
-           view->n * row_bytes <= MOST_BLOCK_BYTES;
-}
-
-/* Whether the loop can read them where they are, if another one follows: it reads up to a vector
- * more. */
+/* Whether the loop can read blocks of columns where they are, if another one follows: it reads up
+ * to a vector more, but of bools. */
 static int are_blocks_in_place(const gpr_view *view, const recipe *how)
 {
     const uint64_t bytes = view->n * view->axes[view->outer - 1].extent * view->bytes;
 
     return how->direct && view->outer > 1 && view->inner == 1 && is_dense(view) &&
            view->axes[view->outer].in > 0 && view->axes[view->outer - 2].in >= (int64_t)bytes &&
-           bytes >= gpr_cpu_loops()->vector_bytes;
+           (bytes >= gpr_cpu_loops()->vector_bytes || how->loop_dtype == GPR_BOOL);
+}
+
+/* Whether blocks of columns are searched by a loop for many of them: each is little work. */
+static int finds_in_blocks(const gpr_view *view, const recipe *how)
+{
+    const uint64_t width = view->axes[view->outer - 1].extent, row_bytes = width * how->loop_bytes;
+
+    if (view->mask != NULL) return 0;
+    if (how->loop_dtype == GPR_BOOL)
+        return gpr_cpu_finds_truths_in_blocks(view->n, width) && are_blocks_in_place(view, how);
+    return position_loops(how)->blocks[how->loop_dtype] != NULL &&
+           row_bytes <= gpr_cpu_loops()->vector_bytes &&
+           view->n <= gpr_most_block_rows(how->loop_bytes) &&
+           view->n * row_bytes <= MOST_BLOCK_BYTES;
 }
 
 /* Whether short rows follow each other by few, so that copies of many are found sooner than some of

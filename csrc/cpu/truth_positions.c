@@ -156,21 +156,26 @@ static void find_in_words(const char *rows, int64_t stride, uint64_t count, uint
     }
 }
 
+/* Which of AT_ONCE to STRETCH bools decide, a bit each. */
+static inline uint64_t marks_of_stretch(const char *bools, uint64_t n, int wanted)
+{
+    const uint64_t last = n - AT_ONCE, second = gpr_smaller(AT_ONCE, last),
+                   third = gpr_smaller(2 * AT_ONCE, last),
+                   truths = truths_of_16(bools) | truths_of_16(bools + second) << second |
+                            truths_of_16(bools + third) << third |
+                            truths_of_16(bools + last) << last;
+
+    return (wanted ? truths : ~truths) & UINT64_MAX >> (STRETCH - n);
+}
+
 /* The same of rows of more than AT_ONCE, up to STRETCH. */
 static void find_in_stretches(const char *rows, int64_t stride, uint64_t count, uint64_t n,
                               int wanted, int64_t *positions)
 {
-    const uint64_t last = n - AT_ONCE, second = gpr_smaller(AT_ONCE, last),
-                   third = gpr_smaller(2 * AT_ONCE, last), of_row = UINT64_MAX >> (STRETCH - n);
-
     for (uint64_t i = 0; i < count; i++, rows += stride) {
         uint64_t marks = truths_of_16(rows) ^ (wanted ? 0 : UINT16_MAX); /* often enough */
 
-        if (marks == 0) {
-            marks = truths_of_16(rows) | truths_of_16(rows + second) << second |
-                    truths_of_16(rows + third) << third | truths_of_16(rows + last) << last;
-            marks = (wanted ? marks : ~marks) & of_row;
-        }
+        if (marks == 0) marks = marks_of_stretch(rows, n, wanted);
         positions[i] = marks != 0 ? __builtin_ctzll(marks) : 0;
     }
 }
@@ -207,6 +212,42 @@ void gpr_cpu_find_truths(const char *elements, int64_t stride, uint64_t rows, ui
     }
 }
 
+/* The same in columns without gaps, of AT_ONCE to STRETCH bools in all, which are marked at once;
+ * `nowhere` for columns in which none decides. */
+static void find_in_block(const char *bools, int is_backward, uint64_t rows, uint64_t width,
+                          int wanted, int64_t nowhere, int64_t *positions)
+{
+    const uint64_t marks = marks_of_stretch(bools, rows * width, wanted);
+    uint64_t first_column = 1;
+
+    for (uint64_t j = 0; j < width; j++) positions[j] = nowhere;
+    if (marks == 0) return;
+    for (uint64_t shift = width; shift < STRETCH; shift *= 2) first_column |= first_column << shift;
+    for (uint64_t j = 0; j < width; j++) {
+        const uint64_t column = marks & first_column << j;
+        if (column == 0) continue;
+        positions[j] = is_backward ? (int64_t)rows - 1 - (63 - __builtin_clzll(column)) / (int)width
+                                   : __builtin_ctzll(column) / (int)width;
+    }
+}
+
+static int is_small_block(uint64_t rows, uint64_t width)
+{
+    return rows <= STRETCH && rows * width >= AT_ONCE && rows * width <= STRETCH;
+}
+
+int gpr_cpu_finds_truths_in_blocks(uint64_t rows, uint64_t width)
+{
+    return width <= GPR_MOST_TRUTH_COLUMNS && is_small_block(rows, width);
+}
+
+void gpr_cpu_find_truths_in_blocks(const char *elements, int64_t stride, uint64_t blocks,
+                                   uint64_t rows, uint64_t width, int wanted, int64_t *positions)
+{
+    for (uint64_t b = 0; b < blocks; b++, elements += stride, positions += width)
+        find_in_block(elements, 0, rows, width, wanted, 0, positions);
+}
+
 /* 16 bytes hold several rows of few columns. Their marks are a bit each, those of one column
  * `width` bits apart; of a backward stride the first row is the highest. */
 void gpr_cpu_find_truths_in_columns(const char *elements, int64_t stride, uint64_t rows,
@@ -216,6 +257,11 @@ void gpr_cpu_find_truths_in_columns(const char *elements, int64_t stride, uint64
     const int is_backward = stride < 0;
     uint64_t left = width, first_column = 0;
 
+    if (is_small_block(rows, width)) {
+        find_in_block(is_backward ? elements + (int64_t)(rows - 1) * stride : elements, is_backward,
+                      rows, width, wanted, -1, positions);
+        return;
+    }
     for (uint64_t j = 0; j < width; j++) positions[j] = -1;
     for (uint64_t k = 0; k < at_once; k++) first_column |= UINT64_C(1) << (k * width);
     for (uint64_t row = 0; row < rows && left > 0; row += at_once) {
