@@ -613,13 +613,56 @@ INLINE void fetch_behind(const void *run, uint64_t bytes)
         __builtin_prefetch((const void *)((uintptr_t)run + bytes + ahead), 0, 3);
 }
 
+/* Where an extreme of 64-bit integers takes two instructions, eight vectors are folded to one before
+ * the next comparison waits for it, in the order of memory, so that no more is fetched. The last
+ * vector may take elements a second time. */
+#ifdef HAS_SLOW_EXTREMES_64
+#define FOLDS_IN_ORDER(T, n) \
+    (sizeof(T) == 8 && (n) >= 8 * VECTOR_BYTES / sizeof(T) && (n) <= FETCHED_BYTES / sizeof(T))
+#define ORDERED_EXTREME(fold, name, p, n) ordered_##fold##_##name(p, n)
+#define DEFINE_ORDERED_EXTREME(fold, name, T)                                                \
+    INLINE T ordered_##fold##_##name(const T *p, uint64_t n)                                 \
+    {                                                                                        \
+        enum { LANES = VECTOR_BYTES / sizeof(T), VECTORS = 8 };                              \
+        typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                       \
+        elements best, x[VECTORS];                                                           \
+        uint64_t i = 0;                                                                      \
+        memcpy(&best, p, sizeof best);                                                       \
+        for (; i + VECTORS * LANES <= n; i += VECTORS * LANES) {                             \
+            UNROLLED                                                                         \
+            for (int k = 0; k < VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]); \
+            UNROLLED                                                                         \
+            for (int half = VECTORS / 2; half > 0; half /= 2) {                              \
+                UNROLLED                                                                     \
+                for (int k = 0; k < half; k++)                                               \
+                    x[k] = (elements)VECTOR_##fold##_##name(x[k + half], x[k]);              \
+            }                                                                                \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                             \
+        }                                                                                    \
+        for (; i < n; i += LANES) {                                                          \
+            memcpy(&x[0], p + (i + LANES <= n ? i : n - LANES), sizeof x[0]);                \
+            best = (elements)VECTOR_##fold##_##name(x[0], best);                             \
+        }                                                                                    \
+        UNROLLED                                                                             \
+        for (size_t apart = sizeof(T); apart < VECTOR_BYTES; apart *= 2)                     \
+            best = (elements)VECTOR_##fold##_##name(EXCHANGE_LANES(best, apart), best);      \
+        return best[0];                                                                      \
+    }
+#else
+#define FOLDS_IN_ORDER(T, n) 0
+#define ORDERED_EXTREME(fold, name, p, n) (*(p))
+#define DEFINE_ORDERED_EXTREME(fold, name, T)
+#endif
+
 #define DEFINE_INT_EXTREME_RUN(fold, name, T)                                       \
+    DEFINE_ORDERED_EXTREME(fold, name, T)                                           \
     INLINE T fold##_##name(const T *p, uint64_t n)                                  \
     {                                                                               \
         const uint64_t lanes = VECTOR_BYTES / sizeof(T);                            \
         const uint64_t quarter = n < 16 * lanes ? 0 : n / (4 * lanes) * lanes;      \
         const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
         T a = p[0], b = a, c = a, d = a;                                            \
+        if (FOLDS_IN_ORDER(T, n)) return ORDERED_EXTREME(fold, name, p, n);         \
         if (quarter > 0) fetch_behind(p, n * sizeof(T));                            \
         for (uint64_t i = 0; i < quarter; i++) {                                    \
             a = GPR_COMBINE_##fold(p[i], a);                                        \

@@ -149,3 +149,15 @@ def test_positions_and_variances_of_rows_made_of_runs_are_numpys(rng: np.random.
         for axis in None, (1, 2):
             got, wanted = (module.var(x, axis) for module in (gr, np))
             assert np.allclose(got, wanted, 1e-4, equal_nan=True), (name, x.shape, axis)
+
+
+def test_extremes_of_rows_of_64_bit_integers_are_numpys(isa: str, rng: np.random.Generator) -> None:
+    for n in (*range(31, 37), 100, 255, 500, 511, 512, 513, int(rng.integers(30, 600))):
+        for name in ("int64", "uint64"):
+            bits = rng.integers(0, 1 << 64, (n, 3, 9), np.uint64)
+            x = np.asfortranarray(bits.view(name))
+            for axes in (0, (0, 2)):
+                for function in ("min", "max"):
+                    got = getattr(gr, function)(x, axis=axes, device="cpu")
+                    wanted = getattr(np, function)(x, axis=axes)
+                    assert np.array_equal(got, wanted), (function, name, n, axes, isa)
