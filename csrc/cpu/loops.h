@@ -225,9 +225,9 @@ typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint
                                           uint64_t width, uint64_t first, int fresh, void *extremes,
                                           int64_t *positions);
 
-/* As gpr_positions_loop, for blocks of columns: of each of `blocks` blocks, `stride` bytes apart, of
- * n <= gpr_most_block_rows rows of `width` elements without gaps, no more than a vector has, finds
- * `width` positions. Reads up to a vector more than a block has. */
+/* As gpr_positions_loop, for blocks of columns: finds `width` positions in each of `blocks` blocks,
+ * `stride` bytes apart, of n <= gpr_most_block_rows rows of `width` elements without gaps, no more
+ * than a vector has. Reads up to a vector more than a block has. */
 typedef void (*gpr_block_positions_loop)(const char *data, int64_t stride, uint64_t blocks,
                                          uint64_t n, uint64_t width, int64_t *positions);
 static inline uint64_t gpr_most_block_rows(size_t bytes)

@@ -518,9 +518,9 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
         }                                                                                         \
     }
 
-/* Blocks of columns that are no wider than a vector and have no gaps: a vector has as many rows side
- * by side as fit it, two vectors at a time, and what lanes find is joined at the end. The last rows
- * may be taken a second time, which changes nothing. Lanes behind the rows have no meaning. */
+/* Blocks of columns that are no wider than a vector and have no gaps: a vector has as many rows as
+ * fit it, side by side, two vectors at a time, and what lanes find is joined at the end. The last
+ * rows may be taken a second time, which changes nothing. Lanes behind the rows have no meaning. */
 #define DEFINE_POSITION_BLOCK(block, which, name, T, INDEX, LIFT, BETTER, SKIP, BYTES)        \
     INLINE void block##_##which##_##name(const T *p, uint64_t n, uint64_t width,              \
                                          int64_t *positions)                                  \

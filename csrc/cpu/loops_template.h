@@ -613,9 +613,9 @@ INLINE void fetch_behind(const void *run, uint64_t bytes)
         __builtin_prefetch((const void *)((uintptr_t)run + bytes + ahead), 0, 3);
 }
 
-/* Where an extreme of 64-bit integers takes two instructions, eight vectors are folded to one before
- * the next comparison waits for it, in the order of memory, so that no more is fetched. The last
- * vector may take elements a second time. */
+/* Where an extreme of 64-bit integers takes two instructions, eight vectors are folded to one
+ * before the next comparison waits for it, in the order of memory, so that no more is fetched. The
+ * last vector may take elements a second time. */
 #ifdef HAS_SLOW_EXTREMES_64
 #define FOLDS_IN_ORDER(T, n) \
     (sizeof(T) == 8 && (n) >= 8 * VECTOR_BYTES / sizeof(T) && (n) <= FETCHED_BYTES / sizeof(T))

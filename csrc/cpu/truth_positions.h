@@ -16,8 +16,8 @@ void gpr_cpu_find_truths_in_columns(const char *elements, int64_t stride, uint64
                                     uint64_t width, int wanted, int64_t *positions);
 
 /* The same in each of `blocks` blocks of columns without gaps, `stride` bytes apart; 0 for columns
- * in which none decides. For blocks that gpr_cpu_finds_truths_in_blocks accepts; reads nothing else.
- */
+ * in which none decides. For blocks that gpr_cpu_finds_truths_in_blocks accepts, of which it reads
+ * nothing else. */
 int gpr_cpu_finds_truths_in_blocks(uint64_t rows, uint64_t width);
 void gpr_cpu_find_truths_in_blocks(const char *elements, int64_t stride, uint64_t blocks,
                                    uint64_t rows, uint64_t width, int wanted, int64_t *positions);
