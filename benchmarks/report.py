@@ -568,6 +568,8 @@ LEAST_RATIO = 0.95  # cases below it are listed
 LARGE = 256 << 20  # bytes of cases whose bandwidth is compared with the ceiling
 NEAR_CEILING = 0.85
 WIDE_LOAD = 8  # bytes; by shorter loads memory is not kept busy
+BY_ITEMS = ("fast_columns", "fast_few", "fast_strided", "exact_strided")
+"""Kernels that load as many neighbours at once as are aligned, not runs of memory by vectors."""
 LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
 
 
@@ -622,7 +624,7 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
         return "two launches, of elements and with `initial`"
     if row["layout"] in ("overlapping", "zero stride"):
         return "elements that are read several times come from caches"
-    loaded = bytes_of_load(row)
+    loaded = bytes_of_load(row) if row["variant"] in BY_ITEMS else 0
     narrow = f", {loaded}-byte loads" if 0 < loaded < WIDE_LOAD else ""
     return f"{100 * share:.0f} % of the ceiling{narrow}"
 

@@ -51,7 +51,8 @@ def test_cases_have_every_layout_and_number_of_axes() -> None:
 def row(ours: float, peer: float, nbytes: int, **others: object) -> dict[str, object]:
     return {
         "function": "sum", "dtype": "float32", "shape": [nbytes // 4], "axis": None, "layout": "C",
-        "masked": False, "bytes": nbytes, "right": True, "variant": "fast_stream", "grid": 1,
+        "strides": [1], "offset": 0, "masked": False, "bytes": nbytes, "right": True,
+        "variant": "fast_stream", "grid": 1,
         "microseconds": {"auto": [ours] * 3, "torch": [peer] * 3},
         **others,
     }  # fmt: skip
@@ -64,6 +65,10 @@ def test_every_case_in_which_a_peer_is_faster_is_listed_with_a_reason() -> None:
         row(100.0, 90.0, 300_000_000, right=False),
         row(100.0, 80.0, 1 << 20, microseconds={"auto": [100.0], "fast": [80.0], "cupy": [80.0]}),
         row(100.0, 50.0, 1 << 20),
+        row(100.0, 40.0, 1 << 20, function="max", masked=True),
+        row(100.0, 30.0, 1 << 20, layout="overlapping"),
+        row(100.0, 20.0, 1 << 20, shape=[9, 7], strides=[7, 1], variant="fast_columns"),
+        row(100.0, 10.0, 1 << 20, shape=[9, 8], strides=[8, 1], variant="fast_columns"),
     ]
     setting = {
         "device": {"name": "GPU"}, "date": "2026-01-01", "cuda_driver": 13000, "nvrtc": 13000,
@@ -71,11 +76,16 @@ def test_every_case_in_which_a_peer_is_faster_is_listed_with_a_reason() -> None:
     }  # fmt: skip
     result = {"size": "small", "seed": 1, "environment": setting, "ceiling": 3e12, "rows": rows}
     summary, listed = report.sweep_table([result]).split("\n\n")[:2]
-    assert "| 5 / 5 | 1 | 20.0 % | 20.0 % | 0.86 | 1 of 1 |" in summary
+    assert "| 9 / 9 | 1 | 11.1 % | 11.1 % | 0.47 | 1 of 1 |" in summary
     lines = listed.splitlines()[2:]
-    assert [line.split(" | ")[1] for line in lines] == ["0.50", "0.67", "0.80", "0.90"]
+    ratios = ["0.10", "0.20", "0.30", "0.40", "0.50", "0.67", "0.80", "0.90"]
+    assert [line.split(" | ")[1] for line in lines] == ratios
     reasons = [line.split(" | ")[-1].removesuffix(" |") for line in lines]
     assert reasons == [
+        "0 % of the ceiling",
+        "0 % of the ceiling, 4-byte loads",
+        "elements that are read several times come from caches",
+        "two launches, of elements and with `initial`",
         "0 % of the ceiling",
         "steps of one launch",
         "exactness: `fast` has 1.00",
