@@ -223,12 +223,7 @@ enum { BLOCK_VECTORS = 8 };
             UNROLLED                                                                     \
             for (int v = 0; v < BLOCK_VECTORS; v++)                                      \
                 memcpy(&x[v], p + from + v * LANES, sizeof x[v]);                        \
-            UNROLLED                                                                     \
-            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                    \
-                UNROLLED                                                                 \
-                for (int v = 0; v < half; v++)                                           \
-                    x[v] = (elements)VECTOR_##fold##_##name(x[v + half], x[v]);          \
-            }                                                                            \
+            FOLD_TO_FIRST(x, BLOCK_VECTORS, VECTOR_##fold##_##name);                     \
             better = (indices)BETTER(x[0], best);                                        \
             best = (elements)VECTOR_##fold##_##name(x[0], best);                         \
             at = (((indices){0} + (INDEX)block) & better) | (at & ~better);              \
@@ -287,12 +282,7 @@ enum { BLOCK_VECTORS = 8 };
             for (int v = 0; v < BLOCK_VECTORS; v += 2)                                           \
                 flag = UNORDERED_##tag(flag, x[v], x[v + 1]);                                    \
             if (is_flagged_##tag(flag)) return first_nan_##which##_##name(p, n, from);           \
-            UNROLLED                                                                             \
-            for (int half = BLOCK_VECTORS / 2; half > 0; half /= 2) {                            \
-                UNROLLED                                                                         \
-                for (int v = 0; v < half; v++)                                                   \
-                    x[v] = (vec_##tag)EXTREME_##fold##_##tag(x[v + half], x[v]);                 \
-            }                                                                                    \
+            FOLD_TO_FIRST(x, BLOCK_VECTORS, EXTREME_##fold##_##tag);                             \
             better = (indices)BEATS(x[0], best);                                                 \
             best = (vec_##tag)EXTREME_##fold##_##tag(x[0], best);                                \
             at = (((indices){0} + (INDEX)block) & better) | (at & ~better);                      \

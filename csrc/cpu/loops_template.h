@@ -41,6 +41,14 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* Folds the vectors x[0] to x[count - 1] into x[0] by halves; `count` is a power of two. */
+#define FOLD_TO_FIRST(x, count, fold_of)                                                    \
+    UNROLLED                                                                                \
+    for (int half = (count) / 2; half > 0; half /= 2) {                                     \
+        UNROLLED                                                                            \
+        for (int v = 0; v < half; v++) x[v] = (__typeof__(x[0]))fold_of(x[v + half], x[v]); \
+    }
+
 typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR_BYTES)));
@@ -631,12 +639,7 @@ INLINE void fetch_behind(const void *run, uint64_t bytes)
         for (; i + VECTORS * LANES <= n; i += VECTORS * LANES) {                             \
             UNROLLED                                                                         \
             for (int k = 0; k < VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]); \
-            UNROLLED                                                                         \
-            for (int half = VECTORS / 2; half > 0; half /= 2) {                              \
-                UNROLLED                                                                     \
-                for (int k = 0; k < half; k++)                                               \
-                    x[k] = (elements)VECTOR_##fold##_##name(x[k + half], x[k]);              \
-            }                                                                                \
+            FOLD_TO_FIRST(x, VECTORS, VECTOR_##fold##_##name);                               \
             best = (elements)VECTOR_##fold##_##name(x[0], best);                             \
         }                                                                                    \
         for (; i < n; i += LANES) {                                                          \
