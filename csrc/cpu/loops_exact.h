@@ -338,36 +338,67 @@ INLINE vec_f64 remainder_of(vec_f64 number, vec_f64 q, vec_f64 divisor)
 #endif
 }
 
-/* See gpr_round_pairs_loop. The quotient q of the larger number, right to its last bits, leaves a
- * remainder, which is a double. With the smaller number, the quotient of that is e, right to a few
- * roundings. If q + e rounds to the same double with e a little smaller and a little larger, it is
- * the result. So it is where e is exact, which decides ties. */
+/* See gpr_round_pairs_loop. The quotient q of the sum alone is right but for its last bits, so that
+ * its remainder is a double. The remainder and the rest together have the quotient e, right to a
+ * few roundings. If q + e rounds to the same double with e a little smaller and a little larger,
+ * that is the result. */
 #define QUOTIENT_DOUBT 0x1p-48
-#define MOST_PAIR_DIVISOR 0x1p26
+#define MOST_PAIR_DIVISOR 0x1p24
+#define LEAST_QUOTIENT 0x1p-900
+#define SIGN_BIT INT64_MIN
+#define EXPONENT_BITS INT64_C(0x7ff0000000000000)
+
+INLINE vec_f64 magnitude_of(vec_f64 x)
+{
+    return (vec_f64)((vec_i64)x & INT64_MAX);
+}
+
+INLINE vec_f64 quotient_of(vec_f64 a, vec_f64 b, const rounding *r, vec_f64 *q)
+{
+    *q = a * r->inverse;
+    return (remainder_of(a, *q, r->divisor) + b) * r->inverse;
+}
+
+/* Returns where quotients of the sums a + b are certain to be the nearest doubles, by what they
+ * leave. That is less than `most`, half of the quotient's last bit times the divisor; or it is as
+ * much, and the quotient becomes the even one of the two: ties are frequent with divisors like 3. A
+ * power of two counts as the number below, whose bits are half as large. Where |b| is a fourth of
+ * the quotient at most, all but `left` is exact: multiples of half of the quotient's last bit, and
+ * no more than 2^53 of them. And no rounding crosses `most`, which is a double. */
+INLINE vec_i64 settle(vec_f64 *quotient, vec_f64 a, vec_f64 b, const rounding *r)
+{
+    const vec_i64 bits = (vec_i64)*quotient;
+    const vec_f64 of_a = remainder_of(a, *quotient, r->divisor), left = of_a + b,
+                  size = magnitude_of(*quotient),
+                  most = (vec_f64)(((vec_i64)size - 1) & EXPONENT_BITS) * (r->divisor * 0x1p-53),
+                  half = (vec_f64)(((vec_i64)left & SIGN_BIT) | (vec_i64)most);
+    const vec_i64 is_tie = b == half - of_a, is_too_far = (bits ^ (vec_i64)left) < 0;
+
+    /* an odd quotient goes to the other one: away from zero, or back where it is too far */
+    *quotient = (vec_f64)(bits + (is_tie & -(bits & 1) & (1 | is_too_far)));
+    return ((magnitude_of(left) < most) | is_tie) & (size >= EVERY(LEAST_QUOTIENT)) &
+           (size >= magnitude_of(b) * 4);
+}
 
 /* Rounds the sums of a and b. Where `is_quotient` they are divided; a quotient may be subnormal,
  * which rounds it again, and a sum infinite that is not. */
 INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, vec_i64 is_lost,
                           int may_be_lost, rounding *r)
 {
-    const vec_f64 zero = {0}, u = a + b, size = (vec_f64)((vec_i64)u & INT64_MAX);
+    const vec_f64 zero = {0}, u = a + b, size = magnitude_of(u);
     vec_i64 is_certain = size <= EVERY(is_quotient ? 0x1p900 : DBL_MAX);
     vec_f64 value = u * r->inverse;
 
-    if (is_quotient) is_certain &= (size >= EVERY(0x1p-900)) | (u == zero);
     if (how != BY_POWER) {
-        const vec_f64 of_rest = u - a, v = (a - (u - of_rest)) + (b - of_rest), q = u * r->inverse,
-                      remainder = remainder_of(u, q, r->divisor), t = remainder + v,
-                      of_v = t - remainder, t_rest = (remainder - (t - of_v)) + (v - of_v),
-                      e = t * r->inverse;
-        /* e times the divisor is exact if both are short: e is the quotient, then */
-        const vec_i64 is_exact =
-            (((vec_i64)e & (int64_t)~UPPER_BITS) == 0) & (e * r->divisor == t) & (t_rest == zero);
-        const vec_i64 is_same = q + e * (1 - QUOTIENT_DOUBT) == q + e * (1 + QUOTIENT_DOUBT);
+        const vec_f64 of_b = u - a, v = (a - (u - of_b)) + (b - of_b);
+        vec_f64 q;
 
-        is_certain &= (r->divisor < EVERY(MOST_PAIR_DIVISOR)) & (is_same | is_exact);
+        value = quotient_of(u, v, r, &q);
+        value += q + zero;
+        is_certain &= settle(&value, u, v, r) & (r->divisor < EVERY(MOST_PAIR_DIVISOR));
         is_certain |= (u == zero) & (v == zero);
-        value = q + e + zero;
+    } else if (is_quotient) {
+        is_certain &= (size >= EVERY(LEAST_QUOTIENT)) | (u == zero);
     }
     if (may_be_lost)
         is_certain &= ~is_lost;
@@ -378,18 +409,33 @@ INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, v
     return value;
 }
 
-/* The same of sums that are divided, where the result is certain without a look at what is exact:
- * nearly always. Returns 0 where it may not be. */
-INLINE int round_most(vec_f64 a, vec_f64 b, const rounding *r, vec_f64 *value)
+/* Divides vectors of sums from i on as far as all are certain, which nearly all are, and returns
+ * where that ends. */
+INLINE uint64_t divide_most(division how, const double *sums, const double *rests,
+                            const double *divisors, rounding r, uint64_t i, uint64_t count,
+                            double *results)
 {
-    const vec_f64 u = a + b, of_rest = u - a, v = (a - (u - of_rest)) + (b - of_rest),
-                  size = (vec_f64)((vec_i64)u & INT64_MAX), q = u * r->inverse,
-                  e = (remainder_of(u, q, r->divisor) + v) * r->inverse,
-                  lower = q + e * (1 - QUOTIENT_DOUBT), upper = q + e * (1 + QUOTIENT_DOUBT);
+    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+        const vec_f64 a = load_f64(sums + i), b = load_f64(rests + i);
+        vec_f64 q;
 
-    *value = lower;
-    return !has_flag_set(~((vec_i64)(lower == upper) & (size >= EVERY(0x1p-900)) &
-                           (size <= EVERY(0x1p900)) & (r->divisor < EVERY(MOST_PAIR_DIVISOR))));
+        if (how == BY_EACH) r.divisor = load_f64(divisors + i);
+        if (how == BY_EACH) r.inverse = 1 / r.divisor;
+        const vec_f64 e = quotient_of(a, b, &r, &q), lower = q + e * (1 - QUOTIENT_DOUBT),
+                      upper = q + e * (1 + QUOTIENT_DOUBT);
+        vec_f64 value = lower;
+        vec_i64 is_certain = (vec_i64)(lower == upper) & (magnitude_of(q) >= EVERY(LEAST_QUOTIENT));
+
+        if (how == BY_EACH) is_certain &= r.divisor < EVERY(MOST_PAIR_DIVISOR);
+        if (has_flag_set(~is_certain)) {
+            value = q + e;
+            is_certain = settle(&value, a, b, &r);
+            if (how == BY_EACH) is_certain &= r.divisor < EVERY(MOST_PAIR_DIVISOR);
+            if (has_flag_set(~is_certain)) break;
+        }
+        memcpy(results + i, &value, sizeof value);
+    }
+    return i;
 }
 
 INLINE int round_pairs_by(division how, int is_quotient, const double *sums, const double *rests,
@@ -397,18 +443,17 @@ INLINE int round_pairs_by(division how, int is_quotient, const double *sums, con
                           uint64_t count, double *results)
 {
     rounding r = {.divisor = EVERY(divisor), .inverse = EVERY(1 / divisor)};
+    const int may_be_certain = how == BY_EACH || (how == BY_ONE && divisor < MOST_PAIR_DIVISOR);
     vec_i64 is_lost = {0};
     vec_f64 value;
     uint64_t i = 0;
 
-    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+    for (;; i += VECTOR_LANES) {
+        if (may_be_certain && lost == NULL)
+            i = divide_most(how, sums, rests, divisors, r, i, count, results);
+        if (i + VECTOR_LANES > count) break;
         if (how == BY_EACH) r.divisor = load_f64(divisors + i);
         if (how == BY_EACH) r.inverse = 1 / r.divisor;
-        if (how != BY_POWER && lost == NULL &&
-            round_most(load_f64(sums + i), load_f64(rests + i), &r, &value)) {
-            memcpy(results + i, &value, sizeof value);
-            continue;
-        }
         if (lost != NULL) is_lost = load_f64(lost + i) != EVERY(0);
         value = round_pair(how, is_quotient, load_f64(sums + i), load_f64(rests + i), is_lost,
                            lost != NULL, &r);

@@ -22,6 +22,7 @@ import sysconfig
 import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,31 @@ def test_every_mean_on_a_midpoint_of_a_narrow_type_is_rounded_to_even(name: str)
     got = bits_of(exact_rows(sums, "mean", dtype=DTYPES[name])).astype(np.int64)
     wrong = np.flatnonzero(got != wanted + (negative << (8 * DTYPES[name].itemsize - 1)))
     assert wrong.size == 0, (name, n, SEED, rows[wrong[0]], hex(got[wrong[0]]))
+
+
+@pytest.mark.parametrize("is_about_a_power", [False, True])
+@pytest.mark.parametrize("beside", [0, 0.125, -0.125])
+@pytest.mark.parametrize("n", [3, 5, 6, 49, 93])
+def test_means_of_columns_on_a_midpoint_of_doubles_are_rounded_to_even(
+    n: int, beside: float, is_about_a_power: bool, isa: str, rng: np.random.Generator
+) -> None:
+    """Sums are n times a midpoint, or beside it by an element's last bits; midpoints are anywhere,
+    or next to powers of two, where the bits of numbers below are half as large. 1 / 49 and 1 / 93
+    are rounded to doubles that make no quotient of such a sum exact."""
+    lowest = 2**52 + (rng.integers(-2, 2, 64) if is_about_a_power else rng.integers(0, 2**52, 64))
+    columns = np.empty((n, lowest.size))
+    for column, low in zip(columns.T, lowest.tolist(), strict=True):
+        rest = n * Fraction(2 * low + 1, 2)
+        for i in range(n - 1):  # what is left for the last one has as few bits as it can have
+            column[i] = 1.5 * float(rest / (n - i))
+            rest -= Fraction(column[i])
+        column[-1] = float(rest) + beside
+    columns *= 2.0 ** rng.integers(-800, 800)
+    wanted = np.array([float(sum(map(Fraction, column.tolist())) / n) for column in columns.T])
+    for sign, axis in ((1, 0), (-1, 0), (1, 1)):
+        elements = sign * (columns if axis == 0 else columns.T.copy())
+        means = gr.mean(elements, axis=axis, device="cpu")
+        np.testing.assert_array_equal(means, sign * wanted)
 
 
 def test_sums_and_means_of_pairs_of_float16_are_rounded_once() -> None:
