@@ -325,8 +325,8 @@ static int round_sums(const double *sums, const double *divisors, double divisor
     }
 }
 
-/* The remainder of `number` after q times the divisor, which has 26 bits at most; q is the quotient
- * but for its last bits: a double. */
+/* What `number` leaves after q times the divisor, which is below MOST_PAIR_DIVISOR. Not rounded if
+ * it is a double, as it is where q is the quotient but for its last bits. */
 INLINE vec_f64 remainder_of(vec_f64 number, vec_f64 q, vec_f64 divisor)
 {
 #ifdef LESS_PRODUCT
@@ -348,11 +348,6 @@ INLINE vec_f64 remainder_of(vec_f64 number, vec_f64 q, vec_f64 divisor)
 #define SIGN_BIT INT64_MIN
 #define EXPONENT_BITS INT64_C(0x7ff0000000000000)
 
-INLINE vec_f64 magnitude_of(vec_f64 x)
-{
-    return (vec_f64)((vec_i64)x & INT64_MAX);
-}
-
 INLINE vec_f64 quotient_of(vec_f64 a, vec_f64 b, const rounding *r, vec_f64 *q)
 {
     *q = a * r->inverse;
@@ -369,15 +364,15 @@ INLINE vec_i64 settle(vec_f64 *quotient, vec_f64 a, vec_f64 b, const rounding *r
 {
     const vec_i64 bits = (vec_i64)*quotient;
     const vec_f64 of_a = remainder_of(a, *quotient, r->divisor), left = of_a + b,
-                  size = magnitude_of(*quotient),
+                  size = MAGNITUDES(*quotient),
                   most = (vec_f64)(((vec_i64)size - 1) & EXPONENT_BITS) * (r->divisor * 0x1p-53),
                   half = (vec_f64)(((vec_i64)left & SIGN_BIT) | (vec_i64)most);
     const vec_i64 is_tie = b == half - of_a, is_too_far = (bits ^ (vec_i64)left) < 0;
 
     /* an odd quotient goes to the other one: away from zero, or back where it is too far */
     *quotient = (vec_f64)(bits + (is_tie & -(bits & 1) & (1 | is_too_far)));
-    return ((magnitude_of(left) < most) | is_tie) & (size >= EVERY(LEAST_QUOTIENT)) &
-           (size >= magnitude_of(b) * 4);
+    return ((MAGNITUDES(left) < most) | is_tie) & (size >= EVERY(LEAST_QUOTIENT)) &
+           (size >= MAGNITUDES(b) * 4);
 }
 
 /* Rounds the sums of a and b. Where `is_quotient` they are divided; a quotient may be subnormal,
@@ -385,7 +380,7 @@ INLINE vec_i64 settle(vec_f64 *quotient, vec_f64 a, vec_f64 b, const rounding *r
 INLINE vec_f64 round_pair(division how, int is_quotient, vec_f64 a, vec_f64 b, vec_i64 is_lost,
                           int may_be_lost, rounding *r)
 {
-    const vec_f64 zero = {0}, u = a + b, size = magnitude_of(u);
+    const vec_f64 zero = {0}, u = a + b, size = MAGNITUDES(u);
     vec_i64 is_certain = size <= EVERY(is_quotient ? 0x1p900 : DBL_MAX);
     vec_f64 value = u * r->inverse;
 
@@ -423,15 +418,14 @@ INLINE uint64_t divide_most(division how, const double *sums, const double *rest
         if (how == BY_EACH) r.inverse = 1 / r.divisor;
         const vec_f64 e = quotient_of(a, b, &r, &q), lower = q + e * (1 - QUOTIENT_DOUBT),
                       upper = q + e * (1 + QUOTIENT_DOUBT);
+        const vec_i64 is_allowed =
+            how == BY_EACH ? (vec_i64)(r.divisor < EVERY(MOST_PAIR_DIVISOR)) : ~(vec_i64){0};
         vec_f64 value = lower;
-        vec_i64 is_certain = (vec_i64)(lower == upper) & (magnitude_of(q) >= EVERY(LEAST_QUOTIENT));
 
-        if (how == BY_EACH) is_certain &= r.divisor < EVERY(MOST_PAIR_DIVISOR);
-        if (has_flag_set(~is_certain)) {
+        if (has_flag_set(
+                ~((lower == upper) & (MAGNITUDES(q) >= EVERY(LEAST_QUOTIENT)) & is_allowed))) {
             value = q + e;
-            is_certain = settle(&value, a, b, &r);
-            if (how == BY_EACH) is_certain &= r.divisor < EVERY(MOST_PAIR_DIVISOR);
-            if (has_flag_set(~is_certain)) break;
+            if (has_flag_set(~(settle(&value, a, b, &r) & is_allowed))) break;
         }
         memcpy(results + i, &value, sizeof value);
     }

@@ -59,6 +59,8 @@ typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 
+#define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
+
 /* The processor's own prefetchers stop at page ends: on Intel's, reading ahead by hand takes a
  * tenth off runs from main memory. Nearer than two pages ahead it takes time instead, half as much
  * again, where they do better; on AMD's at any distance, a quarter. The address may lie past the
@@ -2088,7 +2090,6 @@ DEFINE_EXTENT(64, uint64_t)
         sum = after;                                     \
         rest = (before - (after - of_x)) + ((x) - of_x); \
     } while (0)
-#define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
 enum { PAIR_VECTORS = 2 }; /* added side by side: additions of one wait less for each other */
 
 #define DEFINE_PAIRS(name, T, LOAD)                                                           \
