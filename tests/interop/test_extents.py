@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,8 @@ def lie(protocol: str) -> None:
         told = Told(draw, memory.start)
         is_spoiled = draw.random() < 0.3
         array = tell[protocol](draw, told, is_spoiled)
-        if told.elements > MOST_ELEMENTS and not is_spoiled and told.is_allocated():
-            continue  # of few bytes, read many times
+        if told.may_read_again() if is_spoiled else told.reads_again():
+            continue
         refusal = found = None
         try:
             found = gr.count_nonzero(array)
@@ -139,10 +140,23 @@ class Told:
         )
         offset = draw.choice((0, ROOM - size, size * draw.randrange(-64, ROOM // size + 64)))
         self.pointer = draw.choice(ADDRESSES) if draw.random() < 0.1 else start + offset
-        self.elements = int(np.prod([float(extent) for extent in self.shape]))
 
     def __str__(self) -> str:
         return f"{self.dtype}{self.shape} by {self.strides} at {self.pointer:#x}"
+
+    def reads_again(self) -> bool:
+        """Whether a library that takes it reads few bytes so often that it takes long."""
+        return math.prod(self.shape) > MOST_ELEMENTS and self.is_allocated()
+
+    def may_read_again(self) -> bool:
+        """Whether it may do so with other items, fewer axes or at another address."""
+        most_bytes = 8 * ROOM  # of items that may be an eighth of these
+        again = [
+            extent
+            for extent, stride in zip(self.shape, self.strides, strict=True)
+            if extent and (extent - 1) * abs(stride) < most_bytes
+        ]
+        return math.prod(again) > MOST_ELEMENTS
 
     def ends(self) -> tuple[int, int]:
         """Addresses of the first byte and of the last one."""
