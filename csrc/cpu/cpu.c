@@ -472,8 +472,8 @@ static uint64_t copies_of(const job *work)
     return n >= LEAST_DEPTH * copies ? copies : 1;
 }
 
-/* Whether loops read columns of the job row by row from main memory. */
-static int reads_in_order(const job *work)
+/* Whether main memory is read, and in an order that is free: blocks of columns may be wide. */
+static int may_read_wide(const job *work)
 {
     return !adds_floats(work) && gpr_cpu_has_bytes(work->view, GPR_FAR_BEYOND_CACHES);
 }
@@ -485,7 +485,7 @@ static uint64_t most_columns(const job *work)
     size_t bytes = work->how[0].acc_bytes;
 
     if (work->recipes > 1 && work->how[1].acc_bytes > bytes) bytes = work->how[1].acc_bytes;
-    if (reads_in_order(work)) return COLUMN_ACCUMULATOR_BYTES / bytes;
+    if (may_read_wide(work)) return COLUMN_ACCUMULATOR_BYTES / bytes;
     return gpr_smaller(GPR_COLUMN_BLOCK * sizeof(double) / work->view->bytes,
                        COLUMN_ACCUMULATOR_BYTES / bytes);
 }
@@ -499,19 +499,19 @@ static uint64_t most_result_columns(const job *work, uint64_t most)
                    share = gpr_divide_up(view->axes[view->outer - 1].extent, gpr_thread_count());
 
     if (least > most) most = least;
-    if (!reads_in_order(work)) return most;
+    if (!may_read_wide(work)) return most;
     const uint64_t run = gpr_smaller(LONG_RUN_BYTES / view->bytes, share);
     return run > most ? run : most;
 }
 
-/* Whether every thread gets long runs of whole columns that are read in order. */
+/* Whether every thread gets long runs of whole columns. */
 static int is_wide_enough(const job *work)
 {
     enum { LEAST_RUN_BYTES = 32 * 1024 };
     const gpr_view *view = work->view;
     const uint64_t share = view->axes[view->outer - 1].extent / gpr_thread_count();
 
-    return work->columns_direct && reads_in_order(work) && share * view->bytes >= LEAST_RUN_BYTES;
+    return work->columns_direct && may_read_wide(work) && share * view->bytes >= LEAST_RUN_BYTES;
 }
 
 static gpr_status reduce_columns(job *work, gpr_run *run)

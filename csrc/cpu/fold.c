@@ -368,7 +368,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     const uint64_t at_once = STAGE_ELEMENTS / width;
     uint64_t until_asked = UINT64_MAX, unasked = 0;
     const int source = (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
-                       (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_IN_ORDER : 0);
+                       (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_FAR_FROM_CACHES : 0);
     const int is_widened = widens_in_place(work, how, width);
     const int every_second =
         work->copies == 1 && !work->columns_wide && reads_every_second_column(how);

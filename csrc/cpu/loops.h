@@ -20,9 +20,9 @@ typedef void (*gpr_rows_loop)(const char *data, int64_t stride, uint64_t rows, u
 enum { GPR_COLUMN_BLOCK = 1024 };
 
 /* How columns are folded: GPR_FRESH makes accumulators of them. GPR_FROM_MEMORY says that an array
- * is larger than caches, of which the call may see a part that is not, GPR_IN_ORDER that it is so
- * large that rows are read one after the other, where folds allow that. */
-enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_IN_ORDER = 4 };
+ * is larger than caches, of which the call may see a part that is not, GPR_FAR_FROM_CACHES that it
+ * is so much larger that caches hold no part of it. */
+enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_FAR_FROM_CACHES = 4 };
 
 /* Folds `rows` > 0 rows of `width` elements, `stride` bytes apart, element by element into `width`
  * accumulators. `how` is 0 or several of these. */

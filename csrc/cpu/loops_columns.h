@@ -16,7 +16,8 @@ typedef struct column_step {
 /* Runs in several rows are no streams for the processor's prefetchers, which start again in each:
  * where rows come from main memory, the next step's rows are prefetched by hand. In a cache
  * prefetching costs time: a tenth to a quarter more. So it does with few rows of 8-byte elements,
- * whose next step is mostly the block beside. */
+ * whose next step is mostly the block beside; where caches hold nothing of them, with those alone
+ * that are one step. */
 enum {
     PREFETCHED_SPAN = 16 << 20, /* bytes from the first row to the last: more than a cache */
     PREFETCHED_ROWS = 32        /* least of 8-byte elements */
@@ -33,18 +34,10 @@ INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t
 
     if ((how & GPR_FROM_MEMORY) == 0 && rows * apart < PREFETCHED_SPAN) return 0;
     if (stride == (int64_t)(width * bytes)) return STEP_ROWS * stride; /* whatever comes then */
-    if (bytes == 8 && rows < PREFETCHED_ROWS) return 0;
+    if (bytes == 8 && rows < ((how & GPR_FAR_FROM_CACHES) ? STEP_ROWS + 1 : PREFETCHED_ROWS))
+        return 0;
     if (row + STEP_ROWS < rows) return STEP_ROWS * stride;
     return (int64_t)(width * bytes) - (int64_t)row * stride;
-}
-
-/* Whether a row of columns from main memory is read whole before the next one: memory is one stream
- * then. Accumulators are loaded and stored for each row, which the first cache holds, and their
- * order has to be free: steps of rows are added to each other first. */
-enum { LEAST_ORDERED_BYTES = 512 };
-INLINE int reads_in_order(uint64_t row_bytes, int how)
-{
-    return (how & GPR_IN_ORDER) != 0 && row_bytes >= LEAST_ORDERED_BYTES;
 }
 
 /* Columns of a block, at most `most`, a multiple of COLUMN_STEP. Blocks have equal widths: a narrow
@@ -101,45 +94,42 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
                  TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW))                 \
     DEFINE_TILES(vectors, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,     \
                  VECTOR_BYTES / sizeof(NARROW))                               \
-    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER, 1)
+    DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
 
-#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER, IS_FREE) \
-    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)                \
-    DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND, IS_FREE)
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)       \
+    DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)
 
-#define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND, IS_FREE)                            \
-    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,          \
-                                        uint64_t width, int how, void *out)                       \
-    {                                                                                             \
-        ACC *accumulators = out;                                                                  \
-        enum { MOST = GPR_COLUMN_BLOCK * sizeof(double) / sizeof(NARROW) };                       \
-        NARROW narrow[MOST];                                                                      \
-        const int in_order =                                                                      \
-            (IS_FREE) && sizeof(NARROW) == sizeof(ACC) && reads_in_order(width * sizeof(T), how); \
-        const uint64_t block = in_order ? width : block_of(width, MOST);                          \
-        for (uint64_t done = 0; done < width; done += block) {                                    \
-            const uint64_t some = width - done < block ? width - done : block;                    \
-            const char *at = data + done * sizeof(T);                                             \
-            uint64_t in_round = 0;                                                                \
-            column_step step = {.fresh = how & GPR_FRESH};                                        \
-            for (uint64_t row = 0; row < rows; row += step.rows) {                                \
-                const uint64_t left = rows - row;                                                 \
-                uint64_t j;                                                                       \
-                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                    \
-                step.begins = in_order || row == 0 || step.ends;                                  \
-                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                          \
-                if (in_order) step.rows = 1;                                                      \
-                in_round -= step.rows;                                                            \
-                step.ends = in_order || in_round == 0;                                            \
-                if (!in_order) step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T), how); \
-                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);       \
-                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
-                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);         \
-                if (step.ends) step.fresh = 0;                                                    \
-                at += (int64_t)step.rows * stride;                                                \
-            }                                                                                     \
-            accumulators += some;                                                                 \
-        }                                                                                         \
+#define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)                                 \
+    static void columns_##fold##_##name(const char *data, int64_t stride, uint64_t rows,      \
+                                        uint64_t width, int how, void *out)                   \
+    {                                                                                         \
+        ACC *accumulators = out;                                                              \
+        enum { MOST = GPR_COLUMN_BLOCK * sizeof(double) / sizeof(NARROW) };                   \
+        NARROW narrow[MOST];                                                                  \
+        const uint64_t block = block_of(width, MOST);                                         \
+        for (uint64_t done = 0; done < width; done += block) {                                \
+            const uint64_t some = width - done < block ? width - done : block;                \
+            const char *at = data + done * sizeof(T);                                         \
+            uint64_t in_round = 0;                                                            \
+            column_step step = {.fresh = how & GPR_FRESH};                                    \
+            for (uint64_t row = 0; row < rows; row += step.rows) {                            \
+                const uint64_t left = rows - row;                                             \
+                uint64_t j;                                                                   \
+                if (in_round == 0) in_round = left < (ROUND) ? left : (ROUND);                \
+                step.begins = row == 0 || step.ends;                                          \
+                step.rows = in_round < STEP_ROWS ? in_round : STEP_ROWS;                      \
+                in_round -= step.rows;                                                        \
+                step.ends = in_round == 0;                                                    \
+                step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T), how);            \
+                j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
+                j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
+                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
+                if (step.ends) step.fresh = 0;                                                \
+                at += (int64_t)step.rows * stride;                                            \
+            }                                                                                 \
+            accumulators += some;                                                             \
+        }                                                                                     \
     }
 
 /* Columns of doubles: tiles with vectors that are widened as they are loaded, which compilers do
@@ -186,7 +176,7 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
     DEFINE_ROWS(run, name, T, double)                                      \
     DEFINE_DOUBLE_TILES(tiles, run, name, T, LOAD, IDENTITY, TILE_VECTORS) \
     DEFINE_DOUBLE_TILES(vectors, run, name, T, LOAD, IDENTITY, 1)          \
-    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME, 0)
+    DEFINE_COLUMN_STEPS(run, name, T, double, double, ANY_ROWS, LIFT, LOWER_SAME)
 
 /* The better of both. EXTREME returns its second argument, which was kept, where either is NaN. */
 #define CHOOSE(M, V, mask, x, a) ((V)(((M)(x) & (mask)) | ((M)(a) & ~(mask))))
@@ -245,4 +235,4 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
     DEFINE_ROWS(fold, name, T, T)                                 \
     DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, TILE_VECTORS) \
     DEFINE_EXTREME_TILES(vectors, fold, name, T, tag, 1)          \
-    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME, 1)
+    DEFINE_COLUMN_STEPS(fold, name, T, T, T, ANY_ROWS, LIFT_SAME, LOWER_SAME)

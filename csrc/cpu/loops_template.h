@@ -996,7 +996,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
     DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                   \
     DEFINE_TILES(vectors, fold, name, T, uint8_t, BITS, SAW_NOT_ZERO, LOWER_TRUTH, \
                  VECTOR_BYTES / sizeof(BITS))                                      \
-    DEFINE_COLUMN_STEPS(fold, name, T, uint8_t, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH, 1)
+    DEFINE_COLUMN_STEPS(fold, name, T, uint8_t, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH)
 #define DEFINE_FLOAT_TRUTH(name, T, tag, BITS)            \
     DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_NOT_ZERO, 1) \
     DEFINE_TRUTH_RUN(all, name, T, BITS, SAW_ZERO, 0)     \
@@ -1448,43 +1448,46 @@ INLINE void multiply_parts(vec_f64 *re, vec_f64 *im, vec_f64 x, vec_f64 y)
 enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES };
 
 /* Columns in tiles of PAIRS vectors of real and as many of imaginary parts. */
-enum { TILE_PAIRS = TILE_VECTORS / 2 };
-#define DEFINE_PAIR_PROD_TILES(name, P, LOAD)                                                     \
-    INLINE uint64_t tiles_prod_##name(const char *data, int64_t stride, uint64_t rows, int fresh, \
-                                      uint64_t j, uint64_t parts, double *products)               \
-    {                                                                                             \
-        enum { TILE = TILE_VECTORS * VECTOR_LANES };                                              \
-        for (; j + TILE <= parts; j += TILE) {                                                    \
-            const P *p = (const P *)(const void *)data + j;                                       \
-            double *to = products + j;                                                            \
-            vec_f64 re[TILE_PAIRS], im[TILE_PAIRS];                                               \
-            UNROLLED                                                                              \
-            for (int k = 0; k < TILE_PAIRS; k++) {                                                \
-                const uint64_t at = (uint64_t)k * 2 * VECTOR_LANES;                               \
-                const vec_f64 x = fresh ? (vec_f64)LOAD(p + at) : load_f64(to + at),              \
-                              y = fresh ? (vec_f64)LOAD(p + at + VECTOR_LANES)                    \
-                                        : load_f64(to + at + VECTOR_LANES);                       \
-                re[k] = EVEN_OF_PAIRS(x, y);                                                      \
-                im[k] = ODD_OF_PAIRS(x, y);                                                       \
-            }                                                                                     \
-            if (fresh) p = (const P *)(const void *)((const char *)p + stride);                   \
-            for (uint64_t r = fresh != 0; r < rows; r++) {                                        \
-                UNROLLED                                                                          \
-                for (int k = 0; k < TILE_PAIRS; k++) {                                            \
-                    const P *q = p + (uint64_t)k * 2 * VECTOR_LANES;                              \
-                    const vec_f64 x = (vec_f64)LOAD(q), y = (vec_f64)LOAD(q + VECTOR_LANES);      \
-                    multiply_parts(&re[k], &im[k], EVEN_OF_PAIRS(x, y), ODD_OF_PAIRS(x, y));      \
-                }                                                                                 \
-                p = (const P *)(const void *)((const char *)p + stride);                          \
-            }                                                                                     \
-            UNROLLED                                                                              \
-            for (int k = 0; k < TILE_PAIRS; k++, to += 2 * VECTOR_LANES) {                        \
-                const vec_f64 x = EVEN_OF_PAIRS(re[k], im[k]), y = ODD_OF_PAIRS(re[k], im[k]);    \
-                memcpy(to, &x, sizeof x);                                                         \
-                memcpy(to + VECTOR_LANES, &y, sizeof y);                                          \
-            }                                                                                     \
-        }                                                                                         \
-        return j;                                                                                 \
+#define DEFINE_PAIR_PROD_TILES(tiles, PAIRS, name, P, LOAD)                                    \
+    INLINE uint64_t tiles##_prod_##name(const char *data, int64_t stride, uint64_t rows,       \
+                                        int fresh, int64_t ahead, uint64_t j, uint64_t parts,  \
+                                        double *products)                                      \
+    {                                                                                          \
+        enum { TILE = 2 * (PAIRS) * VECTOR_LANES };                                            \
+        for (; j + TILE <= parts; j += TILE) {                                                 \
+            const size_t bytes = TILE * sizeof(P);                                             \
+            const P *p = (const P *)(const void *)data + j;                                    \
+            double *to = products + j;                                                         \
+            vec_f64 re[PAIRS], im[PAIRS];                                                      \
+            UNROLLED                                                                           \
+            for (int k = 0; k < PAIRS; k++) {                                                  \
+                const uint64_t at = (uint64_t)k * 2 * VECTOR_LANES;                            \
+                const vec_f64 x = fresh ? (vec_f64)LOAD(p + at) : load_f64(to + at),           \
+                              y = fresh ? (vec_f64)LOAD(p + at + VECTOR_LANES)                 \
+                                        : load_f64(to + at + VECTOR_LANES);                    \
+                re[k] = EVEN_OF_PAIRS(x, y);                                                   \
+                im[k] = ODD_OF_PAIRS(x, y);                                                    \
+            }                                                                                  \
+            if (fresh && ahead != 0) PREFETCH_AT(p, bytes, ahead, 2);                          \
+            if (fresh) p = (const P *)(const void *)((const char *)p + stride);                \
+            for (uint64_t r = fresh != 0; r < rows; r++) {                                     \
+                if (ahead != 0) PREFETCH_AT(p, bytes, ahead, 2);                               \
+                UNROLLED                                                                       \
+                for (int k = 0; k < PAIRS; k++) {                                              \
+                    const P *q = p + (uint64_t)k * 2 * VECTOR_LANES;                           \
+                    const vec_f64 x = (vec_f64)LOAD(q), y = (vec_f64)LOAD(q + VECTOR_LANES);   \
+                    multiply_parts(&re[k], &im[k], EVEN_OF_PAIRS(x, y), ODD_OF_PAIRS(x, y));   \
+                }                                                                              \
+                p = (const P *)(const void *)((const char *)p + stride);                       \
+            }                                                                                  \
+            UNROLLED                                                                           \
+            for (int k = 0; k < PAIRS; k++, to += 2 * VECTOR_LANES) {                          \
+                const vec_f64 x = EVEN_OF_PAIRS(re[k], im[k]), y = ODD_OF_PAIRS(re[k], im[k]); \
+                memcpy(to, &x, sizeof x);                                                      \
+                memcpy(to + VECTOR_LANES, &y, sizeof y);                                       \
+            }                                                                                  \
+        }                                                                                      \
+        return j;                                                                              \
     }
 
 /* What is left of them, a vector of whole numbers at a time. */
@@ -1532,17 +1535,21 @@ enum { TILE_PAIRS = TILE_VECTORS / 2 };
         return chains[0];                                                                          \
     }                                                                                              \
     DEFINE_PAIRS_IN_ROWS(prod, name, P, pair)                                                      \
-    DEFINE_PAIR_PROD_TILES(name, P, LOAD)                                                          \
+    DEFINE_PAIR_PROD_TILES(tiles, TILE_VECTORS, name, P, LOAD)                                     \
+    DEFINE_PAIR_PROD_TILES(tile, 1, name, P, LOAD)                                                 \
     DEFINE_PAIR_PROD_VECTORS(name, P, LOAD)                                                        \
     static void columns_prod_##name(const char *data, int64_t stride, uint64_t rows,               \
                                     uint64_t width, int how, void *out)                            \
     {                                                                                              \
+        const size_t bytes = 2 * sizeof(P);                                                        \
         int fresh = how & GPR_FRESH;                                                               \
         double *products = out;                                                                    \
-        for (; rows > 0; fresh = 0) {                                                              \
-            const uint64_t most = reads_in_order(2 * width * sizeof(P), how) ? 1 : STEP_ROWS,      \
-                           some = rows < most ? rows : most;                                       \
-            uint64_t j = tiles_prod_##name(data, stride, some, fresh, 0, 2 * width, products);     \
+        for (uint64_t row = 0, some; row < rows; row += some, fresh = 0) {                         \
+            const int64_t ahead = bytes_ahead(row, rows, stride, width, bytes, how);               \
+            uint64_t j;                                                                            \
+            some = rows - row < STEP_ROWS ? rows - row : STEP_ROWS;                                \
+            j = tiles_prod_##name(data, stride, some, fresh, ahead, 0, 2 * width, products);       \
+            j = tile_prod_##name(data, stride, some, fresh, ahead, j, 2 * width, products);        \
             j = vectors_prod_##name(data, stride, some, fresh, j, 2 * width, products);            \
             for (; j < 2 * width; j += 2) {                                                        \
                 const P *p = (const P *)(const void *)data + j;                                    \
@@ -1555,7 +1562,6 @@ enum { TILE_PAIRS = TILE_VECTORS / 2 };
                 products[j] = product.re;                                                          \
                 products[j + 1] = product.im;                                                      \
             }                                                                                      \
-            rows -= some;                                                                          \
             data += (int64_t)some * stride;                                                        \
         }                                                                                          \
     }
@@ -1621,7 +1627,7 @@ enum { TILE_PAIRS = TILE_VECTORS / 2 };
         }                                                                                       \
         return j;                                                                               \
     }                                                                                           \
-    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS, 0)                    \
+    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS)                       \
     enum { accumulator_skipping_sum_##name = GPR_COMPLEX128 };                                  \
     static void rows_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,       \
                                          uint64_t n, void *out)                                 \
