@@ -51,13 +51,36 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
     return blocks > 1 ? (each + COLUMN_STEP - 1) / COLUMN_STEP * COLUMN_STEP : each;
 }
 
+/* Whether an element may be folded again: IDEMPOTENT_fold. */
+#define GPR_FOLD(name, commutative, idempotent, acc_kind, identity) IDEMPOTENT_##name = idempotent,
+enum {
+#include "folds.def"
+    IDEMPOTENT_numbers = IDEMPOTENT_count,
+    IDEMPOTENT_skipping_sum = IDEMPOTENT_sum,
+    IDEMPOTENT_skipping_prod = IDEMPOTENT_prod,
+    IDEMPOTENT_skipping_pairs = IDEMPOTENT_sum
+};
+#undef GPR_FOLD
+
+/* Where it may, the last columns of a width that is no multiple of a vector are a vector, which
+ * overlaps the one before. */
+INLINE uint64_t vector_place(int overlaps, uint64_t j, uint64_t lanes, uint64_t width)
+{
+    return overlaps && j < width && j + lanes > width && width >= lanes ? width - lanes : j;
+}
+
 #define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
     INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step,  \
                                             uint64_t j, uint64_t width, NARROW *restrict narrow, \
                                             ACC *restrict accumulators)                          \
     {                                                                                            \
-        enum { LANES = COLUMNS };                                                                \
-        for (; j + LANES <= width; j += LANES) {                                                 \
+        enum {                                                                                   \
+            LANES = COLUMNS,                                                                     \
+            IS_VECTOR = LANES * sizeof(NARROW) == VECTOR_BYTES,                                  \
+            OVERLAPS = IS_VECTOR && IDEMPOTENT_##fold                                            \
+        };                                                                                       \
+        for (j = vector_place(OVERLAPS, j, LANES, width); j + LANES <= width;                    \
+             j = vector_place(OVERLAPS, j + LANES, LANES, width)) {                              \
             const T *p = (const T *)(const void *)data + j;                                      \
             NARROW t[LANES];                                                                     \
             if (LANES > 1) PREFETCH_STEP(p, sizeof(T) * LANES, step);                            \
@@ -187,8 +210,8 @@ INLINE uint64_t block_of(uint64_t width, uint64_t most)
 #define COLUMN_fmin(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_min_##tag(x, a))
 #define COLUMN_fmax(tag, x, a) CHOOSE_NAN_##tag(a, x, (vec_##tag)EXTREME_max_##tag(x, a))
 
-/* An extreme that is folded again stays as it is, bit by bit: the last columns of a width that is
- * no multiple of a vector are a vector, which overlaps the one before. */
+/* An extreme that is folded again stays as it is, bit by bit: here, too, the last vector overlaps
+ * the one before. */
 #define DEFINE_EXTREME_TILES(tiles, fold, name, T, tag, VECTORS)                                \
     INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step, \
                                             uint64_t j, uint64_t width, T *restrict narrow,     \

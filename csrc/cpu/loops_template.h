@@ -934,7 +934,8 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 
 /* Columns of floats, and of 64-bit integers: of as many vectors as an element has bytes, each mask
  * keeps one byte, and the bytes are put in order. Compilers narrow masks in more steps, but for
- * AVX-512, which has instructions for it. */
+ * AVX-512, which has instructions for it. A truth in `narrow` is any number but 0: columns of the
+ * last tile may be those of the vector behind it, too, which counts them as 1. */
 #ifdef BYTES_IN_ORDER_f32
 #define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                              \
     INLINE uint64_t tiles_##fold##_##name(const char *data, int64_t stride, column_step step,     \
@@ -968,7 +969,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
                 masks seen;                                                                       \
                 if (!step.begins) {                                                               \
                     memcpy(&seen, narrow + j + k * LANES, sizeof seen);                           \
-                    t[k] = GPR_COMBINE_##fold(seen, t[k]);                                        \
+                    t[k] = GPR_COMBINE_##fold((masks)(seen != 0), t[k]);                          \
                 }                                                                                 \
                 if (!step.ends) memcpy(narrow + j + k * LANES, &t[k], sizeof seen);               \
                 truths |= (vec_u8)(t[k] & ((masks){0} + (BITS)((uint64_t)UINT8_MAX << (8 * k)))); \

@@ -32,7 +32,7 @@ const gpr_operator_row gpr_operator_rows[GPR_OP_COUNT] = {
 #undef GPR_OPERATOR
 };
 
-enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1, GPR_EACH = 0, GPR_ONCE = 1 };
+enum { GPR_NON_COMMUTATIVE = 0, GPR_COMMUTATIVE = 1 };
 
 const gpr_fold_row gpr_fold_rows[GPR_FOLD_COUNT] = {
 #define GPR_FOLD(name, commutative, idempotent, acc_kind, identity) \

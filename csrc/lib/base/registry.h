@@ -40,6 +40,9 @@ static inline int gpr_is_exact(gpr_acc_kind acc_kind)
            acc_kind == GPR_ACC_EXACT_PRODUCTS;
 }
 
+/* How often elements that repeat count: `idempotent`. */
+enum { GPR_EACH = 0, GPR_ONCE = 1 };
+
 typedef struct gpr_fold_row {
     const char *name;
     int commutative;
