@@ -134,7 +134,8 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
             gpr_cpu_fold_columns(&how->work, r, row, some, first, end, to, &memory->staged.s);
             sums = to + some * r->acc_bytes;
         }
-    } else if (end - first == n && (gpr_cpu_is_direct(r) || n <= STAGE_ELEMENTS)) {
+    } else if (end - first == n && gpr_cpu_run_of(r) == 0 &&
+               (gpr_cpu_is_direct(r) || n <= STAGE_ELEMENTS)) {
         gpr_cpu_fold_rows(r, row, rows, sums, &memory->staged);
     } else {
         for (uint64_t i = 0; i < rows; i++)

@@ -98,6 +98,30 @@ def test_rows_of_any_length_and_layout_are_rounded_once(
         assert_rows(mean, values, result, n, context)
 
 
+@pytest.mark.parametrize("name", FLOATS)
+def test_rows_of_several_runs_are_rounded_once(
+    name: str, isa: str, rng: np.random.Generator
+) -> None:
+    for _ in range(12):
+        rows, runs = int(rng.choice((1, 2, 5, 40))), int(rng.integers(2, 6))
+        run, gap = int(rng.choice((63, 64, 65, 100, 300, 1500))), int(rng.choice((0, 3)))
+        values = hard_rows(rng, name, rows, runs * run)
+        if rng.random() < 0.7:  # plain sums of these are mostly exact
+            values = rng.normal(size=values.shape).astype(DTYPES[name])
+        held = np.zeros((runs, rows, run + gap), DTYPES[name])
+        view = held[..., :run]
+        view[...] = values.reshape(rows, runs, run).swapaxes(0, 1)
+        if rng.random() < 0.3:
+            view = np.broadcast_to(view[0], view.shape)
+            values = np.tile(view[0], runs)
+        context = (name, isa, view.shape, view.strides)
+        axes = None if rows == 1 else (0, 2)
+        total = np.atleast_1d(gr.sum(view, axis=axes, kernel="exact", device="cpu"))
+        assert_rows(total, values, name, 1, context)
+        mean = np.atleast_1d(gr.mean(view, axis=axes, kernel="exact", device="cpu"))
+        assert_rows(mean, values, name, runs * run, context)
+
+
 @pytest.mark.parametrize("name", [*FLOATS, *PARTS])
 def test_rows_of_one_element_are_sums_and_means_of_it(
     name: str, isa: str, rng: np.random.Generator
