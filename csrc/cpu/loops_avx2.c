@@ -99,7 +99,6 @@ static inline __m256i first_bytes_of_8(__m256i x)
     lesser_i64((__m256i)(x), (__m256i)(y), _mm256_set1_epi64x(INT64_MIN))
 #define VECTOR_max_uint64(x, y) \
     greater_i64((__m256i)(x), (__m256i)(y), _mm256_set1_epi64x(INT64_MIN))
-#define HAS_SLOW_EXTREMES_64 /* a comparison and a blend */
 #define MATCH_BITS(bytes) (bytes)
 #define VECTOR_MATCHES(bytes, x, y)                                     \
     ((uint64_t)(uint32_t)_mm256_movemask_epi8(                          \

@@ -610,35 +610,24 @@ DEFINE_GAPPED_INTEGERS(sum, uint64, uint64_t, VECTOR_SUM)
 
 /* ---------------------------------------------------------------- minima and maxima ---------- */
 
-/* Four chains at once, because a vector minimum takes longer than the next one waits to start: each
- * reads a part of the run, because the processor fetches ahead in each, which together bring in
- * more than one from main memory. */
-/* A run of up to a few thousand bytes is four shorter ones, too short for the processor to get
- * ahead of them: what is behind the run, often the next one, is fetched meanwhile. */
-enum { FETCHED_BYTES = 4096 };
-INLINE void fetch_behind(const void *run, uint64_t bytes)
-{
-    if (bytes > FETCHED_BYTES) return;
-    for (uint64_t ahead = 0; ahead < bytes; ahead += CACHE_LINE_BYTES)
-        __builtin_prefetch((const void *)((uintptr_t)run + bytes + ahead), 0, 3);
-}
-
-/* Where an extreme of 64-bit integers takes two instructions, eight vectors are folded to one
- * before the next comparison waits for it, in the order of memory, so that no more is fetched. The
- * last vector may take elements a second time. */
-#ifdef HAS_SLOW_EXTREMES_64
-#define FOLDS_IN_ORDER(T, n) \
-    (sizeof(T) == 8 && (n) >= 8 * VECTOR_BYTES / sizeof(T) && (n) <= FETCHED_BYTES / sizeof(T))
-#define ORDERED_EXTREME(fold, name, p, n) ordered_##fold##_##name(p, n)
-#define DEFINE_ORDERED_EXTREME(fold, name, T)                                                \
-    INLINE T ordered_##fold##_##name(const T *p, uint64_t n)                                 \
+#ifdef HAS_INTEGER_VOCABULARY
+/* Eight vectors are folded to one before the next comparison waits for it, in the order of memory.
+ * The last vector may take elements a second time. */
+#define DEFINE_INT_EXTREME_RUN(fold, name, T)                                                \
+    INLINE T fold##_##name(const T *p, uint64_t n)                                           \
     {                                                                                        \
         enum { LANES = VECTOR_BYTES / sizeof(T), VECTORS = 8 };                              \
         typedef T elements __attribute__((vector_size(VECTOR_BYTES)));                       \
         elements best, x[VECTORS];                                                           \
+        T one = p[0];                                                                        \
         uint64_t i = 0;                                                                      \
+        if (n < VECTORS * LANES) {                                                           \
+            for (; i < n; i++) one = GPR_COMBINE_##fold(p[i], one);                          \
+            return one;                                                                      \
+        }                                                                                    \
         memcpy(&best, p, sizeof best);                                                       \
         for (; i + VECTORS * LANES <= n; i += VECTORS * LANES) {                             \
+            PREFETCH(p + i, sizeof x);                                                       \
             UNROLLED                                                                         \
             for (int k = 0; k < VECTORS; k++) memcpy(&x[k], p + i + k * LANES, sizeof x[k]); \
             FOLD_TO_FIRST(x, VECTORS, VECTOR_##fold##_##name);                               \
@@ -654,20 +643,25 @@ INLINE void fetch_behind(const void *run, uint64_t bytes)
         return best[0];                                                                      \
     }
 #else
-#define FOLDS_IN_ORDER(T, n) 0
-#define ORDERED_EXTREME(fold, name, p, n) (*(p))
-#define DEFINE_ORDERED_EXTREME(fold, name, T)
-#endif
+/* Four chains at once, because a vector minimum takes longer than the next one waits to start: each
+ * reads a part of the run, because the processor fetches ahead in each, which together bring in
+ * more than one from main memory. In a run of up to a few thousand bytes it does not get ahead:
+ * what is behind, often the next run, is fetched meanwhile. */
+enum { FETCHED_BYTES = 4096 };
+INLINE void fetch_behind(const void *run, uint64_t bytes)
+{
+    if (bytes > FETCHED_BYTES) return;
+    for (uint64_t ahead = 0; ahead < bytes; ahead += CACHE_LINE_BYTES)
+        __builtin_prefetch((const void *)((uintptr_t)run + bytes + ahead), 0, 3);
+}
 
 #define DEFINE_INT_EXTREME_RUN(fold, name, T)                                       \
-    DEFINE_ORDERED_EXTREME(fold, name, T)                                           \
     INLINE T fold##_##name(const T *p, uint64_t n)                                  \
     {                                                                               \
         const uint64_t lanes = VECTOR_BYTES / sizeof(T);                            \
         const uint64_t quarter = n < 16 * lanes ? 0 : n / (4 * lanes) * lanes;      \
         const T *q = p + quarter, *r = q + quarter, *s = r + quarter;               \
         T a = p[0], b = a, c = a, d = a;                                            \
-        if (FOLDS_IN_ORDER(T, n)) return ORDERED_EXTREME(fold, name, p, n);         \
         if (quarter > 0) fetch_behind(p, n * sizeof(T));                            \
         for (uint64_t i = 0; i < quarter; i++) {                                    \
             a = GPR_COMBINE_##fold(p[i], a);                                        \
@@ -680,6 +674,7 @@ INLINE void fetch_behind(const void *run, uint64_t bytes)
         c = GPR_COMBINE_##fold(c, d);                                               \
         return (T)GPR_COMBINE_##fold(a, c);                                         \
     }
+#endif
 
 /* The floating vocabulary. EXTREME_<fold>_<type>(x, a) is the smaller or larger lane by lane, and
  * may return either where one is NaN; UNORDERED flags lanes where x or y is NaN, so that one test
