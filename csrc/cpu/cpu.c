@@ -2,12 +2,14 @@
  * accumulators are numbers, or two numbers (a range, a sum and a count), each of which has a loop;
  * composite.c has the others.
  *
- * Work is cut into tasks of about PIECE_BYTES by shapes alone. There are three ways to cut it:
+ * Work is cut into tasks of about PIECE_BYTES by shapes alone. There are four ways to cut it:
  *   pieces    long rows: a task folds part of a row to a partial; partials are folded in order at
  *             the end
  *   rows      short rows: a task folds a batch of whole rows
  *   columns   rows that lie crosswise in memory (axis 0 of a C-ordered matrix): a task reads memory
  *             in its order and folds into a block of accumulators, one per row
+ *   layers    rows that are a run in each of several layers of main memory (axes 0 and 2 of a
+ *             C-ordered array of three): a task reads layers in the order of memory, too
  * The loops (loops.h) read aligned native elements of certain dtypes. Such arrays are read in
  * place. Elements of others are packed and converted in a stage of a few KiB, which stays in the
  * first cache, and folded from there. */
@@ -386,6 +388,16 @@ static gpr_cpu_units cut_wide_units(const gpr_view *view)
     return units;
 }
 
+/* Folds positions [first, end) of a unit's rows to accumulators. */
+static void fold_unit(const job *work, const recipe *how, uint64_t row, uint64_t width,
+                      uint64_t first, uint64_t end, char *accumulators, stage *s)
+{
+    if (work->in_layers)
+        gpr_cpu_fold_layers(how, row, width, first, end, accumulators, s->packed);
+    else
+        gpr_cpu_fold_columns(work, how, row, width, first, end, accumulators, s);
+}
+
 static int columns_task(void *context, uint64_t index, void *memory)
 {
     job *work = context;
@@ -404,8 +416,7 @@ static int columns_task(void *context, uint64_t index, void *memory)
             continue;
         }
         for (int k = 0; k < work->recipes; k++)
-            gpr_cpu_fold_columns(work, &work->how[k], row, width, 0, work->view->n, in->of[k],
-                                 &in->s);
+            fold_unit(work, &work->how[k], row, width, 0, work->view->n, in->of[k], &in->s);
         finish(work, in->of[0], in->of[1], width, row);
     }
     return 1;
@@ -432,8 +443,8 @@ static int column_piece_task(void *context, uint64_t index, void *memory)
     for (int k = 0; k < work->recipes; k++) {
         const recipe *how = &work->how[k];
 
-        gpr_cpu_fold_columns(work, how, row, width, first,
-                             gpr_smaller(work->view->n, first + work->length), in->of[k], &in->s);
+        fold_unit(work, how, row, width, first, gpr_smaller(work->view->n, first + work->length),
+                  in->of[k], &in->s);
         memcpy(column_partials(work, k, index), in->of[k], width * how->acc_bytes);
     }
     return 1;
@@ -514,33 +525,13 @@ static int is_wide_enough(const job *work)
     return work->columns_direct && may_read_wide(work) && share * view->bytes >= LEAST_RUN_BYTES;
 }
 
-static gpr_status reduce_columns(job *work, gpr_run *run)
+/* Folds units of rows, cut into pieces of work->length positions; tasks have `piece` elements. */
+static gpr_status reduce_units(job *work, uint64_t piece, size_t memory, gpr_run *run)
 {
     const gpr_view *view = work->view;
-    const uint64_t piece = work->length;
-    uint64_t tasks, least_piece, most = GPR_COLUMN_BLOCK;
-    size_t memory = sizeof(block);
-    int is_direct;
+    uint64_t tasks;
     gpr_status status = GPR_OK;
 
-    work->columns_wide = are_packed_wide(work);
-    work->columns_direct =
-        !work->columns_wide && work->how[0].direct && gpr_cpu_columns_in_place(view);
-    is_direct = work->columns_direct && (work->recipes == 1 || work->how[1].direct);
-    if (is_direct) most = most_columns(work);
-    work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
-                         (uintptr_t)work->result % work->result_bytes == 0 &&
-                         (view->n <= COLUMN_PIECE || is_wide_enough(work)) && !repeats_matter(work);
-    if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
-    work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
-    work->copies = copies_of(work);
-    if (work->copies > 1) work->into_results = 0;
-    /* The second recipe may need the stage where the first does not. */
-    if (is_direct) memory = work->into_results ? 0 : offsetof(block, s);
-    least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
-    work->length = piece / work->units.rows;
-    if (work->length < least_piece) work->length = least_piece;
-    if (work->into_results) work->length = view->n;
     work->pieces = gpr_divide_up(view->n, work->length);
     if (work->pieces == 1) {
         const uint64_t units = piece / (view->n * work->units.rows);
@@ -560,6 +551,56 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     if (status == GPR_OK && !work->stop.stopped) finish_column_pieces(work);
     free(work->partials);
     return status;
+}
+
+static gpr_status reduce_columns(job *work, gpr_run *run)
+{
+    const gpr_view *view = work->view;
+    const uint64_t piece = work->length;
+    uint64_t least_piece, most = GPR_COLUMN_BLOCK;
+    size_t memory = sizeof(block);
+    int is_direct;
+
+    work->columns_wide = are_packed_wide(work);
+    work->columns_direct =
+        !work->columns_wide && work->how[0].direct && gpr_cpu_columns_in_place(view);
+    is_direct = work->columns_direct && (work->recipes == 1 || work->how[1].direct);
+    if (is_direct) most = most_columns(work);
+    work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
+                         (uintptr_t)work->result % work->result_bytes == 0 &&
+                         (view->n <= COLUMN_PIECE || is_wide_enough(work)) && !repeats_matter(work);
+    if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
+    work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
+    work->copies = copies_of(work);
+    if (work->copies > 1) work->into_results = 0;
+    /* The second recipe may need the stage where the first does not. */
+    if (is_direct) memory = work->into_results ? 0 : offsetof(block, s);
+    least_piece = work->units.count < MANY_UNITS ? COLUMN_PIECE : COLUMN_LONG_PIECE;
+    work->length = piece / work->units.rows;
+    if (work->length < least_piece) work->length = least_piece;
+    if (work->into_results) work->length = view->n;
+    return reduce_units(work, piece, memory, run);
+}
+
+static int reads_layers(const job *work)
+{
+    for (int k = 0; k < work->recipes; k++)
+        if (!gpr_cpu_reads_layers(&work->how[k])) return 0;
+    return 1;
+}
+
+/* Rows of runs that are read layer by layer. */
+static gpr_status reduce_layers(job *work, gpr_run *run)
+{
+    enum { LAYERS_BYTES = 1 << 20 }; /* of a task: what is read beyond a run is soon another's */
+    const uint64_t piece = LAYERS_BYTES / work->view->bytes,
+                   of_a_run = gpr_cpu_run_of(&work->how[0]);
+
+    work->in_layers = 1;
+    work->copies = 1;
+    work->units = gpr_cpu_cut_layers(&work->how[0]);
+    work->length = gpr_divide_up(piece, work->units.rows * of_a_run) * of_a_run;
+    return reduce_units(work, piece, sizeof(block), run);
 }
 
 /* ---------------------------------------------------------------- the public part ------------ */
@@ -749,6 +790,7 @@ static gpr_status reduce_rows_of_some(const gpr_resolved *call, job *work, gpr_v
     if (rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_MOMENTS)
         return gpr_cpu_reduce_composite(work, run);
     if (gpr_cpu_lies_crosswise(view)) return reduce_columns(work, run);
+    if (reads_layers(work)) return reduce_layers(work, run);
     if (view->n > work->length) return reduce_pieces(work, run);
     return reduce_rows(work, run);
 }

@@ -91,6 +91,7 @@ typedef struct exact_job {
     uint64_t length;       /* elements of a row in a piece of a unit */
     const plain_adder *plain;
     uint64_t block;       /* elements of a row that are added plainly at once */
+    uint64_t block_rows;  /* that are added so at once, if not all of a unit */
     plain_pairs *pairs;   /* of each piece of a unit */
     atomic_int given_up;  /* plain sums and pairs: tiles are quicker, or there is no other way */
     const gpr_rule *rule; /* where sums become results */
@@ -563,9 +564,10 @@ typedef struct experience {
     uint64_t added; /* elements since the last check whether to stop */
 } experience;
 
-/* Adds elements [first, end) of a unit's rows as pairs. */
+/* Adds elements [first, end) of rows as pairs, to those of `all` lanes from `lane` on. */
 static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uint64_t first,
-                         uint64_t end, pair_memory *memory, plain_pairs *pairs)
+                         uint64_t end, pair_memory *memory, plain_pairs *pairs, uint64_t lane,
+                         uint64_t all)
 {
     const gpr_view *view = work->view;
     const uint64_t components = work->plain->components, most = PAIR_LANES / components;
@@ -575,15 +577,29 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
 
     for (uint64_t at = first; at < end; at += PAIRED_ELEMENTS) {
         for (uint64_t r = 0, few; r < rows; r += few) {
-            const uint64_t lane = r * components;
-
             few = gpr_smaller(gpr_smaller(rows - r, most), extent - (row + r) % extent);
 
             gpr_cpu_sum_pairs(view, row + r, few, at, gpr_smaller(end, at + PAIRED_ELEMENTS),
                               memory, &some);
-            gpr_cpu_merge_pairs(pairs, lane, &some, few * components, rows * components);
+            gpr_cpu_merge_pairs(pairs, lane + r * components, &some, few * components, all);
         }
     }
+}
+
+/* Adds elements [first, end) of `few` rows of a unit from row r on. Returns 0, with the pairs
+ * unchanged, if an addition was rounded. */
+static int add_plainly(const exact_job *work, uint64_t row, uint64_t rows, uint64_t r, uint64_t few,
+                       uint64_t first, uint64_t end, exact_memory *memory, plain_pairs *pairs)
+{
+    const uint64_t components = work->plain->components;
+    exact_pairs some;
+
+    if (few == rows)
+        return gpr_cpu_sum_plain(work->plain, row, rows, first, end, &memory->plain, pairs);
+    if (!gpr_cpu_sum_few_plain(work->plain, row + r, few, first, end, &memory->plain, &some))
+        return 0;
+    gpr_cpu_merge_pairs(pairs, r * components, &some, few * components, rows * components);
+    return 1;
 }
 
 /* Sums elements [first, end) of a unit's rows. Returns 0 where another way is quicker. */
@@ -591,6 +607,8 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
                       exact_memory *memory, experience *seen, plain_pairs *pairs)
 {
     const int is_long = !gpr_cpu_lies_crosswise(work->view) && work->view->n > PAIRED_ELEMENTS;
+    const uint64_t components = work->plain->components,
+                   at_once = work->block_rows < rows ? work->block_rows : rows;
 
     gpr_cpu_clear_plain(pairs);
     for (uint64_t at = first; at < end; at += work->block) {
@@ -600,20 +618,24 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
         if (seen->added > ASK_ELEMENTS) seen->added = 0;
         if (atomic_load_explicit(&work->given_up, memory_order_relaxed)) return 0;
         seen->added += (until - at) * rows;
-        seen->blocks++;
         gpr_cpu_count_plain(work->plain, row, rows, at, until, &memory->plain, pairs);
-        if (seen->skipped > 0) {
-            seen->skipped--;
-        } else if (gpr_cpu_sum_plain(work->plain, row, rows, at, until, &memory->plain, pairs)) {
-            if (seen->patience > 1) seen->patience--;
-            continue;
-        } else if (is_long) {
-            if (++seen->spoilt > SPOILT_AT_FIRST + seen->blocks / MOST_SPOILT) return 0;
-        } else {
-            seen->skipped = seen->patience;
-            seen->patience = gpr_smaller(2 * seen->patience, MOST_PATIENCE);
+        for (uint64_t r = 0, few; r < rows; r += few) {
+            few = gpr_smaller(rows - r, at_once);
+            seen->blocks++;
+            if (seen->skipped > 0) {
+                seen->skipped--;
+            } else if (add_plainly(work, row, rows, r, few, at, until, memory, pairs)) {
+                if (seen->patience > 1) seen->patience--;
+                continue;
+            } else if (is_long) {
+                if (++seen->spoilt > SPOILT_AT_FIRST + seen->blocks / MOST_SPOILT) return 0;
+            } else {
+                seen->skipped = seen->patience;
+                seen->patience = gpr_smaller(2 * seen->patience, MOST_PATIENCE);
+            }
+            add_as_pairs(work, row + r, few, at, until, &memory->pairs, pairs, r * components,
+                         rows * components);
         }
-        add_as_pairs(work, row, rows, at, until, &memory->pairs, pairs);
     }
     return 1;
 }
@@ -689,14 +711,21 @@ static void finish_units_task(exact_job *work, uint64_t index, exact_memory *mem
 static void cut_plain(exact_job *work, plain_adder *plain)
 {
     const gpr_view *view = work->view;
-    const int is_crosswise = gpr_cpu_lies_crosswise(view);
+    const recipe *sum = &plain->work.how[0];
     uint64_t least_length = LEAST_TASK;
 
-    if (is_crosswise) {
+    work->block_rows = PLAIN_LANES;
+    if (gpr_cpu_lies_crosswise(view)) {
         work->units = gpr_cpu_cut_plain_columns(plain);
         work->block =
             gpr_smaller(PLAIN_BLOCK / work->units.rows, PAIRED_ELEMENTS * plain->work.copies);
         least_length = LEAST_POSITIONS * (plain->work.copies > 1 ? 16 : 1);
+    } else if (gpr_cpu_reads_layers(sum)) {
+        const uint64_t run = gpr_cpu_run_of(sum), most = PLAIN_BYTES / view->bytes;
+
+        work->units = gpr_cpu_cut_layers(sum);
+        work->block = run < most ? gpr_divide_up(most, work->units.rows * run) * run : most;
+        work->block_rows = gpr_smaller(PAIR_LANES / plain->components, 1 + most / work->block);
     } else {
         work->units = gpr_cpu_cut_units(
             view, gpr_smaller(PLAIN_LANES / plain->components, 1 + LEAST_TASK / view->n));

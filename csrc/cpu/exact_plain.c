@@ -100,6 +100,10 @@ static void fold_run(const plain_adder *how, const recipe *r, uint64_t row, uint
                                end - first, sum);
         return;
     }
+    if (gpr_cpu_run_of(r) > 0) {
+        gpr_cpu_fold_layers(r, row, 1, first, end, sum, (char *)memory->part.sums);
+        return;
+    }
     for (uint64_t at = first; at < end; at += STAGE_ELEMENTS) {
         const uint64_t count = gpr_smaller(end - at, STAGE_ELEMENTS);
         const char *elements = s->packed;
@@ -133,6 +137,14 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
                 memset(to + GPR_COLUMN_BLOCK * sizeof(double), 0, some * copies * sizeof(double));
             gpr_cpu_fold_columns(&how->work, r, row, some, first, end, to, &memory->staged.s);
             sums = to + some * r->acc_bytes;
+        }
+    } else if (gpr_cpu_lies_in_layers(r)) {
+        const uint64_t extent = view->axes[view->outer - 1].extent;
+
+        for (uint64_t some; rows > 0; rows -= some, row += some) {
+            some = gpr_smaller(rows, extent - row % extent);
+            gpr_cpu_fold_layers(r, row, some, first, end, sums, (char *)memory->part.sums);
+            sums = (char *)sums + some * r->acc_bytes;
         }
     } else if (end - first == n && gpr_cpu_run_of(r) == 0 &&
                (gpr_cpu_is_direct(r) || n <= STAGE_ELEMENTS)) {
@@ -222,6 +234,23 @@ int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint6
     sums->has_rests = how->is_halved;
     sums->has_lost = 0;
     if (sums != pairs) merge_sums(pairs, sums, memory);
+    return 1;
+}
+
+int gpr_cpu_sum_few_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
+                          uint64_t end, plain_memory *memory, exact_pairs *pairs)
+{
+    plain_pairs *sums = &memory->more;
+    const size_t bytes = rows * how->components * sizeof(double);
+
+    lower_flags();
+    fold(how, &how->work.how[0], row, rows, first, end, memory, sums->sums);
+    if (was_inexact()) return 0;
+    pairs->components = how->components;
+    memcpy(pairs->sums, sums->sums, bytes);
+    memcpy(pairs->rests, sums->rests, bytes);
+    if (!how->is_halved) memset(pairs->rests, 0, bytes);
+    memset(pairs->lost, 0, bytes);
     return 1;
 }
 

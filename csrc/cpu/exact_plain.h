@@ -63,6 +63,11 @@ void gpr_cpu_clear_plain(plain_pairs *pairs);
 int gpr_cpu_sum_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
                       uint64_t end, plain_memory *memory, plain_pairs *pairs);
 
+/* Adds elements [first, end) of `rows` rows that fit `pairs`. Returns 0 if an addition was
+ * rounded. */
+int gpr_cpu_sum_few_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
+                          uint64_t end, plain_memory *memory, exact_pairs *pairs);
+
 /* Adds how many of these elements count to each row's number, if results depend on it. */
 void gpr_cpu_count_plain(const plain_adder *how, uint64_t row, uint64_t rows, uint64_t first,
                          uint64_t end, plain_memory *memory, plain_pairs *pairs);

@@ -2,6 +2,7 @@
  * that lie crosswise. Plain reductions (cpu.c) and exact sums (exact_plain.c) share it. */
 #include "cpu/job.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -23,6 +24,75 @@ uint64_t gpr_cpu_run_of(const recipe *how)
     along = &view->axes[view->outer + view->inner - 1];
     if (along->in != (int64_t)view->bytes || along->extent < LEAST_RUN) return 0;
     return gpr_view_is_aligned(view) ? along->extent : 0;
+}
+
+int gpr_cpu_lies_in_layers(const recipe *how)
+{
+    const gpr_view *view = how->view;
+
+    return view->outer > 0 && view->inner > 1 &&
+           llabs(view->axes[view->outer].in) > llabs(view->axes[view->outer - 1].in) &&
+           gpr_cpu_run_of(how) > 0;
+}
+
+int gpr_cpu_reads_layers(const recipe *how)
+{
+    enum { LONG_RUN_BYTES = 128 * 1024 };
+    const gpr_view *view = how->view;
+
+    return gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) && gpr_cpu_lies_in_layers(how) &&
+           gpr_cpu_run_of(how) < LONG_RUN_BYTES / view->bytes;
+}
+
+/* Whether any or all are decided in each row: no other element changes them. */
+static int are_decided(const recipe *how, const char *accumulators, uint64_t count)
+{
+    return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
+}
+
+void gpr_cpu_fold_layers(const recipe *how, uint64_t row, uint64_t rows, uint64_t first,
+                         uint64_t end, char *accumulators, char *some)
+{
+    const gpr_view *view = how->view;
+    const uint64_t run = gpr_cpu_run_of(how);
+    const gpr_axis *across = &view->axes[view->outer + view->inner - 2];
+    const int stops = gpr_cpu_may_stop_early(how->fold);
+    gpr_view at;
+
+    for (uint64_t made = 0; first < end; made++) {
+        const uint64_t into = first % run, step = first / run % across->extent;
+        uint64_t count = gpr_smaller(end - first, run - into), runs = 1;
+
+        gpr_cpu_locate(view, row, first, &at);
+        if (rows > 1) {
+            how->loop.rows(at.data, view->axes[view->outer - 1].in, rows, count,
+                           made == 0 ? accumulators : some);
+            if (made > 0) how->combine(some, 0, 1, rows, 0, accumulators);
+        } else {
+            if (count == run)
+                runs = gpr_smaller(gpr_smaller((end - first) / run, across->extent - step),
+                                   GPR_COLUMN_BLOCK);
+            how->loop.rows(at.data, across->in, runs, count, some);
+            how->combine(some, (int64_t)how->acc_bytes, runs, 1, made == 0 ? GPR_FRESH : 0,
+                         accumulators);
+        }
+        first += runs * count;
+        if (stops && are_decided(how, accumulators, rows)) break;
+    }
+}
+
+gpr_cpu_units gpr_cpu_cut_layers(const recipe *how)
+{
+    enum { LAYER_BYTES = 512 * 1024 };
+    const gpr_view *view = how->view;
+    const uint64_t most = 1 + LAYER_BYTES / (gpr_cpu_run_of(how) * view->bytes),
+                   width = view->axes[view->outer - 1].extent,
+                   blocks = gpr_divide_up(width, gpr_smaller(most, GPR_COLUMN_BLOCK / 2));
+    gpr_cpu_units units = {.width = width, .rows = gpr_divide_up(width, blocks)};
+
+    units.blocks = gpr_divide_up(width, units.rows);
+    units.count = view->rows / width * units.blocks;
+    return units;
 }
 
 /* Folds elements of a row that is made of such runs: runs to accumulators, and those to one. */
@@ -316,12 +386,6 @@ static void make_wide_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
     tile->axes[2] = tile->axes[1];
     tile->axes[1] = view->axes[view->outer - 2];
     tile->axes[1].extent = width / extent;
-}
-
-/* Whether any or all are decided in each column: no other element changes them. */
-static int are_decided(const recipe *how, const char *accumulators, uint64_t count)
-{
-    return memchr(accumulators, how->fold != GPR_FOLD_any, count) == NULL;
 }
 
 int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes)

@@ -140,7 +140,7 @@ double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages);
 enum { MOST_RECIPES = 2 };
 
 typedef struct job {
-    gpr_cpu_units units; /* of rows that lie crosswise, or of one row each */
+    gpr_cpu_units units; /* of rows that lie crosswise or in layers, or of one row each */
     const gpr_view *view;
     uint64_t repeats;         /* elements of a row that each of the view's stands for */
     recipe how[MOST_RECIPES]; /* a range, or a sum and a count, by two loops, all else by one */
@@ -160,6 +160,7 @@ typedef struct job {
     uint64_t copies;                   /* columns: rows folded side by side */
     int columns_direct;                /* columns: memory is what the loop reads */
     int columns_wide;                  /* columns: units reach over two outer axes */
+    int in_layers;                     /* rows lie in layers, which are read one after the other */
     int into_results;                  /* columns: accumulators of a unit are results */
     int watches_range;                 /* products whose factors may leave the range of doubles */
     atomic_int left_range;             /* whether any did */
@@ -191,6 +192,14 @@ static inline int gpr_cpu_is_direct(const recipe *how)
  * and they are long enough; else 0. */
 uint64_t gpr_cpu_run_of(const recipe *how);
 
+/* Whether rows have such a run in each layer of memory, a layer being a step of their first axis:
+ * between the runs of a row are those of other rows. */
+int gpr_cpu_lies_in_layers(const recipe *how);
+
+/* Whether such rows are read layer by layer. Row by row, main memory brings in what is behind each
+ * run, and again for the next row; runs are short beside that. */
+int gpr_cpu_reads_layers(const recipe *how);
+
 /* Whether every second element of a row is one of the array's, and loops read the others, too. */
 int gpr_cpu_reads_every_second(const recipe *how);
 
@@ -211,6 +220,15 @@ uint64_t gpr_cpu_copies(uint64_t width, uint64_t n);
  * stage is not used if loops read the columns where they are. */
 void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint64_t width,
                           uint64_t first, uint64_t end, char *accumulators, stage *s);
+
+/* Folds elements [first, end) of `rows` rows that are runs, neighbours under one index of the axes
+ * before theirs, to an accumulator each: run after run of all rows, in memory's order where they
+ * lie in layers. There is room for GPR_COLUMN_BLOCK accumulators in `some`. */
+void gpr_cpu_fold_layers(const recipe *how, uint64_t row, uint64_t rows, uint64_t first,
+                         uint64_t end, char *accumulators, char *some);
+
+/* Cuts rows that lie in layers into units that have long runs of memory in each. */
+gpr_cpu_units gpr_cpu_cut_layers(const recipe *how);
 
 /* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
