@@ -248,8 +248,10 @@ int gpr_cpu_sum_few_plain(const plain_adder *how, uint64_t row, uint64_t rows, u
     if (was_inexact()) return 0;
     pairs->components = how->components;
     memcpy(pairs->sums, sums->sums, bytes);
-    memcpy(pairs->rests, sums->rests, bytes);
-    if (!how->is_halved) memset(pairs->rests, 0, bytes);
+    if (how->is_halved)
+        memcpy(pairs->rests, sums->rests, bytes);
+    else
+        memset(pairs->rests, 0, bytes);
     memset(pairs->lost, 0, bytes);
     return 1;
 }
