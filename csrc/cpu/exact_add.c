@@ -607,8 +607,7 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
                       exact_memory *memory, experience *seen, plain_pairs *pairs)
 {
     const int is_long = !gpr_cpu_lies_crosswise(work->view) && work->view->n > PAIRED_ELEMENTS;
-    const uint64_t components = work->plain->components,
-                   at_once = work->block_rows < rows ? work->block_rows : rows;
+    const uint64_t components = work->plain->components;
 
     gpr_cpu_clear_plain(pairs);
     for (uint64_t at = first; at < end; at += work->block) {
@@ -620,7 +619,7 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
         seen->added += (until - at) * rows;
         gpr_cpu_count_plain(work->plain, row, rows, at, until, &memory->plain, pairs);
         for (uint64_t r = 0, few; r < rows; r += few) {
-            few = gpr_smaller(rows - r, at_once);
+            few = gpr_smaller(rows - r, work->block_rows);
             seen->blocks++;
             if (seen->skipped > 0) {
                 seen->skipped--;

@@ -4,14 +4,12 @@ instruction set that the processor has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpureduce as gr
-from gpureduce import _core
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
@@ -20,17 +18,6 @@ DTYPES = (
 MOST_COLUMNS = 140  # more than a vector of bytes and less than a tile
 WIDTHS = 60  # of them in each run
 STEP = 8  # rows that are folded before the tile beside
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each instruction set that this processor has."""
-    try:
-        _core.set_cpu_isa(request.param)
-    except ValueError as error:
-        pytest.skip(str(error))
-    yield request.param
-    _core.set_cpu_isa(None)
 
 
 def draw(rng: np.random.Generator, function: str, dtype: str, width: int) -> Any:
@@ -47,7 +34,7 @@ def draw(rng: np.random.Generator, function: str, dtype: str, width: int) -> Any
     return (rng.integers(0, 3, (rows, width)) + 50 * is_rare).astype(dtype)
 
 
-@pytest.mark.usefixtures("instructions")
+@pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("function", ["all", "any", "max", "min", "sum", "prod", "count_nonzero"])
 def test_columns_of_any_width(function: str, rng: np.random.Generator) -> None:
     for width in rng.permutation(MOST_COLUMNS)[:WIDTHS] + 1:
