@@ -740,9 +740,9 @@ static void run_shared_block(const engine_launch *op, uint64_t v)
         if (f->shape == EXACT_ROWS || is_sum_by_pairs(op))
             store_exact_row(op, &o);
         else
-            store_result(op, &o,
-                         f->shape == EMPTY ? identity(f->module)
-                                           : fold_output(op, &o, 0, op->rows.n));
+            store_result(
+                op, &o,
+                fold_output(op, &o, 0, f->shape == EMPTY ? op->layout.elements : op->rows.n));
     }
 }
 
@@ -1218,8 +1218,13 @@ static const char *check_planned(const engine_launch *op)
                             "kernel reads a second array outside live memory or unaligned");
         if (wrong != NULL) return wrong;
     }
-    if (f->shape == EMPTY)
-        return op->layout.elements == 0 ? NULL : "results of nothing for rows of something";
+    if (f->shape == EMPTY) {
+        const int is_known = op->layout.elements == 1 && m->acc_kind == GPR_ACC_INDEXED;
+        if (op->layout.elements == 0) return NULL;
+        if (!is_known) return "results of nothing for rows of something";
+        return check_reach(op, op->from, axes, offsetof(gpr_axis, in), 1,
+                           gpr_dtype_bytes(m->element), "a row of one element has none");
+    }
     wrong =
         check_reach(op, op->from, axes, offsetof(gpr_axis, in), run, gpr_dtype_bytes(m->element),
                     "kernel reads elements outside live memory or unaligned");

@@ -17,7 +17,7 @@
 //   Launch: row v of `rows` is a strip of BLOCK * item * per_thread columns; one block serves it.
 //   rows.n is row_elements or a little less, rows.count is strips: layout.strips of them per
 //   combination of the other kept axes. Each item is aligned to its size; layout.column.extent is a
-//   multiple of item. One reduced axis, no mask.
+//   multiple of item. One reduced axis, no mask; where positions are found, they ascend.
 //
 // Still paid: strips at the edge that are not full.
 #pragma once
@@ -71,6 +71,10 @@ template <class Traits, unsigned BLOCK> struct FewShare {
     }
 };
 
+// The longest rows whose extremes are found at once, as measured on an H200: what is found out
+// about an element takes more registers than a narrow one.
+template <class In> constexpr unsigned most_found = sizeof(In) < 4 ? 16 : ~0u;
+
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
@@ -85,6 +89,9 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const Share share = Share::of(in, out, rows, layout, blockIdx.x);
     const auto exists = [&](unsigned p) {
         return length <= GPR_COUNTED_ELEMENTS || p + GPR_FEW_STEP <= length || p < share.n;
+    };
+    const auto position_of = [&](unsigned p) {
+        return layout.first_position + static_cast<uint64>(p * layout.reduced[0].position);
     };
     const unsigned place = threadIdx.x * item; // of the thread's first column
     const uint64 column = share.first + place;
@@ -105,23 +112,32 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
         if (column + k * apart >= layout.column.extent) continue;
-        ThreadAccumulator<Traits> accumulator[item];
         typename Traits::Acc value[item];
-#pragma unroll
-        for (unsigned p = 0; p < length; p++) {
-            if (!exists(p)) continue;
-            const uint64 position =
-                layout.first_position + static_cast<uint64>(p * layout.reduced[0].position);
-            if constexpr (has_own_accumulator<Traits>) {
-                Traits::add_item(accumulator, Item<In>{loaded[k][p], {}});
-                continue;
-            }
+        if constexpr (finds_extremes<Traits> && length <= most_found<In>) {
+            Extremes<Traits> extremes;
+            // Behind the end the first element again.
+            extremes.template add<length>(0, [&](unsigned p, unsigned j) {
+                return piece<In>(loaded[k][exists(p) ? p : 0], j);
+            });
 #pragma unroll
             for (unsigned j = 0; j < item; j++)
-                accumulator[j].add(piece<In>(loaded[k][p], j), position);
-        }
+                value[j] = extremes.finalize(j, position_of(extremes.at[j]));
+        } else {
+            ThreadAccumulator<Traits> accumulator[item];
 #pragma unroll
-        for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
+            for (unsigned p = 0; p < length; p++) {
+                if (!exists(p)) continue;
+                if constexpr (has_own_accumulator<Traits>) {
+                    Traits::add_item(accumulator, Item<In>{loaded[k][p], {}});
+                    continue;
+                }
+#pragma unroll
+                for (unsigned j = 0; j < item; j++)
+                    accumulator[j].add(piece<In>(loaded[k][p], j), position_of(p));
+            }
+#pragma unroll
+            for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
+        }
         const unsigned failed = store_item<Traits>(
             share.result_of(place + k * apart), value, layout, params, share.group_index,
             column + k * apart);

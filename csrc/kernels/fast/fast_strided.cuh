@@ -1,5 +1,5 @@
 // fast_strided: any axes, any strides, any mask; for layouts that no other kernel reads faster.
-// fast_empty: rows without elements.
+// fast_empty: rows of which nothing has to be read.
 //
 // A block of fast_strided serves layout.width rows at once (fast_axes.cuh). A thread divides once
 // to find its first element and then carries from axis to axis (StridedIterator in layout.cuh).
@@ -72,8 +72,8 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         layout, scratch, params);
 }
 
-// Stores the results of rows without elements: the operator's identity. One thread per row; any
-// grid.
+// Stores the results of rows without elements: the operator's identity. Of rows of one element, the
+// position of that. One thread per row; any grid.
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows,
@@ -81,8 +81,10 @@ fast_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows,
            typename Traits::AllParams params)
 {
     const uint64 index = (rows.first + blockIdx.x) * BLOCK + threadIdx.x;
+    typename Traits::Acc value = Traits::identity();
+    if constexpr (Traits::positional) value.position = layout.first_position;
     if (index < layout.count) {
-        Traits::store(out + layout.row_offsets(index).out, Traits::identity(), 0,
+        Traits::store(out + layout.row_offsets(index).out, value, layout.elements,
                       params.of_row(layout, index, 0));
     }
 }

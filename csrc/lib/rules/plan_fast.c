@@ -399,11 +399,24 @@ static void consider_strided(search *s)
 
 /* ---------------------------------------------------------------- few and narrow ------------- */
 
+/* Whether positions ascend in memory order, and 32 bits hold them. */
+static int ascends(const gpr_layout *layout)
+{
+    const gpr_axis *axes = &layout->axes[layout->kept];
+
+    for (int i = 0; i < layout->reduced; i++) {
+        const int64_t inner =
+            i + 1 < layout->reduced ? axes[i + 1].position * (int64_t)axes[i + 1].extent : 1;
+        if (axes[i].position < inner) return 0;
+    }
+    return layout->n <= UINT32_MAX;
+}
+
 /* Elements of an item of fast_few that leaves registers for many of them under way, as measured on
  * an H200; 0 where columns are so wide that fast_columns, which has fewer under way, is as fast. */
 static uint32_t fit_many(const search *s, uint32_t widest)
 {
-    enum { MOST_BYTES = 8, FEWER_BYTES = 4, FEW_POSITIONS = 16 };
+    enum { MOST_BYTES = 8, FEWER_BYTES = 4, FEW_POSITIONS = 16, SMALL_BYTES = 4 << 20 };
     const gpr_plan_task *t = s->t;
     const uint64_t bytes = t->element_bytes;
     const int is_float = gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT;
@@ -412,7 +425,8 @@ static uint32_t fit_many(const search *s, uint32_t widest)
     if (adds_pairs(s)) return 1; /* one takes as many registers as there are */
     if (t->rule->acc_kind == GPR_ACC_INDEXED) {
         const int are_few = t->layout->n <= FEW_POSITIONS && widest * bytes <= FEWER_BYTES;
-        return widest == 1 || are_few ? widest : 0;
+        if (widest == 1 || are_few) return widest;
+        return s->bytes <= SMALL_BYTES ? 1 : 0; /* small arrays wait for steps, not for memory */
     }
     /* Short integers are taken out of words, for which there are no registers left. */
     if (bytes <= 2 && !is_float) return widest * bytes <= FEWER_BYTES ? widest : 0;
@@ -435,6 +449,7 @@ static void consider_few(search *s)
 
     if (item == 0 || n > most || t->layout->reduced != 1 || t->layout->masked || t->grid != 0)
         return;
+    if (t->rule->acc_kind == GPR_ACC_INDEXED && !ascends(t->layout)) return;
     for (uint32_t each = 1; each <= MOST_ITEMS; each *= 2) {
         if (each > 1 && (each * n * item * t->element_bytes > MOST_BYTES || each * n > MOST_LOADS))
             return;
@@ -790,19 +805,6 @@ static double moved_bytes(const gpr_plan_task *t)
             (double)t->rule->outputs * (double)gpr_dtype_bytes(t->rule->result));
 }
 
-/* Whether positions ascend in memory order, and 32 bits hold them. */
-static int ascends(const gpr_layout *layout)
-{
-    const gpr_axis *axes = &layout->axes[layout->kept];
-
-    for (int i = 0; i < layout->reduced; i++) {
-        const int64_t inner =
-            i + 1 < layout->reduced ? axes[i + 1].position * (int64_t)axes[i + 1].extent : 1;
-        if (axes[i].position < inner) return 0;
-    }
-    return layout->n <= UINT32_MAX;
-}
-
 /* The calling thread's last array, and the way chosen for it: loops make the same call many times,
  * and pricing columns takes as long as queueing them. */
 typedef struct choice {
@@ -921,6 +923,14 @@ gpr_status gpr_list_prices(const gpr_rule *rule, const gpr_layout *layout,
     return GPR_OK;
 }
 
+/* Whether results are positions in rows of one element, whatever that is: where NaN are left out, a
+ * row of one NaN has none. */
+static int is_position_known(const gpr_plan_task *t)
+{
+    return t->finishes && t->rule->acc_kind == GPR_ACC_INDEXED && !t->rule->skip_nan &&
+           t->layout->n == 1;
+}
+
 /* Chooses one of the planner's kernels and its parameters. */
 gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
 {
@@ -929,7 +939,7 @@ gpr_status gpr_plan_fast(const gpr_plan_task *t, gpr_plan *plan)
 
     plan->layout = *layout;
     plan->ascends = (uint32_t)ascends(layout);
-    if (layout->n == 0) {
+    if (layout->n == 0 || is_position_known(t)) {
         plan->variant = "fast_empty";
         plan->block = t->block != 0 ? t->block : DEFAULT_BLOCK;
         plan->lanes = 1;
