@@ -362,13 +362,15 @@ def is_right(case: Case, got: Any, array: Any, mask: Any) -> bool:
             wanted = wanted.prod(dim=axis)
     got, wanted = got.reshape(-1), wanted.reshape(-1)
     if case.dtype in FLOATS or wanted.is_floating_point():
-        wanted = wanted.to(getattr(torch, case.dtype) if case.dtype in FLOATS else torch.float64)
+        dtype = getattr(torch, case.dtype) if case.dtype in FLOATS else torch.float64
+        wanted = wanted.to(dtype)
         got, wanted = got.to(torch.float64), wanted.to(torch.float64)
-        bound = tolerance(case, row) * wanted.abs()
+        # Subnormal numbers have the last place of the smallest normal one.
+        bound = tolerance(case, row) * wanted.abs().clamp(min=torch.finfo(dtype).smallest_normal)
         if scale is not None:
             sloppy = 1e-13 if case.dtype == "float64" else 1e-7
             bound = bound + sloppy * scale.to(torch.float64).reshape(-1)
-        close = (got - wanted).abs() <= bound + 1e-40
+        close = (got - wanted).abs() <= bound
         return bool((close | (got == wanted) | (got.isnan() & wanted.isnan())).all())
     return bool((got.to(torch.int64) == wanted.to(torch.int64)).all())
 
