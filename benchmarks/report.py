@@ -789,13 +789,14 @@ def cpu_sweep_shares(result: dict[str, Any]) -> str:
 
 def cpu_sweep_summary(results: list[dict[str, Any]]) -> str:
     """A row per sweep."""
-    head = ["instructions", "threads", "cases", "geometric mean", "≥ 1, %", "< 0.8, %",
+    head = ["processor", "instructions", "threads", "cases", "geometric mean", "≥ 1, %", "< 0.8, %",
             "≥ 0.95 of the best, %", "beside"]  # fmt: skip
     rows = []
     for result in results:
         _, number, mean, not_slower, _, best = cpu_sweep_row("", result["cases"], result["peers"])
         below = sum(case["times_numpy"] < 0.8 for case in result["cases"])
-        rows.append([result["isa"], str(result["threads"]), number, mean, not_slower,
+        processor = result["environment"]["cpu"].removesuffix(" Processor")
+        rows.append([processor, result["isa"], str(result["threads"]), number, mean, not_slower,
                      f"{100 * below / len(result['cases']):.1f}", best,
                      ", ".join(["NumPy", *result["peers"]])])  # fmt: skip
     return table(head, rows)
