@@ -75,11 +75,21 @@ gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how)
     how->work.copies = copies * units.rows <= lanes ? copies : 1;
     if (how->work.copies > 1 || units.rows < units.width) return units;
     /* Sums of short columns are few: those of several indices of the axes before are added
-     * together. */
+     * together, and packed side by side where they are packed. */
     units.rows *= gpr_smaller(lanes / units.width, 1 + GROUPED_ELEMENTS / (units.width * view->n));
     units.width = view->rows;
     units.blocks = units.count = gpr_divide_up(view->rows, units.rows);
+    how->work.columns_wide = view->outer >= 2 && !gpr_cpu_columns_in_place(view) &&
+                             view->axes[view->outer - 1].extent < NARROW_COLUMNS;
     return units;
+}
+
+/* Columns that one loop folds: of the next index of the axis before, too, if they are wide. */
+static uint64_t columns_together(const job *work)
+{
+    const gpr_axis *axes = &work->view->axes[work->view->outer - 1];
+
+    return axes[0].extent * (work->columns_wide ? axes[-1].extent : 1);
 }
 
 /* Folds elements [first, end) of a row to one accumulator, of two halves where sums have them. */
@@ -126,7 +136,7 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
     const uint64_t n = view->n;
 
     if (gpr_cpu_lies_crosswise(view)) {
-        const uint64_t copies = how->work.copies, extent = view->axes[view->outer - 1].extent;
+        const uint64_t copies = how->work.copies, extent = columns_together(&how->work);
         const int is_halved = how->is_halved && r == &how->work.how[0];
 
         for (uint64_t some; rows > 0; rows -= some, row += some) {

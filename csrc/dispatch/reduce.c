@@ -126,10 +126,13 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
     return differs;
 }
 
-/* Copies `count` contiguous results to memory by steps. */
-#define COPY_RESULTS(label, bytes)                                                        \
-    label:                                                                                \
-    for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * (bytes), bytes); \
+/* Copies `count` contiguous results to memory by steps. Those one back become vectors. */
+#define COPY_RESULTS(label, bytes)                                                               \
+    label:                                                                                       \
+    if (step == -(int64_t)(bytes))                                                               \
+        for (int64_t i = 0; i < count; i++) memcpy(to - i * (bytes), from + i * (bytes), bytes); \
+    else                                                                                         \
+        for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * (bytes), bytes);    \
     break;
 static void copy_results(char *to, int64_t step, const char *from, int64_t count, uint64_t bytes)
 {
