@@ -372,15 +372,14 @@ static int are_packed_wide(const job *work)
     const int is_small = view->inner == 1 && elements * view->bytes <= SMALL_BLOCK_BYTES &&
                          (elements <= SMALL_SUM || !adds_floats(work));
 
-    if (view->outer < 2 || across->extent >= NARROW_COLUMNS) return 0;
-    return !is_dense || is_small;
+    return gpr_cpu_columns_are_narrow(view) && (!is_dense || is_small);
 }
 
 /* Units of such columns are whole steps of the axis before theirs. */
 static gpr_cpu_units cut_wide_units(const gpr_view *view)
 {
     const uint64_t extent = view->axes[view->outer - 1].extent;
-    gpr_cpu_units units = {.width = extent * view->axes[view->outer - 2].extent};
+    gpr_cpu_units units = {.width = gpr_cpu_wide_columns(view)};
 
     units.rows = gpr_smaller(units.width, GPR_COLUMN_BLOCK / extent * extent);
     units.blocks = gpr_divide_up(units.width, units.rows);

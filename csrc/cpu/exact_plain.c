@@ -75,21 +75,12 @@ gpr_cpu_units gpr_cpu_cut_plain_columns(plain_adder *how)
     how->work.copies = copies * units.rows <= lanes ? copies : 1;
     if (how->work.copies > 1 || units.rows < units.width) return units;
     /* Sums of short columns are few: those of several indices of the axes before are added
-     * together, and packed side by side where they are packed. */
+     * together. Columns that loops cannot read in place are packed side by side for that. */
     units.rows *= gpr_smaller(lanes / units.width, 1 + GROUPED_ELEMENTS / (units.width * view->n));
     units.width = view->rows;
     units.blocks = units.count = gpr_divide_up(view->rows, units.rows);
-    how->work.columns_wide = view->outer >= 2 && !gpr_cpu_columns_in_place(view) &&
-                             view->axes[view->outer - 1].extent < NARROW_COLUMNS;
+    how->work.columns_wide = gpr_cpu_columns_are_narrow(view) && !gpr_cpu_columns_in_place(view);
     return units;
-}
-
-/* Columns that one loop folds: of the next index of the axis before, too, if they are wide. */
-static uint64_t columns_together(const job *work)
-{
-    const gpr_axis *axes = &work->view->axes[work->view->outer - 1];
-
-    return axes[0].extent * (work->columns_wide ? axes[-1].extent : 1);
 }
 
 /* Folds elements [first, end) of a row to one accumulator, of two halves where sums have them. */
@@ -136,7 +127,9 @@ static void fold(const plain_adder *how, const recipe *r, uint64_t row, uint64_t
     const uint64_t n = view->n;
 
     if (gpr_cpu_lies_crosswise(view)) {
-        const uint64_t copies = how->work.copies, extent = columns_together(&how->work);
+        const uint64_t copies = how->work.copies;
+        const uint64_t extent = how->work.columns_wide ? gpr_cpu_wide_columns(view)
+                                                       : view->axes[view->outer - 1].extent;
         const int is_halved = how->is_halved && r == &how->work.how[0];
 
         for (uint64_t some; rows > 0; rows -= some, row += some) {

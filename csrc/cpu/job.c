@@ -555,6 +555,16 @@ int gpr_cpu_columns_in_place(const gpr_view *view)
            view->axes[view->outer - 1].in == (int64_t)view->bytes;
 }
 
+int gpr_cpu_columns_are_narrow(const gpr_view *view)
+{
+    return view->outer >= 2 && view->axes[view->outer - 1].extent < NARROW_COLUMNS;
+}
+
+uint64_t gpr_cpu_wide_columns(const gpr_view *view)
+{
+    return view->axes[view->outer - 1].extent * view->axes[view->outer - 2].extent;
+}
+
 void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
 {
     const int across = view->outer - 1, along = view->outer + view->inner - 1;

@@ -248,6 +248,11 @@ int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes);
  * in native byte order. */
 int gpr_cpu_columns_in_place(const gpr_view *view);
 
+/* Whether such rows are so few beside each other that those of several indices of the axis before
+ * theirs should be packed side by side; and how many rows all indices of that axis have. */
+int gpr_cpu_columns_are_narrow(const gpr_view *view);
+uint64_t gpr_cpu_wide_columns(const gpr_view *view);
+
 /* A view of positions of the last inner axis by `width` such rows in the order of memory, still
  * to be located. */
 void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile);

@@ -126,7 +126,8 @@ static int has_steps(const gpr_request *request, const gpr_rule *rule, result_ax
     return differs;
 }
 
-/* Copies `count` contiguous results to memory by steps. Those one back become vectors. */
+/* Copies `count` contiguous results to memory by steps. Compilers make vectors of a loop whose step
+ * is one result backwards, if they know that. */
 #define COPY_RESULTS(label, bytes)                                                               \
     label:                                                                                       \
     if (step == -(int64_t)(bytes))                                                               \

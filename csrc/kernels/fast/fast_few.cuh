@@ -71,8 +71,8 @@ template <class Traits, unsigned BLOCK> struct FewShare {
     }
 };
 
-// The longest rows whose extremes are found at once, as measured on an H200: what is found out
-// about an element takes more registers than a narrow one.
+// The longest rows whose extremes are found at once, as measured on an H200. Longer ones of narrow
+// elements are searched element by element, as the numbers take more registers than the elements.
 template <class In> constexpr unsigned most_found = sizeof(In) < 4 ? 16 : ~0u;
 
 template <class Traits, unsigned BLOCK>

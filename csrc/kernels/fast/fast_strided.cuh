@@ -72,8 +72,8 @@ fast_strided(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         layout, scratch, params);
 }
 
-// Stores the results of rows without elements: the operator's identity. Of rows of one element, the
-// position of that. One thread per row; any grid.
+// Stores the results of rows without elements: the operator's identity. Where results are
+// positions, rows have one element, whose position is known. One thread per row; any grid.
 template <class Traits, unsigned BLOCK>
 __global__ void __launch_bounds__(BLOCK, resident_threads / BLOCK)
 fast_empty(const typename Traits::In *, typename Traits::Out *out, Rows rows,

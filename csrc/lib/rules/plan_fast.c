@@ -923,8 +923,8 @@ gpr_status gpr_list_prices(const gpr_rule *rule, const gpr_layout *layout,
     return GPR_OK;
 }
 
-/* Whether results are positions in rows of one element, whatever that is: where NaN are left out, a
- * row of one NaN has none. */
+/* Whether results are positions in rows of one element, which need not be read then. Where NaN are
+ * left out it must be: a row of one NaN has no position. */
 static int is_position_known(const gpr_plan_task *t)
 {
     return t->finishes && t->rule->acc_kind == GPR_ACC_INDEXED && !t->rule->skip_nan &&
