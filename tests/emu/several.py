@@ -129,3 +129,18 @@ def check_host_arrays(task: dict[str, Any]) -> None:
         options = options_of(rng, ops) | {"axis": axis, "device": "cuda"}
         context = f"{number}, {a.dtype} {a.shape} {ops} {options} GPR_TEST_SEED={task['seed']}"
         compare(a, ops, options, context)
+
+
+def check_shared_sums(task: dict[str, Any]) -> None:
+    """Sums and means of the same accumulator, of rows of either sign that no bins hold."""
+    rng = np.random.default_rng(task["seed"])
+    _one_pass.LEAST_BYTES = 0
+    format_ = np.finfo(task["dtype"])
+    shape = 4, 8192 // format_.dtype.itemsize + int(rng.integers(0, 99))
+    exponents = rng.integers(format_.minexp, format_.maxexp - 14, shape)
+    values = np.ldexp(rng.random(shape), exponents).astype(format_.dtype)
+    values[1::2] *= -1
+    for options in ({"axis": 1}, {"axis": 1, "block_size": 64, "grid_size": 3}):
+        context = f"{values.dtype} {shape} {options} GPR_TEST_SEED={task['seed']}"
+        ops = ("mean", "sum", "max") if rng.random() < 0.5 else ("sum", "min", "mean")
+        compare(device(values), ops, options, context)

@@ -52,6 +52,12 @@ def test_an_exact_sum_shares_the_pass_with_folds() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_of_one_exact_sum_do_not_depend_on_each_other(dtype: str) -> None:
+    demand("several.check_shared_sums", [dtype], slow_float64=SEED % 2 == 0)
+
+
+@pytest.mark.long
 def test_host_arrays_cross_the_bus_in_pieces() -> None:
     demand("several.check_host_arrays", draw(1, DTYPES, 3))
 

@@ -63,7 +63,8 @@ template <class T> struct Limbs {
         return static_cast<uint64>(word[1]) << word_bits | static_cast<uint64>(word[0]);
     }
 
-    // Carries a part's words, which are in shared memory. All lanes of the warp must call.
+    // Carries a part's words, which are in shared memory and stay the same number. All lanes of the
+    // warp must call.
     GPR_DEVICE explicit Limbs(ExactPart<T> &part) : word(part.word)
     {
         constexpr int words = accumulator_words<T>;
@@ -80,6 +81,8 @@ template <class T> struct Limbs {
                 part.word[i] = carry & 0xffffffffll;
                 carry >>= word_bits;
             }
+            // the last word keeps the sign, so that the number can be carried again
+            if (carry != 0) part.word[end - 1] -= 1ll << word_bits;
         }
         __syncwarp(); // limbs are there
         negative = __shfl_sync(all_lanes, static_cast<unsigned>(carry >> word_bits), 0) != 0;
