@@ -3,8 +3,9 @@
 Sizes straddle warps and blocks and make several blocks; results are checked, so that a tool that
 changes timing still finds a wrong one. What else `fast` and `exact` have ways for is tried too:
 rows of several layouts in GPU memory (those of the host are packed on their way), pairs of arrays,
-and states. By default a few types and operators; ``--all`` takes every case, and ``--shard I/N``
-every N-th of them, so that several processes can share the work.
+and states; so are several results of one pass, and operators from source. By default a few types
+and operators; ``--all`` takes every case, and ``--shard I/N`` every N-th of them, so that several
+processes can share the work.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gpureduce as gr
-from gpureduce import _core
+from gpureduce import _core, _one_pass
 from gpureduce._dtypes import native_dtype
 from gpureduce._interop.libraries import DeviceBuffer
 
@@ -56,6 +57,32 @@ OF_PAIRS = (
     ((5, 3001), (1, 5), None),
     ((70, 700), (3, 211), None),
 )
+# Reductions that share a pass over memory, with every accumulator between them.
+PASSES = (
+    ("sum", "mean", "min", "argmax", "any", "minmax"),
+    ("nansum", "nanmean", "nanmax", "nanargmin"),
+    ("prod", "var", "std", "ptp", "count_nonzero"),
+)
+# Rows, and blocks and threads of a row or None.
+OF_PASSES = (((70_011,), None, None), ((3, 20_012), 3, 64), ((50, 1031), 1, 256))
+
+# Operators from source: one that shows any change of order, and one that no order changes.
+ORDERED = """
+struct affine {
+    struct State { uint64 a, b; };
+    static State identity() { return {1, 0}; }
+    static State lift(T x, uint64 index) { return {2 * (index % 7) + 3, (uint64)x}; }
+    static State combine(State l, State r) { return {l.a * r.a, l.b * r.a + r.b}; }
+    static uint64 finish(State s) { return s.b; }
+};"""
+COMMUTATIVE = """
+struct total {
+    struct State { uint64 sum; };
+    static State identity() { return {0}; }
+    static State lift(T x) { return {(uint64)x}; }
+    static State combine(State a, State b) { return {a.sum + b.sum}; }
+    static uint64 finish(State s) { return s.sum; }
+};"""
 
 
 class Trial(NamedTuple):
@@ -264,6 +291,74 @@ def states(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[
         )
 
 
+# ---------------------------------------------------------------- several results
+
+
+def flat(result: Any) -> list[Any]:
+    """The arrays of a result: of several operators, of minmax, or of one."""
+    return [part for one in result for part in flat(one)] if isinstance(result, tuple) else [result]
+
+
+def are_alike(wanted: Callable[[], Any], result: Any) -> bool:
+    """Whether results in GPU memory have the bits of those of another call."""
+    there, here = flat(result), flat(wanted())
+    return len(there) == len(here) and all(
+        fetch(one).tobytes() == fetch(other).tobytes()
+        for one, other in zip(there, here, strict=True)
+    )
+
+
+def passes(name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
+    """Several results in one pass, beside calls of their own; of wide floats of both signs, too."""
+    dtype = native_dtype(name)
+    for shape, grid, block in OF_PASSES:
+        for is_wide in (False, True) if dtype.kind == "f" else (False,):
+            memory = small_values(rng, "sum", int(np.prod(shape)), dtype).ravel()
+            if is_wide:
+                power = rng.integers(np.finfo(dtype).minexp, np.finfo(dtype).maxexp - 8)
+                memory = np.ldexp(-memory, power * (rng.random(memory.size) < 0.5)).astype(dtype)
+            rows = OnDevice(memory[: memory.size // 2].reshape(shape))
+            for ops in PASSES:
+                options = {"axis": len(shape) - 1, "grid_size": grid, "block_size": block}
+                alone = [partial(gr.reduce, rows, op, **options) for op in ops]
+                yield Trial(
+                    f"shape={shape} {ops} wide={is_wide}",
+                    partial(gr.reduce, rows, ops, **options),
+                    partial(are_alike, lambda calls=alone: tuple(call() for call in calls)),
+                )
+
+
+# ---------------------------------------------------------------- operators from source
+
+
+def own_operators(
+    text: str, commutative: bool, name: str, rng: np.random.Generator, _: tuple[int, ...]
+) -> Iterator[Trial]:
+    """An operator's results of rows of each layout, beside those of the CPU."""
+    operator = gr.Operator(text.split()[1], text, commutative=commutative)
+    for shape, steps, grid in (*LAYOUTS, *COLUMNS):
+        rows = lay_out(rng, native_dtype(name), shape, steps)
+        wanted = partial(gr.reduce, rows, operator, axis=-1, device="cpu")
+        yield Trial(
+            f"shape={shape} steps={steps}",
+            partial(gr.reduce, OnDevice(rows), operator, axis=-1, grid_size=grid),
+            lambda result, wanted=wanted: bool(np.array_equal(fetch(result), wanted())),
+        )
+    for kernel in gr.kernels():
+        values = rng.integers(0, 99, 5003).astype(native_dtype(name))
+        call = partial(gr.reduce, values, operator, kernel=kernel.name)
+        try:
+            call(device="cpu")
+        except (ValueError, gr.KernelUnavailableError):  # it changes the order, or takes none
+            continue
+        wanted = partial(gr.reduce, values, operator, device="cpu")
+        yield Trial(
+            kernel.name,
+            partial(call, device="cuda"),
+            lambda result, wanted=wanted: bool(result == wanted()),
+        )
+
+
 # ---------------------------------------------------------------- cases
 
 
@@ -317,6 +412,27 @@ def exact_cases(dtypes: tuple[str, ...], operators: tuple[str, ...]) -> Iterator
         yield Case(f"ExactSum {name}", partial(gr.ExactSum, alone.dtype), partial(states, name))
 
 
+def several_cases(dtypes: tuple[str, ...]) -> Iterator[Case]:
+    """Several results of one pass: programs of their own."""
+    for name in dtypes:
+        if not name.startswith("complex"):
+            probe = partial(gr.reduce, np.ones(1, native_dtype(name)), ("min", "max"))
+            yield Case(f"several {name}", probe, partial(passes, name))
+
+
+def operator_cases(dtypes: tuple[str, ...]) -> Iterator[Case]:
+    """Operators from source, of which each dtype has a program."""
+    for name in dtypes:
+        if native_dtype(name).kind in "iu" or name in ("float32", "float64"):
+            for text, commutative in ((ORDERED, False), (COMMUTATIVE, True)):
+                probe = partial(gr.reduce, np.ones(1, native_dtype(name)), "min")
+                yield Case(
+                    f"operator {name} commutative={commutative}",
+                    probe,
+                    partial(own_operators, text, commutative, name),
+                )
+
+
 def refuses(case: Case, kernel: str) -> bool:
     """Whether the operator lacks the types, or the kernel cannot fold them and says so."""
     try:
@@ -355,6 +471,10 @@ def main() -> int:
         cases += [("fast", case) for case in fast_cases(dtypes, operators)]
     if "exact" in kernels:
         cases += [("exact", case) for case in exact_cases(dtypes, exact_operators)]
+        _one_pass.LEAST_BYTES = 0
+        cases += [("auto", case) for case in several_cases(dtypes)]
+    if not options.kernel:
+        cases += [("auto", case) for case in operator_cases(dtypes)]
     for kernel, case in cases[shard::shards]:
         if refuses(case, kernel):
             refused += 1

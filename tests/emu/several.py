@@ -81,6 +81,11 @@ def compare(a: Any, ops: tuple[str, ...], options: dict[str, Any], context: str)
         assert is_same(copied(one), other), f"{op} of {context}: {copied(one)} {other}"
 
 
+def draw_operators(rng: np.random.Generator, given: Any = OPERATORS) -> tuple[str, ...]:
+    """Two to five operators in any order."""
+    return tuple(str(op) for op in rng.permutation(given)[: int(rng.integers(2, 6))])
+
+
 def options_of(rng: np.random.Generator, ops: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = {"keepdims": bool(rng.random() < 0.2)}
     if set(ops) & set(VARIANCES) and rng.random() < 0.5:
@@ -97,8 +102,7 @@ def check_device_arrays(task: dict[str, Any]) -> None:
         set_option("schedule", schedule)
         for number in range(task["count"]):
             a, axis = draw(rng, task["dtype"], 4000)
-            given = task.get("ops", OPERATORS)
-            ops = tuple(str(op) for op in rng.permutation(given)[: int(rng.integers(2, 6))])
+            ops = draw_operators(rng, task.get("ops", OPERATORS))
             if number == 0 and "ops" not in task:
                 ops = tuple(dict.fromkeys([*ops[:2], "argmin", "any"]))  # which share a pass
             options = options_of(rng, ops) | {"axis": axis}
@@ -125,7 +129,7 @@ def check_host_arrays(task: dict[str, Any]) -> None:
     for number in range(task["count"]):
         a, axis = draw(rng, task["dtype"], 9000)
         a = np.ascontiguousarray(a)
-        ops = tuple(str(op) for op in rng.permutation(OPERATORS)[: int(rng.integers(2, 6))])
+        ops = draw_operators(rng)
         options = options_of(rng, ops) | {"axis": axis, "device": "cuda"}
         context = f"{number}, {a.dtype} {a.shape} {ops} {options} GPR_TEST_SEED={task['seed']}"
         compare(a, ops, options, context)
