@@ -598,15 +598,15 @@ def bytes_of_load(row: dict[str, Any]) -> int:
     """The most bytes that a thread may load at once: of neighbours whose groups all begin aligned;
     0 if elements have no neighbours in memory."""
     itemsize = sweep.ITEMSIZE[row["dtype"]]
-    steps = [
-        abs(step) for step, extent in zip(row["strides"], row["shape"], strict=True) if extent > 1
+    axes = [
+        (abs(step), extent)
+        for step, extent in zip(row["strides"], row["shape"], strict=True)
+        if extent > 1
     ]
-    if 1 not in steps:
+    ends = [extent for step, extent in axes if step == 1]
+    if not ends:
         return 0
-    apart = math.gcd(row["offset"], *(step for step in steps if step != 1))
-    ends = [
-        extent for step, extent in zip(row["strides"], row["shape"], strict=True) if abs(step) == 1
-    ]
+    apart = math.gcd(row["offset"], *(step for step, _ in axes if step != 1))
     return itemsize * math.gcd(apart, *ends, 16 // itemsize)
 
 
