@@ -167,8 +167,9 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         elif floats and draw.random() < (0.5 if function.startswith("nan") else 0.1):
             data = "with nan"
         masked = function not in WITHOUT_MASK and draw.random() < 0.12
-        sums_floats = function in SUMS and floats and kind != "c"
-        kernel = draw.choice(["exact", "fast"]) if sums_floats else "fast"
+        sums_exactly = function in SUMS and kind != "c"
+        kernels = ["exact", "fast"] if floats else ["exact", "fast", "fast", "fast"]
+        kernel = draw.choice(kernels) if sums_exactly else "fast"
         return Case(function, dtype, shape, axis, layout, data, masked, kernel)
 
 

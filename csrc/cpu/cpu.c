@@ -1,4 +1,4 @@
-/* The CPU backend: from a view and a rule to results, on all cores. This file has the folds whose
+/* Folds on the CPU: from a view and a rule to results, on all cores. This file has the folds whose
  * accumulators are numbers, or two numbers (a range, a sum and a count), each of which has a loop;
  * composite.c has the others.
  *
@@ -659,11 +659,16 @@ static double by_threads(double alone)
 
 double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule)
 {
-    const uint64_t repeats = gpr_cpu_may_repeat(rule) ? gpr_cpu_repeats(view, NULL) : 0;
+    uint64_t repeats;
+    gpr_rule fold;
     gpr_view marks, once;
     job work = {.view = view};
     double alone;
 
+    if (gpr_fold_of_exact_integers(rule, view->n, 8 * (unsigned)view->bytes, view->mask != NULL,
+                                   &fold))
+        rule = &fold;
+    repeats = gpr_cpu_may_repeat(rule) ? gpr_cpu_repeats(view, NULL) : 0;
     if (repeats != 0) {
         (void)gpr_view_once(view, repeats, &once);
         work.view = view = &once;
@@ -698,68 +703,6 @@ static int copies_singly(const job *work)
         return 0;
     gpr_cpu_pack(view, 0, view->rows, NULL, work->result);
     return 1;
-}
-
-/* Sums of one element each: a sum starts at 0, which makes -0 of it 0, and all NaN are alike. */
-static void add_singly_float32(const char *elements, uint64_t count, char *results)
-{
-    const float *x = (const float *)(const void *)elements;
-    float *to = (float *)(void *)results;
-    int has_nan = 0;
-
-    for (uint64_t i = 0; i < count; i++) {
-        has_nan |= isnan(x[i]) != 0;
-        to[i] = 0 + x[i];
-    }
-    for (uint64_t i = 0; i < count && has_nan; i++) to[i] = isnan(to[i]) ? NAN : to[i];
-}
-
-/* The same of 16-bit floats, of which `infinity` has the largest magnitude but NaN. */
-static void add_singly_float_of_16(const char *elements, uint64_t count, uint16_t infinity,
-                                   uint16_t nan, char *results)
-{
-    const uint16_t sign = UINT16_C(0x8000), *x = (const uint16_t *)(const void *)elements;
-    uint16_t *to = (uint16_t *)(void *)results;
-
-    for (uint64_t i = 0; i < count; i++) {
-        const uint16_t sum = x[i] == sign ? 0 : x[i], magnitude = sum & (uint16_t)~sign;
-        to[i] = (int16_t)magnitude > (int16_t)infinity ? nan : sum;
-    }
-}
-
-/* Stores sums and means of rows of one element each, if elements are results. 0, and nothing done,
- * for other rows. */
-static int adds_singly(const gpr_resolved *call)
-{
-    const gpr_view *view = &call->view;
-    const gpr_rule *rule = &call->rule;
-    const gpr_dtype real = gpr_real_dtype(rule->element);
-    const uint64_t count = view->rows * (uint64_t)gpr_exact_parts(rule->element);
-    const int is_dense =
-        view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->bytes);
-    const gpr_narrow_format any = {0};
-
-    if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->byteswapped ||
-        rule->skip_nan || rule->result != rule->element ||
-        (rule->op != GPR_OP_SUM && rule->op != GPR_OP_MEAN) || !gpr_view_is_aligned(view) ||
-        (uintptr_t)call->result % gpr_part_bytes(real) != 0)
-        return 0;
-    switch (real) {
-    case GPR_FLOAT16:
-        add_singly_float_of_16(view->data, count, gpr_double_to_half(INFINITY),
-                               gpr_double_to_half(NAN), call->result);
-        return 1;
-    case GPR_BFLOAT16:
-        add_singly_float_of_16(view->data, count, gpr_double_to_bfloat(INFINITY),
-                               gpr_double_to_bfloat(NAN), call->result);
-        return 1;
-    case GPR_FLOAT32: add_singly_float32(view->data, count, call->result); return 1;
-    case GPR_FLOAT64:
-        (void)gpr_cpu_loops()->round_sums((const double *)(const void *)view->data, NULL, 1, count,
-                                          &any, 0, call->result);
-        return 1;
-    default: return 0;
-    }
 }
 
 /* Reduces rows of one element or more. `single` is memory for a view that the job may keep. */
@@ -863,18 +806,11 @@ static __attribute__((noinline)) gpr_status reduce_once(const gpr_resolved *call
     return status;
 }
 
-gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
+gpr_status gpr_cpu_reduce_by_folds(const gpr_resolved *call, gpr_run *run)
 {
-    const gpr_rule *rule = &call->rule;
     uint64_t repeats = 0;
 
-    if (adds_singly(call)) {
-        run->variant = gpr_cpu_isa();
-        run->block_size = run->grid_size = 1;
-        return GPR_OK;
-    }
-    if (gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_exactly(call, run);
-    if (gpr_cpu_may_repeat(rule)) repeats = gpr_cpu_repeats(&call->view, NULL);
+    if (gpr_cpu_may_repeat(&call->rule)) repeats = gpr_cpu_repeats(&call->view, NULL);
     if (repeats != 0) return reduce_once(call, repeats, run);
     return reduce_view(call, &call->view, 1, run);
 }

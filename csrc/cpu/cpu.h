@@ -24,6 +24,9 @@ double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule);
 /* What packing a view's elements is estimated to take, by as many threads as it is worth. */
 double gpr_cpu_nanoseconds_to_pack(const gpr_view *view);
 
+/* gpr_cpu_reduce where no sum is exact. */
+gpr_status gpr_cpu_reduce_by_folds(const gpr_resolved *call, gpr_run *run);
+
 /* gpr_cpu_reduce where sums are exact: the rule's kind is GPR_ACC_EXACT or
  * GPR_ACC_EXACT_MOMENTS. */
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run);

@@ -256,6 +256,22 @@ void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule)
     rule->compute = rule->device_acc = rule->host_acc = rule->element;
 }
 
+int gpr_fold_of_exact_integers(const gpr_rule *rule, uint64_t n, unsigned bits, int masked,
+                               gpr_rule *fold)
+{
+    enum { SUM_BITS = 63 };
+    const int is_rounded = rule->result == GPR_FLOAT64;
+    const gpr_dtype sum = is_rounded ? GPR_INT64 : rule->result;
+
+    if (rule->acc_kind != GPR_ACC_EXACT || gpr_is_inexact(rule->element)) return 0;
+    if (gpr_is_inexact(sum) || sum == GPR_BOOL || (rule->divide && !is_rounded)) return 0;
+    if (is_rounded && (bits >= SUM_BITS || n >> (SUM_BITS - bits) != 0)) return 0;
+    if (gpr_make_rule(GPR_OP_SUM, rule->element, sum, fold) != GPR_OK) return 0;
+    if (gpr_leave_out(fold, 0, masked) != GPR_OK) return 0;
+    gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_fast], fold);
+    return 1;
+}
+
 gpr_dtype gpr_result_dtype(gpr_operator op, gpr_dtype dtype, gpr_dtype compute)
 {
     gpr_rule rule = {.result = GPR_DTYPE_DEFAULT};

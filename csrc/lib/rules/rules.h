@@ -68,6 +68,13 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
  * that are not converted; the others show the technique that they are named after. */
 void gpr_fit_rule(const gpr_kernel_row *row, gpr_rule *rule);
 
+/* Makes *fold the rule of integer sums that the results of an exact rule over integers follow from:
+ * results that are integers wrap as these do, and doubles are rounded from sums of INT64. 0 where
+ * there is none: n elements of so many bits in magnitude may sum to 2^63, or results are of another
+ * type. */
+int gpr_fold_of_exact_integers(const gpr_rule *rule, uint64_t n, unsigned bits, int masked,
+                               gpr_rule *fold);
+
 /* GPR_ERROR_VALUE, naming the sizes the kernel takes, if `block_size` is none of them. */
 gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size);
 

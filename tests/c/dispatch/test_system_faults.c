@@ -330,9 +330,39 @@ static gpr_status exponentials_in_pieces(void)
     return status;
 }
 
-static gpr_status exact_sum_in_pieces(void)
+/* Of long integers, whose mean is one of them, rounded. */
+static gpr_status exact_mean_in_pieces(void)
 {
-    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "exact", 1, MOST, ROWS, MOST * ONES_8);
+    const double mean = (double)ONES_64;
+    int64_t bits;
+
+    memcpy(&bits, &mean, sizeof bits);
+    return reduce(GPR_DEVICE_CPU, GPR_OP_MEAN, GPR_INT64, "exact", 1, MOST / sizeof bits, ROWS,
+                  bits);
+}
+
+/* Sums of integers whose counts a mask decides: here of all of them. */
+static gpr_status exact_means_with_mask(void)
+{
+    enum { COUNT = 3, N = 1 << 16 };
+    static const int64_t shape[2] = {COUNT, N}, steps[2] = {N, 1};
+    double found[COUNT] = {0};
+    const gpr_request request = {.op = GPR_OP_MEAN,
+                                 .dtype = GPR_INT8,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 2,
+                                 .reduced = 1,
+                                 .shape = shape,
+                                 .data = elements,
+                                 .mask = (const uint8_t *)elements,
+                                 .mask_strides = steps,
+                                 .kernel = GPR_KERNEL_exact,
+                                 .device = GPR_DEVICE_CPU,
+                                 .result = found};
+    const gpr_status status = gpr_reduce(&request);
+
+    for (int i = 0; i < COUNT && status == GPR_OK; i++) REQUIRE(found[i] == ONES_8);
+    return status;
 }
 
 /* As many elements as a power of two: the sum is one of them with another exponent. */
@@ -658,7 +688,8 @@ static const work works[] = {
     {"a product out of range in pieces", scaled_product_in_pieces, 1},
     {"a product on both sides in pieces", product_on_both_sides_in_pieces, 1},
     {"exponentials in pieces", exponentials_in_pieces, 1},
-    {"an exact sum in pieces", exact_sum_in_pieces, 1},
+    {"an exact mean in pieces", exact_mean_in_pieces, 1},
+    {"exact means with a mask", exact_means_with_mask, 1},
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},
     {"exact sums of columns in pieces", exact_columns_in_pieces, 1},
     {"exact variances in pieces", exact_variances_in_pieces, 1},

@@ -1,0 +1,13 @@
+/* Exact sums and means of integers by folds, where 64 bits hold what they follow from. Private to
+ * csrc/cpu. */
+#ifndef GPR_CPU_EXACT_INTEGERS_H
+#define GPR_CPU_EXACT_INTEGERS_H
+
+#include "lib/rules/resolved.h"
+
+/* gpr_cpu_reduce of integers where the rule's kind is GPR_ACC_EXACT or GPR_ACC_EXACT_MOMENTS. Sets
+ * *is_done to 0, and writes no result, where there is no such way: sums may be longer than 64 bits,
+ * which the largest element decides, or results are neither integers nor float64. */
+gpr_status gpr_cpu_reduce_integers_exactly(const gpr_resolved *call, gpr_run *run, int *is_done);
+
+#endif
