@@ -40,7 +40,11 @@ enum {
     TILE_EXTENT = 64,       /* least positions in a run that make tiles worth their while */
     SOON_TRUTHS = 512,      /* bools of long rows that are looked at before threads are woken */
     RESULT_BATCH = 64,      /* rows between two calls to finish them */
-    MOMENT_COLUMNS = 256,   /* folded side by side: with their sums they fit the first cache ... */
+    FAR_PIECES = 32, /* of columns from main memory: each has results, which are merged ... */
+    FAR_PIECE_BYTES = 16384 * 1024,   /* ... and this at most */
+    FOUND_COLUMNS = GPR_COLUMN_BLOCK, /* searched side by side: long runs of main memory ... */
+    FAR_MOMENT_COLUMNS = 512,         /* ... and folded, by a loop that is slower than memory */
+    MOMENT_COLUMNS = 256, /* folded side by side: with their sums they fit the first cache ... */
     LEAST_MOMENT_COLUMNS = 32, /* ... and fewer are packed and folded row by row */
     LEAST_TILE_COLUMNS = 16,   /* ... of which something is left out */
     LEAST_FOUND_BLOCK = 40,    /* elements of few rows in which positions are found as columns */
@@ -86,21 +90,23 @@ typedef struct scratch {
 /* Moments of columns, as fold_acc merges them: all columns have the same count, so that a merge
  * takes no division. */
 typedef struct column_moments {
-    _Alignas(64) double mean[MOMENT_COLUMNS], rest[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
+    _Alignas(64) double mean[FAR_MOMENT_COLUMNS], rest[FAR_MOMENT_COLUMNS],
+        squares[FAR_MOMENT_COLUMNS];
     uint64_t count;
 } column_moments;
 
 /* A task's memory for moments of columns: the sums of a tile, and of all tiles before. */
 typedef struct column_memory {
-    _Alignas(64) double centers[MOMENT_COLUMNS], distances[MOMENT_COLUMNS], squares[MOMENT_COLUMNS];
-    uint64_t counts[MOMENT_COLUMNS]; /* of the elements left in each column */
+    _Alignas(64) double centers[FAR_MOMENT_COLUMNS], distances[FAR_MOMENT_COLUMNS],
+        squares[FAR_MOMENT_COLUMNS];
+    uint64_t counts[FAR_MOMENT_COLUMNS]; /* of the elements left in each column */
     column_moments all;
 } column_memory;
 
 /* A task's memory for positions in columns: the extremes found, and their positions. */
 typedef struct found_memory {
-    _Alignas(64) char numbers[MOMENT_COLUMNS * sizeof(double)];
-    int64_t positions[MOMENT_COLUMNS];
+    _Alignas(64) char numbers[FOUND_COLUMNS * sizeof(double)];
+    int64_t positions[FOUND_COLUMNS];
     _Alignas(64) char wide_numbers[MOMENT_COLUMNS * sizeof(double)]; /* of rows side by side */
     int64_t wide_positions[MOMENT_COLUMNS];
 } found_memory;
@@ -108,7 +114,7 @@ typedef struct found_memory {
 /* A task's memory. Where memory is what the loops read, it ends with the columns'; where many rows
  * are one call of a loop, besides, none is needed. */
 typedef struct unit_memory {
-    gpr_value values[RESULT_BATCH + MOMENT_COLUMNS]; /* accumulators of rows */
+    gpr_value values[RESULT_BATCH + FOUND_COLUMNS]; /* accumulators of rows */
     union {
         column_memory columns;
         found_memory found;
@@ -706,6 +712,7 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
                               ? MOMENT_ROWS
                               : gpr_smaller(MOMENT_ROWS, TILE_BYTES / (width * how->loop_bytes));
     const uint64_t numbers = width * (uint64_t)c->parts;
+    const int source = c->columns_in_place ? gpr_cpu_source_of(view) : 0;
     column_memory *in = &memory->columns;
     gpr_view tile;
 
@@ -720,10 +727,11 @@ static void fold_columns(const job *work, uint64_t row, uint64_t width, uint64_t
 
         memset(in->distances, 0, numbers * sizeof *in->distances);
         memset(in->squares, 0, numbers * sizeof *in->squares);
-        how->loop.columns(elements, stride, rows, width, 1, in->centers);
+        how->loop.columns(elements, stride, rows, width, GPR_FRESH | source, in->centers);
         for (uint64_t j = 0; j < numbers; j++) in->centers[j] *= inverse;
         gpr_cpu_loops()->distances[gpr_real_dtype(how->loop_dtype)](
-            elements, stride, rows, numbers, in->centers, in->distances, in->squares);
+            elements, stride, rows, numbers, source != 0 ? (int64_t)rows * stride : 0, in->centers,
+            in->distances, in->squares);
         merge_columns(&in->all, rows, numbers, in->centers, in->distances, in->squares);
         first += rows;
     }
@@ -772,8 +780,8 @@ static void find_side_by_side(const recipe *how, const char *elements, int is_ba
 
     if (whole > 0) {
         find(is_backward ? elements - (copies - 1) * row_bytes : elements,
-             is_backward ? -stride : stride, whole, copies * width, 0, 1, found->wide_numbers,
-             found->wide_positions);
+             is_backward ? -stride : stride, whole, copies * width, 0, GPR_FRESH,
+             found->wide_numbers, found->wide_positions);
         merge(found->wide_numbers, found->wide_positions, copies, width, at, is_backward,
               is_largest, skips, found->numbers, found->positions);
     }
@@ -790,7 +798,8 @@ static void find_side_by_side(const recipe *how, const char *elements, int is_ba
         for (uint64_t k = 0; k < left * width && how->loop_dtype == GPR_BOOL; k++)
             found->wide_numbers[k] = found->wide_numbers[k] != 0;
     } else {
-        find(elements, 0, 1, left * width, 0, 1, found->wide_numbers, found->wide_positions);
+        find(elements, 0, 1, left * width, 0, GPR_FRESH, found->wide_numbers,
+             found->wide_positions);
     }
     merge(found->wide_numbers, found->wide_positions, left, width, at, is_backward, is_largest,
           skips, found->numbers, found->positions);
@@ -851,6 +860,7 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
               are_words = is_bool && all <= GPR_MOST_TRUTH_COLUMNS,
               asks = is_bool && !(are_words && c->columns_in_place),
               wanted = how->rule->fold == GPR_FOLD_argmax;
+    const int source = c->columns_in_place ? gpr_cpu_source_of(view) : 0;
     found_memory *found = &memory->found;
     uint64_t at_once = asks ? gpr_smaller(ASKING_ROWS, most) : most;
     gpr_view tile;
@@ -871,7 +881,8 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
         } else if (copies_of(sides, rows) > 1 && (uint64_t)llabs(stride) == all * how->loop_bytes) {
             find_side_by_side(how, elements, stride < 0, rows, all, sides, at, found);
         } else {
-            find(elements, stride, rows, all, at, at == first, found->numbers, found->positions);
+            find(elements, stride, rows, all, at, source | (at == first ? GPR_FRESH : 0),
+                 found->numbers, found->positions);
         }
         at += rows;
         if (are_final(how, found->numbers, all)) break;
@@ -1496,6 +1507,8 @@ static void describe(const job *work, composite *c)
     c->columns_in_place = c->columns && !c->leaves_out && how->direct &&
                           gpr_cpu_columns_in_place(view) && (!is_narrow || is_dense(view)) &&
                           !c->blocks;
+    if (c->columns_in_place && gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES))
+        c->most_columns = finds ? FOUND_COLUMNS : FAR_MOMENT_COLUMNS / (uint64_t)c->parts;
     c->crosswise = runs || c->columns;
     c->segment = c->direct ? SEGMENT_BYTES / view->bytes : STAGE_ELEMENTS;
     if (finds && c->direct && view->n >= LONG_ROW_BYTES / view->bytes)
@@ -1543,6 +1556,15 @@ static size_t memory_of_task(const composite *c)
     return sizeof(unit_memory);
 }
 
+/* Bytes of a task that has a piece of a unit. */
+static uint64_t piece_bytes(const gpr_view *view, const composite *c)
+{
+    const uint64_t share = view->rows * view->n * view->bytes / FAR_PIECES;
+
+    if (!c->columns || !gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES)) return PIECE_BYTES;
+    return gpr_smaller(share > PIECE_BYTES ? share : PIECE_BYTES, FAR_PIECE_BYTES);
+}
+
 static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
 {
     const gpr_view *view = work->view;
@@ -1553,7 +1575,8 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     if (c->crosswise) most_rows = c->columns ? c->most_columns : TILE_ROWS;
     work->units = gpr_cpu_cut_units(view, most_rows);
     work->length =
-        gpr_divide_up(PIECE_BYTES / (view->bytes * work->units.rows), c->segment) * c->segment;
+        gpr_divide_up(piece_bytes(view, c) / (view->bytes * work->units.rows), c->segment) *
+        c->segment;
     /* the best segment of each is searched */
     if (c->segment * view->bytes == FAR_SEGMENT_BYTES && view->rows > 1)
         work->length *= FAR_SEGMENTS;

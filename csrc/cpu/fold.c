@@ -395,6 +395,12 @@ int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes)
     return view->rows > most || view->n > most / (view->rows > 0 ? view->rows : 1);
 }
 
+int gpr_cpu_source_of(const gpr_view *view)
+{
+    return (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
+           (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_FAR_FROM_CACHES : 0);
+}
+
 /* Whether elements of columns are widened from where they are: rows of memory that are worth a call
  * each. */
 static int widens_in_place(const job *work, const recipe *how, uint64_t width)
@@ -431,8 +437,7 @@ void gpr_cpu_fold_columns(const job *work, const recipe *how, uint64_t row, uint
     const int stops = gpr_cpu_may_stop_early(how->fold);
     const uint64_t at_once = STAGE_ELEMENTS / width;
     uint64_t until_asked = UINT64_MAX, unasked = 0;
-    const int source = (gpr_cpu_has_bytes(view, GPR_BEYOND_CACHES) ? GPR_FROM_MEMORY : 0) |
-                       (gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES) ? GPR_FAR_FROM_CACHES : 0);
+    const int source = gpr_cpu_source_of(view);
     const int is_widened = widens_in_place(work, how, width);
     const int every_second =
         work->copies == 1 && !work->columns_wide && reads_every_second_column(how);

@@ -244,6 +244,9 @@ enum { GPR_BEYOND_CACHES = 16 << 20, GPR_FAR_BEYOND_CACHES = 40 << 20 };
 /* Whether an array has more bytes. */
 int gpr_cpu_has_bytes(const gpr_view *view, uint64_t bytes);
 
+/* GPR_FROM_MEMORY and GPR_FAR_FROM_CACHES, or either, or 0. */
+int gpr_cpu_source_of(const gpr_view *view);
+
 /* Whether loops can read such rows where they are: neighbours are adjacent, aligned, unmasked,
  * in native byte order. */
 int gpr_cpu_columns_in_place(const gpr_view *view);

@@ -218,11 +218,11 @@ typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t ro
                                    int64_t *positions);
 
 /* As gpr_positions_loop, for columns: `rows` rows of `width` <= GPR_COLUMN_BLOCK elements, at least
- * GPR_COLUMN_BYTES wide, at positions `first` and following. Merges them with each column's extreme
- * and position so far, unless these are `fresh`. */
+ * GPR_COLUMN_BYTES wide, at positions `first` and following, read as `how` says. Merges them with
+ * each column's extreme and position so far, unless that has GPR_FRESH. */
 enum { GPR_COLUMN_BYTES = 16 };
 typedef void (*gpr_column_positions_loop)(const char *data, int64_t stride, uint64_t rows,
-                                          uint64_t width, uint64_t first, int fresh, void *extremes,
+                                          uint64_t width, uint64_t first, int how, void *extremes,
                                           int64_t *positions);
 
 /* As gpr_positions_loop, for blocks of columns: finds `width` positions in each of `blocks` blocks,
@@ -236,9 +236,11 @@ static inline uint64_t gpr_most_block_rows(size_t bytes)
 }
 
 /* Adds the distances of `rows` rows of `width` <= GPR_COLUMN_BLOCK numbers, `stride` bytes apart,
- * from each column's center to its distances, and their squares to its squares. */
+ * from each column's center to its distances, and their squares to its squares. Prefetches what is
+ * `ahead` bytes further, if that is not 0. */
 typedef void (*gpr_distances_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
-                                   const double *centers, double *distances, double *squares);
+                                   int64_t ahead, const double *centers, double *distances,
+                                   double *squares);
 
 /* Of a fold, by dtype: NULL for 16-bit floats, in columns for complex numbers, too. */
 typedef struct gpr_position_loops {

@@ -25,19 +25,26 @@ enum {
 #define PREFETCH_STEP(p, bytes, step) \
     if ((step).ahead != 0) PREFETCH_AT(p, bytes, (step).ahead, 2)
 
-/* Where the step after this one begins: STEP_ROWS rows further, and behind the last row of a block
+/* Where the step after this one begins: `step_rows` rows further, and behind the last row of a block
  * that is no whole array the block of `width` columns beside it. */
-INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t width,
-                           size_t bytes, int how)
+INLINE int64_t bytes_to_next(uint64_t step_rows, uint64_t row, uint64_t rows, int64_t stride,
+                             uint64_t width, size_t bytes, int how)
 {
     const uint64_t apart = (uint64_t)(stride < 0 ? -stride : stride);
 
     if ((how & GPR_FROM_MEMORY) == 0 && rows * apart < PREFETCHED_SPAN) return 0;
-    if (stride == (int64_t)(width * bytes)) return STEP_ROWS * stride; /* whatever comes then */
-    if (bytes == 8 && rows < ((how & GPR_FAR_FROM_CACHES) ? STEP_ROWS + 1 : PREFETCHED_ROWS))
+    if (stride == (int64_t)(width * bytes))
+        return (int64_t)step_rows * stride; /* what comes then */
+    if (bytes == 8 && rows < ((how & GPR_FAR_FROM_CACHES) ? step_rows + 1 : PREFETCHED_ROWS))
         return 0;
-    if (row + STEP_ROWS < rows) return STEP_ROWS * stride;
+    if (row + step_rows < rows) return (int64_t)step_rows * stride;
     return (int64_t)(width * bytes) - (int64_t)row * stride;
+}
+
+INLINE int64_t bytes_ahead(uint64_t row, uint64_t rows, int64_t stride, uint64_t width,
+                           size_t bytes, int how)
+{
+    return bytes_to_next(STEP_ROWS, row, rows, stride, width, bytes, how);
 }
 
 /* Columns of a block, at most `most`, a multiple of COLUMN_STEP. Blocks have equal widths: a narrow

@@ -233,14 +233,17 @@ enum { SKIPPING_VECTORS = 2 };
 /* Four rows at a time, to save loads and stores. */
 #define DEFINE_DISTANCES(name, T)                                                                 \
     static void distances_##name(const char *data, int64_t stride, uint64_t rows, uint64_t width, \
-                                 const double *restrict centers, double *restrict distances,      \
-                                 double *restrict squares)                                        \
+                                 int64_t ahead, const double *restrict centers,                   \
+                                 double *restrict distances, double *restrict squares)            \
     {                                                                                             \
         for (; rows >= 4; rows -= 4, data += 4 * stride) {                                        \
             const T *restrict a = (const T *)(const void *)data;                                  \
             const T *restrict b = (const T *)(const void *)(data + stride);                       \
             const T *restrict c = (const T *)(const void *)(data + 2 * stride);                   \
             const T *restrict d = (const T *)(const void *)(data + 3 * stride);                   \
+            if (ahead != 0)                                                                       \
+                for (int r = 0; r < 4; r++)                                                       \
+                    PREFETCH_AT(data + r * stride, width * sizeof(T), ahead, 2);                  \
             for (uint64_t j = 0; j < width; j++) {                                                \
                 const double center = centers[j], da = (double)a[j] - center,                     \
                              db = (double)b[j] - center;                                          \

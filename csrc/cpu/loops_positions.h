@@ -427,7 +427,7 @@ enum { SHORT_FLOAT_ROW = 40 };
 enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
 #define DEFINE_POSITION_TILE(tile, which, name, T, INDEX, LIFT, BETTER, BYTES, VECTORS)        \
     INLINE void tile##_##which##_##name(const char *data, int64_t stride, uint64_t row,        \
-                                        uint64_t end, T *bests, INDEX *places)                 \
+                                        uint64_t end, int64_t ahead, T *bests, INDEX *places)  \
     {                                                                                          \
         enum { LANES = (BYTES) / sizeof(T) };                                                  \
         typedef T elements __attribute__((vector_size(BYTES)));                                \
@@ -445,6 +445,7 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
         }                                                                                      \
         if (row == 0) row++, data += stride;                                                   \
         for (; row < end; row++, data += stride) {                                             \
+            if (ahead != 0) PREFETCH_AT(data, (BYTES) * (VECTORS), ahead, 2);                  \
             UNROLLED                                                                           \
             for (int k = 0; k < (VECTORS); k++) {                                              \
                 memcpy(&x, data + k * (BYTES), sizeof x);                                      \
@@ -459,53 +460,59 @@ enum { POSITION_STEP_ROWS = 16, POSITION_VECTORS = 2 };
     }
 
 /* The last vectors may take columns a second time: that changes nothing. */
-#define DEFINE_POSITION_COLUMNS(which, name, T, INDEX, LIFT, BETTER, SKIP)                        \
-    DEFINE_POSITION_TILE(tile, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES,                 \
-                         POSITION_VECTORS)                                                        \
-    DEFINE_POSITION_TILE(vector, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES, 1)            \
-    DEFINE_POSITION_TILE(narrow, which, name, T, INDEX, LIFT, BETTER, GPR_COLUMN_BYTES, 1)        \
-    INLINE void step_##which##_##name(const char *data, int64_t stride, uint64_t row,             \
-                                      uint64_t end, uint64_t width, T *bests, INDEX *places)      \
-    {                                                                                             \
-        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) };            \
-        const uint64_t last = width - (width < LANES ? FEW : LANES);                              \
-        uint64_t j = 0;                                                                           \
-        for (; j + POSITION_VECTORS * LANES <= width; j += POSITION_VECTORS * LANES)              \
-            tile_##which##_##name(data + j * sizeof(T), stride, row, end, bests + j, places + j); \
-        for (; j < width && width >= LANES; j += LANES) {                                         \
-            const uint64_t at = j < last ? j : last;                                              \
-            vector_##which##_##name(data + at * sizeof(T), stride, row, end, bests + at,          \
-                                    places + at);                                                 \
-        }                                                                                         \
-        for (; j < width; j += FEW) {                                                             \
-            const uint64_t at = j < last ? j : last;                                              \
-            narrow_##which##_##name(data + at * sizeof(T), stride, row, end, bests + at,          \
-                                    places + at);                                                 \
-        }                                                                                         \
-    }                                                                                             \
-    static void columns_##which##_##name(const char *data, int64_t stride, uint64_t rows,         \
-                                         uint64_t width, uint64_t first, int fresh,               \
-                                         void *extremes, int64_t *positions)                      \
-    {                                                                                             \
-        const uint64_t most = sizeof(T) == 1 ? INT8_MAX : INT16_MAX;                              \
-        _Alignas(VECTOR_BYTES) T bests[GPR_COLUMN_BLOCK];                                         \
-        _Alignas(VECTOR_BYTES) INDEX places[GPR_COLUMN_BLOCK];                                    \
-        T *found = extremes;                                                                      \
-        for (uint64_t block = 0; block < rows; block += most, fresh = 0) {                        \
-            const uint64_t end = rows - block < most ? rows - block : most;                       \
-            for (uint64_t row = 0; row < end; row += POSITION_STEP_ROWS)                          \
-                step_##which##_##name(data, stride, row,                                          \
-                                      end - row < POSITION_STEP_ROWS ? end                        \
-                                                                     : row + POSITION_STEP_ROWS,  \
-                                      width, bests, places);                                      \
-            for (uint64_t j = 0; j < width; j++) {                                                \
-                if (!fresh && !(BETTER(bests[j], found[j]))) continue;                            \
-                found[j] = bests[j];                                                              \
-                positions[j] =                                                                    \
-                    SKIP && bests[j] != bests[j] ? -1 : (int64_t)(first + block) + places[j];     \
-            }                                                                                     \
-            data += (int64_t)end * stride;                                                        \
-        }                                                                                         \
+#define DEFINE_POSITION_COLUMNS(which, name, T, INDEX, LIFT, BETTER, SKIP)                         \
+    DEFINE_POSITION_TILE(tile, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES,                  \
+                         POSITION_VECTORS)                                                         \
+    DEFINE_POSITION_TILE(vector, which, name, T, INDEX, LIFT, BETTER, VECTOR_BYTES, 1)             \
+    DEFINE_POSITION_TILE(narrow, which, name, T, INDEX, LIFT, BETTER, GPR_COLUMN_BYTES, 1)         \
+    INLINE void step_##which##_##name(const char *data, int64_t stride, uint64_t row,              \
+                                      uint64_t end, int64_t ahead, uint64_t width, T *bests,       \
+                                      INDEX *places)                                               \
+    {                                                                                              \
+        enum { LANES = VECTOR_BYTES / sizeof(T), FEW = GPR_COLUMN_BYTES / sizeof(T) };             \
+        const uint64_t last = width - (width < LANES ? FEW : LANES);                               \
+        uint64_t j = 0;                                                                            \
+        for (; j + POSITION_VECTORS * LANES <= width; j += POSITION_VECTORS * LANES)               \
+            tile_##which##_##name(data + j * sizeof(T), stride, row, end, ahead, bests + j,        \
+                                  places + j);                                                     \
+        for (; j < width && width >= LANES; j += LANES) {                                          \
+            const uint64_t at = j < last ? j : last;                                               \
+            vector_##which##_##name(data + at * sizeof(T), stride, row, end, ahead, bests + at,    \
+                                    places + at);                                                  \
+        }                                                                                          \
+        for (; j < width; j += FEW) {                                                              \
+            const uint64_t at = j < last ? j : last;                                               \
+            narrow_##which##_##name(data + at * sizeof(T), stride, row, end, ahead, bests + at,    \
+                                    places + at);                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    static void columns_##which##_##name(const char *data, int64_t stride, uint64_t rows,          \
+                                         uint64_t width, uint64_t first, int how, void *extremes,  \
+                                         int64_t *positions)                                       \
+    {                                                                                              \
+        const uint64_t most = sizeof(T) == 1 ? INT8_MAX : INT16_MAX;                               \
+        _Alignas(VECTOR_BYTES) T bests[GPR_COLUMN_BLOCK];                                          \
+        _Alignas(VECTOR_BYTES) INDEX places[GPR_COLUMN_BLOCK];                                     \
+        T *found = extremes;                                                                       \
+        int fresh = how & GPR_FRESH;                                                               \
+        for (uint64_t block = 0; block < rows; block += most, fresh = 0) {                         \
+            const uint64_t end = rows - block < most ? rows - block : most;                        \
+            for (uint64_t row = 0; row < end; row += POSITION_STEP_ROWS) {                         \
+                const uint64_t left = end - row;                                                   \
+                const int64_t ahead = bytes_to_next(POSITION_STEP_ROWS, block + row, rows, stride, \
+                                                    width, sizeof(T), how);                        \
+                step_##which##_##name(data, stride, row,                                           \
+                                      left < POSITION_STEP_ROWS ? end : row + POSITION_STEP_ROWS,  \
+                                      ahead, width, bests, places);                                \
+            }                                                                                      \
+            for (uint64_t j = 0; j < width; j++) {                                                 \
+                if (!fresh && !(BETTER(bests[j], found[j]))) continue;                             \
+                found[j] = bests[j];                                                               \
+                positions[j] =                                                                     \
+                    SKIP && bests[j] != bests[j] ? -1 : (int64_t)(first + block) + places[j];      \
+            }                                                                                      \
+            data += (int64_t)end * stride;                                                         \
+        }                                                                                          \
     }
 
 /* Blocks of columns that are no wider than a vector and have no gaps: a vector has as many rows as

@@ -37,7 +37,7 @@ def test_import_costs_less_than_numpys_own() -> None:
         "between = time.process_time(); import gpureduce\n"
         "print((time.process_time() - between) / (between - begin))"
     )
-    run(code)  # writes the byte code
+    run(code, PYTHONDONTWRITEBYTECODE="")  # writes the byte code
     patience = float(os.environ.get("GPR_TEST_PATIENCE", "1"))  # of a core under a sanitizer
     assert min(float(run(code)) for _ in range(5)) < patience * MOST_OF_NUMPY
 
