@@ -735,15 +735,15 @@ INLINE extreme_steps steps_of(uint64_t n, size_t bytes)
     }                                                                                             \
     INLINE T short_##run##_##name(const T *p, uint64_t n)                                         \
     {                                                                                             \
-        T value = p[0];                                                                           \
-        int unordered = value != value;                                                           \
+        T value = (SKIP) ? (T)IDENTITY : p[0];                                                    \
+        int unordered = p[0] != p[0];                                                             \
         SCALAR_LOOP                                                                               \
-        for (uint64_t i = 1; i < n; i++) {                                                        \
+        for (uint64_t i = !(SKIP); i < n; i++) {                                                  \
             const T x = p[i];                                                                     \
             unordered |= x != x;                                                                  \
-            value = GPR_COMBINE_##run(x, value);                                                  \
+            value = x BETTER value ? x : value;                                                   \
         }                                                                                         \
-        return unordered && !(SKIP) ? (T)NAN : value;                                             \
+        return unordered && !(SKIP) ? (T)NAN : extreme_##run##_##name(p, n, value);               \
     }                                                                                             \
     INLINE T run##_##name(const T *p, uint64_t n)                                                 \
     {                                                                                             \
