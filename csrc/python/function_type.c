@@ -123,28 +123,6 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
     return glue_read_start(initial, dtype, epilogue);
 }
 
-/* Whether the core does all that NumPy does for such arguments. */
-static int are_plain(const glue_function *self, PyObject *const *given, glue_epilogue *epilogue)
-{
-    PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
-    const int is_masked = where != Py_True;
-
-    if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
-    if (given[PARAMETER_out] != Py_None || given[PARAMETER_mean] != NULL ||
-        given[PARAMETER_correction] != NULL)
-        return 0;
-    if (given[PARAMETER_initial] != NULL &&
-        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
-        return 0;
-    if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
-                       glue_is_mask_of(where, (PyArrayObject *)array)))
-        return 0;
-    if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
-    /* NumPy takes the truth of any object there, but for the one that stands for no value. */
-    if (finds_positions(self->op) && !PyBool_Check(given[PARAMETER_keepdims])) return 0;
-    return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
-}
-
 /* Whether NumPy may say more of a result than its numbers: it warns of, or refuses, rows of which
  * nothing is left. Those are NaN, infinite, or positions below 0. */
 static int may_lack_elements(const glue_function *self, PyArrayObject *array, int is_masked)
@@ -160,6 +138,30 @@ static int may_lack_elements(const glue_function *self, PyArrayObject *array, in
         return self->skips_nan && !PyArray_ISINTEGER(array) && !PyArray_ISBOOL(array);
     default: return 0;
     }
+}
+
+/* Whether the core does all that NumPy does for such arguments. */
+static int are_plain(const glue_function *self, PyObject *const *given, glue_epilogue *epilogue)
+{
+    PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
+    const int is_masked = where != Py_True;
+
+    if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
+    if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
+    if (given[PARAMETER_out] != Py_None &&
+        (given[PARAMETER_initial] != NULL ||
+         may_lack_elements(self, (PyArrayObject *)array, is_masked)))
+        return 0;
+    if (given[PARAMETER_initial] != NULL &&
+        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
+        return 0;
+    if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
+                       glue_is_mask_of(where, (PyArrayObject *)array)))
+        return 0;
+    if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
+    /* NumPy takes the truth of any object there, but for the one that stands for no value. */
+    if (finds_positions(self->op) && !PyBool_Check(given[PARAMETER_keepdims])) return 0;
+    return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
 }
 
 /* Whether a call counts elements of a whole array. */
@@ -221,7 +223,8 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
         /* An extreme with a start is never of nothing. */
         epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
                                  may_lack_elements(self, array, mask != Py_None);
-        result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue);
+        result =
+            glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
         if (result != NULL && epilogue.has_others) return finish(self, result, given);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);

@@ -124,6 +124,7 @@ typedef struct glue_call {
     PyArray_Descr *result_descr;    /* owned */
     int names_kernel;               /* the call names a kernel that only GPUs have */
     struct glue_epilogue *epilogue; /* or NULL */
+    PyArrayObject *out;             /* that takes the result as it is, borrowed; or NULL */
 } glue_call;
 
 /* The arguments of a function that reduces, besides the array and the result's place; mask None:
@@ -301,10 +302,12 @@ int glue_lacks_freedom(const glue_call *call);
 
 /* Whether the core takes `where` as it is. */
 int glue_is_mask_of(PyObject *where, PyArrayObject *array);
-/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL.
- * NotImplemented where NumPy has further rules. */
+/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL; `out` is None
+ * or receives it. NotImplemented where NumPy has further rules, or `out` does not take the result as
+ * it is. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, glue_epilogue *epilogue);
+                                    const glue_arguments *given, glue_epilogue *epilogue,
+                                    PyObject *out);
 
 /* ---- count_few.c ---- */
 

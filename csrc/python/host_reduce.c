@@ -1,5 +1,6 @@
 /* Reductions of NumPy's arrays: an array becomes a request, and the result a NumPy scalar or
  * array. */
+#include "lib/rules/nd_view.h"
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- arrays --------------------- */
@@ -44,6 +45,7 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
 
     memset(request, 0, sizeof *request);
     call->epilogue = NULL;
+    call->out = NULL;
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
     if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
@@ -92,8 +94,47 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array)
            PyArray_SAMESHAPE((PyArrayObject *)where, array);
 }
 
+/* The bounds of an array with elements. */
+static void find_bounds(PyArrayObject *array, uintptr_t *first, uintptr_t *last)
+{
+    gpr_span span = {0, (uint64_t)PyArray_ITEMSIZE(array) - 1};
+
+    for (int i = 0; i < PyArray_NDIM(array); i++)
+        (void)gpr_extend_span(&span, (uint64_t)PyArray_DIM(array, i), PyArray_STRIDE(array, i));
+    *first = (uintptr_t)PyArray_DATA(array) - span.below;
+    *last = (uintptr_t)PyArray_DATA(array) + span.above;
+}
+
+static int may_overlap(PyArrayObject *a, PyArrayObject *b)
+{
+    uintptr_t first[2], last[2];
+
+    find_bounds(a, &first[0], &last[0]);
+    find_bounds(b, &first[1], &last[1]);
+    return first[0] <= last[1] && first[1] <= last[0];
+}
+
+/* Whether each result can be written to `out` when it is made: to a place of its own, of its type,
+ * where no element is read. */
+static int takes_results(const glue_call *call, PyObject *out, PyArrayObject *array, PyObject *mask)
+{
+    PyArrayObject *to = (PyArrayObject *)out;
+
+    if (!PyArray_CheckExact(out) || call->resolution.outputs > 1 || !PyArray_ISBEHAVED(to) ||
+        PyArray_ISDATETIME(array) || PyArray_ISCOMPLEX(array))
+        return 0;
+    if (!PyArray_EquivTypes(PyArray_DESCR(to), call->result_descr) ||
+        !glue_has_result_shape(call, PyArray_DIMS(to), PyArray_NDIM(to)))
+        return 0;
+    for (int i = 0; i < PyArray_NDIM(to); i++)
+        if (PyArray_STRIDE(to, i) == 0 && PyArray_DIM(to, i) != 1) return 0;
+    if (PyArray_SIZE(to) == 0) return 1;
+    return !may_overlap(to, array) && (mask == Py_None || !may_overlap(to, (PyArrayObject *)mask));
+}
+
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
-                                    const glue_arguments *given, glue_epilogue *epilogue)
+                                    const glue_arguments *given, glue_epilogue *epilogue,
+                                    PyObject *out)
 {
     PyObject *result = NULL;
     glue_call call;
@@ -101,11 +142,14 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
     if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None))
         Py_RETURN_NOTIMPLEMENTED;
     if (read_call(state, array, given, &call) == 0) {
-        if (glue_lacks_freedom(&call)) {
+        const int has_place = out == Py_None || takes_results(&call, out, array, given->mask);
+
+        if (glue_lacks_freedom(&call) || !has_place) {
             Py_DECREF(call.result_descr);
             Py_RETURN_NOTIMPLEMENTED;
         }
         call.epilogue = epilogue;
+        if (out != Py_None) call.out = (PyArrayObject *)out;
         result = glue_run(state, &call);
     }
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;

@@ -35,7 +35,7 @@ static PyObject *reduce_plain(PyObject *module, PyObject *const *from, Py_ssize_
     }
     if (!is_host) return glue_reduce_plain_device(state, array, &given, from[OUT]);
     if (from[OUT] != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    return glue_reduce_plain_ndarray(state, (PyArrayObject *)array, &given, NULL);
+    return glue_reduce_plain_ndarray(state, (PyArrayObject *)array, &given, NULL, Py_None);
 }
 
 PyMethodDef glue_reduce_plain_methods[] = {

@@ -131,7 +131,11 @@ PyObject *glue_run(glue_state *state, glue_call *call)
 
     call->result_descr = NULL;
     if (request->device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
-    if (call->result_ndim == 0) {
+    if (call->out != NULL) {
+        array = Py_NewRef((PyObject *)call->out);
+        request->result = PyArray_DATA(call->out);
+        glue_set_result_strides(call, PyArray_STRIDES(call->out), strides);
+    } else if (call->result_ndim == 0) {
         request->result = &scalar;
     } else {
         const int64_t bytes = glue_get_result_strides(call, PyDataType_ELSIZE(descr), strides);
