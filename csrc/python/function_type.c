@@ -190,42 +190,116 @@ static PyObject *finish(const glue_function *self, PyObject *result, PyObject *c
     return finished;
 }
 
+/* What the core takes in place of an argument, and NumPy's functions convert to the same: an array
+ * of numbers; a mask that is broadcast. New references; NULL: the argument as it is. */
+typedef struct stand_ins {
+    PyObject *array, *mask;
+} stand_ins;
+
+/* An array of a list, a tuple or a number. NULL, without an exception, of other objects, and where
+ * that fails: the function in Python says why. */
+static PyObject *array_of_numbers(const glue_function *self, PyObject *object)
+{
+    PyObject *array = NULL;
+
+    if (self->skips_nan) return NULL; /* NumPy's are other functions for what is no array */
+    if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) && !PyFloat_CheckExact(object) &&
+        !PyLong_CheckExact(object) && !PyBool_Check(object) && !PyComplex_CheckExact(object) &&
+        !PyArray_IsScalar(object, Number) && !PyArray_IsScalar(object, Bool))
+        return NULL;
+    array = PyArray_FROM_O(object);
+    if (array == NULL) PyErr_Clear();
+    return array;
+}
+
+/* A view of a bool array that is broadcast to another's shape. NULL, without an exception, of other
+ * objects, and of a shape that is not. */
+static PyObject *broadcast_mask(PyObject *where, PyArrayObject *array)
+{
+    PyArrayObject *from = (PyArrayObject *)where;
+    npy_intp strides[GPR_MAX_NDIM];
+    PyObject *mask = NULL;
+
+    if (!PyArray_CheckExact(where) || PyArray_TYPE(from) != NPY_BOOL ||
+        PyArray_NDIM(from) > PyArray_NDIM(array) || PyArray_NDIM(array) > GPR_MAX_NDIM)
+        return NULL;
+    for (int i = 0; i < PyArray_NDIM(array); i++) {
+        const int axis = i - (PyArray_NDIM(array) - PyArray_NDIM(from));
+
+        strides[i] = 0;
+        if (axis < 0 || PyArray_DIM(from, axis) == 1) continue;
+        if (PyArray_DIM(from, axis) != PyArray_DIM(array, i)) return NULL;
+        strides[i] = PyArray_STRIDE(from, axis);
+    }
+    mask = PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(NPY_BOOL), PyArray_NDIM(array),
+                                PyArray_DIMS(array), strides, PyArray_DATA(from), 0, NULL);
+    if (mask == NULL || PyArray_SetBaseObject((PyArrayObject *)mask, Py_NewRef(where)) < 0) {
+        Py_CLEAR(mask);
+        PyErr_Clear();
+    }
+    return mask;
+}
+
+static stand_ins stand_in(const glue_function *self, PyObject **given)
+{
+    stand_ins made = {NULL, NULL};
+    PyObject *where = given[PARAMETER_where];
+
+    if (!PyArray_CheckExact(given[PARAMETER_a]))
+        made.array = array_of_numbers(self, given[PARAMETER_a]);
+    if (made.array != NULL) given[PARAMETER_a] = made.array;
+    if (where == Py_True || !PyArray_CheckExact(given[PARAMETER_a])) return made;
+    if (!glue_is_mask_of(where, (PyArrayObject *)given[PARAMETER_a]))
+        made.mask = broadcast_mask(where, (PyArrayObject *)given[PARAMETER_a]);
+    if (made.mask != NULL) given[PARAMETER_where] = made.mask;
+    return made;
+}
+
+/* The result by the core; NotImplemented where NumPy has further rules. */
+static PyObject *call_core(const glue_function *self, PyObject *const *given)
+{
+    glue_epilogue epilogue = {.has_start = 0};
+    PyObject *result = NULL;
+
+    if (counts_all(self, given)) {
+        result = glue_count_few(self->state, (PyArrayObject *)given[PARAMETER_a],
+                                given + PARAMETER_kernel);
+        if (result != NULL || PyErr_Occurred() != NULL) return result;
+    }
+    if (!are_plain(self, given, &epilogue)) Py_RETURN_NOTIMPLEMENTED;
+    PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
+    PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
+    const glue_arguments all = {self->number,
+                                given[PARAMETER_axis],
+                                given[PARAMETER_dtype],
+                                given[PARAMETER_keepdims],
+                                mask,
+                                self->skips_nan ? Py_True : Py_False,
+                                given[PARAMETER_ddof],
+                                Py_None,
+                                given + PARAMETER_kernel};
+
+    epilogue.skips_nan = self->skips_nan;
+    /* An extreme with a start is never of nothing. */
+    epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
+                             may_lack_elements(self, array, mask != Py_None);
+    result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
+    return result != NULL && epilogue.has_others ? finish(self, result, given) : result;
+}
+
 static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,
                                PyObject *keywords)
 {
     const glue_function *self = (glue_function *)callable;
-    PyObject *given[PARAMETER_COUNT];
-    glue_epilogue epilogue = {.has_start = 0};
+    PyObject *given[PARAMETER_COUNT], *result = NULL;
 
     memcpy(given, self->defaults, sizeof given);
-    const int is_bound = bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given);
+    if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given)) {
+        const stand_ins made = stand_in(self, given);
 
-    if (is_bound && counts_all(self, given)) {
-        PyObject *result = glue_count_few(self->state, (PyArrayObject *)given[PARAMETER_a],
-                                          given + PARAMETER_kernel);
-        if (result != NULL || PyErr_Occurred() != NULL) return result;
-    }
-    if (is_bound && are_plain(self, given, &epilogue)) {
-        PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
-        PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
-        const glue_arguments all = {self->number,
-                                    given[PARAMETER_axis],
-                                    given[PARAMETER_dtype],
-                                    given[PARAMETER_keepdims],
-                                    mask,
-                                    self->skips_nan ? Py_True : Py_False,
-                                    given[PARAMETER_ddof],
-                                    Py_None,
-                                    given + PARAMETER_kernel};
-        PyObject *result;
-
-        epilogue.skips_nan = self->skips_nan;
-        /* An extreme with a start is never of nothing. */
-        epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
-                                 may_lack_elements(self, array, mask != Py_None);
-        result =
-            glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
-        if (result != NULL && epilogue.has_others) return finish(self, result, given);
+        result = call_core(self, given);
+        Py_XDECREF(made.array);
+        Py_XDECREF(made.mask);
         if (result != Py_NotImplemented) return result;
         Py_DECREF(result);
     }

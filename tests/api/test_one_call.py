@@ -65,6 +65,74 @@ def test_a_masked_call_runs_no_python() -> None:
     assert calls == ["reduce_plain"]
 
 
+def test_a_mask_that_is_broadcast_runs_no_python(rng: np.random.Generator) -> None:
+    a = rng.standard_normal((10, 100)).astype(np.float32)
+    for shape in ((100,), (10, 1), (1, 100), (1,), ()):
+        mask = np.asarray(rng.random(shape) < 0.7)
+        for name in ("sum", "any", "prod", "nansum"):
+            function = getattr(gr, name)
+            assert calls_nothing(lambda f=function, m=mask: f(a, axis=1, where=m, device="cpu"))
+            got = function(a, axis=0, where=mask, kernel="fast", device="cpu")
+            wanted = getattr(np, name)(a, axis=0, where=mask)
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="broadcast"):
+        gr.sum(a, axis=1, where=np.ones(99, bool))
+
+
+def test_lists_and_numbers_run_no_python() -> None:
+    for given in ([1.5, 2.0, -3.0], (1, 2, 3), [[True, False]], [], 3, 2.5, True, 2j, np.int8(-7),
+                  np.float32(0.1), np.bool_(True), np.complex64(1j)):  # fmt: skip
+        for name in ("sum", "prod", "mean", "max", "any", "all", "argmin", "std", "count_nonzero"):
+            function, numpys = getattr(gr, name), getattr(np, name)
+            try:
+                with np.errstate(all="ignore"), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    wanted = numpys(given)
+            except ValueError:
+                with pytest.raises(ValueError):  # noqa: PT011 - the contract's tests compare them
+                    function(given)
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                got = function(given)
+            assert type(got) is type(wanted), (name, given)
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"{name} {given}")
+            if np.size(given) > 0:
+                assert calls_nothing(lambda f=function, x=given: f(x)), (name, given)
+
+
+def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Generator) -> None:
+    a = rng.standard_normal((6, 5, 7))
+    for name in ("sum", "prod", "mean", "max", "any", "argmin", "var", "ptp", "nansum"):
+        function, numpys = getattr(gr, name), getattr(np, name)
+        for axis in (None, 0, 1, -1):
+            wanted = np.asarray(numpys(a, axis=axis))
+            room = np.zeros([2 * extent for extent in wanted.shape], wanted.dtype)
+            outs = [np.zeros(wanted.shape, wanted.dtype, order) for order in "CF"]
+            outs.append(room[(slice(None, None, -2),) * wanted.ndim + (...,)])
+            for out in outs:
+                assert calls_nothing(lambda f=function, at=axis, to=out: f(a, at, out=to))
+                assert function(a, axis=axis, out=out) is out
+                np.testing.assert_allclose(out, wanted, rtol=1e-12, atol=1e-12)
+    out = np.zeros((6, 1, 7))
+    assert calls_nothing(lambda: gr.max(a, axis=1, keepdims=True, out=out))
+    np.testing.assert_array_equal(out, a.max(1, keepdims=True))
+
+
+def test_an_out_among_the_elements_is_written_when_all_are_read() -> None:
+    """As NumPy does, which copies first; the same where it lies in the mask."""
+    for take in (lambda x: x[0], lambda x: x[-1, ::-1], lambda x: x[:, 3][:5]):
+        mine, numpys = np.arange(35.0).reshape(7, 5), np.arange(35.0).reshape(7, 5)
+        gr.sum(mine, axis=0, out=take(mine), device="cpu")
+        np.sum(numpys, axis=0, out=take(numpys))
+        np.testing.assert_array_equal(mine, numpys)
+    mask = np.ones((7, 5), bool)
+    mask[2:4] = False
+    values, before = np.arange(35).reshape(7, 5) % 3 == 0, mask.copy()
+    out = gr.any(values, axis=0, where=mask, out=mask[1], device="cpu")
+    np.testing.assert_array_equal(out, np.any(values, axis=0, where=before))
+
+
 def test_results_of_every_size_are_looked_at_as_a_whole_and_no_further() -> None:
     for dtype in "?bBhHiIqQefdFD":
         for count in (1, 5, 1 << 20):
@@ -117,7 +185,7 @@ def test_extremes_with_a_start_are_numpys(rng: np.random.Generator) -> None:
 
 def test_a_masked_mean_of_other_masks_reads_its_mask_again_only_where_it_is_nan() -> None:
     a = np.ones((10, 100), np.float32)
-    for mask, passes in ((np.ones(100, bool), 1), (np.zeros(100, bool), 2)):
+    for mask, passes in (([True] * 100, 1), ([False] * 100, 2)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
             calls = core_calls(lambda mask=mask: gr.mean(a, axis=1, keepdims=True, where=mask))
