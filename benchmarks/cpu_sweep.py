@@ -7,11 +7,11 @@
     GPUREDUCE_CPU_ISA=avx2 NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" \
         python benchmarks/cpu_sweep.py  # or baseline, and X86_V3 disabled, too
 
-A *case* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask. Cases
-are drawn until the time is used up, or until there are enough; the seed repeats their order. Every
-library that has the function (NumPy always; PyTorch on the CPU, Bottleneck and numexpr where they
-can be imported) is measured in turns with gpureduce, so that a drift of the machine's clocks meets
-all. A sample is the mean of as many calls as fill 100 microseconds; a case's figure is the median
+A *case* is a function with a dtype, a shape, axes, a layout in memory, and perhaps a mask, or an
+array for its results. Cases are drawn until the time is used up, or until there are enough; the
+seed repeats their order. Every library that has the function (NumPy always; PyTorch on the CPU,
+Bottleneck and numexpr where they can be imported) is measured in turns with gpureduce, so that a
+drift of the machine's clocks meets all. A sample is the mean of as many calls as fill 100 microseconds; a case's figure is the median
 of NumPy's time over ours, sample by sample. Where the quartiles of these ratios enclose 1, more
 samples are taken. In the end the cases below AGAIN_BELOW, on either side of 1, are measured twice
 more, in another order: what else a machine did for a while does not come back there, and a figure
@@ -75,6 +75,7 @@ NOT_OF_BOOL = ("ptp",)
 WITHOUT_MASK = (
     "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp",
 )  # fmt: skip
+WITHOUT_OUT = ("count_nonzero",)
 ROUNDED = ("mean", "nanmean", "var", "std", "nanvar", "nanstd", "prod", "nanprod", "sum", "nansum")
 POOL_ELEMENTS = 1 << 20
 
@@ -103,6 +104,8 @@ class Case:
     data: str
     masked: bool
     kernel: str
+    into: bool
+    """Whether results go to an array that was made before, by ``out``."""
 
     @property
     def reduced(self) -> str:
@@ -170,7 +173,8 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         sums_exactly = function in SUMS and kind != "c"
         kernels = ["exact", "fast"] if floats else ["exact", "fast", "fast", "fast"]
         kernel = draw.choice(kernels) if sums_exactly else "fast"
-        return Case(function, dtype, shape, axis, layout, data, masked, kernel)
+        into = function not in WITHOUT_OUT and draw.random() < 0.1
+        return Case(function, dtype, shape, axis, layout, data, masked, kernel, into)
 
 
 @functools.cache
@@ -410,9 +414,16 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
         wanted = theirs()
     except (TypeError, ValueError):
         return None  # a dtype that NumPy's function does not take, or a row of nothing but NaN
-    right = is_right(case, array, mask, ours(), wanted)
+    found = ours()
+    right = is_right(case, array, mask, found, wanted)
+    if case.into:
+        room, numpys_room = (np.empty_like(np.asarray(one)) for one in (found, wanted))
+        ours = functools.partial(ours, out=room)
+        theirs = functools.partial(theirs, out=numpys_room)
+        right = right and ours() is room and np.array_equal(room, found, equal_nan=True)
+        theirs()
     contenders = {"gpureduce": Contender(ours), "numpy": Contender(theirs)}
-    for name, module in modules.items():
+    for name, module in modules.items() if not case.into else ():
         try:
             call = PEERS[name](module, case, array, mask)
             if call is not None:
@@ -425,8 +436,8 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
     row = {
         "function": case.function, "kernel": case.kernel, "dtype": case.dtype,
         "shape": list(case.shape), "axis": case.axis, "reduced": case.reduced,
-        "layout": case.layout, "data": case.data, "masked": case.masked, "bytes": array.nbytes,
-        "reads_all": reads_all(case), "right": right, "microseconds": {},
+        "layout": case.layout, "data": case.data, "masked": case.masked, "into": case.into,
+        "bytes": array.nbytes, "reads_all": reads_all(case), "right": right, "microseconds": {},
     }  # fmt: skip
     add_samples(row, {name: contender.samples for name, contender in contenders.items()})
     return row
@@ -444,7 +455,7 @@ def add_samples(row: dict[str, Any], seconds: dict[str, list[float]]) -> None:
 
 def describe(row: dict[str, Any]) -> str:
     ours, theirs = (np.median(row["microseconds"][name]) for name in ("gpureduce", "numpy"))
-    notes = [row["layout"], row["data"], *(["where="] if row["masked"] else [])]
+    notes = [row["layout"], row["data"], *["where="] * row["masked"], *["out="] * row["into"]]
     return (
         f"{row['times_numpy']:6.2f}  {ours:9.1f} / {theirs:9.1f} µs  {row['function']}"
         f"{' exact' if row['kernel'] == 'exact' else ''} {row['dtype']} {tuple(row['shape'])} "

@@ -802,6 +802,17 @@ def cpu_sweep_summary(results: list[dict[str, Any]]) -> str:
     return table(head, rows)
 
 
+def into(case: dict[str, Any]) -> bool:
+    """Whether a case has an ``out``, which earlier sweeps did not draw."""
+    return bool(case.get("into"))
+
+
+def layout_of(case: dict[str, Any]) -> str:
+    if case["masked"]:
+        return "where="
+    return "out=" if into(case) else str(case["layout"])
+
+
 def cpu_sweep_table(result: dict[str, Any]) -> str:
     """Random cases by what they have in common, and those slower than NumPy, with reasons."""
     classes = json.loads(SWEEP_REASONS.read_text(encoding="utf-8"))
@@ -810,7 +821,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
         ("function", lambda case: case["function"] + (" `exact`" * (case["kernel"] == "exact"))),
         ("dtype", lambda case: str(case["dtype"])),
         ("axes", lambda case: str(case["reduced"])),
-        ("layout", lambda case: "where=" if case["masked"] else str(case["layout"])),
+        ("layout", layout_of),
         ("elements", cpu_sweep_size),
     ]
     rows = [cpu_sweep_row("all cases", cases, peers)]
@@ -829,7 +840,9 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
         [
             f"{case['function']}{' `exact`' * (case['kernel'] == 'exact')} {case['dtype']}",
             f"{tuple(case['shape'])}, {case['axis']}",
-            ", ".join([case["layout"], case["data"], *["where="] * case["masked"]]),
+            ", ".join(
+                [case["layout"], case["data"], *["where="] * case["masked"], *["out="] * into(case)]
+            ),
             *(f"{statistics.median(case['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
             f"{case['times_numpy']:.2f}",
             " to ".join(f"{x:.2f}" for x in case["quartiles"]),

@@ -140,6 +140,16 @@ static int may_lack_elements(const glue_function *self, PyArrayObject *array, in
     }
 }
 
+/* Whether results may be in `out` before NumPy's rules have been asked: not where these refuse some
+ * of them, or warn first. */
+static int takes_out(const glue_function *self, PyArrayObject *array, PyObject *const *given)
+{
+    const int is_masked = given[PARAMETER_where] != Py_True;
+
+    if (given[PARAMETER_initial] != NULL) return 0;
+    return !may_lack_elements(self, array, is_masked) || (!is_masked && !finds_positions(self->op));
+}
+
 /* Whether the core does all that NumPy does for such arguments. */
 static int are_plain(const glue_function *self, PyObject *const *given, glue_epilogue *epilogue)
 {
@@ -148,9 +158,7 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_epi
 
     if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
     if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
-    if (given[PARAMETER_out] != Py_None &&
-        (given[PARAMETER_initial] != NULL ||
-         may_lack_elements(self, (PyArrayObject *)array, is_masked)))
+    if (given[PARAMETER_out] != Py_None && !takes_out(self, (PyArrayObject *)array, given))
         return 0;
     if (given[PARAMETER_initial] != NULL &&
         !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
@@ -284,7 +292,16 @@ static PyObject *call_core(const glue_function *self, PyObject *const *given)
     epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
                              may_lack_elements(self, array, mask != Py_None);
     result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
-    return result != NULL && epilogue.has_others ? finish(self, result, given) : result;
+    if (result == NULL || !epilogue.has_others) return result;
+    result = finish(self, result, given);
+    if (result == NULL || given[PARAMETER_out] == Py_None || result == given[PARAMETER_out])
+        return result;
+    if (PyArray_CopyObject((PyArrayObject *)given[PARAMETER_out], result) < 0) {
+        Py_DECREF(result);
+        return NULL;
+    }
+    Py_DECREF(result);
+    return Py_NewRef(given[PARAMETER_out]);
 }
 
 static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,

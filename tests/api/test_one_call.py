@@ -114,6 +114,25 @@ def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Gen
                 assert calls_nothing(lambda f=function, at=axis, to=out: f(a, at, out=to))
                 assert function(a, axis=axis, out=out) is out
                 np.testing.assert_allclose(out, wanted, rtol=1e-12, atol=1e-12)
+    for name in ("nanmin", "nanmax", "nanmean", "nanvar", "nanstd"):
+        function, out = getattr(gr, name), np.zeros((6, 7))
+        assert calls_nothing(lambda f=function, to=out: f(a, 1, out=to))
+        with_nan = np.where(rng.random(a.shape) < 0.3, np.nan, a)
+        with_nan[2, :, 3] = np.nan
+        with pytest.warns(RuntimeWarning) as mine:
+            assert function(with_nan, axis=1, out=out) is out
+        with pytest.warns(RuntimeWarning) as numpys:
+            wanted = getattr(np, name)(with_nan, axis=1)
+        np.testing.assert_allclose(out, wanted, rtol=1e-12)
+        assert [str(each.message) for each in mine] == [str(each.message) for each in numpys]
+        number = np.zeros(())
+        with pytest.warns(RuntimeWarning):
+            assert function(with_nan[2, :, 3], out=number) is number
+        assert np.isnan(number)
+    kept = np.full((6, 7), 5)
+    with pytest.raises(ValueError, match="All-NaN"):
+        gr.nanargmax(with_nan, axis=1, out=kept)
+    assert (kept == 5).all()
     out = np.zeros((6, 1, 7))
     assert calls_nothing(lambda: gr.max(a, axis=1, keepdims=True, out=out))
     np.testing.assert_array_equal(out, a.max(1, keepdims=True))
