@@ -11,11 +11,11 @@ A *case* is a function with a dtype, a shape, axes, a layout in memory, and perh
 array for its results. Cases are drawn until the time is used up, or until there are enough; the
 seed repeats their order. Every library that has the function (NumPy always; PyTorch on the CPU,
 Bottleneck and numexpr where they can be imported) is measured in turns with gpureduce, so that a
-drift of the machine's clocks meets all. A sample is the mean of as many calls as fill 100 microseconds; a case's figure is the median
-of NumPy's time over ours, sample by sample. Where the quartiles of these ratios enclose 1, more
-samples are taken. In the end the cases below AGAIN_BELOW, on either side of 1, are measured twice
-more, in another order: what else a machine did for a while does not come back there, and a figure
-is the median of all samples.
+drift of the machine's clocks meets all. A sample is the mean of as many calls as fill 100
+microseconds; a case's figure is the median of NumPy's time over ours, sample by sample. Where the
+quartiles of these ratios enclose 1, more samples are taken. In the end the cases below AGAIN_BELOW,
+on either side of 1, are measured twice more, in another order: what else a machine did for a while
+does not come back there, and a figure is the median of all samples.
 
 How many bytes a second the machine reads from memory is measured first and last, by as many threads
 that each look for the largest number of their own part of an array beyond the caches, with NumPy.
