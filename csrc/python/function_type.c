@@ -140,13 +140,10 @@ static int may_lack_elements(const glue_function *self, PyArrayObject *array, in
     }
 }
 
-/* Whether results may be in `out` before NumPy's rules have been asked: not where these refuse some
- * of them, or warn first. */
-static int takes_out(const glue_function *self, PyArrayObject *array, PyObject *const *given)
+/* Whether results without a start may be in `out` before NumPy's rules have been asked: not where
+ * these refuse some of them, or warn first. */
+static int takes_out(const glue_function *self, PyArrayObject *array, int is_masked)
 {
-    const int is_masked = given[PARAMETER_where] != Py_True;
-
-    if (given[PARAMETER_initial] != NULL) return 0;
     return !may_lack_elements(self, array, is_masked) || (!is_masked && !finds_positions(self->op));
 }
 
@@ -158,10 +155,11 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_epi
 
     if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
     if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
-    if (given[PARAMETER_out] != Py_None && !takes_out(self, (PyArrayObject *)array, given))
-        return 0;
     if (given[PARAMETER_initial] != NULL &&
         !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
+        return 0;
+    if (given[PARAMETER_out] != Py_None && !epilogue->has_start &&
+        !takes_out(self, (PyArrayObject *)array, is_masked))
         return 0;
     if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
                        glue_is_mask_of(where, (PyArrayObject *)array)))

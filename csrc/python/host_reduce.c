@@ -115,14 +115,19 @@ static int may_overlap(PyArrayObject *a, PyArrayObject *b)
 }
 
 /* Whether each result can be written to `out` when it is made: to a place of its own, of its type,
- * where no element is read. */
-static int takes_results(const glue_call *call, PyObject *out, PyArrayObject *array, PyObject *mask)
+ * where no element is read. An epilogue takes results that follow each other, in any order. */
+static int takes_results(const glue_call *call, const glue_epilogue *epilogue, PyObject *out,
+                         PyArrayObject *array, PyObject *mask)
 {
     PyArrayObject *to = (PyArrayObject *)out;
+    const int has_more = epilogue != NULL && (epilogue->has_start || epilogue->only_ordinary);
 
     if (!PyArray_CheckExact(out) || call->resolution.outputs > 1 || !PyArray_ISBEHAVED(to) ||
-        PyArray_ISDATETIME(array) || PyArray_ISCOMPLEX(array))
+        PyArray_ISDATETIME(array))
         return 0;
+    if (has_more && !PyArray_ISONESEGMENT(to)) return 0;
+    /* NumPy warns of imaginary parts on their way to a variance. */
+    if (PyArray_ISCOMPLEX(array) && PyArray_ISFLOAT(to)) return 0;
     if (!PyArray_EquivTypes(PyArray_DESCR(to), call->result_descr) ||
         !glue_has_result_shape(call, PyArray_DIMS(to), PyArray_NDIM(to)))
         return 0;
@@ -142,7 +147,8 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
     if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None))
         Py_RETURN_NOTIMPLEMENTED;
     if (read_call(state, array, given, &call) == 0) {
-        const int has_place = out == Py_None || takes_results(&call, out, array, given->mask);
+        const int has_place =
+            out == Py_None || takes_results(&call, epilogue, out, array, given->mask);
 
         if (glue_lacks_freedom(&call) || !has_place) {
             Py_DECREF(call.result_descr);

@@ -105,6 +105,10 @@ def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Gen
     a = rng.standard_normal((6, 5, 7))
     for name in ("sum", "prod", "mean", "max", "any", "argmin", "var", "ptp", "nansum"):
         function, numpys = getattr(gr, name), getattr(np, name)
+        if name in ("sum", "mean", "any"):
+            wanted, number = numpys(a * 1j), np.zeros((), bool if name == "any" else complex)
+            assert calls_nothing(lambda f=function, to=number: f(a * 1j, out=to))
+            np.testing.assert_allclose(number, wanted, rtol=1e-12)
         for axis in (None, 0, 1, -1):
             wanted = np.asarray(numpys(a, axis=axis))
             room = np.zeros([2 * extent for extent in wanted.shape], wanted.dtype)
@@ -117,6 +121,12 @@ def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Gen
     for name in ("nanmin", "nanmax", "nanmean", "nanvar", "nanstd"):
         function, out = getattr(gr, name), np.zeros((6, 7))
         assert calls_nothing(lambda f=function, to=out: f(a, 1, out=to))
+        order = np.zeros((7, 6)).T
+        assert calls_nothing(lambda f=function, to=order: f(a, 1, out=to))
+        np.testing.assert_array_equal(order, out)
+        apart = np.full((12, 14), np.inf)  # which is looked at by the rules in Python
+        function(a, axis=1, out=apart[::2, ::-2])
+        np.testing.assert_array_equal(apart[::2, ::-2], out)
         with_nan = np.where(rng.random(a.shape) < 0.3, np.nan, a)
         with_nan[2, :, 3] = np.nan
         with pytest.warns(RuntimeWarning) as mine:
@@ -129,6 +139,9 @@ def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Gen
         with pytest.warns(RuntimeWarning):
             assert function(with_nan[2, :, 3], out=number) is number
         assert np.isnan(number)
+    mask, most = rng.random(a.shape) < 0.4, np.zeros((6, 7))
+    assert calls_nothing(lambda: gr.max(a, axis=1, initial=0.5, where=mask, out=most))
+    np.testing.assert_array_equal(most, np.max(a, axis=1, initial=0.5, where=mask))
     kept = np.full((6, 7), 5)
     with pytest.raises(ValueError, match="All-NaN"):
         gr.nanargmax(with_nan, axis=1, out=kept)
