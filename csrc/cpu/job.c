@@ -290,22 +290,30 @@ void gpr_cpu_replace_nan(gpr_dtype dtype, char *elements, uint64_t count, const 
     }
 }
 
-/* The loop that packs a view's runs, if they are long enough for a call each; else NULL. */
-static gpr_every_second_loop every_second_of(const gpr_view *view)
+/* The loop that packs a view's runs, if they are long enough for a call each, and how many numbers
+ * of it an element is; else NULL. */
+static gpr_packing_loop packing_loop_of(const gpr_view *view, uint64_t *numbers)
 {
     enum { LEAST_PACKED_RUN = 48 };
     const int last = view->outer + view->inner - 1;
+    const int64_t bytes = (int64_t)view->bytes;
 
-    if (last < 0 || view->mask != NULL || view->byteswapped) return NULL;
-    if (view->axes[last].in != 2 * (int64_t)view->bytes) return NULL;
-    if (view->axes[last].extent < LEAST_PACKED_RUN) return NULL;
-    return gpr_cpu_loops()->every_second[view->bytes];
+    *numbers = 1;
+    if (last < 0 || view->mask != NULL || view->axes[last].extent < LEAST_PACKED_RUN) return NULL;
+    if (view->byteswapped) {
+        const size_t part = gpr_part_bytes(view->dtype);
+
+        *numbers = view->bytes / part;
+        return view->axes[last].in == bytes ? gpr_cpu_loops()->swapped[part] : NULL;
+    }
+    return view->axes[last].in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes] : NULL;
 }
 
 void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
                   void *destination)
 {
-    const gpr_every_second_loop pack = every_second_of(view);
+    uint64_t numbers;
+    const gpr_packing_loop pack = packing_loop_of(view, &numbers);
     const int last = view->outer + view->inner - 1;
     char *to = destination;
 
@@ -323,7 +331,7 @@ void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const vo
             from += (int64_t)(index % view->axes[i].extent) * view->axes[i].in;
             index /= view->axes[i].extent;
         }
-        pack(from, some, to);
+        pack(from, some * numbers, to);
         to += some * view->bytes;
         first += some;
         count -= some;
@@ -507,9 +515,11 @@ gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t byte
 
 int gpr_cpu_lies_crosswise(const gpr_view *view)
 {
-    return view->outer > 0 && view->inner > 0 &&
-           llabs(view->axes[view->outer - 1].in) <
-               llabs(view->axes[view->outer + view->inner - 1].in);
+    if (view->outer == 0 || view->inner == 0) return 0;
+    const int64_t across = llabs(view->axes[view->outer - 1].in),
+                  along = llabs(view->axes[view->outer + view->inner - 1].in);
+    /* Rows that are broadcast are as near as can be, and read as if they were apart. */
+    return across != 0 && (along == 0 || across < along);
 }
 
 int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns)

@@ -230,7 +230,8 @@ void gpr_cpu_fold_layers(const recipe *how, uint64_t row, uint64_t rows, uint64_
 /* Cuts rows that lie in layers into units that have long runs of memory in each. */
 gpr_cpu_units gpr_cpu_cut_layers(const recipe *how);
 
-/* Whether neighbouring rows are nearer in memory than neighbouring elements of a row. */
+/* Whether neighbouring rows are nearer in memory than neighbouring elements of a row, of axes that
+ * are not broadcast. */
 int gpr_cpu_lies_crosswise(const gpr_view *view);
 
 /* Makes a view of several rows of one element each a view of one row of columns, many of which a

@@ -29,12 +29,12 @@ enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_FAR_FROM_CACHES = 4 };
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                  int how, void *accumulators);
 
-/* Copies `count` elements, each as many bytes behind the one before it as two elements have, side
- * by side. Of any alignment. */
-typedef void (*gpr_every_second_loop)(const char *restrict source, uint64_t count,
-                                      char *restrict destination);
+/* Copies `count` elements side by side: every second one of memory, or all of them with their bytes
+ * reversed. Of any alignment. */
+typedef void (*gpr_packing_loop)(const char *restrict source, uint64_t count,
+                                 char *restrict destination);
 
-/* Folds n >= GPR_FEWEST_GAPPED numbers where a gpr_every_second_loop reads them, to the accumulator
+/* Folds n >= GPR_FEWEST_GAPPED numbers where a gpr_packing_loop reads them, to the accumulator
  * that the fold's loop makes of their copy. */
 enum { GPR_FEWEST_GAPPED = 129 };
 typedef void (*gpr_gapped_loop)(const void *data, uint64_t n, void *accumulator);
@@ -294,7 +294,8 @@ typedef struct gpr_loops {
     /* of float32 and float64 */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
     /* by the bytes of an element; NULL for fewer than 4 */
-    gpr_every_second_loop every_second[GPR_MOST_BYTES + 1];
+    gpr_packing_loop every_second[GPR_MOST_BYTES + 1];
+    gpr_packing_loop swapped[sizeof(uint64_t) + 1]; /* by bytes of a number */
     /* sums of float64 and complex128; with AVX2 sums and extremes of 64-bit integers, too */
     gpr_gapped_loop gapped[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* of float32 and float64 */

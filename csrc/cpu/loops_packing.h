@@ -1,4 +1,5 @@
-/* Part of loops_template.h: elements with gaps between them, copied side by side. */
+/* Part of loops_template.h: elements with gaps between them, or of the other byte order, copied side
+ * by side. */
 
 /* Every second element of 4, 8 or 16 bytes: two vectors of memory are one of elements. The last
  * vector is not read to its end, behind which there may be no memory. */
@@ -47,3 +48,19 @@ _Static_assert(VECTOR_BYTES == 16, "a vector of one");
 DEFINE_EVERY_SECOND(4)
 DEFINE_EVERY_SECOND(8)
 DEFINE_EVERY_SECOND(16)
+
+/* Compilers make shuffles of vectors of it. */
+#define DEFINE_SWAPPED(size, type, swap)                                    \
+    static void swapped_##size(const char *restrict source, uint64_t count, \
+                               char *restrict destination)                  \
+    {                                                                       \
+        for (uint64_t i = 0; i < count; i++) {                              \
+            type bits;                                                      \
+            memcpy(&bits, source + i * (size), size);                       \
+            bits = swap(bits);                                              \
+            memcpy(destination + i * (size), &bits, size);                  \
+        }                                                                   \
+    }
+DEFINE_SWAPPED(2, uint16_t, __builtin_bswap16)
+DEFINE_SWAPPED(4, uint32_t, __builtin_bswap32)
+DEFINE_SWAPPED(8, uint64_t, __builtin_bswap64)

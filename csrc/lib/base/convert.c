@@ -248,9 +248,55 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block)
     }
 }
 
+/* Conversions that are one instruction of vectors, and one rounding, as the long way is. */
+#define DEFINE_DIRECT(name, From, To)                                                         \
+    static void name(const void *restrict source, void *restrict destination, uint64_t count) \
+    {                                                                                         \
+        for (uint64_t i = 0; i < count; i++) {                                                \
+            From x;                                                                           \
+            memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                        \
+            const To y = (To)x;                                                               \
+            memcpy((char *)destination + i * sizeof y, &y, sizeof y);                         \
+        }                                                                                     \
+    }
+#define DIRECT_PAIRS(PAIR)                  \
+    PAIR(INT8, int8_t, FLOAT32, float)      \
+    PAIR(UINT8, uint8_t, FLOAT32, float)    \
+    PAIR(INT16, int16_t, FLOAT32, float)    \
+    PAIR(UINT16, uint16_t, FLOAT32, float)  \
+    PAIR(INT32, int32_t, FLOAT32, float)    \
+    PAIR(INT8, int8_t, FLOAT64, double)     \
+    PAIR(UINT8, uint8_t, FLOAT64, double)   \
+    PAIR(INT16, int16_t, FLOAT64, double)   \
+    PAIR(UINT16, uint16_t, FLOAT64, double) \
+    PAIR(INT32, int32_t, FLOAT64, double)   \
+    PAIR(FLOAT32, float, FLOAT64, double)   \
+    PAIR(FLOAT64, double, FLOAT32, float)
+#define DEFINE_PAIR(FROM, From, TO, To) DEFINE_DIRECT(convert_##FROM##_##TO, From, To)
+DIRECT_PAIRS(DEFINE_PAIR)
+
+typedef void (*direct_conversion)(const void *restrict source, void *restrict destination,
+                                  uint64_t count);
+
+/* NULL where there is none. */
+static direct_conversion direct_of(gpr_dtype from, gpr_dtype to)
+{
+    static const direct_conversion direct[GPR_DTYPE_COUNT][GPR_DTYPE_COUNT] = {
+#define PAIR_OF(FROM, From, TO, To) [GPR_##FROM][GPR_##TO] = convert_##FROM##_##TO,
+        DIRECT_PAIRS(PAIR_OF)};
+
+    return direct[from][to];
+}
+
 void gpr_convert(gpr_dtype from, const void *source, gpr_dtype to, void *destination,
                  uint64_t count)
 {
+    const direct_conversion direct = direct_of(from, to);
+
+    if (direct != NULL) {
+        direct(source, destination, count);
+        return;
+    }
     const size_t from_bytes = gpr_dtype_rows[from].bytes, to_bytes = gpr_dtype_rows[to].bytes;
     const gpr_wide wide = gpr_wide_of(from);
     gpr_wide_block block;
