@@ -71,6 +71,7 @@ DTYPES = (
     "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
     "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
 )  # fmt: skip
+LAYOUTS = ("C", "C", "C", "C", "C", "F", "permuted", "strided", "reversed", "swapped", "broadcast")
 NOT_OF_BOOL = ("ptp",)
 WITHOUT_MASK = (
     "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp",
@@ -162,7 +163,9 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
             axis = draw.randrange(axes)
             if axes > 2 and draw.random() < 0.2 and not function.endswith(("argmax", "argmin")):
                 axis = tuple(sorted(draw.sample(range(axes), 2)))
-        layout = draw.choice(["C", "C", "C", "C", "F", "permuted", "strided", "reversed"])
+        layout = draw.choice(LAYOUTS)
+        if layout == "swapped" and dtype in ("bool", "int8", "uint8", "bfloat16"):
+            layout = "C"  # of one byte, or a type that has no other order
         floats = kind in "fc" or dtype == "bfloat16"
         data = "normal"
         if dtype == "bool":
@@ -210,6 +213,8 @@ def make_array(case: Case, draw: random.Random) -> tuple[np.ndarray, np.ndarray 
         draw.shuffle(order)
     elif case.layout == "strided":
         shape[at] *= 2
+    elif case.layout == "broadcast":
+        shape[at] = 1
     memory_shape = [shape[i] for i in order]
     source = pool(case.dtype, case.data, "prod" in case.function)
     start = draw.randrange(POOL_ELEMENTS)
@@ -218,6 +223,10 @@ def make_array(case: Case, draw: random.Random) -> tuple[np.ndarray, np.ndarray 
     if case.layout in ("strided", "reversed"):
         step = 2 if case.layout == "strided" else -1
         array = array[tuple(slice(None, None, step if i == at else 1) for i in range(len(shape)))]
+    elif case.layout == "swapped":
+        array = array.astype(array.dtype.newbyteorder())
+    elif case.layout == "broadcast":
+        array = np.broadcast_to(array, case.shape)
     mask = None
     if case.masked:
         # from another place: the mask of an element must not depend on the element
@@ -399,7 +408,8 @@ def reads_all(case: Case) -> bool:
     stops_early = case.function in ("any", "all") or (
         "arg" in case.function and (case.dtype == "bool" or case.data == "with nan")
     )
-    return case.layout != "strided" and not case.masked and not stops_early
+    is_whole = case.layout not in ("strided", "broadcast")
+    return is_whole and not case.masked and not stops_early
 
 
 def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[str, Any] | None:
