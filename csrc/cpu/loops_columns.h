@@ -25,8 +25,8 @@ enum {
 #define PREFETCH_STEP(p, bytes, step) \
     if ((step).ahead != 0) PREFETCH_AT(p, bytes, (step).ahead, 2)
 
-/* Where the step after this one begins: `step_rows` rows further, and behind the last row of a block
- * that is no whole array the block of `width` columns beside it. */
+/* Where the step after this one begins: `step_rows` rows further, and behind the last row of a
+ * block that is no whole array the block of `width` columns beside it. */
 INLINE int64_t bytes_to_next(uint64_t step_rows, uint64_t row, uint64_t rows, int64_t stride,
                              uint64_t width, size_t bytes, int how)
 {

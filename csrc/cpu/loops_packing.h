@@ -1,5 +1,5 @@
-/* Part of loops_template.h: elements with gaps between them, or of the other byte order, copied side
- * by side. */
+/* Part of loops_template.h: elements with gaps between them, or of the other byte order, copied
+ * side by side. */
 
 /* Every second element of 4, 8 or 16 bytes: two vectors of memory are one of elements. The last
  * vector is not read to its end, behind which there may be no memory. */

@@ -302,9 +302,9 @@ int glue_lacks_freedom(const glue_call *call);
 
 /* Whether the core takes `where` as it is. */
 int glue_is_mask_of(PyObject *where, PyArrayObject *array);
-/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL; `out` is None
- * or receives it. NotImplemented where NumPy has further rules, or `out` does not take the result as
- * it is. */
+/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL; `out` is
+ * None or receives it. NotImplemented where NumPy has further rules, or `out` does not take the
+ * result as it is. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given, glue_epilogue *epilogue,
                                     PyObject *out);

@@ -187,3 +187,24 @@ def test_windows_that_overlap_are_read_as_arrays_that_no_cache_holds(
         got = getattr(gr, function)(windows, axis=0, device="cpu")
         ufunc = np.maximum if function == "max" else np.bitwise_xor
         assert np.array_equal(got, ufunc.reduce(windows, axis=0)), function
+
+
+def test_rows_that_are_the_same_are_reduced_once(rng: np.random.Generator) -> None:
+    """Of kept axes that are broadcast, anywhere among others, with masks that are and are not."""
+    for _ in range(150):
+        shape = [int(extent) for extent in rng.choice([1, 2, 3, 5, 8, 30], rng.integers(2, 5))]
+        small = [1 if rng.random() < 0.5 else extent for extent in shape]
+        dtype = rng.choice(["float32", "float64", "complex64", "int8", "int64", "bool"])
+        x = np.rint(rng.standard_normal(small) * 50).astype(dtype)
+        a = np.broadcast_to(x, shape).transpose(rng.permutation(len(shape)))
+        axis = int(rng.integers(a.ndim))
+        of_mask = [1 if rng.random() < 0.5 else extent for extent in a.shape]
+        mask = np.broadcast_to(rng.random(of_mask) < 0.6, a.shape)
+        context = f"{dtype} {small} {a.shape} {a.strides} {axis} {of_mask}"
+        for name in ("sum", "max", "argmin", "mean", "count_nonzero"):
+            options = {"where": mask} if name == "sum" and rng.random() < 0.6 else {}
+            got = getattr(gr, name)(a, axis=axis, device="cpu", **options)
+            wanted = getattr(np, name)(a, axis=axis, **options)
+            assert_alike(got, wanted, name != "mean", 1e3, f"{name} {context}")
+        for one, other in zip(gr.minmax(a, axis=axis, device="cpu"), (np.min, np.max), strict=True):
+            assert_alike(one, other(a, axis=axis), True, 1, f"minmax {context}")

@@ -330,6 +330,28 @@ static gpr_status exponentials_in_pieces(void)
     return status;
 }
 
+/* Rows that are the same one. */
+static gpr_status broadcast_rows(void)
+{
+    enum { COUNT = 5, N = 1 << 10 };
+    static const int64_t shape[2] = {COUNT, N}, steps[2] = {0, 1};
+    const gpr_request request = {.op = GPR_OP_SUM,
+                                 .dtype = GPR_INT8,
+                                 .compute = GPR_DTYPE_DEFAULT,
+                                 .ndim = 2,
+                                 .reduced = 1,
+                                 .shape = shape,
+                                 .strides = steps,
+                                 .data = elements,
+                                 .kernel = -1,
+                                 .device = GPR_DEVICE_CPU,
+                                 .result = results};
+    const gpr_status status = gpr_reduce(&request);
+
+    for (int i = 0; i < COUNT && status == GPR_OK; i++) REQUIRE(results[i] == N * ONES_8);
+    return status;
+}
+
 /* Of long integers, whose mean is one of them, rounded. */
 static gpr_status exact_mean_in_pieces(void)
 {
@@ -688,6 +710,7 @@ static const work works[] = {
     {"a product out of range in pieces", scaled_product_in_pieces, 1},
     {"a product on both sides in pieces", product_on_both_sides_in_pieces, 1},
     {"exponentials in pieces", exponentials_in_pieces, 1},
+    {"rows that are the same", broadcast_rows, 1},
     {"an exact mean in pieces", exact_mean_in_pieces, 1},
     {"exact means with a mask", exact_means_with_mask, 1},
     {"an exact sum of floats in pieces", exact_float_sum_in_pieces, 1},

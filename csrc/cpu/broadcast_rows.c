@@ -1,0 +1,90 @@
+/* Rows that are the same; see broadcast_rows.h. */
+#include "cpu/broadcast_rows.h"
+
+#include <string.h>
+
+#include "lib/base/integers.h"
+#include "lib/base/status.h"
+
+enum {
+    LEAST_ELEMENTS = 1
+        << 9,         /* of all rows: a second room for results costs less than to read them */
+    UNASKED = 1 << 20 /* results between two questions whether to stop */
+};
+
+uint64_t gpr_cpu_broadcast_axes(const gpr_resolved *call)
+{
+    const gpr_view *view = &call->view;
+    uint64_t axes = 0;
+
+    if (call->rule.has_given_mean || view->rows < 2 || view->n == 0) return 0;
+    if (view->n < LEAST_ELEMENTS && view->rows * view->n < LEAST_ELEMENTS) return 0;
+    for (int i = 0; i < view->outer; i++) {
+        const gpr_axis *axis = &view->axes[i];
+
+        if (axis->in == 0 && axis->extent > 1 && (view->mask == NULL || axis->mask == 0))
+            axes |= UINT64_C(1) << i;
+    }
+    return axes;
+}
+
+void gpr_cpu_take_once(const gpr_view *view, uint64_t axes, gpr_view *once)
+{
+    int at = 0;
+
+    gpr_copy_view(once, view);
+    for (int i = 0; i < view->outer + view->inner; i++) {
+        if (i < view->outer && (axes >> i & 1) != 0)
+            once->rows /= view->axes[i].extent;
+        else
+            once->axes[at++] = view->axes[i];
+    }
+    once->outer = at - view->inner;
+    once->contiguous = view->rows_contiguous && once->outer == 0;
+}
+
+/* Stores one result `count` times. */
+static void fill(char *to, const char *result, uint64_t count, size_t bytes)
+{
+    uint64_t done = gpr_smaller(count, 1);
+
+    memcpy(to, result, done * bytes);
+    for (uint64_t some; done < count; done += some) { /* twice as many each time */
+        some = gpr_smaller(done, count - done);
+        memcpy(to + done * bytes, to, some * bytes);
+    }
+}
+
+gpr_status gpr_cpu_spread_results(const gpr_resolved *call, uint64_t axes, const char *results,
+                                  size_t bytes, char *all)
+{
+    const gpr_view *view = &call->view;
+    const int last = view->outer - 1;
+    const uint64_t run = view->axes[last].extent, runs = view->rows / run;
+    const int is_filled = (axes >> last & 1) != 0;
+    uint64_t index[GPR_MAX_NDIM] = {0}, steps[GPR_MAX_NDIM], step = 1, unasked = 0;
+
+    for (int i = last; i >= 0; i--) {
+        steps[i] = (axes >> i & 1) != 0 ? 0 : step * bytes;
+        if (steps[i] != 0) step *= view->axes[i].extent;
+    }
+    for (uint64_t r = 0; r < runs; r++, all += run * bytes) {
+        if (is_filled)
+            fill(all, results, run, bytes);
+        else
+            memcpy(all, results, run * bytes);
+        unasked += run;
+        if (unasked >= UNASKED && call->interrupted != NULL) {
+            if (call->interrupted(call->interrupted_arg) != 0)
+                return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+            unasked = 0;
+        }
+        for (int i = last - 1; i >= 0; i--) {
+            results += steps[i];
+            if (++index[i] < view->axes[i].extent) break;
+            results -= view->axes[i].extent * steps[i];
+            index[i] = 0;
+        }
+    }
+    return GPR_OK;
+}
