@@ -202,8 +202,8 @@ typedef struct stand_ins {
     PyObject *array, *mask;
 } stand_ins;
 
-/* An array of a list, a tuple or a number. NULL, without an exception, of other objects, and where
- * that fails: the function in Python says why. */
+/* An array of a list, a tuple or a number. NULL of other objects, and where that fails: the function
+ * in Python says why. Only what ends a program stays an exception. */
 static PyObject *array_of_numbers(const glue_function *self, PyObject *object)
 {
     PyObject *array = NULL;
@@ -214,7 +214,7 @@ static PyObject *array_of_numbers(const glue_function *self, PyObject *object)
         !PyArray_IsScalar(object, Number) && !PyArray_IsScalar(object, Bool))
         return NULL;
     array = PyArray_FROM_O(object);
-    if (array == NULL) PyErr_Clear();
+    if (array == NULL && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return array;
 }
 
@@ -312,7 +312,7 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
     if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given)) {
         const stand_ins made = stand_in(self, given);
 
-        result = call_core(self, given);
+        result = PyErr_Occurred() == NULL ? call_core(self, given) : NULL;
         Py_XDECREF(made.array);
         Py_XDECREF(made.mask);
         if (result != Py_NotImplemented) return result;

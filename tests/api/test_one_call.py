@@ -101,6 +101,15 @@ def test_lists_and_numbers_run_no_python() -> None:
                 assert calls_nothing(lambda f=function, x=given: f(x)), (name, given)
 
 
+def test_an_interrupt_while_a_list_is_converted_ends_the_call() -> None:
+    class Interrupting:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gr.sum([Interrupting()])
+
+
 def test_an_out_that_takes_the_result_as_it_is_runs_no_python(rng: np.random.Generator) -> None:
     a = rng.standard_normal((6, 5, 7))
     for name in ("sum", "prod", "mean", "max", "any", "argmin", "var", "ptp", "nansum"):
