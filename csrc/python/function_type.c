@@ -202,8 +202,8 @@ typedef struct stand_ins {
     PyObject *array, *mask;
 } stand_ins;
 
-/* An array of a list, a tuple or a number. NULL of other objects, and where that fails: the function
- * in Python says why. Only what ends a program stays an exception. */
+/* An array of a list, a tuple or a number. NULL of other objects, and where that fails: the
+ * function in Python says why. Only what ends a program stays an exception. */
 static PyObject *array_of_numbers(const glue_function *self, PyObject *object)
 {
     PyObject *array = NULL;
