@@ -105,7 +105,7 @@ class Case:
     data: str
     masked: bool
     kernel: str
-    into: bool
+    into: bool = False
     """Whether results go to an array that was made before, by ``out``."""
 
     @property

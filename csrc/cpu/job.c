@@ -515,11 +515,14 @@ gpr_status gpr_cpu_run_job(uint64_t count, gpr_task task, job *work, size_t byte
 
 int gpr_cpu_lies_crosswise(const gpr_view *view)
 {
+    /* Elements that are broadcast are as many as one likes, and pieces of columns have results. */
+    enum { MOST_REPEATS = 1 << 24 };
+
     if (view->outer == 0 || view->inner == 0) return 0;
     const int64_t across = llabs(view->axes[view->outer - 1].in),
                   along = llabs(view->axes[view->outer + view->inner - 1].in);
     /* Rows that are broadcast are as near as can be, and read as if they were apart. */
-    return across != 0 && (along == 0 || across < along);
+    return across != 0 && (along == 0 ? view->n <= MOST_REPEATS : across < along);
 }
 
 int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns)
