@@ -712,6 +712,7 @@ def cpu_sweep_facts(case: dict[str, Any]) -> dict[str, Any]:
     axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
     return {
         **case,
+        "into": into(case),
         "elements": math.prod(shape),
         "per_result": math.prod(shape[i] for i in axes),
         "results": math.prod(n for i, n in enumerate(shape) if i not in axes),

@@ -43,15 +43,28 @@ void gpr_cpu_take_once(const gpr_view *view, uint64_t axes, gpr_view *once)
     once->contiguous = view->rows_contiguous && once->outer == 0;
 }
 
-/* Stores one result `count` times. */
-static void fill(char *to, const char *result, uint64_t count, size_t bytes)
-{
-    uint64_t done = gpr_smaller(count, 1);
+/* 16 bytes that are stored as one. */
+typedef struct pair {
+    uint64_t part[2];
+} pair;
 
-    memcpy(to, result, done * bytes);
-    for (uint64_t some; done < count; done += some) { /* twice as many each time */
-        some = gpr_smaller(done, count - done);
-        memcpy(to + done * bytes, to, some * bytes);
+/* Stores one result `count` times. */
+#define FILL(label, type)                                                             \
+    label:                                                                            \
+    {                                                                                 \
+        type x;                                                                       \
+        memcpy(&x, result, sizeof x);                                                 \
+        for (uint64_t i = 0; i < count; i++) memcpy(to + i * sizeof x, &x, sizeof x); \
+        break;                                                                        \
+    }
+static void fill(char *restrict to, const char *restrict result, uint64_t count, size_t bytes)
+{
+    switch (bytes) {
+        FILL(case 1, uint8_t)
+        FILL(case 2, uint16_t)
+        FILL(case 4, uint32_t)
+        FILL(case 8, uint64_t)
+        FILL(default, pair) /* there are no others */
     }
 }
 

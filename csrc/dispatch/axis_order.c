@@ -27,13 +27,20 @@ static int is_rounded_sum(const gpr_rule *rule)
            (rule->acc_kind == GPR_ACC_NUMBER || rule->acc_kind == GPR_ACC_SUM_COUNT);
 }
 
+/* How far apart an axis' elements are. Those that are broadcast, which are read once, count as the
+ * farthest. */
+static int64_t distance(const gpr_request *request, int axis)
+{
+    return request->strides[axis] != 0 ? llabs(request->strides[axis]) : INT64_MAX;
+}
+
 /* The shortest step of axes first .. end - 1 that are longer than 1; INT64_MAX without any. */
 static int64_t shortest_step(const gpr_request *request, int first, int end)
 {
     int64_t shortest = INT64_MAX;
 
     for (int i = first; i < end; i++) {
-        const int64_t step = llabs(request->strides[i]);
+        const int64_t step = distance(request, i);
 
         if (request->shape[i] > 1 && step < shortest) shortest = step;
     }
@@ -46,7 +53,7 @@ static int are_ordered(const gpr_request *request, int kept)
     int64_t before = INT64_MAX;
 
     for (int i = 0; i < kept; i++) {
-        if (request->shape[i] <= 1) continue;
+        if (request->shape[i] <= 1 || request->strides[i] == 0) continue;
         if (request->strides[i] < 0 || request->strides[i] > before) return 0;
         before = request->strides[i];
     }
@@ -90,7 +97,7 @@ int gpr_order_kept_axes(const gpr_request *request, const gpr_rule *rule,
     for (int i = 0; i < kept; i++) { /* insertion keeps the order of equal steps */
         int at = i;
 
-        while (at > 0 && llabs(request->strides[order[at - 1]]) < llabs(request->strides[i])) {
+        while (at > 0 && distance(request, order[at - 1]) < distance(request, i)) {
             order[at] = order[at - 1];
             at--;
         }
