@@ -7,9 +7,8 @@
 #include "lib/base/status.h"
 
 enum {
-    LEAST_ELEMENTS = 1
-        << 9,         /* of all rows: a second room for results costs less than to read them */
-    UNASKED = 1 << 20 /* results between two questions whether to stop */
+    LEAST_ELEMENTS = 512, /* of all rows: fewer are read sooner than results get a second room */
+    UNASKED = 1 << 20     /* results between two questions whether to stop */
 };
 
 uint64_t gpr_cpu_broadcast_axes(const gpr_resolved *call)
