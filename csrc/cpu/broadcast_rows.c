@@ -80,13 +80,15 @@ gpr_status gpr_cpu_spread_results(const gpr_resolved *call, uint64_t axes, const
         steps[i] = (axes >> i & 1) != 0 ? 0 : step * bytes;
         if (steps[i] != 0) step *= view->axes[i].extent;
     }
-    for (uint64_t r = 0; r < runs; r++, all += run * bytes) {
-        if (is_filled)
-            fill(all, results, run, bytes);
-        else
-            memcpy(all, results, run * bytes);
-        unasked += run;
-        if (unasked >= UNASKED && call->interrupted != NULL) {
+    for (uint64_t r = 0; r < runs; r++) {
+        for (uint64_t done = 0, some; done < run; done += some, all += some * bytes) {
+            some = gpr_smaller(run - done, UNASKED);
+            if (is_filled)
+                fill(all, results, some, bytes);
+            else
+                memcpy(all, results + done * bytes, some * bytes);
+            unasked += some;
+            if (unasked < UNASKED || call->interrupted == NULL) continue;
             if (call->interrupted(call->interrupted_arg) != 0)
                 return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
             unasked = 0;

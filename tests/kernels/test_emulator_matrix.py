@@ -29,7 +29,7 @@ EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 # them; or all.
 CASES = 20
 # Of the cases of each test every so-manyth runs: where each takes long, under a sanitizer.
-EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "30"))
+EVERY = int(os.environ.get("GPR_EMU_EVERY", "1" if EVERYTHING else "40"))
 SOME_CASES = [("int8", "max"), ("int64", "sum"), ("float32", "min"), ("bool", "all")]
 
 
