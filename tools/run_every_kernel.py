@@ -471,7 +471,7 @@ def main() -> int:
         cases += [("fast", case) for case in fast_cases(dtypes, operators)]
     if "exact" in kernels:
         cases += [("exact", case) for case in exact_cases(dtypes, exact_operators)]
-        _one_pass.LEAST_BYTES = 0
+        _one_pass.LEAST_BYTES = 0  # small arrays share passes, too
         cases += [("auto", case) for case in several_cases(dtypes)]
     if not options.kernel:
         cases += [("auto", case) for case in operator_cases(dtypes)]

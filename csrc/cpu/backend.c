@@ -95,27 +95,27 @@ static gpr_status reduce_all(const gpr_resolved *call, gpr_run *run)
 }
 
 /* Not inlined: its call would enlarge the frame of every one. */
-static __attribute__((noinline)) gpr_status reduce_once(const gpr_resolved *call, uint64_t axes,
-                                                        gpr_run *run)
+static __attribute__((noinline)) gpr_status reduce_distinct_rows(const gpr_resolved *call,
+                                                                 uint64_t axes, gpr_run *run)
 {
     const size_t bytes = gpr_bytes_of(call->rule.result);
-    gpr_resolved once = {.rule = call->rule,
-                         .kernel = call->kernel,
-                         .device = call->device,
-                         .interrupted = call->interrupted,
-                         .interrupted_arg = call->interrupted_arg};
+    gpr_resolved distinct = {.rule = call->rule,
+                             .kernel = call->kernel,
+                             .device = call->device,
+                             .interrupted = call->interrupted,
+                             .interrupted_arg = call->interrupted_arg};
     char *results = NULL;
     gpr_status status = GPR_OK;
 
-    gpr_cpu_take_once(&call->view, axes, &once.view);
-    results = malloc((uint64_t)call->rule.outputs * once.view.rows * bytes);
+    gpr_view_distinct_rows(&call->view, axes, &distinct.view);
+    results = malloc((uint64_t)call->rule.outputs * distinct.view.rows * bytes);
     if (results == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the results of %llu rows",
-                        (unsigned long long)once.view.rows);
-    once.result = results;
-    GPR_TRY(reduce_all(&once, run));
+                        (unsigned long long)distinct.view.rows);
+    distinct.result = results;
+    GPR_TRY(reduce_all(&distinct, run));
     for (int i = 0; i < call->rule.outputs; i++) {
-        const char *from = results + (uint64_t)i * once.view.rows * bytes;
+        const char *from = results + (uint64_t)i * distinct.view.rows * bytes;
         char *to = (char *)call->result + (uint64_t)i * call->view.rows * bytes;
 
         GPR_TRY(gpr_cpu_spread_results(call, axes, from, bytes, to));
@@ -129,5 +129,5 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const uint64_t axes = gpr_cpu_broadcast_axes(call);
 
-    return axes != 0 ? reduce_once(call, axes, run) : reduce_all(call, run);
+    return axes != 0 ? reduce_distinct_rows(call, axes, run) : reduce_all(call, run);
 }

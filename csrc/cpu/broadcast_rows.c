@@ -14,32 +14,10 @@ enum {
 uint64_t gpr_cpu_broadcast_axes(const gpr_resolved *call)
 {
     const gpr_view *view = &call->view;
-    uint64_t axes = 0;
 
     if (call->rule.has_given_mean || view->rows < 2 || view->n == 0) return 0;
     if (view->n < LEAST_ELEMENTS && view->rows * view->n < LEAST_ELEMENTS) return 0;
-    for (int i = 0; i < view->outer; i++) {
-        const gpr_axis *axis = &view->axes[i];
-
-        if (axis->in == 0 && axis->extent > 1 && (view->mask == NULL || axis->mask == 0))
-            axes |= UINT64_C(1) << i;
-    }
-    return axes;
-}
-
-void gpr_cpu_take_once(const gpr_view *view, uint64_t axes, gpr_view *once)
-{
-    int at = 0;
-
-    gpr_copy_view(once, view);
-    for (int i = 0; i < view->outer + view->inner; i++) {
-        if (i < view->outer && (axes >> i & 1) != 0)
-            once->rows /= view->axes[i].extent;
-        else
-            once->axes[at++] = view->axes[i];
-    }
-    once->outer = at - view->inner;
-    once->contiguous = view->rows_contiguous && once->outer == 0;
+    return gpr_view_same_rows(view);
 }
 
 /* 16 bytes that are stored as one. */

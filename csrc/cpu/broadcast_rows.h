@@ -5,15 +5,12 @@
 
 #include "lib/rules/resolved.h"
 
-/* The axes of a call's rows along which all rows are the same, as is what a mask says of them: bit
- * i for outer axis i. 0 where little is gained. */
+/* The axes of a call's rows along which all are the same, as gpr_view_same_rows returns them; 0
+ * where little is gained. */
 uint64_t gpr_cpu_broadcast_axes(const gpr_resolved *call);
 
-/* Makes *once the view without these axes. */
-void gpr_cpu_take_once(const gpr_view *view, uint64_t axes, gpr_view *once);
-
-/* Copies results of `bytes` each, of the rows of gpr_cpu_take_once's view, to the results of all
- * rows. Asks the call's interrupted(). GPR_ERROR_INTERRUPTED. */
+/* Copies results of `bytes` each, of the rows of gpr_view_distinct_rows's view, to the results of
+ * all rows. Asks the call's interrupted(). GPR_ERROR_INTERRUPTED. */
 gpr_status gpr_cpu_spread_results(const gpr_resolved *call, uint64_t axes, const char *results,
                                   size_t bytes, char *all);
 

@@ -99,7 +99,7 @@ typedef struct column_moments {
 typedef struct column_memory {
     _Alignas(64) double centers[FAR_MOMENT_COLUMNS], distances[FAR_MOMENT_COLUMNS],
         squares[FAR_MOMENT_COLUMNS];
-    uint64_t counts[FAR_MOMENT_COLUMNS]; /* of the elements left in each column */
+    uint64_t counts[MOMENT_COLUMNS]; /* of the elements left in each column */
     column_moments all;
 } column_memory;
 
@@ -1562,7 +1562,7 @@ static uint64_t piece_bytes(const gpr_view *view, const composite *c)
     const uint64_t share = view->rows * view->n * view->bytes / FAR_PIECES;
 
     if (!c->columns || !gpr_cpu_has_bytes(view, GPR_FAR_BEYOND_CACHES)) return PIECE_BYTES;
-    return gpr_smaller(share > PIECE_BYTES ? share : PIECE_BYTES, FAR_PIECE_BYTES);
+    return gpr_smaller(gpr_larger(share, PIECE_BYTES), FAR_PIECE_BYTES);
 }
 
 static gpr_status reduce_units(job *work, composite *c, gpr_run *run)

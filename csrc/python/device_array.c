@@ -334,14 +334,12 @@ static PyObject *device_array(PyObject *module, PyObject *const *arguments, Py_s
 
 int glue_may_overlap(glue_device_array *a, glue_device_array *b)
 {
-    const uintptr_t first = (uintptr_t)a->data, second = (uintptr_t)b->data;
     gpr_span span[2];
 
     if (!has_elements(a) || !has_elements(b)) return 0;
     (void)find_span(a, &span[0]);
     (void)find_span(b, &span[1]);
-    return first - span[0].below <= second + span[1].above &&
-           second - span[1].below <= first + span[0].above;
+    return gpr_spans_meet(span[0], a->data, span[1], b->data);
 }
 
 /* may_overlap(a, b) -> whether the arrays' bounds have memory in common */

@@ -94,24 +94,19 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array)
            PyArray_SAMESHAPE((PyArrayObject *)where, array);
 }
 
-/* The bounds of an array with elements. */
-static void find_bounds(PyArrayObject *array, uintptr_t *first, uintptr_t *last)
+/* How far an array with elements reaches. */
+static gpr_span span_of(PyArrayObject *array)
 {
     gpr_span span = {0, (uint64_t)PyArray_ITEMSIZE(array) - 1};
 
     for (int i = 0; i < PyArray_NDIM(array); i++)
         (void)gpr_extend_span(&span, (uint64_t)PyArray_DIM(array, i), PyArray_STRIDE(array, i));
-    *first = (uintptr_t)PyArray_DATA(array) - span.below;
-    *last = (uintptr_t)PyArray_DATA(array) + span.above;
+    return span;
 }
 
 static int may_overlap(PyArrayObject *a, PyArrayObject *b)
 {
-    uintptr_t first[2], last[2];
-
-    find_bounds(a, &first[0], &last[0]);
-    find_bounds(b, &first[1], &last[1]);
-    return first[0] <= last[1] && first[1] <= last[0];
+    return gpr_spans_meet(span_of(a), PyArray_DATA(a), span_of(b), PyArray_DATA(b));
 }
 
 /* Whether each result can be written to `out` when it is made: to a place of its own, of its type,

@@ -384,16 +384,39 @@ void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *
     find_contiguity(view);
 }
 
+/* Which of `count` axes all elements are the same along, as is what a mask says of them. */
+static uint64_t same_along(const gpr_view *view, const gpr_axis *axes, int count)
+{
+    uint64_t same = 0;
+
+    for (int i = 0; i < count; i++)
+        if (axes[i].in == 0 && (view->mask == NULL || axes[i].mask == 0)) same |= UINT64_C(1) << i;
+    return same;
+}
+
 uint64_t gpr_view_repeats(const gpr_view *view)
 {
-    uint64_t repeats = 0;
+    return same_along(view, view->axes + view->outer, view->inner);
+}
 
-    for (int i = 0; i < view->inner; i++) {
-        const gpr_axis *axis = &view->axes[view->outer + i];
+uint64_t gpr_view_same_rows(const gpr_view *view)
+{
+    return same_along(view, view->axes, view->outer);
+}
 
-        if (axis->in == 0 && (view->mask == NULL || axis->mask == 0)) repeats |= UINT64_C(1) << i;
+void gpr_view_distinct_rows(const gpr_view *view, uint64_t same, gpr_view *distinct)
+{
+    gpr_copy_view(distinct, view);
+    distinct->outer = 0;
+    for (int i = 0; i < view->outer; i++) {
+        if (same >> i & 1)
+            distinct->rows /= view->axes[i].extent;
+        else
+            distinct->axes[distinct->outer++] = view->axes[i];
     }
-    return repeats;
+    memcpy(distinct->axes + distinct->outer, view->axes + view->outer,
+           (size_t)view->inner * sizeof *view->axes);
+    find_contiguity(distinct);
 }
 
 uint64_t gpr_view_once(const gpr_view *view, uint64_t repeats, gpr_view *once)

@@ -73,6 +73,13 @@ static inline int gpr_has_addresses(gpr_span span, const void *data)
     return (uintptr_t)data >= span.below && (uintptr_t)data <= UINTPTR_MAX - span.above;
 }
 
+/* Whether two arrays with elements have memory in common, as far as their bounds tell. */
+static inline int gpr_spans_meet(gpr_span a, const void *first, gpr_span b, const void *second)
+{
+    return (uintptr_t)first - a.below <= (uintptr_t)second + b.above &&
+           (uintptr_t)second - b.below <= (uintptr_t)first + a.above;
+}
+
 /* The request's array for a reduction by `rule`: the fold decides whether rows may be iterated in
  * another order, and steps of results on a device are in results of the rule's type. Results in
  * host memory follow each other. GPR_ERROR_VALUE: bad ndim, negative extent, more than 2^63 - 1
@@ -109,6 +116,13 @@ uint64_t gpr_view_repeats(const gpr_view *view);
 /* Makes *once the view without these axes of its rows, and returns how many elements of a row each
  * of its elements stands for. */
 uint64_t gpr_view_once(const gpr_view *view, uint64_t repeats, gpr_view *once);
+
+/* The axes of the view's rows along which all rows are the same one, as is what a mask says of
+ * them: bit i for axis i. */
+uint64_t gpr_view_same_rows(const gpr_view *view);
+
+/* Makes *distinct the view without these axes; given means are left out of it. */
+void gpr_view_distinct_rows(const gpr_view *view, uint64_t same, gpr_view *distinct);
 
 /* The position in a row of the view's element at `position` of a row of gpr_view_once's. The rule
  * needs positions, which are in the caller's order. */

@@ -33,6 +33,7 @@
 #include "lib/driver/measured_costs.h"
 #include "lib/driver/program.h"
 #include "lib/driver/sources.h"
+#include "request.h"
 
 enum { PAST_THE_END = 77, LONGEST_SECONDS = 60 };
 
@@ -205,8 +206,9 @@ enum { MOST = 3 << 20 /* bytes of an array */, MOST_ROWS = 512 };
 static char elements[MOST];
 static int64_t results[MOST_ROWS];
 
-/* How rows lie in memory: one after the other; as columns; each an element behind the other. */
-typedef enum layout { ROWS, COLUMNS, WINDOWS } layout;
+/* How rows lie in memory: one after the other; as columns; each an element behind the other; all at
+ * the same place. */
+typedef enum layout { ROWS, COLUMNS, WINDOWS, BROADCAST } layout;
 
 /* Reduces `rows` rows of n elements and requires the results, which are all alike. */
 static gpr_status reduce(int device, gpr_operator op, gpr_dtype dtype, const char *kernel,
@@ -216,22 +218,17 @@ static gpr_status reduce(int device, gpr_operator op, gpr_dtype dtype, const cha
     const int64_t shape[2] = {(int64_t)rows, (int64_t)n};
     const int64_t strides[][2] = {[ROWS] = {(int64_t)n * bytes, bytes},
                                   [COLUMNS] = {bytes, (int64_t)rows * bytes},
-                                  [WINDOWS] = {bytes, bytes}};
-    gpr_request request = {.op = op,
-                           .dtype = dtype,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 2,
-                           .reduced = 1,
-                           .shape = shape,
-                           .strides = strides[layout],
-                           .data = elements,
-                           .device = device,
-                           .result = results};
+                                  [WINDOWS] = {bytes, bytes},
+                                  [BROADCAST] = {0, bytes}};
+    const uint64_t different[] = {
+        [ROWS] = rows * n, [COLUMNS] = rows * n, [WINDOWS] = rows + n - 1, [BROADCAST] = n};
+    gpr_request request = sums_of(dtype, 2, shape, elements, results);
     gpr_status status = GPR_OK;
 
-    const uint64_t different = layout == WINDOWS ? rows + n - 1 : rows * n;
-
-    REQUIRE(different * (uint64_t)bytes <= MOST && rows <= MOST_ROWS);
+    request.op = op;
+    request.strides = strides[layout];
+    request.device = device;
+    REQUIRE(different[layout] * (uint64_t)bytes <= MOST && rows <= MOST_ROWS);
     REQUIRE(gpr_find_kernel(kernel, &request.kernel) == GPR_OK);
     status = gpr_reduce(&request);
     if (status != GPR_OK) return status;
@@ -291,17 +288,10 @@ static gpr_status product_on_both_sides_in_pieces(void)
     static const int64_t shape[] = {N};
     static double factors[N];
     double product = 0;
-    const gpr_request request = {.op = GPR_OP_PROD,
-                                 .dtype = GPR_FLOAT64,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 1,
-                                 .reduced = 1,
-                                 .shape = shape,
-                                 .data = factors,
-                                 .kernel = -1,
-                                 .device = GPR_DEVICE_CPU,
-                                 .result = &product};
+    gpr_request request = sums_of(GPR_FLOAT64, 1, shape, factors, &product);
 
+    request.op = GPR_OP_PROD;
+    request.device = GPR_DEVICE_CPU;
     for (int i = 0; i < N; i++) factors[i] = ldexp(1, i < N / 2 ? POWER : -POWER);
     const gpr_status status = gpr_reduce(&request);
 
@@ -315,41 +305,18 @@ static gpr_status exponentials_in_pieces(void)
     enum { N = MOST / sizeof(double) };
     static const int64_t shape[] = {N};
     double found = -1;
-    const gpr_request request = {.dtype = GPR_FLOAT64,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 1,
-                                 .reduced = 1,
-                                 .shape = shape,
-                                 .data = elements,
-                                 .kernel = -1,
-                                 .device = GPR_DEVICE_CPU,
-                                 .result = &found};
-    const gpr_status status = gpr_logsumexp(&request);
+    gpr_request request = sums_of(GPR_FLOAT64, 1, shape, elements, &found);
 
+    request.device = GPR_DEVICE_CPU;
+    const gpr_status status = gpr_logsumexp(&request);
     REQUIRE(status != GPR_OK || fabs(found - log(N)) <= 1e-14 * log(N));
     return status;
 }
 
-/* Rows that are the same one. */
 static gpr_status broadcast_rows(void)
 {
-    enum { COUNT = 5, N = 1 << 10 };
-    static const int64_t shape[2] = {COUNT, N}, steps[2] = {0, 1};
-    const gpr_request request = {.op = GPR_OP_SUM,
-                                 .dtype = GPR_INT8,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 2,
-                                 .reduced = 1,
-                                 .shape = shape,
-                                 .strides = steps,
-                                 .data = elements,
-                                 .kernel = -1,
-                                 .device = GPR_DEVICE_CPU,
-                                 .result = results};
-    const gpr_status status = gpr_reduce(&request);
-
-    for (int i = 0; i < COUNT && status == GPR_OK; i++) REQUIRE(results[i] == N * ONES_8);
-    return status;
+    return reduce(GPR_DEVICE_CPU, GPR_OP_SUM, GPR_INT8, "auto", 5, 1 << 10, BROADCAST,
+                  (1 << 10) * ONES_8);
 }
 
 /* Of long integers, whose mean is one of them, rounded. */
@@ -369,20 +336,14 @@ static gpr_status exact_means_with_mask(void)
     enum { COUNT = 3, N = 1 << 16 };
     static const int64_t shape[2] = {COUNT, N}, steps[2] = {N, 1};
     double found[COUNT] = {0};
-    const gpr_request request = {.op = GPR_OP_MEAN,
-                                 .dtype = GPR_INT8,
-                                 .compute = GPR_DTYPE_DEFAULT,
-                                 .ndim = 2,
-                                 .reduced = 1,
-                                 .shape = shape,
-                                 .data = elements,
-                                 .mask = (const uint8_t *)elements,
-                                 .mask_strides = steps,
-                                 .kernel = GPR_KERNEL_exact,
-                                 .device = GPR_DEVICE_CPU,
-                                 .result = found};
-    const gpr_status status = gpr_reduce(&request);
+    gpr_request request = sums_of(GPR_INT8, 2, shape, elements, found);
 
+    request.op = GPR_OP_MEAN;
+    request.mask = (const uint8_t *)elements;
+    request.mask_strides = steps;
+    request.kernel = GPR_KERNEL_exact;
+    request.device = GPR_DEVICE_CPU;
+    const gpr_status status = gpr_reduce(&request);
     for (int i = 0; i < COUNT && status == GPR_OK; i++) REQUIRE(found[i] == ONES_8);
     return status;
 }
@@ -401,19 +362,12 @@ static gpr_status exact_columns_in_pieces(void)
 {
     enum { COUNT = 3, POWER = 15, FRACTION_BITS = 52, BYTES = 2 * sizeof(double) };
     static const int64_t shape[2] = {COUNT, 1 << POWER}, strides[2] = {BYTES, COUNT * BYTES};
-    gpr_request request = {.op = GPR_OP_SUM,
-                           .dtype = GPR_COMPLEX128,
-                           .compute = GPR_DTYPE_DEFAULT,
-                           .ndim = 2,
-                           .reduced = 1,
-                           .shape = shape,
-                           .strides = strides,
-                           .data = elements,
-                           .kernel = GPR_KERNEL_exact,
-                           .device = GPR_DEVICE_CPU,
-                           .result = results};
-    const gpr_status status = gpr_reduce(&request);
+    gpr_request request = sums_of(GPR_COMPLEX128, 2, shape, elements, results);
 
+    request.strides = strides;
+    request.kernel = GPR_KERNEL_exact;
+    request.device = GPR_DEVICE_CPU;
+    const gpr_status status = gpr_reduce(&request);
     for (int i = 0; i < 2 * COUNT && status == GPR_OK; i++)
         REQUIRE(results[i] == ONES_64 + ((int64_t)POWER << FRACTION_BITS));
     return status;
