@@ -33,8 +33,8 @@ enum {
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
     LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied ... */
     MOST_RUNS = 64,         /* ... and runs between two tests whether one of them ends a search */
-    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search ... */
-    SOONER = 8,             /* ... and times as many next, at the beginning of a row */
+    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search */
+    FIRST_SHARE = 16,       /* of a row that all threads read: looked at before they are woken */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
     TILE_EXTENT = 64,       /* least positions in a run that make tiles worth their while */
@@ -348,7 +348,8 @@ static int needs_no_more(const job *work, const gpr_value *value)
 /* Finds the extreme of positions first .. end - 1 of elements that the loops read in place, and the
  * first position of the segment that contains it. Each segment's extreme is folded to a number; the
  * best of these numbers is found as the best element of an array. A NaN may end the search: a short
- * segment is folded first, at a row's beginning a longer one next, and then as many as before. */
+ * segment is folded first, and then half as much as lies before in the row, so that little of what
+ * is read lies behind the NaN. */
 static gpr_value find_segment(const recipe *how, const char *memory, uint64_t first, uint64_t end,
                               uint64_t segment)
 {
@@ -357,8 +358,8 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
     _Alignas(MOST_NUMBER_BYTES) char numbers[MOST_SEGMENTS * MOST_NUMBER_BYTES];
     gpr_value found = gpr_identity(how->rule->fold, how->rule->compute, how->acc);
     const int may_end = gpr_is_inexact(how->loop_dtype) && !how->rule->skip_nan;
-    const uint64_t growth = first == 0 ? SOONER : segment;
-    uint64_t size = may_end ? gpr_smaller(segment, FIRST_BYTES / bytes) : segment, segments = 1;
+    const uint64_t least = may_end ? gpr_smaller(segment, FIRST_BYTES / bytes) : segment;
+    uint64_t size = least, segments = 1;
 
     while (first < end && !is_final(how, &found)) {
         const uint64_t count = gpr_smaller(end - first, segments * size), whole = count / size,
@@ -376,8 +377,10 @@ static gpr_value find_segment(const recipe *how, const char *memory, uint64_t fi
             found.position = first + size * loops->find[how->acc](numbers, made, &part);
         }
         first += count;
-        segments = size == segment ? gpr_smaller(2 * segments, MOST_SEGMENTS) : 1;
-        size = gpr_smaller(growth * size, segment);
+        size = gpr_smaller(gpr_larger(first / 2, least), segment);
+        segments = gpr_smaller(2 * segments, may_end ? gpr_larger(first / (2 * size), 1)
+                                                     : (uint64_t)MOST_SEGMENTS);
+        segments = gpr_smaller(segments, MOST_SEGMENTS);
     }
     return found;
 }
@@ -1351,14 +1354,9 @@ static int unit_piece_task(void *context, uint64_t task, void *memory)
     uint64_t row = 0, rows = 0, end = UINT64_MAX;
     int are_final = work->ends != NULL;
 
-    if (gpr_cpu_must_stop(&work->stop)) return 0;
     if (work->ends != NULL) end = atomic_load_explicit(&work->ends[unit], memory_order_acquire);
-    if (end < piece) { /* what was found there, once more: the fold takes the first of equals */
-        (void)gpr_cpu_unit_row(&work->units, unit, &rows);
-        for (uint64_t i = 0; i < rows; i++)
-            partials[i * work->pieces + piece] = partials[i * work->pieces + end];
-        return 1;
-    }
+    if (end < piece) return work->units.count > 1; /* nobody asks for what is behind the end */
+    if (gpr_cpu_must_stop(&work->stop)) return 0;
     rows = fold_unit(work, unit, first, gpr_smaller(work->view->n, first + work->length), in, &row,
                      in->values);
     for (uint64_t i = 0; i < rows; i++) {
@@ -1369,30 +1367,42 @@ static int unit_piece_task(void *context, uint64_t task, void *memory)
     return 1;
 }
 
-/* Memory for the pieces that end the search of a unit's rows: of positions of numbers that may be
- * NaN, and of truths. Without it all pieces are searched. */
-static void keep_ends(job *work)
+/* Whether an element can end the search: a NaN, or a bool. */
+static int may_end(const job *work)
 {
     const gpr_rule *rule = work->how[0].rule;
-    const int may_end = work->how[0].loop_dtype == GPR_BOOL || gpr_is_inexact(rule->element);
 
-    if (rule->acc_kind != GPR_ACC_INDEXED || rule->skip_nan || !may_end) return;
+    return rule->acc_kind == GPR_ACC_INDEXED && !rule->skip_nan &&
+           (work->how[0].loop_dtype == GPR_BOOL || gpr_is_inexact(rule->element));
+}
+
+/* Memory for the pieces that end the search of a unit's rows; without it all are searched. */
+static void keep_ends(job *work)
+{
+    if (!may_end(work)) return;
     work->ends = malloc(work->units.count * sizeof *work->ends);
     for (uint64_t unit = 0; work->ends != NULL && unit < work->units.count; unit++)
         atomic_init(&work->ends[unit], UINT64_MAX);
 }
 
-/* Whether the first piece of the only row contains an element that no later one can replace: NumPy
- * stops there. */
-static int ends_in_first_piece(job *work, size_t memory, gpr_status *status)
+/* Whether one of the first pieces of the only row contains an element that no later one can
+ * replace, which is the last one that was folded then: NumPy stops there. They are as many as take
+ * a share of the time of all threads. */
+static int ends_in_first_pieces(job *work, size_t memory, gpr_status *status)
 {
-    const recipe *how = &work->how[0];
-    uint32_t threads = 0;
+    const uint64_t threads = gpr_cpu_threads_for(gpr_cpu_job_nanoseconds(work));
+    const uint64_t most = gpr_larger(work->pieces / (FIRST_SHARE * threads), 1);
+    uint32_t used = 0;
+    int ends = 0;
 
-    if (how->rule->acc_kind != GPR_ACC_INDEXED) return 0;
-    *status = gpr_cpu_run_job(1, unit_piece_task, work, memory, &threads);
-    work->done = 1;
-    return *status == GPR_OK && !work->stop.stopped && is_final(how, work->partials);
+    if (!may_end(work)) return 0;
+    for (; work->done < most && *status == GPR_OK && !work->stop.stopped && !ends; work->done++) {
+        const gpr_value *partial = (gpr_value *)work->partials + work->done;
+
+        *status = gpr_cpu_run_job(1, unit_piece_task, work, memory, &used);
+        ends = *status == GPR_OK && !work->stop.stopped && is_final(&work->how[0], partial);
+    }
+    return ends;
 }
 
 static void finish_pieces(job *work)
@@ -1402,13 +1412,14 @@ static void finish_pieces(job *work)
     gpr_value *partials = work->partials;
 
     for (uint64_t unit = 0; unit < work->units.count && !gpr_cpu_must_stop(&work->stop); unit++) {
-        uint64_t rows;
+        uint64_t rows, pieces = work->pieces;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
 
+        if (work->ends != NULL && work->ends[unit] < pieces) pieces = work->ends[unit] + 1;
         for (uint64_t i = 0; i < rows; i++) {
-            gpr_value value = gpr_fold_partials(
-                rule->fold, rule->compute, work->how[0].acc,
-                partials + (unit * work->units.rows + i) * work->pieces, work->pieces);
+            gpr_value value =
+                gpr_fold_partials(rule->fold, rule->compute, work->how[0].acc,
+                                  partials + (unit * work->units.rows + i) * work->pieces, pieces);
             if (work->composite->finds_late)
                 find_in_segment(&work->how[0], view->data, view->n, work->composite->segment,
                                 &value);
@@ -1593,8 +1604,9 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     if (work->partials == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial results of %llu tasks",
                         (unsigned long long)run->grid_size);
-    if (view->rows == 1 && ends_in_first_piece(work, memory, &status)) {
-        work->pieces = run->grid_size = run->block_size = 1;
+    if (view->rows == 1 && ends_in_first_pieces(work, memory, &status)) {
+        work->pieces = run->grid_size = work->done;
+        run->block_size = 1;
     } else if (status == GPR_OK) {
         keep_ends(work);
         status = gpr_cpu_run_job(run->grid_size - work->done, unit_piece_task, work, memory,

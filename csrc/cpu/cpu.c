@@ -40,7 +40,8 @@ enum {
     STACK_PARTIALS = 64,
     /* of pieces that are folded before the next ones are read; pieces of a row, at least */
     MOST_PARTIALS = 1 << 14,
-    LEAST_TURN = 64
+    LEAST_TURN = 64,
+    FIRST_DECIDED = 64 /* rows at most whose first pieces one thread folds before others begin */
 };
 
 /* A task's memory: packed accumulators for each recipe, and space for elements that loops cannot
@@ -223,13 +224,31 @@ static void finish_pieces(job *work, const gpr_value *before)
     }
 }
 
+/* The first elements often decide any and all: those of rows are folded by one thread, before
+ * others are woken, as long as they do. */
+static int first_pieces_task(void *context, uint64_t task, void *memory)
+{
+    job *work = context;
+    const uint64_t most = gpr_smaller(work->view->rows, FIRST_DECIDED);
+    uint64_t row = 0;
+    int is_decided;
+
+    do {
+        work->done = row * work->pieces;
+        (void)piece_task(work, task, memory);
+        is_decided = work->decided[row];
+    } while (is_decided && ++row < most);
+    work->done = row * work->pieces + (is_decided ? 0 : 1);
+    return 1;
+}
+
 /* Folds whether any or all elements are true, piece by piece until that is decided. */
 static gpr_status decide_pieces(job *work, size_t memory, gpr_run *run)
 {
     const gpr_view *view = work->view;
     _Atomic uint8_t stack_decided[1];
     void *heap = NULL;
-    uint64_t tasks = view->rows * work->pieces;
+    uint64_t tasks;
     gpr_status status = GPR_OK;
 
     work->decided = stack_decided;
@@ -238,10 +257,8 @@ static gpr_status decide_pieces(job *work, size_t memory, gpr_run *run)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for %llu rows",
                         (unsigned long long)view->rows);
     for (uint64_t row = 0; row < view->rows; row++) atomic_init(&work->decided[row], 0);
-    /* The first elements often decide any and all: they are folded before threads are woken. */
-    status = gpr_cpu_run_job(1, piece_task, work, memory, &run->block_size);
-    work->done = 1;
-    tasks = view->rows == 1 && work->decided[0] ? 0 : tasks - 1;
+    status = gpr_cpu_run_job(1, first_pieces_task, work, memory, &run->block_size);
+    tasks = view->rows * work->pieces - work->done;
     if (tasks > 0 && status == GPR_OK)
         status = gpr_cpu_run_job(tasks, piece_task, work, memory, &run->block_size);
     if (status == GPR_OK && !work->stop.stopped) finish_pieces(work, NULL);

@@ -636,9 +636,26 @@ def edge_rows(rng: np.random.Generator, name: str) -> Iterator[np.ndarray]:
         first = all_ones(name, np.full(tile, int(rng.integers(low, high - above))))
         yield np.concatenate([first, np.tile(first * dtype.type(2) ** above, 5)])
     yield from growing_rows(rng, name, tile, 6)
+    yield from rows_with_last_digits(rng, name, tile, low, high)
     for order in range(info.minexp, high, max(1, (high - info.minexp) // 300)):
         ones = all_ones(name, np.full(2 * tile, order))
         yield np.concatenate([[info.max, info.smallest_subnormal], ones, [-info.max]])
+
+
+def rows_with_last_digits(
+    rng: np.random.Generator, name: str, tile: int, low: int, high: int
+) -> Iterator[np.ndarray]:
+    """Rows for one warp, of each thread of which one number has digits below all others: as far as
+    a double has digits for the sum of the thread's tile, and farther.
+    """
+    dtype, spare = DTYPES[name], 53 - (FORMATS[name][0] + 1)
+    vector = 16 // dtype.itemsize
+    for apart in range(max(spare - 8, 1), spare + 3):
+        top = int(rng.integers(low + apart, high))
+        ones, last = all_ones(name, np.full(tile, top)), np.zeros(tile, dtype)
+        places = vector * np.arange(32) + rng.integers(vector, size=32)
+        ones[places], last[places] = 0, all_ones(name, np.full(32, top - apart))
+        yield np.concatenate([ones + last, -ones])  # the last digits remain
 
 
 def growing_rows(

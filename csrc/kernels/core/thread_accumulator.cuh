@@ -331,12 +331,28 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENT
     template <unsigned VECTORS>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
+        if (taken.count == 0 || (Traits::skips_nan && may_have_nan<In>(v))) add_one_by_one(v);
+        else add_all(v);
+        renormalize();
+    }
+    template <unsigned VECTORS> GPR_DEVICE void add_one_by_one(const Vector (&v)[VECTORS])
+    {
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) {
 #pragma unroll
             for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j), 0);
         }
-        renormalize();
+    }
+    // Adds elements behind the first one, without NaN that are skipped: no tests.
+    template <unsigned VECTORS> GPR_DEVICE void add_all(const Vector (&v)[VECTORS])
+    {
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++)
+                distances.add(number_of<Traits>(element<In>(v[k], j)));
+        }
+        taken.count += VECTORS * vector_elements<In>;
     }
     GPR_DEVICE Acc finalize() const
     {

@@ -205,6 +205,33 @@ GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
     return count;
 }
 
+// Whether a tile may have a NaN: no more than an instruction per element. A sum of elements is NaN
+// if one of them is, or if there are infinities. Halves without their signs compare as integers.
+template <class In, unsigned VECTORS> GPR_DEVICE bool may_have_nan(const Vector (&v)[VECTORS])
+{
+    if constexpr (same<In, float>) {
+        float sum[2] = {0, 0};
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned j = 0; j < vector_elements<In>; j++) sum[j % 2] += element<In>(v[k], j);
+        }
+        return is_nan(sum[0] + sum[1]);
+    } else if constexpr (GPR_HAS_HALVES && sizeof(In) == 2) {
+        constexpr unsigned infinity = same<In, dt_float16> ? 0x7c00u : 0x7f80u;
+        unsigned largest = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned w = 0; w < 4; w++)
+                largest = larger_halves(largest, v[k].word[w] & 0x7fff7fffu);
+        }
+        return largest >> 16 > infinity || (largest & 0xffffu) > infinity;
+    } else {
+        return true;
+    }
+}
+
 // min and max of integers of one byte, two 16-bit halves per instruction. Halves compare by their
 // upper bytes first, so one chain over the words finds the extreme of the upper bytes; a second
 // chain over the lower bytes alone finds theirs. Signed bytes sort as unsigned ones with their sign

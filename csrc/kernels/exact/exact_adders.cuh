@@ -210,6 +210,10 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     // two additions per element. Bins of integers need it, as nothing is left of an addition.
     static constexpr bool prechecks =
         integer_bins || same<T, dt_float32> || (same<T, dt_bfloat16> && GPR_HAS_HALVES);
+    // Whether the elements of a tile are summed before bins get them. The sum of a few float32 is a
+    // double, unless their exponents lie far apart; so most elements cost a conversion and an
+    // addition, where splitting each among bins is four additions.
+    static constexpr bool sums_tiles = same<T, dt_float32> && !integer_bins;
     using PartBins = RowBins<T>;
     struct Tile { Vector v[VECTORS]; };
     // Results of adding a tile element by element. The first three are the same in the whole group.
@@ -274,6 +278,11 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
 #pragma unroll
         for (unsigned p = 0; p < parts; p++) now.of[p] = bins[p];
         return now;
+    }
+    GPR_DEVICE void take(const BinsOfParts &other)
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) bins[p] = other.of[p];
     }
     // Empties the bins: into the spilled integers, or into the limbs.
     GPR_DEVICE void renormalize()
@@ -413,7 +422,12 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
     {
         if constexpr (prechecks) {
             if (group.any(!holds(bins, measured))) return false;
-            add_all<AT_ONCE>(v, used);
+            if constexpr (sums_tiles) {
+                if (is_sum_exact(measured)) add_sums(v, used);
+                else take(add_elements(all_bins(), bit_copy<Tile>(v)));
+            } else {
+                add_all<AT_ONCE>(v, used);
+            }
             return true;
         } else {
             PartBins grown[parts];
@@ -429,6 +443,53 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         }
     }
 
+    // Whether a double holds every sum of some of a tile's elements. These are multiples of the
+    // smallest one's last place, and all of them together are below
+    // elements * 2^(largest exponent + 1).
+    static GPR_DEVICE bool is_sum_exact(const Magnitudes &found)
+    {
+        constexpr int most_apart = double_fraction - Format<T>::fraction - bits_of(elements);
+        return static_cast<int>(field_of_key<T>(found.largest)) -
+                   static_cast<int>(field_of_key<T>(found.smallest_minus_one)) <=
+               most_apart;
+    }
+    // Binary digits of the numbers below n.
+    static GPR_DEVICE constexpr int bits_of(unsigned n)
+    {
+        return n > 1 ? 1 + bits_of((n + 1) / 2) : 0;
+    }
+    // Adds the sums of a tile's elements to bins that hold the tile, if is_sum_exact().
+    GPR_DEVICE void add_sums(const Vector (&v)[VECTORS], unsigned used)
+    {
+#pragma unroll
+        for (unsigned p = 0; p < parts; p++) {
+            double sum = 0;
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) {
+                if (k >= used) break;
+                double two[2] = {number_of(v[k], 0, p), number_of(v[k], 1, p)};
+#pragma unroll
+                for (unsigned j = 2; j < per_vector; j++) two[j % 2] += number_of(v[k], j, p);
+                sum = k == 0 ? two[0] + two[1] : sum + (two[0] + two[1]);
+            }
+            (void)bins[p].add(sum * widening_factor<T>());
+        }
+    }
+    static GPR_DEVICE double number_of(const Vector &v, unsigned j, unsigned p)
+    {
+        return static_cast<double>(value_of(part_of(v, j, p)));
+    }
+    // Adds the elements of a tile, which the bins hold, one by one.
+    static GPR_CALLED BinsOfParts add_elements(BinsOfParts bins, Tile tile)
+    {
+#pragma unroll
+        for (unsigned i = 0; i < elements; i += per_vector) {
+#pragma unroll
+            for (unsigned p = 0; p < parts; p++)
+                bins.of[p].add_elements(some_parts<per_vector>(tile.v, i, p).x);
+        }
+        return bins;
+    }
     // Adds a tile that the bins hold.
     template <unsigned AT_ONCE> GPR_DEVICE void add_all(const Vector (&v)[VECTORS], unsigned used)
     {
@@ -558,8 +619,7 @@ template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct Flo
         const Grown grown = add_any_tile(group, all_bins(), adds == 0, tries, bit_copy<Tile>(v));
         const Findings &found = grown.found;
 
-#pragma unroll
-        for (unsigned p = 0; p < parts; p++) bins[p] = grown.bins.of[p];
+        take(grown.bins);
         placement.is_placed = placement.is_placed || found.largest != 0;
         adds += tries ? elements : 0;
         outside |= found.outside;

@@ -26,7 +26,14 @@ template <class T> GPR_DEVICE double widen(T x)
     }
 }
 
-// The same, sooner: every 16-bit float is a float32. Of converted ones, smaller by a power of two.
+// What widen() multiplies a number by.
+template <class T> GPR_DEVICE double widening_factor()
+{
+    constexpr uint64 one = (1u << (Format<T>::exponent - 1)) - 1; // the exponent field of 1
+    return is_converted<T> || sizeof(T) == 8 ? 1.0 : bit_copy<double>(one << double_fraction);
+}
+
+// widen(), sooner: every 16-bit float is a float32. Of converted ones, smaller by a power of two.
 template <class T>
 constexpr int quick_offset =
     is_converted<T> ? field_offset<dt_float32> + 128 - (1 << (Format<T>::exponent - 1))

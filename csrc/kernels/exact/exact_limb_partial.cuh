@@ -452,6 +452,16 @@ GPR_DEVICE void publish_superaccumulator(Superaccumulator<In> &sum, uint64 *coun
     sum.left_out = 0;
 }
 
+// Adds how many elements the block left out, if any, to the row's counter. One thread calls. The
+// load is volatile: a compiler may load what it knows to be there before it tests which thread
+// calls, and another warp's load would race with the clearing in publish_superaccumulator.
+template <class In>
+GPR_DEVICE void publish_left_out(const Superaccumulator<In> &sum, uint64 *counter)
+{
+    const uint64 left_out = *static_cast<const volatile uint64 *>(&sum.left_out);
+    if (left_out != 0) atomicAdd(counter, left_out);
+}
+
 // Loads how many elements the blocks of a row left out, if any, and clears their counter. One
 // thread calls.
 template <class In> GPR_DEVICE void load_left_out(Superaccumulator<In> &sum, uint64 *counters)
@@ -671,8 +681,8 @@ GPR_DEVICE void finalize_run(const LimbPartial<typename Traits::In> &partial, co
                                  parts_of<In> * counters_of_part<PartType<In>>);
         if (warp == 0 && (all.flags & saw_outside) != 0)
             all = publish_outside(sum, all, totals.at(0));
-        if (Traits::skips_nan && threadIdx.x == 0 && sum.left_out != 0) // not published with limbs
-            atomicAdd(totals.at(limbs_of<PartType<In>>), sum.left_out);
+        if (Traits::skips_nan && threadIdx.x == 0) // what was not published with limbs
+            publish_left_out(sum, totals.at(limbs_of<PartType<In>>));
         LimbPartial<In> *partials =
             reinterpret_cast<LimbPartial<In> *>(scratch.partials()) + slot * row.blocks;
         if (!is_last_block(partials + row.block, all, totals.ticket(), row.blocks)) return;

@@ -72,33 +72,6 @@ template <class Base, class... OfMembers> struct Shared : Base {
 
 // ---------------------------------------------------------------- accumulators -------------------
 
-// Whether a tile may have a NaN: no more than an instruction per element. A sum of elements is NaN
-// if one of them is, or if there are infinities. Halves without their signs compare as integers.
-template <class In, unsigned VECTORS> GPR_DEVICE bool may_have_nan(const Vector (&v)[VECTORS])
-{
-    if constexpr (same<In, float>) {
-        float sum[2] = {0, 0};
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++) sum[j % 2] += element<In>(v[k], j);
-        }
-        return is_nan(sum[0] + sum[1]);
-    } else if constexpr (GPR_HAS_HALVES && sizeof(In) == 2) {
-        constexpr unsigned infinity = same<In, dt_float16> ? 0x7c00u : 0x7f80u;
-        unsigned largest = 0;
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned w = 0; w < 4; w++)
-                largest = larger_halves(largest, v[k].word[w] & 0x7fff7fffu);
-        }
-        return largest >> 16 > infinity || (largest & 0xffffu) > infinity;
-    } else {
-        return true;
-    }
-}
-
 // NaN are counted in tiles that may have some.
 template <class Element, class... Members>
 struct ThreadAccumulator<Shared<CountNan<Element>, Members...>, AccumulationWay::ACCUMULATOR> {
@@ -203,7 +176,9 @@ template <class Traits> struct ExactAccumulator {
     GPR_DEVICE void add(Vector (&v)[stream_vectors], bool is_full, bool has_some)
     {
         if (!is_full && !__any_sync(all_lanes, has_some)) return;
-        if constexpr (Warp::skips_nan) adder.left_out += leave_out_nans<In>(v, nothing());
+        if constexpr (Warp::skips_nan) {
+            if (may_have_nan<In>(v)) adder.left_out += leave_out_nans<In>(v, nothing());
+        }
         adder.accumulate(v);
     }
     // All threads of the block must call.

@@ -206,19 +206,17 @@ static void measure_scratch(const own_call *own, gpr_several_plan *plan)
 static uint32_t choose_resident(const own_call *own, const gpr_several_plan *plan)
 {
     const size_t bytes = gpr_dtype_bytes(plan->dtype);
-    int folds = 0, positions = 0, moments = 0, counts = 0;
+    int positions = 0, moments = 0;
 
     for (int i = 0; i < plan->count; i++) {
         const gpr_acc_kind kind = own[i].rule.acc_kind;
-        folds += kind != GPR_ACC_EXACT;
         positions += kind == GPR_ACC_INDEXED;
         moments += kind == GPR_ACC_MOMENTS;
-        counts += own[i].rule.skip_nan != 0;
     }
-    if (!plan->has_exact || folds == 0) return MANY;
-    if (moments > 0 || counts > 0) return FEWEST;
-    if (positions > 0) return bytes == 2 ? FEW : FEWEST;
-    return bytes == 4 ? FEW : MANY;
+    if (!plan->has_exact) return MANY;
+    if (moments > 0) return FEWEST;
+    if (positions == 0) return MANY;
+    return bytes == 8 ? FEWEST : bytes == 4 ? FEW : MANY;
 }
 
 /* The plan of members whose own calls are known. */

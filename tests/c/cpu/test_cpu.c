@@ -458,6 +458,38 @@ static void test_truth_places(void)
         }
 }
 
+/* The same in each of some long rows: at its beginning, anywhere, or nowhere. */
+static void test_truth_places_of_rows(void)
+{
+    enum { BYTES = 2 << 20 };
+    static const gpr_dtype dtypes[] = {GPR_BOOL, GPR_UINT8, GPR_FLOAT32, GPR_COMPLEX128};
+
+    for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+        for (int op = GPR_OP_ANY; op <= GPR_OP_ALL; op++) {
+            const size_t bytes = gpr_dtype_bytes(dtypes[k]);
+            const gpr_value common =
+                gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_any : GPR_FOLD_all, dtypes[k]);
+            const gpr_value odd =
+                gpr_neutral_element(op == GPR_OP_ANY ? GPR_FOLD_all : GPR_FOLD_any, dtypes[k]);
+            const int64_t decided = check_between(0, 5); /* rows that their first element decides */
+            example e;
+
+            set_shape(&e, op, dtypes[k], GPR_DTYPE_DEFAULT, 2, 1);
+            e.shape[0] = check_between(2, 6);
+            e.shape[1] = (int64_t)(BYTES / bytes) / e.shape[0];
+            make_example(&e, 0, 0, 0, 0, 0);
+            for (int64_t i = 0; i < e.shape[0] * e.shape[1]; i++)
+                memcpy(e.memory + (size_t)i * bytes, common.bytes, bytes);
+            for (int64_t row = 0; row < e.shape[0]; row++) {
+                const int64_t at = row < decided ? 0 : check_between(0, (int)e.shape[1] - 1);
+                if (row >= decided && check_between(0, 1)) continue;
+                memcpy(e.memory + (size_t)(row * e.shape[1] + at) * bytes, odd.bytes, bytes);
+            }
+            check_example(&e, "rows");
+            free_example(&e);
+        }
+}
+
 /* any and all of columns end where each is decided: memory behind that cannot be read. */
 static void test_decided_columns(void)
 {
@@ -868,6 +900,7 @@ int main(void)
         test_full_lanes();
         test_special_places();
         test_truth_places();
+        test_truth_places_of_rows();
         test_decided_columns();
         test_far_positions();
         test_ties();
