@@ -32,7 +32,13 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / name
-        for name in ("counters.md", "exact-sums.md", "kernel-speeds.md", "performance.md")
+        for name in (
+            "counters.md",
+            "exact-sums.md",
+            "kernel-speeds.md",
+            "performance.md",
+            "several-results.md",
+        )
     ),
 )
 SHORT = {
