@@ -158,9 +158,6 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_epi
     if (given[PARAMETER_initial] != NULL &&
         !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
         return 0;
-    if (given[PARAMETER_out] != Py_None && !epilogue->has_start &&
-        !takes_out(self, (PyArrayObject *)array, is_masked))
-        return 0;
     if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
                        glue_is_mask_of(where, (PyArrayObject *)array)))
         return 0;
@@ -289,9 +286,10 @@ static PyObject *call_core(const glue_function *self, PyObject *const *given)
     /* An extreme with a start is never of nothing. */
     epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
                              may_lack_elements(self, array, mask != Py_None);
+    epilogue.out_waits = !epilogue.has_start && !takes_out(self, array, mask != Py_None);
     result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
-    if (result == NULL || !epilogue.has_others) return result;
-    result = finish(self, result, given);
+    if (result == NULL || result == Py_NotImplemented) return result;
+    if (epilogue.has_others) result = finish(self, result, given);
     if (result == NULL || given[PARAMETER_out] == Py_None || result == given[PARAMETER_out])
         return result;
     if (PyArray_CopyObject((PyArrayObject *)given[PARAMETER_out], result) < 0) {

@@ -103,6 +103,7 @@ typedef struct glue_state {
 typedef struct glue_epilogue {
     int only_ordinary; /* NumPy has further rules for others ... */
     int has_others;    /* ... which were found among the results */
+    int out_waits;     /* for these rules: results are made apart from `out`, and copied to it */
     int has_start;     /* extremes are folded with a start, as a float or an integer as they are */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     double number;

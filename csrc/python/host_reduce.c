@@ -150,7 +150,8 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
             Py_RETURN_NOTIMPLEMENTED;
         }
         call.epilogue = epilogue;
-        if (out != Py_None) call.out = (PyArrayObject *)out;
+        if (out != Py_None && (epilogue == NULL || !epilogue->out_waits))
+            call.out = (PyArrayObject *)out;
         result = glue_run(state, &call);
     }
     if (result != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;

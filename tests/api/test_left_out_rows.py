@@ -64,6 +64,56 @@ def test_moments_of_nothing_are_numpys(name: str, rng: np.random.Generator) -> N
             assert_numpys(function, x, options)
 
 
+def leave_in_out(module: Any, function: str, x: Any, out: Any, options: dict[str, Any]) -> Any:
+    """Whether the result is `out`, or the class of what was raised: warnings are, too."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return getattr(module, function)(x, out=out, **options) is out
+        except Exception as error:
+            return type(error)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_an_out_has_what_numpy_leaves_in_it(name: str, rng: np.random.Generator) -> None:
+    """An `out` of the result's dtype or another, with gaps or without, also where rows that nothing
+    is left of are a warning that is raised, or an error.
+    """
+    for _ in range(40):
+        for function in (*MOMENTS, "nanargmin", "nanargmax", "nanmax"):
+            x, mask = draw(rng, name)
+            axis = None if rng.random() < 0.3 else int(rng.integers(x.ndim))
+            options: dict[str, Any] = {"axis": axis}
+            if "arg" not in function and function != "nanmax" and rng.random() < 0.8:
+                options["where"] = mask
+            kept = tuple(
+                n for i, n in enumerate(x.shape) if axis is not None and i != axis % x.ndim
+            )
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    dtype = np.asarray(getattr(np, function)(x, **options)).dtype
+                except ValueError:  # of rows of NaN
+                    dtype = np.dtype(np.intp)
+            if "arg" not in function and rng.random() < 0.2:
+                dtype = np.dtype(np.complex128)
+            room = np.full((*kept, int(rng.integers(1, 3))), 7, dtype)
+            outs = room[..., 0], room.copy()[..., 0]
+            got, wanted = (
+                leave_in_out(module, function, x, out, options | more)
+                for module, out, more in (
+                    (gr, outs[0], {"device": "cpu"}),
+                    (np, outs[1], {}),
+                )
+            )
+            context = f"{function} of {x.dtype} {x.shape} into {dtype} {options}"
+            assert got == wanted, (context, got, wanted)
+            if wanted is not True:  # NumPy may have written some, what it warns of among it
+                continue
+            close = 2e-2 if name == "float16" else 2e-4
+            assert np.allclose(*outs, rtol=close, atol=1e-2, equal_nan=True), (context, outs)
+
+
 @pytest.mark.parametrize("name", [name for name in DTYPES if name != "bool"])
 def test_extremes_of_nothing_are_their_start(name: str, rng: np.random.Generator) -> None:
     for _ in range(60):
