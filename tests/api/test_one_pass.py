@@ -116,7 +116,7 @@ for call in (lambda p: _core.compile_several(p, 90), lambda p: _core.several_scr
         call(b"12")
     with raises(TypeError):
         call(5)
-assert _core.several_scratch(plan, 1) > 0
+assert _core.several_scratch(plan, 2) > 0
 
 def queue(places=(0, 0), plan=plan, stream=stream, piece=None, loaded=loaded):
     _core.queue_several(loaded, plan, source.pointer, places, 0.0, 3, stream, piece)
