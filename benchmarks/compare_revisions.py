@@ -2,13 +2,14 @@
 
     python benchmarks/compare_revisions.py BEFORE AFTER OUT.json [--seconds 300] [--seed N]
     python benchmarks/compare_revisions.py BEFORE AFTER OUT.json --again OLD.json [--above 1.05]
+    python benchmarks/compare_revisions.py BEFORE AFTER OUT.json --only sum,mean,nansum --floats
 
 BEFORE and AFTER are folders that hold an importable ``gpureduce`` (for example the ``src`` of two
 checkouts, each built in place). One process per build; they take turns on the same case, a few
 samples each, so that a drift of the clocks meets both. The cases are every named kernel, then
 random functions, dtypes, shapes and axes of the production kernels, then whole calls by the clock
 of the host; or, ``--again``, the cases of a result file whose ratio is above a bound, the slowest
-first. Needs PyTorch, which lends the device arrays and the events.
+first; or, ``--only``, random cases of some functions. Needs PyTorch, which lends the device arrays and the events.
 
 A ratio is the time of AFTER over that of BEFORE: below 1 is faster.
 """
@@ -24,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 ROUNDS = 4  # turns of each build at a case
@@ -180,7 +181,12 @@ def host_cases() -> Iterator[Case]:
     yield Case("max", "int32", (2000, 2000), 1, "auto", "cpu")
 
 
-def random_cases(rng: random.Random) -> Iterator[Case]:
+def random_cases(
+    rng: random.Random,
+    of: Sequence[str] = FUNCTIONS,
+    dtypes: Sequence[str] = DTYPES,
+    kernels: Sequence[str] = ("auto", "auto", "fast"),
+) -> Iterator[Case]:
     while True:
         n = round(math.exp(rng.uniform(math.log(1e3), math.log(2.5e8))))
         cuts = [rng.random() + 0.02 for _ in range(rng.choice((1, 2, 2, 2, 3)))]
@@ -190,9 +196,10 @@ def random_cases(rng: random.Random) -> Iterator[Case]:
         axis: Any = rng.choice((None, *range(len(shape)), *range(len(shape))))
         if len(shape) == 3 and rng.random() < 0.3:
             axis = tuple(sorted(rng.sample(range(3), 2)))
-        kernel = rng.choice(("auto", "auto", "fast"))
-        functions = [f for f in FUNCTIONS if f != "argmax" or not isinstance(axis, tuple)]
-        yield Case(rng.choice(functions), rng.choice(DTYPES), shape, axis, kernel, "device")
+        functions = [f for f in of if f != "argmax" or not isinstance(axis, tuple)]
+        if functions:
+            kernel = rng.choice(kernels)
+            yield Case(rng.choice(functions), rng.choice(dtypes), shape, axis, kernel, "device")
 
 
 def cases_again(path: str, above: float) -> list[Case]:
@@ -305,6 +312,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--again", metavar="RESULT", help="its cases above a ratio, and no others")
     parser.add_argument("--above", type=float, default=1.05, help="that ratio; 1.05 if not given")
+    parser.add_argument("--only", metavar="FUNCTIONS", help="random cases of these, by auto")
+    parser.add_argument("--floats", action="store_true", help="with --only: of floats")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     rng = random.Random(seed)
@@ -314,6 +323,9 @@ def main() -> None:
     parts: list[Iterable[Case]] = []
     if options.again is not None:
         parts.append(cases_again(options.again, options.above))
+    elif options.only is not None:
+        dtypes = FLOATS if options.floats else DTYPES
+        parts.append(random_cases(rng, options.only.split(","), dtypes, ("auto",)))
     else:
         parts += [host_cases(), exact_cases(), named_cases(kernel_names(options.after))]
         parts.append(random_cases(rng))

@@ -395,6 +395,48 @@ __forceinline__ float __fmaf_rn(float a, float b, float c)
 #endif
 }
 
+// a + b rounded up or down: from the sum rounded to nearest and its error (Knuth's two-sum).
+template <class F, class Bits> __forceinline__ F gpr_emu_add(F a, F b, bool up)
+{
+    const F infinity = static_cast<F>(__builtin_inf());
+    const F sum = a + b, of_b = sum - a, of_a = sum - of_b;
+    const F error = (a - of_a) + (b - of_b);
+    const bool overflowed = sum == (up ? -infinity : infinity) && a != sum && b != sum;
+
+    if (sum == 0) { // a difference of 0 has the sign of the direction
+        const bool is_negative = __builtin_signbit(a) && __builtin_signbit(b);
+        const bool is_positive = !__builtin_signbit(a) && !__builtin_signbit(b);
+        return is_positive || (up && !is_negative) ? F(0) : -F(0);
+    }
+    if (!overflowed && !(up ? error > 0 : error < 0)) return sum;
+    Bits bits; // of the next number
+    memcpy(&bits, &sum, sizeof bits);
+    bits += (sum > 0) == up ? 1 : -1;
+    F next;
+    memcpy(&next, &bits, sizeof next);
+    return next;
+}
+
+__forceinline__ double __dadd_ru(double a, double b)
+{
+    return gpr_emu_add<double, long long>(a, b, true);
+}
+
+__forceinline__ double __dadd_rd(double a, double b)
+{
+    return gpr_emu_add<double, long long>(a, b, false);
+}
+
+__forceinline__ float __fadd_ru(float a, float b)
+{
+    return gpr_emu_add<float, int>(a, b, true);
+}
+
+__forceinline__ float __fadd_rd(float a, float b)
+{
+    return gpr_emu_add<float, int>(a, b, false);
+}
+
 // The upper halves of products of 128 bits.
 __forceinline__ unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {

@@ -50,6 +50,7 @@ typedef struct gpr_layout_params {
     gpr_axis column;       /* fast_columns, fast_narrow: the kept axis of neighbouring elements */
     gpr_u64 strips;        /* fast_columns: blocks along that axis; 0: they go on beyond it */
     gpr_i64 item_position; /* fast_strided: step of positions within an item */
+    gpr_i64 step; /* fast_columns, fast_strided: of a thread along the only reduced axis */
     gpr_u32 width;         /* threads of a block along kept axes; fast_narrow: that work */
     gpr_u32 row_major;     /* not 0 where a row's elements are nearer to each other than rows */
     gpr_u32 packed;        /* fast_columns: not 0 where an item's results may be stored together */
@@ -82,10 +83,10 @@ GPR_ASSERT_OFFSET(gpr_rows_params, blocks, 24);
 static_assert(sizeof(gpr_scratch_params) == 16, "scratch");
 static_assert(sizeof(gpr_axis) == 32, "an axis");
 GPR_ASSERT_OFFSET(gpr_axis, position, 24);
-static_assert(sizeof(gpr_layout_params) == 104, "a layout before its axes");
+static_assert(sizeof(gpr_layout_params) == 112, "a layout before its axes");
 GPR_ASSERT_OFFSET(gpr_layout_params, column, 32);
 GPR_ASSERT_OFFSET(gpr_layout_params, strips, 64);
-GPR_ASSERT_OFFSET(gpr_layout_params, width, 80);
+GPR_ASSERT_OFFSET(gpr_layout_params, width, 88);
 static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
 static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
 static_assert(sizeof(gpr_second_params) == 16, "a second array");

@@ -91,6 +91,9 @@ public:
         }
     }
 
+    // A step that the host has computed takes no register.
+    GPR_DEVICE void set_step(long long elements) { further.in = elements; }
+
     GPR_DEVICE const ElementOffsets &offsets() const { return here; }
 
     // Advances by one step. Past the row's end the offsets are not those of any element.

@@ -3,6 +3,10 @@
 // s + x is a float plus an error that is a float, too (Knuth's two-sum). So a sum is two floats as
 // long as the errors add up without an error of their own; that is collected.
 //
+// An addition is exact if and only if it has the same result rounded up and rounded down. Otherwise
+// the two results are neighbours, whose bits as integers differ by 1, so that their last bits
+// differ. A difference of 0 is +0 rounded up and -0 rounded down, whose last bits are the same.
+//
 // A mean is a quotient plus the quotient of its remainder, which is one float or two. The second
 // quotient is rounded to odd, so that their sum is on the correct side of a midpoint.
 #pragma once
@@ -10,6 +14,25 @@
 #include "exact_rounding.cuh"
 
 namespace gpr {
+
+GPR_DEVICE float rounded_up(float a, float b) { return __fadd_ru(a, b); }
+GPR_DEVICE float rounded_down(float a, float b) { return __fadd_rd(a, b); }
+GPR_DEVICE double rounded_up(double a, double b) { return __dadd_ru(a, b); }
+GPR_DEVICE double rounded_down(double a, double b) { return __dadd_rd(a, b); }
+GPR_DEVICE unsigned last_bits(float x) { return bit_copy<unsigned>(x); }
+GPR_DEVICE unsigned last_bits(double x) { return lower_bits(x); }
+
+// The sum of two numbers. If it is not exact, the last bit of *lost is set; whether the first one is
+// means nothing. So many additions take an instruction each, and one test in the end. The sum is
+// never -0 if one of the numbers is not, and infinities and NaN are as they are by any addition.
+template <class F> GPR_DEVICE F add_exactly(F a, F b, unsigned *lost)
+{
+    const F upper = rounded_up(a, b);
+    *lost |= last_bits(upper) ^ last_bits(rounded_down(a, b));
+    return upper;
+}
+// By all bits but the first: of the last one alone compilers make a truth value per addition.
+GPR_DEVICE bool is_exact(unsigned lost) { return (lost & ~sign_bit) == 0; }
 
 // F: float or double.
 template <class F> class DoubleDouble {
@@ -22,11 +45,9 @@ public:
     }
     GPR_DEVICE void add(F x)
     {
-        const Split upper = split(first, x), lower = split(second, upper.rest);
+        const Split upper = split(first, x);
         first = upper.sum;
-        second = lower.sum;
-        if constexpr (sizeof(F) == sizeof(float)) lost |= magnitude(lower.rest);
-        else lost |= magnitude(lower.rest) | lower_bits(lower.rest);
+        second = add_exactly(second, upper.rest, &lost);
     }
     // Two numbers as they are.
     static GPR_DEVICE DoubleDouble of_pair(F a, F b)
@@ -58,7 +79,7 @@ public:
     }
     // Whether they are the sum. With an infinity or NaN among the numbers, or beyond the largest,
     // the second is NaN.
-    GPR_DEVICE bool are_exact() const { return lost == 0 && magnitude(second) < infinity; }
+    GPR_DEVICE bool are_exact() const { return is_exact(lost) && magnitude(second) < infinity; }
     // The sum rounded to Out. Without a +0 among the numbers, a sum of -0 is -0.
     template <class Out> GPR_DEVICE Out rounded() const
     {
@@ -74,7 +95,7 @@ private:
     // upper bits
     static constexpr unsigned infinity = sizeof(F) == sizeof(float) ? 0x7f800000u : 0x7ff00000u;
     F first, second;
-    unsigned lost = 0; // bits of errors' errors
+    unsigned lost = 0; // by additions of errors
 
     static GPR_DEVICE Split split(F a, F b)
     {

@@ -5,24 +5,22 @@
 // for each layout. But the sum of most rows is two doubles: a sum and the errors of its additions,
 // each of which is a double too (Knuth's two-sum). Mostly all errors are zero, as the doubles have
 // 29 binary places that float32 elements lack. So an accumulator is a double, and another one that
-// is touched only where an error is not zero. Errors are added up by two-sums as well; if one of
-// these has an error itself, the two doubles are not the sum, and the second one becomes NaN: the
-// proof is part of the number, and lasts through every addition and shuffle.
+// is touched only where an error is not zero. Errors are added up, too; if one of these additions
+// has an error itself, the two doubles are not the sum, and the second one becomes NaN: the proof
+// is part of the number, and lasts through every addition and shuffle.
 //
-//     element --two-sum--> sum
-//                 error --if any is not 0, two-sum--> rest
-//                                          error --if it is not 0--> rest = NaN
+//     element --added, up and down--> sum
+//             --if the two differ, two-sum--> sum
+//                                   error --added, up and down--> rest
+//                                                     if the two differ: rest = NaN
+//
+// Whether an addition is exact takes one more: it is if and only if its result rounded up is that
+// rounded down (add_exactly in exact_double_double.cuh).
 //
 // The sum of at most GPR_PAIR_SHARE = 2^13 float16 has 53 bits and needs no proof.
 //
 // bfloat16 have 8 bits, so that the sum of many is a float32, which is added twice as fast. A
-// thread adds them to a float32 in front of its double as long as that has no error:
-//
-//     element --float32 addition--> front
-//               if s - a != b or s - b != a: front and element --two-sums--> sum, rest
-//
-// One of the two differences is computed without an error, that from the number of the larger
-// magnitude; so both are as they should be if and only if s = a + b is exact.
+// thread adds them to a float32 in front of its double as long as that is exact.
 //
 // A row whose rest is NaN is added again by its blocks, to superaccumulators in shared memory
 // (exact_again.cuh).
@@ -31,7 +29,8 @@
 //   float16 to one accumulator. Where several blocks share a group of rows, and elements are not
 //   float16, tickets are slots with counters for each row (exact_merge.cuh).
 //
-// Still paid: six additions per element, or three in float32, where a sum has one.
+// Still paid: two additions per element where a sum has one; eight of float64, which mostly have
+// errors.
 #pragma once
 
 #include "exact_again.cuh"
@@ -57,38 +56,16 @@ GPR_DEVICE double two_sum(double a, double b, double *error)
     *error = (a - of_a) + (b - of_b);
     return sum;
 }
-// Bits that are 0 if two numbers have the same ones.
-GPR_DEVICE unsigned different_bits(float a, float b)
+// Bits that are 0 if a rest is.
+GPR_DEVICE unsigned bits_of_rest(double rest)
 {
-    return bit_copy<unsigned>(a) ^ bit_copy<unsigned>(b);
-}
-GPR_DEVICE unsigned different_bits(double a, double b)
-{
-    return (upper_bits(a) ^ upper_bits(b)) | (lower_bits(a) ^ lower_bits(b));
-}
-// The sum of two numbers, and bits that are 0 if it has no error. A zero with another sign counts
-// as one. Of the two differences that from the number of the larger magnitude has no error, so both
-// are as they should be if and only if the sum is exact. It has half the additions of two_sum, and
-// none of them waits for more than one other.
-template <class T> GPR_DEVICE T add_exactly(T a, T b, unsigned *lost)
-{
-    const T sum = a + b, of_b = sum - a, of_a = sum - b;
-    *lost |= different_bits(of_b, b);
-    *lost |= different_bits(of_a, a);
-    return sum;
-}
-// Bits that are 0 if the error of an addition is.
-GPR_DEVICE unsigned bits_of_error(double error)
-{
-    return (upper_bits(error) & ~sign_bit) | lower_bits(error);
+    return (upper_bits(rest) & ~sign_bit) | lower_bits(rest);
 }
 constexpr uint64 nan_bits = infinity_bits<dt_float64> | 1ull << (double_fraction - 1);
-// Adds an error to a rest. An infinity or NaN makes the rest NaN, as a lost bit does.
-GPR_DEVICE double add_to_rest(double rest, double error)
+// A rest, or NaN if an addition to it had an error. Of an infinity or NaN it is NaN, too.
+GPR_DEVICE double proved_rest(double rest, unsigned lost)
 {
-    double lost;
-    const double sum = two_sum(rest, error, &lost);
-    return lost == 0 ? sum : bit_copy<double>(nan_bits);
+    return is_exact(lost) ? rest : bit_copy<double>(nan_bits);
 }
 GPR_DEVICE bool is_nan_or_infinity(double x)
 {
@@ -96,110 +73,166 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
     return (upper_bits(x) & exponent) == exponent;
 }
 
-// Errors of additions. Adding them, and rests, by a function that is called makes programs smaller,
-// and columns take a third longer: many a warp has an error.
-template <unsigned COUNT> struct Errors { double of[COUNT]; };
+// A sum of doubles. It starts at +0, as sums do.
+struct Pair {
+    double sum = 0, rest = 0;
 
-GPR_DEVICE double sum_of_rests(double a, double b, double error)
-{
-    double lost;
-    const double rest = two_sum(a, b, &lost);
-    return add_to_rest(lost == 0 ? rest : bit_copy<double>(nan_bits), error);
-}
+    // Adds a number and its error. Returns what add_exactly() says about the rest.
+    GPR_DEVICE unsigned add(double x)
+    {
+        double error;
+        unsigned lost = 0;
+        sum = two_sum(sum, x, &error);
+        rest = add_exactly(rest, error, &lost);
+        return lost;
+    }
+    GPR_DEVICE void add_proved(double x) { rest = proved_rest(rest, add(x)); }
+};
 
-// What a thread adds its share of a row to. It starts at +0, as sums do.
-template <class Traits> struct PairAccumulator {
+// What a thread adds its shares of OUTPUTS rows to.
+template <class Traits, unsigned OUTPUTS> class PairAccumulators {
+public:
     using In = typename Traits::In;
     using Acc = typename Traits::Acc;
     static constexpr bool proves = !gpr_sum_is_float64(Format<In>::fraction, Format<In>::exponent,
                                                        GPR_PAIR_SHARE_BITS),
-                          counts = Traits::counts, has_front = proves && sizeof(In) == 2;
+                          counts = Traits::counts, has_front = proves && sizeof(In) == 2,
+                          has_errors = sizeof(In) == sizeof(double); // most additions
     using Number = typename Select<has_front, float, double>::type;
     // Elements of a thread's row that are tested together. Where an iterator over axes takes
     // registers, they would be spilled.
     static constexpr unsigned added_together = has_front || reduced_axes == 1 ? 4 : 1;
-    double sum = 0, rest = 0;
-    float front = 0; // also part of the sum
-    unsigned count = 0;
 
-    // The number of an element that may be left out.
-    GPR_DEVICE Number number_of(In x, bool is_kept)
+    // Adds the elements of items 0 to COUNT - 1, of those that exist, to their rows: one, or one
+    // per element of an item. item_at(k) returns item k.
+    template <unsigned COUNT, class ItemAt, class Exists>
+    GPR_DEVICE void add_items(const ItemAt &item_at, const Exists &exists)
     {
-        const auto number = value_of(x);
-        if constexpr (Traits::skips_nan) is_kept = is_kept && number == number;
-        if constexpr (counts) {
-            count += is_kept ? 1 : 0;
-            return is_kept ? static_cast<Number>(number) : 0;
-        }
-        return static_cast<Number>(number);
-    }
-    // Adds the front to the sum, and clears it.
-    GPR_DEVICE void empty_front()
-    {
-        const Errors<1> error = {{add_number(front)}};
-        front = 0;
-        keep_errors(error);
-    }
-    // Adds a number; returns the error that is left.
-    GPR_DEVICE double add_number(double x)
-    {
-        double error = 0;
-        if constexpr (proves) sum = two_sum(sum, x, &error);
-        else sum += x;
-        return error;
-    }
-    template <unsigned COUNT> GPR_DEVICE void keep_errors(const Errors<COUNT> &error)
-    {
+        // Of several rows a thread would have too many numbers under way.
+        constexpr unsigned together = OUTPUTS > 1 ? 1 : COUNT, each = item / OUTPUTS;
 #pragma unroll
-        for (unsigned i = 0; i < COUNT; i++) rest = add_to_rest(rest, error.of[i]);
-    }
-
-    template <unsigned COUNT> GPR_DEVICE void add_numbers(const Number (&x)[COUNT])
-    {
-        Errors<COUNT> error;
-        unsigned found = 0;
-        if constexpr (has_front) {
-            float grown = front;
+        for (unsigned k = 0; k < COUNT && counts; k++) {
+            if (!exists(k)) continue;
 #pragma unroll
-            for (unsigned i = 0; i < COUNT; i++) grown = add_exactly(grown, x[i], &found);
-            if (found == 0) {
-                front = grown;
-                return;
-            }
-            empty_front();
+            for (unsigned e = 0; e < item; e++)
+                count[e / each] += is_part(item_at(k).element(e), item_at(k).kept(e)) ? 1 : 0;
         }
 #pragma unroll
-        for (unsigned i = 0; i < COUNT; i++) {
-            error.of[i] = add_number(x[i]);
-            if constexpr (proves) found |= bits_of_error(error.of[i]);
+        for (unsigned first = 0; first < COUNT; first += together) {
+            if (together == 1 && !exists(first)) continue;
+            add_numbers<together * each>([&](unsigned j, unsigned k) {
+                const unsigned i = first + k / each, e = j + k % each;
+                return exists(i) ? number_of(item_at(i).element(e), item_at(i).kept(e)) : Number(0);
+            });
         }
-        if (proves && found != 0) keep_errors(error);
     }
     GPR_DEVICE void add(In x, uint64)
     {
-        const Number number[1] = {number_of(x, true)};
-        add_numbers(number);
+        static_assert(OUTPUTS == 1, "of which row it is");
+        if constexpr (counts) count[0] += is_part(x, true) ? 1 : 0;
+        add_numbers<1>([&](unsigned, unsigned) { return number_of(x, true); });
     }
     template <unsigned VECTORS>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        constexpr unsigned per_vector = vector_elements<In>;
+        static_assert(OUTPUTS == 1, "of which row it is");
+        constexpr unsigned per_vector = vector_elements<In>, together = has_front ? 1 : VECTORS;
+        const auto element_at = [&](unsigned i) {
+            return element<In>(v[i / per_vector], i % per_vector);
+        };
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-            Number x[per_vector];
+        for (unsigned i = 0; i < VECTORS * per_vector && counts; i++)
+            count[0] += is_part(element_at(i), true) ? 1 : 0;
 #pragma unroll
-            for (unsigned j = 0; j < per_vector; j++)
-                x[j] = number_of(element<In>(v[k], j), true);
-            add_numbers(x);
+        for (unsigned k = 0; k < VECTORS; k += together) {
+            add_numbers<together * per_vector>([&](unsigned, unsigned i) {
+                return number_of(element_at(k * per_vector + i), true);
+            });
         }
     }
     GPR_DEVICE void renormalize() {}
-    GPR_DEVICE Acc finalize() const
+    GPR_DEVICE Acc finalize(unsigned j = 0) const
     {
-        PairAccumulator all = *this;
-        if constexpr (has_front) all.empty_front();
-        if constexpr (counts) return Acc{all.sum, all.rest, all.count};
-        else return Acc{all.sum, all.rest};
+        Pair pair = {has_front ? others[j].sum : static_cast<double>(first[j]), others[j].rest};
+        if constexpr (has_front) pair.add_proved(first[j]);
+        if constexpr (has_errors) pair.rest = proved_rest(pair.rest, lost[j]);
+        if constexpr (counts) return Acc{pair.sum, pair.rest, count[j]};
+        else return Acc{pair.sum, pair.rest};
+    }
+
+private:
+    // A row's sum is that of `first`, others.rest and, behind a front, others.sum.
+    Number first[OUTPUTS] = {};
+    Pair others[OUTPUTS];
+    unsigned lost[OUTPUTS] = {}; // by additions to a rest; if has_errors, otherwise that is NaN
+    unsigned count[OUTPUTS] = {};
+
+    // Whether an element is part of the sum, of those that may be; and its number, or 0.
+    static GPR_DEVICE bool is_part(In x, bool is_kept)
+    {
+        if constexpr (Traits::skips_nan) return is_kept && !is_nan(value_of(x));
+        else return is_kept;
+    }
+    static GPR_DEVICE Number number_of(In x, bool is_kept)
+    {
+        const Number number = static_cast<Number>(value_of(x));
+        if constexpr (counts) return is_part(x, is_kept) ? number : 0;
+        else return number;
+    }
+
+    // Adds numbers 0 to COUNT - 1 of each row. number(j, k) returns number k of row j.
+    template <unsigned COUNT, class NumberAt> GPR_DEVICE void add_numbers(const NumberAt &number)
+    {
+        if constexpr (!proves || has_errors) {
+#pragma unroll
+            for (unsigned k = 0; k < COUNT; k++) {
+#pragma unroll
+                for (unsigned j = 0; j < OUTPUTS; j++) {
+                    if constexpr (proves) {
+                        Pair pair = {first[j], others[j].rest};
+                        lost[j] |= pair.add(number(j, k));
+                        first[j] = pair.sum;
+                        others[j].rest = pair.rest;
+                    } else {
+                        first[j] += number(j, k);
+                    }
+                }
+            }
+        } else {
+            Number grown[OUTPUTS];
+            unsigned inexact[OUTPUTS], any = 0;
+#pragma unroll
+            for (unsigned j = 0; j < OUTPUTS; j++) {
+                grown[j] = first[j];
+                inexact[j] = 0;
+#pragma unroll
+                for (unsigned k = 0; k < COUNT; k++)
+                    grown[j] = add_exactly(grown[j], number(j, k), &inexact[j]);
+                any |= inexact[j];
+            }
+            if (!is_exact(any)) add_with_errors<COUNT>(number, grown, inexact);
+#pragma unroll
+            for (unsigned j = 0; j < OUTPUTS; j++) first[j] = grown[j];
+        }
+    }
+    // The same for numbers whose additions to `first` are not exact, where inexact[j] tells so.
+    // Sets what `first` becomes then.
+    template <unsigned COUNT, class NumberAt>
+    GPR_DEVICE void add_with_errors(const NumberAt &number, Number (&grown)[OUTPUTS],
+                                    const unsigned (&inexact)[OUTPUTS])
+    {
+#pragma unroll
+        for (unsigned j = 0; j < OUTPUTS; j++) {
+            if (has_front && is_exact(inexact[j])) continue;
+            Pair pair = others[j];
+            if constexpr (has_front) pair.add_proved(first[j]);
+            else pair.sum = first[j];
+#pragma unroll
+            for (unsigned k = 0; k < COUNT; k++) pair.add_proved(number(j, k));
+            others[j] = pair;
+            if constexpr (has_front) grown[j] = 0;
+            else grown[j] = pair.sum;
+        }
     }
 };
 
@@ -215,7 +248,8 @@ template <class First, class Result, class Way> struct SumByPairs {
     static constexpr bool positional = false, is_mean = Any::is_mean, skips_nan = Any::skips_nan,
                           counts = masked || skips_nan;
     using Acc = PairSum<counts>;
-    using Accumulator = PairAccumulator<SumByPairs>;
+    template <unsigned OUTPUTS> using Accumulators = PairAccumulators<SumByPairs, OUTPUTS>;
+    using Accumulator = Accumulators<1>;
     static constexpr bool proves = Accumulator::proves;
     // Elements narrower than a double leave errors so seldom that trying pays.
     static constexpr bool reduces_quickly = sizeof(In) < sizeof(double);
@@ -238,10 +272,10 @@ template <class First, class Result, class Way> struct SumByPairs {
         if constexpr (reduces_quickly) {
             // Mostly there is no rest, and the additions for one, which wait for each other, are
             // left out.
-            unsigned lost = 0;
-            both.sum = add_without_rest(a, b, &lost);
+            WithoutRest found;
+            both.sum = found.add(a, b);
             both.rest = 0;
-            if (lost != 0) both = combine_rests(a, b);
+            if (!found.is_sum()) both = combine_rests(a, b);
         } else {
             both = combine_rests(a, b);
         }
@@ -251,12 +285,12 @@ template <class First, class Result, class Way> struct SumByPairs {
     // Combines two accumulators with two others.
     static GPR_DEVICE void combine_both(Acc (&to)[2], const Acc (&with)[2])
     {
-        unsigned lost = 0;
-        const double sum[2] = {add_without_rest(to[0], with[0], &lost),
-                               add_without_rest(to[1], with[1], &lost)};
+        WithoutRest found;
+        const double sum[2] = {found.add(to[0], with[0]), found.add(to[1], with[1])};
+        const bool is_sum = found.is_sum();
 #pragma unroll
         for (unsigned k = 0; k < 2; k++) {
-            const Acc both = lost == 0 ? Acc{sum[k], 0} : combine_rests(to[k], with[k]);
+            const Acc both = is_sum ? Acc{sum[k], 0} : combine_rests(to[k], with[k]);
             to[k].sum = both.sum;
             to[k].rest = both.rest;
             if constexpr (counts) to[k].count += with[k].count;
@@ -264,19 +298,19 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
     // Reduces groups of LANES neighbouring lanes, as warp_reduce does, where no lane has a rest and
     // no addition an error. Returns whether that is so; otherwise nothing has changed. Then a step
-    // waits for a shuffle and one addition: the errors are on nobody's way. All lanes of a warp
+    // waits for a shuffle and one addition: the proofs are on nobody's way. All lanes of a warp
     // must call.
     template <unsigned LANES, unsigned VALUES>
     static GPR_DEVICE bool try_reduce(Acc (&value)[VALUES])
     {
         const unsigned lane = threadIdx.x % LANES;
         double sum[VALUES];
-        unsigned lost = 0;
+        unsigned rests = 0, lost = 0;
 
 #pragma unroll
         for (unsigned k = 0; k < VALUES; k++) {
             sum[k] = value[k].sum;
-            lost |= bits_of_error(value[k].rest);
+            rests |= bits_of_rest(value[k].rest);
         }
 #pragma unroll
         for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
@@ -290,7 +324,7 @@ template <class First, class Result, class Way> struct SumByPairs {
                 lost |= lane < delta ? found : 0; // upper lanes have no result
             }
         }
-        if (__any_sync(all_lanes, lost != 0)) return false;
+        if (__any_sync(all_lanes, rests != 0 || !is_exact(lost))) return false;
 #pragma unroll
         for (unsigned k = 0; k < VALUES; k++) {
             value[k].sum = sum[k];
@@ -303,67 +337,6 @@ template <class First, class Result, class Way> struct SumByPairs {
         }
         return true;
     }
-    // Adds items 0 to COUNT - 1 of a row, of which `there` exist.
-    template <unsigned COUNT, class ItemAt>
-    static GPR_DEVICE void add_items(ThreadAccumulator<SumByPairs> &of, unsigned there,
-                                     const ItemAt &item_at)
-    {
-        typename Accumulator::Number x[COUNT * item];
-#pragma unroll
-        for (unsigned k = 0; k < COUNT; k++) {
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) {
-                x[k * item + j] = 0;
-                if (k < there)
-                    x[k * item + j] = of.number_of(item_at(k).element(j), item_at(k).kept(j));
-            }
-        }
-        of.add_numbers(x);
-    }
-    // Adds the elements of an item to the accumulators of their rows: one, or one per element.
-    template <unsigned OUTPUTS>
-    static GPR_DEVICE void add_item(ThreadAccumulator<SumByPairs> (&of)[OUTPUTS],
-                                    const Item<In> &items)
-    {
-        if constexpr (OUTPUTS == 1) {
-            typename Accumulator::Number x[item];
-#pragma unroll
-            for (unsigned j = 0; j < item; j++)
-                x[j] = of[0].number_of(items.element(j), items.kept(j));
-            of[0].add_numbers(x);
-        } else if constexpr (Accumulator::has_front) {
-            float x[item], grown[item];
-            unsigned lost[item], found = 0;
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) {
-                x[j] = of[j].number_of(items.element(j), items.kept(j));
-                lost[j] = 0;
-                grown[j] = add_exactly(of[j].front, x[j], &lost[j]);
-                found |= lost[j];
-            }
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) {
-                if (found == 0 || lost[j] == 0) {
-                    of[j].front = grown[j];
-                } else {
-                    of[j].empty_front();
-                    of[j].keep_errors(Errors<1>{{of[j].add_number(x[j])}});
-                }
-            }
-        } else {
-            Errors<item> error;
-            unsigned found = 0;
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) {
-                error.of[j] = of[j].add_number(of[j].number_of(items.element(j), items.kept(j)));
-                if constexpr (proves) found |= bits_of_error(error.of[j]);
-            }
-            if (!proves || found == 0) return;
-#pragma unroll
-            for (unsigned j = 0; j < item; j++) of[j].keep_errors(Errors<1>{{error.of[j]}});
-        }
-    }
-
     // Stores the result of a row of n elements, if the accumulator has it. Returns whether it does.
     static GPR_DEVICE bool store(Out *out, const Acc &acc, uint64 n, const FinalizeParams &)
     {
@@ -458,19 +431,26 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
 
 private:
-    // The sum of two pairs without a rest, and bits that are 0 if it is that: exact, and they are.
-    static GPR_DEVICE double add_without_rest(const Acc &a, const Acc &b, unsigned *lost)
-    {
-        *lost |= bits_of_error(a.rest) | bits_of_error(b.rest);
-        return add_exactly(a.sum, b.sum, lost);
-    }
+    // Sums of pairs that have no rest; is_sum() tells whether none had one, nor has a sum.
+    struct WithoutRest {
+        unsigned rests = 0, lost = 0;
+
+        GPR_DEVICE double add(const Acc &a, const Acc &b)
+        {
+            rests |= bits_of_rest(a.rest) | bits_of_rest(b.rest);
+            return add_exactly(a.sum, b.sum, &lost);
+        }
+        GPR_DEVICE bool is_sum() const { return rests == 0 && is_exact(lost); }
+    };
     // The sum of two pairs, but for their counts.
     static GPR_DEVICE Acc combine_rests(const Acc &a, const Acc &b)
     {
         double error;
+        unsigned lost = 0;
         Acc both;
         both.sum = two_sum(a.sum, b.sum, &error);
-        both.rest = sum_of_rests(a.rest, b.rest, error);
+        both.rest = add_exactly(add_exactly(a.rest, b.rest, &lost), error, &lost);
+        both.rest = proved_rest(both.rest, lost);
         return both;
     }
     template <unsigned BLOCK, class ShareOf>

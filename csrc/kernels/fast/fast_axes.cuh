@@ -149,10 +149,6 @@ template <class Traits, unsigned OUTPUTS> struct EachOutput {
 
     GPR_DEVICE void add(const Item<In> &items, uint64 position, const Layout &layout)
     {
-        if constexpr (has_own_accumulator<Traits>) {
-            Traits::add_item(of, items);
-            return;
-        }
 #pragma unroll
         for (unsigned j = 0; j < item; j++) {
             // Elements of one row differ in position, those of several rows do not.
@@ -198,10 +194,20 @@ template <class Traits> struct MomentsTogether {
     }
 };
 
+// Those of traits that have their own, or EachOutput.
+template <class Traits, unsigned OUTPUTS, bool = has_own_accumulator<Traits>>
+struct OwnOrEachOutput {
+    using type = EachOutput<Traits, OUTPUTS>;
+};
+template <class Traits, unsigned OUTPUTS> struct OwnOrEachOutput<Traits, OUTPUTS, true> {
+    using type = typename Traits::template Accumulators<OUTPUTS>;
+};
+
 template <class Traits, unsigned OUTPUTS>
 using Outputs = typename Select<accumulation_way<Traits>() == AccumulationWay::MOMENTS &&
                                     OUTPUTS == item && !masked && !Traits::skips_nan,
-                                MomentsTogether<Traits>, EachOutput<Traits, OUTPUTS>>::type;
+                                Select<true, MomentsTogether<Traits>, void>,
+                                OwnOrEachOutput<Traits, OUTPUTS>>::type::type;
 
 // ---------------------------------------------------------------- folding -----------------------
 
@@ -234,6 +240,7 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     uint64 left = steps_of(row.n, begin, step);
     StridedIterator iterator(layout, begin, step);
     Outputs<Traits, OUTPUTS> outputs;
+    if constexpr (reduced_axes == 1) iterator.set_step(layout.step);
 
     if constexpr (has_own_accumulator<Traits> && OUTPUTS == 1) {
         // These take so long to add to that the next items are under way meanwhile; an item's place
@@ -259,17 +266,16 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                     if (u + k < further) items[u + k] = load_item(in, mask, iterator.offsets());
                     iterator.advance();
                 }
-                Traits::template add_items<together>(
-                    outputs.of[0], together, [&](unsigned k) { return loaded[k]; });
+                outputs.template add_items<together>([&](unsigned k) { return loaded[k]; },
+                                                     [](unsigned) { return true; });
             }
             outputs.renormalize();
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u += together) {
             if (u < left)
-                Traits::template add_items<together>(
-                    outputs.of[0], static_cast<unsigned>(left - u),
-                    [&](unsigned k) { return items[u + k]; });
+                outputs.template add_items<together>([&](unsigned k) { return items[u + k]; },
+                                                     [&](unsigned k) { return u + k < left; });
         }
     } else {
         // Adds `there` items; the compiler knows their number in all calls but the last.
@@ -282,9 +288,14 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                 if (u < there) items[u] = load_item(in, mask, iterator.offsets());
                 iterator.advance();
             }
+            if constexpr (has_own_accumulator<Traits>) {
+                outputs.template add_items<under_way>([&](unsigned u) { return items[u]; },
+                                                      [&](unsigned u) { return u < there; });
+            } else {
 #pragma unroll
-            for (unsigned u = 0; u < under_way; u++) {
-                if (u < there) outputs.add(items[u], positions[u], layout);
+                for (unsigned u = 0; u < under_way; u++) {
+                    if (u < there) outputs.add(items[u], positions[u], layout);
+                }
             }
         };
         for (; left >= under_way; left -= under_way) {
@@ -362,6 +373,7 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     Extremes<Traits> extremes;
 
     if (steps == 0) return;
+    if constexpr (reduced_axes == 1) iterator.set_step(layout.step);
     const auto add_some = [&](unsigned first, unsigned there) {
         Item<In> items[under_way];
         // All loads first; behind the end the first one again.

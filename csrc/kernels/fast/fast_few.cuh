@@ -123,20 +123,21 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             for (unsigned j = 0; j < item; j++)
                 value[j] = extremes.finalize(j, position_of(extremes.at[j]));
         } else {
-            ThreadAccumulator<Traits> accumulator[item];
+            typename OwnOrEachOutput<Traits, item>::type outputs;
+            if constexpr (has_own_accumulator<Traits>) {
+                outputs.template add_items<length>(
+                    [&](unsigned p) { return Item<In>{loaded[k][p], {}}; }, exists);
+            } else {
 #pragma unroll
-            for (unsigned p = 0; p < length; p++) {
-                if (!exists(p)) continue;
-                if constexpr (has_own_accumulator<Traits>) {
-                    Traits::add_item(accumulator, Item<In>{loaded[k][p], {}});
-                    continue;
+                for (unsigned p = 0; p < length; p++) {
+                    if (!exists(p)) continue;
+#pragma unroll
+                    for (unsigned j = 0; j < item; j++)
+                        outputs.of[j].add(piece<In>(loaded[k][p], j), position_of(p));
                 }
-#pragma unroll
-                for (unsigned j = 0; j < item; j++)
-                    accumulator[j].add(piece<In>(loaded[k][p], j), position_of(p));
             }
 #pragma unroll
-            for (unsigned j = 0; j < item; j++) value[j] = accumulator[j].finalize();
+            for (unsigned j = 0; j < item; j++) value[j] = outputs.finalize(j);
         }
         const unsigned failed = store_item<Traits>(
             share.result_of(place + k * apart), value, layout, params, share.group_index,

@@ -62,7 +62,7 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // per step
     uint64 next = static_cast<uint64>(row.block) * layout.width + threadIdx.x;
-    ThreadAccumulator<Traits> accumulator[item];
+    typename OwnOrEachOutput<Traits, item>::type outputs;
     uint64 position[item];
 
 #pragma unroll
@@ -77,25 +77,25 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
             if (next + u * step < items)
                 loaded[u] = load_packed<item * sizeof(In)>(in + head + (next + u * step) * item);
         }
+        if constexpr (has_own_accumulator<Traits>) {
+            outputs.template add_items<under_way>(
+                [&](unsigned u) { return Item<In>{loaded[u], {}}; },
+                [&](unsigned u) { return next + u * step < items; });
+        } else {
 #pragma unroll
-        for (unsigned u = 0; u < under_way; u++) {
-            if constexpr (has_own_accumulator<Traits>) {
-                if (next + u * step < items)
-                    Traits::add_item(accumulator, Item<In>{loaded[u], {}});
-            } else {
+            for (unsigned u = 0; u < under_way; u++) {
 #pragma unroll
                 for (unsigned j = 0; j < item; j++) {
                     if (next + u * step < items)
-                        accumulator[j].add(piece<In>(loaded[u], j), position[j]);
+                        outputs.of[j].add(piece<In>(loaded[u], j), position[j]);
                     position[j] += positions;
                 }
             }
         }
-#pragma unroll
-        for (unsigned j = 0; j < item; j++) accumulator[j].renormalize();
+        outputs.renormalize();
     }
 #pragma unroll
-    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = accumulator[j].finalize();
+    for (unsigned j = 0; j < item; j++) slots[threadIdx.x * item + j] = outputs.finalize(j);
 }
 
 // fold_items by Extremes, where positions ascend and 32 bits hold them.

@@ -108,6 +108,8 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
                             gpr_layout_argument *argument)
 {
     const gpr_layout *layout = &plan->layout;
+    const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
+    const uint64_t threads = plan->width == 0 ? 0 : plan->block / plan->width; /* sharing a row */
 
     argument->layout = (gpr_layout_params){.mask = work->mask,
                                            .first_position = layout->first_position,
@@ -116,6 +118,8 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
                                            .column = plan->column,
                                            .strips = plan->strips,
                                            .item_position = plan->item_position,
+                                           .step = (int64_t)(plan->passes[0].blocks * threads) *
+                                                   inner->in,
                                            .width = plan->width,
                                            .row_major = plan->row_major,
                                            .packed = plan->packed,
