@@ -181,7 +181,7 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
     // Returns the position of the first element of the best tile that equals the extreme. Called
-    // once, where an element was added.
+    // once, where an element was added. The second one gets the tile.
     GPR_DEVICE uint64 position() const
     {
         if (vectors == 0) return first;
@@ -190,9 +190,13 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
         for (unsigned k = 0; k < most_vectors; k++) {
             if (k < vectors) v[k] = *reinterpret_cast<const Vector *>(row + first + k * distance);
         }
+        return position_in(v);
+    }
+    template <unsigned VECTORS> GPR_DEVICE uint64 position_in(const Vector (&v)[VECTORS]) const
+    {
         unsigned found = 0;
 #pragma unroll
-        for (unsigned i = most_vectors * vector_elements<In>; i-- > 0;) {
+        for (unsigned i = VECTORS * vector_elements<In>; i-- > 0;) {
             const unsigned k = i / vector_elements<In>;
             const In x = element<In>(v[k], i % vector_elements<In>);
             const bool is_there = k < vectors && (!Traits::skips_nan || !is_nan(value_of(x)));

@@ -84,13 +84,14 @@ GPR_DEVICE typename Traits::Acc warp_reduce(typename Traits::Acc value)
     return value;
 }
 
-// The butterfly of shfl_xor.cuh: every lane of the warp holds the result, and all the same bits of
-// it.
-template <class Traits> GPR_DEVICE typename Traits::Acc warp_all_reduce(typename Traits::Acc value)
+// The butterfly of shfl_xor.cuh: every lane of a group of LANES holds the group's result, and all
+// the same bits of it.
+template <class Traits, unsigned LANES = warp_lanes>
+GPR_DEVICE typename Traits::Acc warp_all_reduce(typename Traits::Acc value)
 {
     using Acc = typename Traits::Acc;
 #pragma unroll
-    for (unsigned mask = warp_lanes / 2; mask > 0; mask /= 2) {
+    for (unsigned mask = LANES / 2; mask > 0; mask /= 2) {
         const Acc other = shuffle_xor(value, mask);
         value = (threadIdx.x & mask) == 0 ? Traits::combine(value, other)
                                           : Traits::combine(other, value);

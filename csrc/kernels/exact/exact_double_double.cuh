@@ -125,8 +125,9 @@ private:
     // Rounding this to nearest, to at least two bits less, is rounding the sum to nearest.
     GPR_DEVICE F rounded_to_odd() const
     {
+        if (second == 0) return first;
         const Split two = split(first, second);
-        if (two.rest == 0) return second == 0 ? first : two.sum;
+        if (two.rest == 0) return two.sum;
         return made_odd(two.sum, two.rest);
     }
 };

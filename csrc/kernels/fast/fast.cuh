@@ -76,6 +76,29 @@ GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &a
     return {element_of<typename Traits::Acc::Number>(best), position};
 }
 
+// The same for groups of LANES neighbouring lanes, whose rows have fewer than 2^32 elements.
+// position() returns that of the lane's own extreme. All lanes of a warp must call, and the first
+// one of a group has the result.
+template <class Traits, unsigned LANES, class Position>
+GPR_DEVICE typename Traits::Acc find_in_lanes(const ThreadAccumulator<Traits> &accumulator,
+                                              const Position &position)
+{
+    using Tile = typename ThreadAccumulator<Traits>::Tile;
+    constexpr unsigned nowhere = ~0u;
+    const typename Tile::Acc best = warp_all_reduce<Tile, LANES>(accumulator.best);
+    unsigned place = nowhere;
+
+    if (accumulator.first != GPR_NOWHERE && !Traits::Fold::prefers(best, accumulator.best))
+        place = static_cast<unsigned>(position());
+#pragma unroll
+    for (unsigned delta = LANES / 2; delta > 0; delta /= 2) {
+        const unsigned other = shuffle_down(place, delta, LANES);
+        place = other < place ? other : place;
+    }
+    return {element_of<typename Traits::Acc::Number>(best),
+            place == nowhere ? GPR_NOWHERE : place};
+}
+
 // A thread's share of a block's only row, for traits that add it again (kernel_traits.cuh).
 // The block's elements are those of add_whole_vectors, dealt out to its threads otherwise.
 template <class Traits, unsigned BLOCK> struct StreamShare {
@@ -355,6 +378,9 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     constexpr bool is_staged = row_elements != 0 && kept_axes == 1;
     constexpr bool is_whole = item * sizeof(In) == sizeof(Vector) && item > 1;
     constexpr bool is_single = is_whole && per_thread > 1;
+    // Only the lane with a row's extreme looks for its place.
+    constexpr bool is_found =
+        accumulation_way<Traits>() == AccumulationWay::INDEXED && !is_staged;
     const Share share = Share::of(in, out, rows, layout, blockIdx.x);
     const uint64 first = share.first;
     const unsigned count = share.there;
@@ -384,6 +410,24 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         const unsigned r = k * groups + group;
         value[k] = Traits::identity();
         start[k] = layout.row_offsets_after(base, first, r < count ? r : 0);
+        if constexpr (is_found) {
+            const In *row_in = in + start[k].in;
+            ThreadAccumulator<Traits> accumulator;
+            if constexpr (is_single) {
+                const Vector tile[1] = {loaded[k]};
+                if (r < count && lane * vector_elements<In> < rows.n)
+                    accumulator.add_tile(tile, row_in, lane * vector_elements<In>, 0);
+                value[k] = find_in_lanes<Traits, lanes>(
+                    accumulator, [&] { return accumulator.position_in(tile); });
+            } else {
+                if (r < count)
+                    add_run<Traits, row_vectors, lanes, is_whole>(accumulator, row_in, rows.n,
+                                                                  ThreadGroup{lane, lanes});
+                value[k] = find_in_lanes<Traits, lanes>(accumulator,
+                                                        [&] { return accumulator.position(); });
+            }
+            continue;
+        }
         if (r >= count) continue;
         if constexpr (is_staged) {
             const unsigned n = static_cast<unsigned>(rows.n);
@@ -400,8 +444,9 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     // Every lane takes part, with or without a row.
-    if constexpr (lanes == warp_lanes && per_thread == 1) value[0] = warp_redux<Traits>(value[0]);
-    else warp_reduce_all<Traits, lanes>(value);
+    if constexpr (!is_found && lanes == warp_lanes && per_thread == 1)
+        value[0] = warp_redux<Traits>(value[0]);
+    else if constexpr (!is_found) warp_reduce_all<Traits, lanes>(value);
     unsigned unstored = 0; // bit k: row k of the lanes
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
