@@ -251,3 +251,14 @@ def test_indices_count_past_four_billion(shape: tuple[int, ...], reduced: tuple[
         got = reduce_axes("max" if shape[0] == 3 else "sum", array, reduced, pointer)
     want = array.max(axis=0) if shape[0] == 3 else array.sum(axis=reduced, dtype=np.uint64)
     assert np.array_equal(got, want), f"GPR_TEST_SEED={SEED}"
+
+
+@pytest.mark.xdist_group("big")
+def test_an_axis_may_have_more_than_32_bits() -> None:
+    """Two elements, each of them so often; the axis that varies fastest is the long one."""
+    times = 2**32 + 7
+    array = np.random.default_rng([SEED, 4]).integers(1, 200, 2, dtype=np.uint8)
+    often = np.lib.stride_tricks.as_strided(array, (2, times), (1, 0))
+    with on_device(array) as pointer:
+        got = reduce_axes("sum", often, (0, 1), pointer)
+    assert int(got) == times * int(array.sum()), f"GPR_TEST_SEED={SEED}"

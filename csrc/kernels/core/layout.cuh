@@ -72,25 +72,31 @@ static_assert(sizeof(Layout) ==
                   sizeof(gpr_layout_params) + (kept_axes + reduced_axes) * sizeof(gpr_axis),
               "axes follow what every layout has, as the host writes them");
 
-// Visits elements first, first + step, first + 2 * step, ... of a row in the order of memory.
-// `digit` is the step as a number whose digits are steps along the axes; advance() adds it and
-// carries. The first axis never carries, so that advance() needs no index of it.
+// Visits elements first, first + step, first + 2 * step, ... of a row in the order of memory. The
+// step is a number whose digits are steps along the axes; advance() adds it and carries. The first
+// axis never carries, so that advance() needs no index of it; the host makes an axis the first one
+// whose extent has more than 32 bits.
 class StridedIterator {
 public:
     GPR_DEVICE StridedIterator(const Layout &layout, uint64 first, uint64 step)
         : here{0, 0, layout.first_position}, further{0, 0, 0}, axes(layout.reduced)
     {
 #pragma unroll
-        for (unsigned a = reduced_axes; a-- > 0;) {
+        for (unsigned a = reduced_axes; a-- > 1;) {
             const uint64 extent = axes[a].extent;
-            index[a] = a > 0 ? first % extent : first;
-            digit[a] = a > 0 ? step % extent : step;
-            if (a > 0) first /= extent, step /= extent;
+            index[a] = static_cast<unsigned>(first % extent);
+            digit[a] = static_cast<unsigned>(step % extent);
+            first /= extent, step /= extent;
             add(here, along(a, index[a]));
             add(further, along(a, digit[a]));
+            // One step along the axis before, and back along this one.
+            wrap[a] = along(a, 0 - extent);
+            add(wrap[a], along(a - 1, 1));
         }
+        add(here, along(0, first));
+        add(further, along(0, step));
+        along_first = step;
     }
-
     // A step that the host has computed takes no register.
     GPR_DEVICE void set_step(long long elements) { further.in = elements; }
 
@@ -103,25 +109,27 @@ public:
         add(here, further);
 #pragma unroll
         for (unsigned a = reduced_axes; a-- > 1;) {
-            const uint64 extent = axes[a].extent;
-            index[a] += digit[a] + carry;
-            carry = index[a] >= extent;
-            if (carry == 0) continue;
-            index[a] -= extent;
-            add(here, along(a, 0 - extent));
-            add(here, along(a - 1, 1));
+            const unsigned extent = static_cast<unsigned>(axes[a].extent),
+                           without_step = index[a] + carry;
+            const bool wraps = without_step >= extent - digit[a]; // no sum overflows
+            index[a] = without_step + (wraps ? digit[a] - extent : digit[a]);
+            add(here, wraps ? wrap[a] : ElementOffsets{0, 0, 0});
+            carry = wraps ? 1 : 0;
         }
     }
 
     // For programs with one reduced axis: the offsets between two steps, and an advance by several
     // steps.
     GPR_DEVICE ElementOffsets step() const { return further; }
-    GPR_DEVICE void advance(unsigned steps) { add(here, along(0, digit[0] * steps)); }
+    GPR_DEVICE void advance(unsigned steps) { add(here, along(0, along_first * steps)); }
 
 private:
     ElementOffsets here, further; // now, and of a step without carries
     const gpr_axis *axes;         // the row's
-    uint64 index[reduced_axes], digit[reduced_axes]; // the step as digits, one per axis
+    uint64 along_first;           // the step's first digit
+    // The other axes: the step's digits, and what a carry adds.
+    unsigned index[reduced_axes], digit[reduced_axes];
+    ElementOffsets wrap[reduced_axes];
 
     static GPR_DEVICE void add(ElementOffsets &to, const ElementOffsets &offsets)
     {

@@ -104,6 +104,18 @@ done:
     return status;
 }
 
+/* Kernels count along reduced axes in 32 bits, but along the first one. There is at most one whose
+ * extent has more, as a row has fewer than 2^63 elements. */
+static void move_long_axis(gpr_axis *reduced, int count)
+{
+    for (int i = 1; i < count; i++) {
+        if (reduced[i].extent <= UINT32_MAX) continue;
+        const gpr_axis first = reduced[0];
+        reduced[0] = reduced[i];
+        reduced[i] = first;
+    }
+}
+
 static void describe_layout(const gpr_plan *plan, const gpr_work *work,
                             gpr_layout_argument *argument)
 {
@@ -128,6 +140,7 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
     /* the others are no kernel's to read: copying all of them would cost each call 2 KiB */
     memcpy(argument->axes, layout->axes,
            (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes);
+    move_long_axis(argument->axes + layout->kept, layout->reduced);
 }
 
 static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
