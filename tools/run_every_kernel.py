@@ -26,6 +26,7 @@ from gpureduce._interop.libraries import DeviceBuffer
 
 DTYPES = ("uint8", "float16", "int32", "float32", "float64")
 OPERATORS = ("sum", "max")
+LAYOUT_OPERATORS = (*OPERATORS, "argmax")
 EXACT_OPERATORS = ("sum", "nansum", "var")
 SIZES = (1, 31, 1000, 20_011)
 ALL_EXACT_OPERATORS = ("sum", "mean", "var", "std", "nansum", "nanmean", "nanvar", "nanstd")
@@ -35,6 +36,7 @@ LAYOUTS = (
     ((3, 20_011), (20_012, 1), 3),  # runs that several blocks share
     ((2, 70_011), (70_012, 1), 1),  # runs of which a block reads many tiles
     ((70, 40), (41, 1), None),  # short runs
+    ((600, 16), (16, 1), None),  # of whole vectors, several rows per lane
     ((70, 5), (1, 70), None),  # short rows across memory
     ((40, 700), (1, 40), 3),  # long ones
     ((2, 5003), (20_000, -3), 2),  # gaps, backwards
@@ -468,7 +470,8 @@ def main() -> int:
         (kernel, case) for kernel in kernels for case in cases_of_kernel(kernel, dtypes, operators)
     ]
     if "fast" in kernels:
-        cases += [("fast", case) for case in fast_cases(dtypes, operators)]
+        of_layouts = operators if options.all else LAYOUT_OPERATORS
+        cases += [("fast", case) for case in fast_cases(dtypes, of_layouts)]
     if "exact" in kernels:
         cases += [("exact", case) for case in exact_cases(dtypes, exact_operators)]
         _one_pass.LEAST_BYTES = 0  # small arrays share passes, too
