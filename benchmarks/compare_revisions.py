@@ -9,7 +9,8 @@ checkouts, each built in place). One process per build; they take turns on the s
 samples each, so that a drift of the clocks meets both. The cases are every named kernel, then
 random functions, dtypes, shapes and axes of the production kernels, then whole calls by the clock
 of the host; or, ``--again``, the cases of a result file whose ratio is above a bound, the slowest
-first; or, ``--only``, random cases of some functions. Needs PyTorch, which lends the device arrays and the events.
+first; or, ``--only``, random cases of some functions. Needs PyTorch, which lends the device arrays
+and the events.
 
 A ratio is the time of AFTER over that of BEFORE: below 1 is faster.
 """

@@ -22,9 +22,9 @@ GPR_DEVICE double rounded_down(double a, double b) { return __dadd_rd(a, b); }
 GPR_DEVICE unsigned last_bits(float x) { return bit_copy<unsigned>(x); }
 GPR_DEVICE unsigned last_bits(double x) { return lower_bits(x); }
 
-// The sum of two numbers. If it is not exact, the last bit of *lost is set; whether the first one is
-// means nothing. So many additions take an instruction each, and one test in the end. The sum is
-// never -0 if one of the numbers is not, and infinities and NaN are as they are by any addition.
+// The sum of two numbers. If it is not exact, the last bit of *lost is set; the first one means
+// nothing. So many additions take an instruction each, and one test in the end. The sum is never -0
+// if one of the numbers is not, and infinities and NaN are as they are by any addition.
 template <class F> GPR_DEVICE F add_exactly(F a, F b, unsigned *lost)
 {
     const F upper = rounded_up(a, b);

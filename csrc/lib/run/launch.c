@@ -123,20 +123,20 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
     const uint64_t threads = plan->width == 0 ? 0 : plan->block / plan->width; /* sharing a row */
 
-    argument->layout = (gpr_layout_params){.mask = work->mask,
-                                           .first_position = layout->first_position,
-                                           .elements = layout->n,
-                                           .count = layout->rows,
-                                           .column = plan->column,
-                                           .strips = plan->strips,
-                                           .item_position = plan->item_position,
-                                           .step = (int64_t)(plan->passes[0].blocks * threads) *
-                                                   inner->in,
-                                           .width = plan->width,
-                                           .row_major = plan->row_major,
-                                           .packed = plan->packed,
-                                           .ascends = plan->ascends,
-                                           .slots = plan->slots};
+    argument->layout = (gpr_layout_params){
+        .mask = work->mask,
+        .first_position = layout->first_position,
+        .elements = layout->n,
+        .count = layout->rows,
+        .column = plan->column,
+        .strips = plan->strips,
+        .item_position = plan->item_position,
+        .step = (int64_t)(plan->passes[0].blocks * threads * (uint64_t)inner->in),
+        .width = plan->width,
+        .row_major = plan->row_major,
+        .packed = plan->packed,
+        .ascends = plan->ascends,
+        .slots = plan->slots};
     /* the others are no kernel's to read: copying all of them would cost each call 2 KiB */
     memcpy(argument->axes, layout->axes,
            (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes);
