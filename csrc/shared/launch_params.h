@@ -50,7 +50,7 @@ typedef struct gpr_layout_params {
     gpr_axis column;       /* fast_columns, fast_narrow: the kept axis of neighbouring elements */
     gpr_u64 strips;        /* fast_columns: blocks along that axis; 0: they go on beyond it */
     gpr_i64 item_position; /* fast_strided: step of positions within an item */
-    gpr_i64 step; /* fast_columns, fast_strided: of a thread along the only reduced axis */
+    gpr_i64 step;          /* fast_columns, fast_strided: of a thread along the only reduced axis */
     gpr_u32 width;         /* threads of a block along kept axes; fast_narrow: that work */
     gpr_u32 row_major;     /* not 0 where a row's elements are nearer to each other than rows */
     gpr_u32 packed;        /* fast_columns: not 0 where an item's results may be stored together */
