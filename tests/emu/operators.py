@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,47 @@ def check_exponentials(task: dict[str, Any]) -> None:
         else:
             bound = 2.0**-53 * (8 + 2 * np.log(n) + 2 * abs(wanted))
             assert abs(np.longdouble(got) - wanted) <= bound, where
+
+
+EDGES = (0.0, 1.0, 1.5, 3.0, 2.0**-26, 2.0**-60, float("inf"), float("nan"))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def rounded_towards(a: np.floating[Any], b: np.floating[Any], limit: float) -> np.floating[Any]:
+    """a + b rounded towards plus or minus infinity, from the exact sum."""
+    kind, largest = type(a), np.finfo(type(a)).max
+    nearest = a + b
+    if np.isfinite(a) and np.isfinite(b):
+        exact = Fraction(float(a)) + Fraction(float(b))
+        if exact == 0:  # numbers of one sign keep it
+            is_negative = np.signbit(a) if np.signbit(a) == np.signbit(b) else limit < 0
+            return kind(-0.0 if is_negative else 0.0)
+        if np.isinf(nearest):
+            return nearest if nearest == limit else np.copysign(largest, nearest)
+        off = exact - Fraction(float(nearest))
+        if (off > 0) == (limit > 0) and off != 0:
+            return np.nextafter(nearest, kind(limit))
+    return nearest
+
+
+def check_rounded_additions(task: dict[str, Any]) -> None:
+    """Additions rounded up and down, by which exact sums prove that they lose nothing."""
+    rng = np.random.default_rng(task["seed"])
+    for kind, letter in ((np.float64, "d"), (np.float32, "f")):
+        info = np.finfo(kind)
+        edges = np.array([*EDGES, info.max, info.tiny, info.smallest_subnormal, info.eps], kind)
+        edges = np.concatenate([edges, -edges])
+        pairs = np.array(np.meshgrid(edges, edges)).reshape(2, -1).T
+        powers = np.ldexp(1.0, rng.integers(-40, 40, (600, 2))) * rng.standard_normal((600, 2))
+        pairs = np.ascontiguousarray(np.concatenate([pairs, powers.astype(kind)]), kind)
+        for suffix, limit in (("ru", np.inf), ("rd", -np.inf)):
+            function = f"__{letter}add_{suffix}"
+            text = f"struct add {{ static T combine(T a, T b) {{ return {function}(a, b); }} }};"
+            got = gr.reduce(pairs, gr.Operator("add", text), axis=1, device="cuda")
+            for (a, b), result in zip(pairs, got, strict=True):
+                wanted = rounded_towards(a, b, limit)
+                same = result == wanted and np.signbit(result) == np.signbit(wanted)
+                where = f"{function}({a!r}, {b!r}) is {result!r}, not {wanted!r}"
+                assert same or (np.isnan(result) and np.isnan(wanted)), (
+                    f"{where} (GPR_TEST_SEED={task['seed']})"
+                )

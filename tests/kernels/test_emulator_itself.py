@@ -31,6 +31,10 @@ def test_a_kernel_that_does_not_compile_leaves_the_compilers_words_in_the_log(
     assert not emu.failures([task])
 
 
+def test_additions_are_rounded_up_and_down_as_a_gpu_does() -> None:
+    assert not emu.failures([{"do": "operators.check_rounded_additions", "seed": SEED}])
+
+
 def test_without_a_compiler_the_log_says_what_to_install() -> None:
     task = {
         "do": "cases.check_compile_error",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from emu import operators
 from reference import (
     ALL_DTYPES,
     DTYPES,
@@ -89,6 +90,10 @@ def can(name: str, op: str, dtype: str) -> bool:
 def require(info: gr.KernelInfo) -> None:
     if not info.available:
         pytest.skip(info.reason)
+
+
+def test_additions_are_rounded_up_and_down() -> None:
+    operators.check_rounded_additions({"seed": SEED})
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
