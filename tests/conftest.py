@@ -55,8 +55,22 @@ else:
     hypothesis.settings.load_profile("gpureduce")
 
 
+class NameFailures:
+    """Names each failure at once: a run that is cut off has no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\nFAILED {report.nodeid}")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # who shares the tests out reports for all processes
+        config.pluginmanager.register(NameFailures(config), "name-failures")
     if hypothesis is not None and not config.getoption("hypothesis_seed", default=None):
         config.option.hypothesis_seed = str(SEED)
 
