@@ -316,6 +316,8 @@ def main() -> None:
     parser.add_argument("--only", metavar="FUNCTIONS", help="random cases of these, by auto")
     parser.add_argument("--floats", action="store_true", help="with --only: of floats")
     options = parser.parse_args()
+    if options.floats and options.only is None:
+        parser.error("--floats needs --only")
     seed = random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     rng = random.Random(seed)
     builds = {name: Build(getattr(options, name)) for name in ("before", "after")}

@@ -181,7 +181,7 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::INDEXE
         keep_better(fold_tile<Tile>(v), at, VECTORS, static_cast<unsigned>(step));
     }
     // Returns the position of the first element of the best tile that equals the extreme. Called
-    // once, where an element was added. The second one gets the tile.
+    // once, where an element was added. Whoever has the tile gives it to position_in().
     GPR_DEVICE uint64 position() const
     {
         if (vectors == 0) return first;

@@ -34,6 +34,21 @@ template <class F> GPR_DEVICE F add_exactly(F a, F b, unsigned *lost)
 // By all bits but the first: of the last one alone compilers make a truth value per addition.
 GPR_DEVICE bool is_exact(unsigned lost) { return (lost & ~sign_bit) == 0; }
 
+// The rounded sum of two numbers, and its error (Knuth's two-sum).
+template <class F> GPR_DEVICE F two_sum(F a, F b, F *error)
+{
+    const F sum = a + b, of_b = sum - a, of_a = sum - of_b;
+    *error = (a - of_a) + (b - of_b);
+    return sum;
+}
+// Adds a number to a sum, and the error to a rest, of which *lost says what add_exactly() does.
+template <class F> GPR_DEVICE void add_with_error(F &sum, F &rest, F x, unsigned *lost)
+{
+    F error;
+    sum = two_sum(sum, x, &error);
+    rest = add_exactly(rest, error, lost);
+}
+
 // F: float or double.
 template <class F> class DoubleDouble {
 public:
@@ -43,12 +58,7 @@ public:
         first = two.sum;
         second = two.rest;
     }
-    GPR_DEVICE void add(F x)
-    {
-        const Split upper = split(first, x);
-        first = upper.sum;
-        second = add_exactly(second, upper.rest, &lost);
-    }
+    GPR_DEVICE void add(F x) { add_with_error(first, second, x, &lost); }
     // Two numbers as they are.
     static GPR_DEVICE DoubleDouble of_pair(F a, F b)
     {
@@ -99,8 +109,9 @@ private:
 
     static GPR_DEVICE Split split(F a, F b)
     {
-        const F sum = a + b, of_b = sum - a, of_a = sum - of_b;
-        return Split{sum, (a - of_a) + (b - of_b)};
+        Split two;
+        two.sum = two_sum(a, b, &two.rest);
+        return two;
     }
     // Upper bits without the sign.
     static GPR_DEVICE unsigned magnitude(F x)

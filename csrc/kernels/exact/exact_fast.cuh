@@ -50,12 +50,6 @@ static_assert(sizeof(PairSum<false>) == gpr_pair_bytes(0) &&
                   sizeof(PairSum<true>) == gpr_pair_bytes(1),
               "as much scratch as the plan has for it");
 
-GPR_DEVICE double two_sum(double a, double b, double *error)
-{
-    const double sum = a + b, of_b = sum - a, of_a = sum - of_b;
-    *error = (a - of_a) + (b - of_b);
-    return sum;
-}
 // Bits that are 0 if a rest is.
 GPR_DEVICE unsigned bits_of_rest(double rest)
 {
@@ -77,16 +71,12 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
 struct Pair {
     double sum = 0, rest = 0;
 
-    // Adds a number and its error. Returns what add_exactly() says about the rest.
-    GPR_DEVICE unsigned add(double x)
+    GPR_DEVICE void add(double x)
     {
-        double error;
         unsigned lost = 0;
-        sum = two_sum(sum, x, &error);
-        rest = add_exactly(rest, error, &lost);
-        return lost;
+        add_with_error(sum, rest, x, &lost);
+        rest = proved_rest(rest, lost);
     }
-    GPR_DEVICE void add_proved(double x) { rest = proved_rest(rest, add(x)); }
 };
 
 // What a thread adds its shares of OUTPUTS rows to.
@@ -154,7 +144,7 @@ public:
     GPR_DEVICE Acc finalize(unsigned j = 0) const
     {
         Pair pair = {has_front ? others[j].sum : static_cast<double>(first[j]), others[j].rest};
-        if constexpr (has_front) pair.add_proved(first[j]);
+        if constexpr (has_front) pair.add(first[j]);
         if constexpr (has_errors) pair.rest = proved_rest(pair.rest, lost[j]);
         if constexpr (counts) return Acc{pair.sum, pair.rest, count[j]};
         else return Acc{pair.sum, pair.rest};
@@ -188,14 +178,10 @@ private:
             for (unsigned k = 0; k < COUNT; k++) {
 #pragma unroll
                 for (unsigned j = 0; j < OUTPUTS; j++) {
-                    if constexpr (proves) {
-                        Pair pair = {first[j], others[j].rest};
-                        lost[j] |= pair.add(number(j, k));
-                        first[j] = pair.sum;
-                        others[j].rest = pair.rest;
-                    } else {
+                    if constexpr (proves)
+                        add_with_error(first[j], others[j].rest, number(j, k), &lost[j]);
+                    else
                         first[j] += number(j, k);
-                    }
                 }
             }
         } else {
@@ -225,10 +211,10 @@ private:
         for (unsigned j = 0; j < OUTPUTS; j++) {
             if (has_front && is_exact(inexact[j])) continue;
             Pair pair = others[j];
-            if constexpr (has_front) pair.add_proved(first[j]);
+            if constexpr (has_front) pair.add(first[j]);
             else pair.sum = first[j];
 #pragma unroll
-            for (unsigned k = 0; k < COUNT; k++) pair.add_proved(number(j, k));
+            for (unsigned k = 0; k < COUNT; k++) pair.add(number(j, k));
             others[j] = pair;
             if constexpr (has_front) grown[j] = 0;
             else grown[j] = pair.sum;

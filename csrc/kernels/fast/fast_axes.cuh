@@ -195,19 +195,19 @@ template <class Traits> struct MomentsTogether {
 };
 
 // Those of traits that have their own, or EachOutput.
-template <class Traits, unsigned OUTPUTS, bool = has_own_accumulator<Traits>>
-struct OwnOrEachOutput {
+template <class Traits, unsigned OUTPUTS, bool = has_own_accumulator<Traits>> struct OwnOrEach {
     using type = EachOutput<Traits, OUTPUTS>;
 };
-template <class Traits, unsigned OUTPUTS> struct OwnOrEachOutput<Traits, OUTPUTS, true> {
+template <class Traits, unsigned OUTPUTS> struct OwnOrEach<Traits, OUTPUTS, true> {
     using type = typename Traits::template Accumulators<OUTPUTS>;
 };
+template <class Traits, unsigned OUTPUTS>
+using OwnOrEachOutput = typename OwnOrEach<Traits, OUTPUTS>::type;
 
 template <class Traits, unsigned OUTPUTS>
 using Outputs = typename Select<accumulation_way<Traits>() == AccumulationWay::MOMENTS &&
                                     OUTPUTS == item && !masked && !Traits::skips_nan,
-                                Select<true, MomentsTogether<Traits>, void>,
-                                OwnOrEachOutput<Traits, OUTPUTS>>::type::type;
+                                MomentsTogether<Traits>, OwnOrEachOutput<Traits, OUTPUTS>>::type;
 
 // ---------------------------------------------------------------- folding -----------------------
 
@@ -240,7 +240,7 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
     uint64 left = steps_of(row.n, begin, step);
     StridedIterator iterator(layout, begin, step);
     Outputs<Traits, OUTPUTS> outputs;
-    if constexpr (reduced_axes == 1) iterator.set_step(layout.step);
+    iterator.take_step(layout);
 
     if constexpr (has_own_accumulator<Traits> && OUTPUTS == 1) {
         // These take so long to add to that the next items are under way meanwhile; an item's place
@@ -373,7 +373,7 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     Extremes<Traits> extremes;
 
     if (steps == 0) return;
-    if constexpr (reduced_axes == 1) iterator.set_step(layout.step);
+    iterator.take_step(layout);
     const auto add_some = [&](unsigned first, unsigned there) {
         Item<In> items[under_way];
         // All loads first; behind the end the first one again.

@@ -123,7 +123,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             for (unsigned j = 0; j < item; j++)
                 value[j] = extremes.finalize(j, position_of(extremes.at[j]));
         } else {
-            typename OwnOrEachOutput<Traits, item>::type outputs;
+            OwnOrEachOutput<Traits, item> outputs;
             if constexpr (has_own_accumulator<Traits>) {
                 outputs.template add_items<length>(
                     [&](unsigned p) { return Item<In>{loaded[k][p], {}}; }, exists);

@@ -62,7 +62,7 @@ GPR_DEVICE void fold_items(const typename Traits::In *in, uint64 head, uint64 it
     const long long position_step = layout.reduced[0].position;
     const uint64 positions = step * item / columns * static_cast<uint64>(position_step); // per step
     uint64 next = static_cast<uint64>(row.block) * layout.width + threadIdx.x;
-    typename OwnOrEachOutput<Traits, item>::type outputs;
+    OwnOrEachOutput<Traits, item> outputs;
     uint64 position[item];
 
 #pragma unroll
