@@ -27,6 +27,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from traitlets.config import Config
 
 import gpureduce as gr
 
@@ -34,6 +35,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 WITHOUT_GPU = ROOT / "build" / "notebooks"
 CELL_SECONDS = 300
+START_SECONDS = 120
+"""Machines that do much else take longer than the minute that is usual."""
 KERNEL_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -90,18 +93,30 @@ def complaints(notebook: Any) -> list[str]:
     return found
 
 
+def sockets_in(folder: str) -> dict[str, str]:
+    """What a kernel is reached by: files of a folder, where the system has such sockets.
+
+    Ports are chosen before the kernel opens them, and another kernel may do so in between.
+    """
+    if os.name == "nt":
+        return {}
+    return {"transport": "ipc", "ip": str(Path(folder, "kernel"))}
+
+
 def run(path: Path) -> Any:
     """A notebook with the outputs of this machine."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook,
-        extra_arguments=["--log-level=ERROR"],
-        timeout=CELL_SECONDS,
-        record_timing=False,
-        resources={"metadata": {"path": str(FOLDER)}},
-    )
-    # Progress bars and IPython's history are not for stored output.
     with tempfile.TemporaryDirectory() as home:
+        client = NotebookClient(
+            notebook,
+            config=Config({"KernelManager": sockets_in(home)}),
+            extra_arguments=["--log-level=ERROR"],
+            startup_timeout=START_SECONDS,
+            timeout=CELL_SECONDS,
+            record_timing=False,
+            resources={"metadata": {"path": str(FOLDER)}},
+        )
+        # Progress bars and IPython's history are not for stored output.
         client.execute(env=os.environ | {"TQDM_DISABLE": "1", "IPYTHONDIR": home})
     notebook.metadata = nbformat.from_dict(KERNEL_METADATA)
     for cell in notebook.cells:
