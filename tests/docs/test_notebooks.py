@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 import run_notebooks
 from conftest import environment_without_pytest
+from draws import EVERYTHING, SEED, some
 
 import gpureduce as gr
 
 ROOT = Path(__file__).parents[2]
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FOLDERS = re.compile(r"(?<![\w.])/(home|root|tmp|var|usr|opt|mnt|work|Users)/")
 
@@ -112,25 +111,25 @@ def test_stored_outputs_are_of_one_run_and_name_no_machine(path: Path) -> None:
     assert any(re.search("H200|GPU", text) for text in shown), "no output says what it ran on"
 
 
-@pytest.mark.parametrize(
-    ("source", "complaint"),
-    [
-        ("import sys; print('a warning', file=sys.stderr)", "cell 0 writes to stderr: a warning"),
-        (
-            "import tempfile; print(tempfile.gettempdir() + '/project')",
-            "cell 0 shows the folder for temporary files",
-        ),
-        ("from pathlib import Path; Path.cwd()", "cell 0 shows this tree's folder"),
-        ("1 / 0", "ZeroDivisionError"),
-    ],
-)
-def test_what_cannot_be_published_is_not_stored(
-    source: str, complaint: str, tmp_path: Path
-) -> None:
-    nbformat.write(notebook_of(source), tmp_path / "some.ipynb")
-    done = run("--to", tmp_path / "out", tmp_path / "some.ipynb")
+def test_what_cannot_be_published_is_not_stored(tmp_path: Path) -> None:
+    """Each cell of the one notebook is a reason, and the error of the other one."""
+    told = notebook_of(
+        "import sys; print('a warning', file=sys.stderr)",
+        "import tempfile; print(tempfile.gettempdir() + '/project')",
+        "from pathlib import Path; Path.cwd()",
+    )
+    nbformat.write(told, tmp_path / "told.ipynb")
+    nbformat.write(notebook_of("1 / 0"), tmp_path / "fails.ipynb")
+    done = run("--to", tmp_path / "out", tmp_path / "told.ipynb", tmp_path / "fails.ipynb")
     assert done.returncode == 1
-    assert complaint in done.stderr
+    for complaint in (
+        "told.ipynb: cell 0 writes to stderr: a warning",
+        "told.ipynb: cell 1 shows the folder for temporary files",
+        "told.ipynb: cell 2 shows this tree's folder",
+        "fails.ipynb: ",
+        "ZeroDivisionError",
+    ):
+        assert complaint in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -194,7 +193,30 @@ def on_less(path: Path) -> Any:
     return notebook
 
 
+STEP = re.compile(r'stairs\.step\("(\w+)"\)')
+EXERCISE = re.compile(r"(?:picture|attempt)\((\d)\b.*")
+
+
+def on_fewer(notebook: Any, steps: tuple[str, ...], exercises: list[int]) -> Any:
+    """The notebook with these steps of the staircase, and a look at these exercises: each is drawn
+    by the emulator.
+    """
+    kept = []
+    for cell in notebook.cells:
+        step, exercise = STEP.fullmatch(cell.source), EXERCISE.fullmatch(cell.source)
+        cell.source = cell.source.replace("Staircase(", f"Staircase(steps={steps}, ")
+        if (step is None or step[1] in steps) and (
+            exercise is None or int(exercise[1]) in exercises
+        ):
+            kept.append(cell)
+    notebook.cells = kept
+    return notebook
+
+
 # ---------------------------------------------------------------- write your own
+
+
+EXERCISES = range(1, 9)
 
 
 def exercise_cells(kind: str) -> list[str]:
@@ -209,7 +231,7 @@ def exercise_cells(kind: str) -> list[str]:
 def test_each_exercise_has_a_picture_a_hint_a_check_and_a_solution() -> None:
     cells = nbformat.read(ROOT / "notebooks" / "5-write-your-own.ipynb", as_version=4).cells
     code = [each.source for each in cells if each.cell_type == "code"]
-    for number in range(1, 9):
+    for number in EXERCISES:
         (text,) = [each.source for each in cells if each.source.startswith(f"## {number}. ")]
         assert "<details><summary>Hint</summary>" in text
         assert f"picture({number})" in code
@@ -219,7 +241,7 @@ def test_each_exercise_has_a_picture_a_hint_a_check_and_a_solution() -> None:
 
 @pytest.mark.long
 @needs_compiler
-@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("number", some(EXERCISES, 1 / 2, "solutions"))
 def test_a_solution_solves_its_exercise_and_the_beginning_does_not(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +267,11 @@ def test_a_solution_solves_its_exercise_and_the_beginning_does_not(
 @needs_compiler
 @half_of_the_notebooks(0)
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
-    nbformat.write(on_less(path), tmp_path / path.name)
+    notebook = on_less(path)
+    steps = some(STEP.findall("\n".join(cell.source for cell in notebook.cells)), 1 / 3, "steps")
+    nbformat.write(
+        on_fewer(notebook, tuple(steps), some(EXERCISES, 1 / 2, "exercises")), tmp_path / path.name
+    )
     done = run("--to", tmp_path / "out", tmp_path / path.name)
     assert done.returncode == 0, done.stderr
     cells = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells
@@ -267,15 +293,9 @@ STEPS = ("naive_atomic", "sequential", "auto")
 @needs_compiler
 @half_of_the_notebooks(1)
 def test_a_notebook_runs_where_there_is_a_gpu(path: Path, tmp_path: Path) -> None:
-    notebook = on_less(path)
-    kept = []
-    for cell in notebook.cells:  # the emulator draws the steps without a GPU, too: a few are enough
-        step = re.fullmatch(r'stairs\.step\("(\w+)"\)', cell.source)
-        cell.source = cell.source.replace("Staircase(", f"Staircase(steps={STEPS}, ")
-        if step is None or step[1] in STEPS:
-            kept.append(cell)
-    notebook.cells = kept
-    nbformat.write(notebook, tmp_path / path.name)
+    # The emulator draws the steps without a GPU, too: a few are enough.
+    exercises = some(EXERCISES, 1 / 2, "exercises on a GPU")
+    nbformat.write(on_fewer(on_less(path), STEPS, exercises), tmp_path / path.name)
     # The fakes add in an order of their own, and have no kernels but the library's.
     runs_kernels = path.stem in ("3-accuracy", "5-write-your-own")
     stand_in = emu.environment() if runs_kernels else fakes.environment(tmp_path)
