@@ -6,15 +6,12 @@ are watched like everything else. A failure names the command that repeats it.
 
 from __future__ import annotations
 
-import os
-
 import emu
 import pytest
+from draws import EVERYTHING, SEED, one, some
 from emu.layouts import GIVEN_MEAN, MADE_FOR
 from reference import ALL_DTYPES, DTYPES, is_float
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 COUNT = 40 if EVERYTHING else 2
 OPERATORS = (
     "sum", "prod", "min", "max", "mean", "any", "all", "argmin", "argmax", "std",
@@ -52,14 +49,15 @@ def test_random_layouts_are_right_and_break_no_rule() -> None:
             [*((op, "fast") for op in OPERATORS), ("sum", "exact"), ("mean", "exact")]
         )
     ]
+    tasks = some(tasks, 1 / 2, "layouts")
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)} operators:\n" + "\n".join(wrong)
 
 
 @pytest.mark.long
 def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
-    """An ordinary run draws a schedule for each array: each has a program of its own, as means are
-    of any type.
+    """An ordinary run draws half of the kernels, and a schedule for each array: each has a program
+    of its own, as means are of any type.
     """
     kernels = [name for name in MADE_FOR if not name.startswith("exact")]
     dtypes = ("float32", "int16", "float64", "complex64", "float16", "uint8", "bfloat16")
@@ -91,6 +89,7 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
         )
         if task.get("kernel") == "finalize_rows":
             task["block"] = 64
+    tasks = some(tasks, 1 / 2, "layouts about given means")
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
 
@@ -109,7 +108,7 @@ def test_columns_of_up_to_24_elements_share_programs() -> None:
             "seed": SEED,
             "limit": 120.0,
         }
-        for place, (op, dtype) in enumerate(cases)
+        for place, (op, dtype) in some(enumerate(cases), 1 / 2, "few columns")
     ]
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
@@ -126,14 +125,16 @@ def test_columns_of_a_thread_go_down_large_blocks_in_several_steps() -> None:
             "limit": 120.0,
         }
         | {"op": op, "dtype": dtype}
-        for op, dtype in (("var", "float32"), ("max", "uint8"), ("argmin", "float16"))
+        for op, dtype in one(
+            (("var", "float32"), ("max", "uint8"), ("argmin", "float16")), "columns of large blocks"
+        )
     ]
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
 
 
 def test_exact_sums_of_short_rows_are_right_in_blocks_of_any_size() -> None:
-    """Each warp has numbers of its own in shared memory. An ordinary run leaves one case out."""
+    """Each warp has numbers of its own in shared memory. An ordinary run draws one case."""
     tasks = [
         {"do": "layouts.check_made_for", "op": op, "kernel": "exact_rows", "dtype": dtype,
          "block": block, "seed": SEED, "limit": 120.0}
@@ -141,7 +142,6 @@ def test_exact_sums_of_short_rows_are_right_in_blocks_of_any_size() -> None:
             ("sum", "float64", 1024), ("mean", "float32", 512), ("sum", "bfloat16", 800),
         )
     ]  # fmt: skip
-    if not EVERYTHING:
-        del tasks[SEED % len(tasks)]
+    tasks = one(tasks, "exact rows in blocks")
     wrong = emu.failures(tasks)
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
