@@ -29,6 +29,7 @@ import emu.exact_layouts
 import emu.exact_products
 import emu.exact_variances
 import emu.layouts
+from draws import EVERYTHING, SEED, some
 from emu.exact_products import DDOFS, check_all_bits, dot_there, pairs_of, vary_there
 from emu.exact_sums import draw
 from exact_reference import (
@@ -52,8 +53,6 @@ from reference import DTYPES, random_array
 import gpureduce as gr
 from gpureduce import _core
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 SMALLEST = 2.0**-1074
 COMPLEX = ("complex64", "complex128")
 
@@ -113,7 +112,8 @@ def test_the_reference_is_what_python_computes(rng: np.random.Generator) -> None
 def test_sums_of_products_of_hard_arrays_are_rounded_once(
     name: str, n: int, isa: str, rng: np.random.Generator
 ) -> None:
-    for number, (x, y) in enumerate(pairs_of(rng, name, n)):
+    pairs = list(enumerate(pairs_of(rng, name, n)))
+    for number, (x, y) in some(pairs, 1 / 2, f"products {name} {n} {isa}"):
         context = f"pair {number} n={n} {isa} GPR_TEST_SEED={SEED}"
         check_all_bits(dot_here, x, y, context)
 
@@ -152,7 +152,7 @@ def test_midpoints_of_products_go_to_even_and_the_smallest_product_decides(
     fraction, _ = FORMATS[name]
     kind = DTYPES[name].type
     smallest = from_bits([1], name)[0]
-    for _ in range(40):
+    for _ in range(40 if EVERYTHING else 20):
         number = kind(abs(float(spread(rng, name, 1, 1)[0])) + 0.5)
         half = kind(2.0 ** (math.frexp(float(number))[1] - 1 - fraction - 1))
         for tail in (-1, 0, 1):
@@ -312,7 +312,9 @@ def test_factors_of_any_layout_are_read_in_their_order(name: str, rng: np.random
     assert gr.dot(read_only, list(y)) == np.dot(x, y)
 
 
-@pytest.mark.parametrize("name", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize(
+    "name", some(["float32", "float64", "int64", "complex64"], 1 / 2, "threads of products")
+)
 def test_the_number_of_threads_changes_no_bit_of_dot_and_variances(
     name: str, rng: np.random.Generator
 ) -> None:
@@ -473,7 +475,7 @@ def test_scalars_and_empty_arrays_and_the_last_run() -> None:
 def test_variances_of_hard_arrays_are_rounded_once(
     name: str, n: int, isa: str, rng: np.random.Generator
 ) -> None:
-    for make in GENERATORS:
+    for make in some(GENERATORS, 1 / 2, f"variances {name} {n} {isa}"):
         with np.errstate(all="ignore"):
             values = np.ascontiguousarray(make(rng, name, max(n, 3))[:n])
         for ddof in (0, 1, float(rng.choice(DDOFS)), float(rng.normal())):
@@ -761,7 +763,9 @@ def test_what_exact_variances_do_not_do_is_refused_by_name() -> None:
 
 @pytest.mark.long
 def test_the_kernels_sources_give_every_bit_on_the_emulator() -> None:
-    """A sample of dtypes in an ordinary run, drawn anew: kinds compile several programs each."""
+    """Half of what there is for few dtypes in an ordinary run, drawn anew: kinds compile several
+    programs each.
+    """
     rng = np.random.default_rng(SEED)
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
     drawn = kinds if EVERYTHING else [str(rng.choice(kinds))]
@@ -795,13 +799,16 @@ def test_the_kernels_sources_give_every_bit_on_the_emulator() -> None:
         for do in ("check_kinds", "check_variance_kinds")
         for name in drawn
     ]
+    tasks = some(tasks, 1 / 2, "every bit of products")
     wrong = emu.failures([{**task, "seed": SEED, "limit": 600.0} for task in tasks])
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.long
 def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() -> None:
-    """Random axes, steps backwards and of 0, masks, gaps; rows whose last digits are seen."""
+    """Random axes, steps backwards and of 0, masks, gaps; rows whose last digits are seen. An
+    ordinary run draws half of what there is for few dtypes.
+    """
     kinds = [*FLOATS, *COMPLEX, *INTEGERS]
     floats = FLOATS if EVERYTHING else (FLOATS[SEED // 2 % 4],)
     drawn = [*floats, COMPLEX[SEED % 2], INTEGERS[SEED % len(INTEGERS)]]
@@ -822,6 +829,7 @@ def test_the_kernels_sources_make_variances_of_every_layout_on_the_emulator() ->
     ]
     if EVERYTHING:  # half a minute
         tasks.append({"do": "exact_variances.check_slots"})
+    tasks = some(tasks, 1 / 2, "every layout of variances")
     wrong = emu.failures([{**task, "seed": SEED, "limit": 900.0} for task in tasks])
     assert not wrong, "\n".join(wrong)
 
@@ -847,6 +855,7 @@ def test_leading_bits_determine_ordinary_variances_and_all_limbs_any(tmp_path: P
     hard = [*FLOATS, *COMPLEX] if EVERYTHING else [[*FLOATS, *COMPLEX][SEED // 2 % 6]]
     tasks = [("check_ordinary", name, "all digits") for name in ordinary]
     tasks += [("check_intervals", name, way) for name in hard for way in ("neither", "first bits")]
+    tasks = some(tasks, 1 / 2, "ways to a variance")
     wrong = emu.failures(
         {"do": f"exact_variances.{do}", "dtype": name, "seed": SEED, "limit": 600.0}
         | {"share": 1 if EVERYTHING else 2}
@@ -865,7 +874,8 @@ def test_leading_bits_determine_ordinary_variances_and_all_limbs_any(tmp_path: P
 
 @pytest.mark.long
 def test_host_arrays_go_to_the_gpu_if_there_is_one_and_device_arrays_stay() -> None:
-    wrong = emu.failures([{"do": "exact_products.check_devices", "limit": 300.0}])
+    task = {"do": "exact_products.check_devices", "seed": SEED, "limit": 300.0}
+    wrong = emu.failures([task | {"share": 1 if EVERYTHING else 2}])
     assert not wrong, "\n".join(wrong)
 
 

@@ -7,7 +7,6 @@ lengths, layouts and data are mixed so that both happen within one call.
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 pytest.importorskip("ml_dtypes")
 
+from draws import EVERYTHING, SEED, some
 from exact_reference import (
     FLOATS,
     FORMATS,
@@ -29,7 +29,6 @@ from reference import DTYPES
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 LENGTHS = (1, 2, 3, 7, 15, 16, 17, 31, 63, 64, 65, 66, 100, 127, 200)
 LONG = (1023, 1024, 1025, 1040, 4095, 4096)
 PARTS = {"complex64": "float32", "complex128": "float64"}
@@ -85,7 +84,7 @@ def assert_rows(got: np.ndarray, values: np.ndarray, result: str, count: int, co
 def test_rows_of_any_length_and_layout_are_rounded_once(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
-    for _ in range(16):
+    for _ in range(16 if EVERYTHING else 8):
         n = int(rng.choice(LENGTHS if rng.random() < 0.8 else LONG))
         rows = int(rng.choice((2, 3, 31, 63, 64, 65, 130) if n < 1000 else (2, 3, 9)))
         values = hard_rows(rng, name, rows, n)
@@ -102,7 +101,7 @@ def test_rows_of_any_length_and_layout_are_rounded_once(
 def test_rows_of_several_runs_are_rounded_once(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
-    for _ in range(12):
+    for _ in range(12 if EVERYTHING else 6):
         rows, runs = int(rng.choice((1, 2, 5, 40))), int(rng.integers(2, 6))
         run, gap = int(rng.choice((63, 64, 65, 100, 300, 1500))), int(rng.choice((0, 3)))
         values = hard_rows(rng, name, rows, runs * run)
@@ -177,7 +176,7 @@ def test_rows_of_two_elements_that_lie_crosswise_are_rounded_once(
 def test_short_columns_that_are_apart_are_added_with_those_beside_them(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
-    for _ in range(12):
+    for _ in range(12 if EVERYTHING else 4):
         n, columns = int(rng.integers(3, 20)), int(rng.choice((1, 2, 3, 9, 17, 40, 63)))
         many, groups = int(rng.integers(1, 4)), int(rng.integers(2, 20))  # of columns
         step = int(rng.choice((-1, 2, -3)))
@@ -224,7 +223,8 @@ def test_blocks_of_columns_that_are_rounded_are_added_as_pairs_beside_others_tha
 ) -> None:
     real = np.float64 if name == "float64" else np.float32
     parts = 2 if name == "complex64" else 1
-    for rows, width in ((1300, 200), (40_000, 9), (900, 530)):
+    sizes = ((1300, 200), (40_000, 9), (900, 530))
+    for rows, width in some(sizes, 2 / 3, f"rounded columns {name} {isa}"):
         numbers = (rng.standard_normal((rows, width * parts)) * 50).round(3).astype(real)
         # smaller than any sum's last place: which blocks they are in, and how many, is left open
         for _ in range(int(rng.integers(1, 5))):
@@ -263,7 +263,8 @@ def test_parts_of_complex_rows_are_rows_of_their_own(
     name: str, n: int, isa: str, rng: np.random.Generator
 ) -> None:
     real = PARTS[name]
-    for rows in (2, 33, 65) if n < 1000 else (2, 3):
+    counts = (2, 33, 65) if n < 1000 else (2, 3)
+    for rows in some(counts, 1 / 2, f"complex rows {name} {n} {isa}"):
         parts = [hard_rows(rng, real, rows, n) for _ in range(2)]
         values = np.empty((rows, n), name)
         values.real, values.imag = parts
@@ -328,7 +329,7 @@ def test_what_two_doubles_lose_is_seen_where_it_cancels(isa: str) -> None:
 def test_elements_that_are_left_out_leave_no_trace(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
-    for n in (3, 40, 64, 300, 3000, 5000):
+    for n in some((3, 40, 64, 300, 3000, 5000), 1 / 2, f"left out {name} {isa}"):
         rows = 70 if n < 1000 else 3
         values = hard_rows(rng, name, rows, n)
         keep = rng.random((rows, n)) < rng.choice([0.2, 0.9])
