@@ -4,7 +4,6 @@ it, and its report in each form."""
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import SEED, one, some
 
 import gpureduce as gr
 from gpureduce._cli import command
 from gpureduce._yours import check_worker, device_text, findings
 from gpureduce._yours.check import SCHEDULES
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 TREE = """
@@ -153,7 +152,8 @@ def test_the_operator_is_the_one_that_explains_every_case() -> None:
     """Two elements may have one product and one maximum: all cases together tell them apart."""
     maximum = TREE.replace("s[t] += s[t + h]", "s[t] = max(s[t], s[t + h])").replace("float", "int")
     mistaken = gr.Kernel(maximum, op="sum")
-    for options in ({}, {"sizes": range(2, 9)}, {"block_sizes": [64], "sizes": [2, 31]}):
+    cases = ({}, {"sizes": range(2, 9)}, {"block_sizes": [64], "sizes": [2, 31]})
+    for options in some(cases, 2 / 3, "cases of an operator"):
         (finding,) = gr.check(mistaken, **options).findings  # type: ignore[arg-type]
         assert finding.kind == "operator"
         assert finding.what == "results are those of max, not of sum"
@@ -177,15 +177,19 @@ __global__ void total(const int *x, int *out, int n)
 
 @pytest.mark.parametrize(
     ("body", "word"),
-    [
-        ("if (i < n) total += x[i];", "&total"),
-        ("if (i < n) total = total + x[i];", "&total"),
-        ("if (i < n) ++total;", "&total"),
-        ("if (i < n) best[0] += x[i];", "&best[0]"),
-        ("if (i < n && x[i] > best[0]) best[0] = x[i];", "&best[0]"),
-        ("total = 0;", ""),
-        ("if (i < n) best[0] = x[i];", ""),
-    ],
+    some(
+        [
+            ("if (i < n) total += x[i];", "&total"),
+            ("if (i < n) total = total + x[i];", "&total"),
+            ("if (i < n) ++total;", "&total"),
+            ("if (i < n) best[0] += x[i];", "&best[0]"),
+            ("if (i < n && x[i] > best[0]) best[0] = x[i];", "&best[0]"),
+            ("total = 0;", ""),
+            ("if (i < n) best[0] = x[i];", ""),
+        ],
+        0.4,
+        "one word",
+    ),
 )
 def test_one_word_of_all_threads_needs_no_barrier(body: str, word: str) -> None:
     """Neither __syncwarp() nor __syncthreads() orders threads at one line."""
@@ -201,7 +205,10 @@ def test_one_word_of_all_threads_needs_no_barrier(body: str, word: str) -> None:
 
 @pytest.mark.parametrize(
     ("op", "said"),
-    [("max", "atomicMax(&best, ...)"), ("min", "atomicMin(&best, ...)"), ("prod", "")],
+    one(
+        [("max", "atomicMax(&best, ...)"), ("min", "atomicMin(&best, ...)"), ("prod", "")],
+        "atomic operation",
+    ),
 )
 def test_the_atomic_operation_is_the_operators(op: str, said: str) -> None:
     update = {"max": "if (x[i] > best) best = x[i]", "min": "if (x[i] < best) best = x[i]"}
@@ -247,12 +254,22 @@ def test_a_race_of_a_warp_that_other_warps_have_too_needs_a_block_barrier() -> N
 
 @pytest.mark.parametrize(
     ("load", "condition"),
-    [
-        ("s[t] = 0;\n    if (i < n) {\n s[t] = in[i];\n __syncthreads();\n }", "i < n"),
-        ("s[t] = i < n ? in[i] : 0;\n    if (t % 2 == 0) __syncthreads();", "t % 2 == 0"),
-        ("s[t] = 0;\n for (; i < n; i += n) {\n s[t] += in[i];\n __syncthreads();\n }", "i < n"),
-        ("s[t] = 0;\n while (i < n) {\n s[t] += in[i]; i += n;\n __syncthreads();\n }", "i < n"),
-    ],
+    some(
+        [
+            ("s[t] = 0;\n    if (i < n) {\n s[t] = in[i];\n __syncthreads();\n }", "i < n"),
+            ("s[t] = i < n ? in[i] : 0;\n    if (t % 2 == 0) __syncthreads();", "t % 2 == 0"),
+            (
+                "s[t] = 0;\n for (; i < n; i += n) {\n s[t] += in[i];\n __syncthreads();\n }",
+                "i < n",
+            ),
+            (
+                "s[t] = 0;\n while (i < n) {\n s[t] += in[i]; i += n;\n __syncthreads();\n }",
+                "i < n",
+            ),
+        ],
+        1 / 2,
+        "barrier in a branch",
+    ),
 )
 def test_a_barrier_in_a_branch_is_not_a_missing_one(load: str, condition: str) -> None:
     source = TREE.replace("s[t] = i < n ? in[i] : 0;\n    __syncthreads();", load)
@@ -285,7 +302,9 @@ __global__ void shared_turns(const float *in, float *out, unsigned n)
         assert (finding.kind, {finding.line, finding.other_line}) == (kind, {8, 10})
 
 
-@pytest.mark.parametrize("barrier", ["__syncthreads()", "cg::this_thread_block().sync()"])
+@pytest.mark.parametrize(
+    "barrier", one(["__syncthreads()", "cg::this_thread_block().sync()"], "barrier of two")
+)
 def test_a_loop_with_one_barrier_of_two_lacks_the_one_at_its_end(barrier: str) -> None:
     source = f"""
 #include <cooperative_groups.h>
@@ -369,7 +388,7 @@ def test_the_smallest_case_is_described_whichever_sizes_are_tried() -> None:
     """Elements first, then threads; sizes that are no power of two last."""
     broken = TREE.replace(LOOP_BARRIER, "    }")
     rng = random.Random(SEED)
-    for blocks in ([32, 64, 96, 256, 512], [96, 64, 128], [1024, 96]):
+    for blocks in one(([32, 64, 96, 256, 512], [96, 64, 128], [1024, 96]), "blocks tried"):
         tried = rng.sample(blocks, len(blocks))
         (finding,) = gr.check(broken, block_sizes=tried).findings
         powers = [block for block in blocks if block & (block - 1) == 0]

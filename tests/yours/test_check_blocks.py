@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from draws import one, some
 
 import gpureduce as gr
 
@@ -81,7 +82,7 @@ def export(kernel: str) -> str:
     return gr.kernel_source(kernel, standalone=True, op="sum", dtype="float32", block_size=64)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", some(MISTAKES, 1 / 2, "mistakes of blocks"))
 def test_mistakes_of_several_blocks_have_advice_of_their_own(name: str) -> None:
     kernel, (old, new), title, at = MISTAKES[name]
     text = export(kernel)
@@ -99,7 +100,7 @@ def test_mistakes_of_several_blocks_have_advice_of_their_own(name: str) -> None:
         assert f"{title}, line {line}" in shown, shown
 
 
-@pytest.mark.parametrize("kernel", ["cluster", "cooperative"])
+@pytest.mark.parametrize("kernel", one(["cluster", "cooperative"], "right blocks"))
 def test_exports_of_kernels_whose_blocks_meet_are_right(kernel: str) -> None:
     made = gr.Kernel(export(kernel))
     report = gr.check(made)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from draws import one, some
 
 import gpureduce as gr
 
@@ -61,7 +62,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", some(MISTAKES, 1 / 2, "mistakes of exported copies"))
 def test_mistakes_of_copies_have_advice_of_their_own(name: str) -> None:
     kernel, (old, new), title, at = MISTAKES[name]
     text = gr.kernel_source(kernel, standalone=True, op="sum", dtype="float32", block_size=64)
@@ -77,7 +78,7 @@ def test_mistakes_of_copies_have_advice_of_their_own(name: str) -> None:
         assert f"{title}, line {line}" in shown, shown
 
 
-@pytest.mark.parametrize("kernel", ["async_copy", "bulk_copy"])
+@pytest.mark.parametrize("kernel", one(["async_copy", "bulk_copy"], "right copies"))
 def test_exports_of_kernels_that_copy_are_right(kernel: str) -> None:
     text = gr.kernel_source(kernel, standalone=True, op="sum", dtype="float32", block_size=64)
     report = gr.check(gr.Kernel(text))

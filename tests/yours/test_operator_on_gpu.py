@@ -14,6 +14,7 @@ from pathlib import Path
 import emu
 import numpy as np
 import pytest
+from draws import SEED, one, some
 from operator_cases import CASES, DTYPES
 from test_own_kernel_calls import emulated
 
@@ -23,7 +24,6 @@ from gpureduce._yours.operator_device_program import OPTIONS
 from gpureduce._yours.operator_gpu import Chunk, chunks, gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 BEGIN = f"""
 import os
@@ -43,21 +43,23 @@ END = "\nprint(json.dumps('done'))\n"
 @pytest.mark.long
 def test_any_layout_is_folded_in_order_by_any_schedule() -> None:
     task = {"do": "operators.check_random", "count": 3, "seed": SEED, "limit": 300.0}
-    wrong = emu.failures([{**task, "op": op} for op in CASES])
+    wrong = emu.failures([{**task, "op": op} for op in some(CASES, 1 / 2, "any schedule")])
     assert not wrong, "\n".join(wrong)
 
 
 @needs_compiler
 def test_tiles_of_rows_that_begin_anywhere() -> None:
     task = {"do": "operators.check_tiles", "seed": SEED, "limit": 300.0}
-    wrong = emu.failures([{**task, "op": op} for op in ("hash", "run", "gcd")])
+    ops = some(("hash", "run", "gcd"), 2 / 3, "tiles")
+    wrong = emu.failures([{**task, "op": op} for op in ops])
     assert not wrong, "\n".join(wrong)
 
 
 @needs_compiler
 def test_chunks_of_a_host_array_are_merged_in_order() -> None:
     task = {"do": "operators.check_chunks", "seed": SEED, "limit": 300.0}
-    wrong = emu.failures([{**task, "op": op} for op in ("affine", "run", "largest")])
+    ops = some(("affine", "run", "largest"), 2 / 3, "chunks")
+    wrong = emu.failures([{**task, "op": op} for op in ops])
     assert not wrong, "\n".join(wrong)
 
 
@@ -237,9 +239,12 @@ print(json.dumps([after.writes - before.writes, after.hits - before.hits]))
 @needs_compiler
 def test_functions_of_the_mathematical_library(tmp_path: Path) -> None:
     """Operators call them as CUDA's, of double and of float; the emulator has those of C."""
-    code = """
+    kinds = one((("double", ""), ("float", ""), ("float", "f")), "mathematical library")
+    code = (
+        f"KINDS = {kinds}"
+        + """
 CALLS = "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh cbrt floor ceil trunc rint round"
-for kind, suffix in (("double", ""), ("float", ""), ("float", "f")):
+for kind, suffix in KINDS:
     calls = " + ".join(f"{name}{suffix}(x)" for name in CALLS.split())
     power = f"pow{suffix}(x, x)" if kind == "double" or suffix else "x"
     operator = gr.Operator("add", "struct add { static T identity() { return 0; }"
@@ -250,13 +255,14 @@ for kind, suffix in (("double", ""), ("float", ""), ("float", "f")):
     got = gr.reduce(x, operator, device="cuda")
     np.testing.assert_allclose(got, gr.reduce(x, operator, device="cpu"), rtol=1e-5)
 """
+    )
     assert emulated(BEGIN + code + END, tmp_path) == "done"
 
 
 # ---------------------------------------------------------------- NVRTC --------------------------
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 0.4, "programs for a GPU"))
 def test_programs_compile_for_a_gpu(name: str) -> None:
     rng = np.random.default_rng([SEED, len(name)])
     dtype = np.dtype(str(rng.choice(DTYPES[:2] if name == "gcd" else DTYPES)))

@@ -4,15 +4,14 @@ says, and undefined values of shuffles may be read as long as nothing depends on
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 
 import pytest
+from draws import SEED, one, some
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 TREE = """
@@ -87,11 +86,14 @@ def test_what_threads_do_not_do_after_their_return_is_a_mistake_of_its_own() -> 
 
 @pytest.mark.parametrize(
     "loop",
-    [
-        "if (t < h) { s[t] += s[t + h]; __syncthreads(); }",
-        "while (t < h) { s[t] += s[t + h]; __syncthreads(); break; }",
-        "if (t < h) { step(s, t, h); }",
-    ],
+    one(
+        [
+            "if (t < h) { s[t] += s[t + h]; __syncthreads(); }",
+            "while (t < h) { s[t] += s[t + h]; __syncthreads(); break; }",
+            "if (t < h) { step(s, t, h); }",
+        ],
+        "branches that not all take",
+    ),
 )
 def test_a_barrier_in_a_branch_that_not_all_threads_take_is_a_mistake(loop: str) -> None:
     helper = (
@@ -116,12 +118,16 @@ def test_a_barrier_in_a_branch_of_all_threads_is_right() -> None:
 
 @pytest.mark.parametrize(
     ("vote", "right"),
-    [
-        ("__syncthreads_count(1)", "n"),
-        ("__syncthreads_and(1) ? n : 0", "n"),
-        ("__syncthreads_or(i == 0) ? n : 0", "n"),
-        ("__syncthreads_or(0) ? 0 : n", "n"),
-    ],
+    some(
+        [
+            ("__syncthreads_count(1)", "n"),
+            ("__syncthreads_and(1) ? n : 0", "n"),
+            ("__syncthreads_or(i == 0) ? n : 0", "n"),
+            ("__syncthreads_or(0) ? 0 : n", "n"),
+        ],
+        1 / 2,
+        "predicates of a barrier",
+    ),
 )
 def test_predicates_of_a_barrier_are_those_of_threads_that_have_not_returned(
     vote: str, right: str
@@ -179,13 +185,17 @@ def test_a_warp_operation_in_a_branch_that_not_all_lanes_take_is_a_mistake() -> 
 
 @pytest.mark.parametrize(
     ("dtype", "op", "use"),
-    [
-        ("int", "sum", ADDED),
-        ("float", "sum", ADDED),
-        ("double", "sum", ADDED),
-        ("unsigned", "min", "lane + o < __popc(mask) ? (w < v ? w : v) : v"),
-        ("int", "max", "lane + o < __popc(mask) ? (w > v ? w : v) : v"),
-    ],
+    some(
+        [
+            ("int", "sum", ADDED),
+            ("float", "sum", ADDED),
+            ("double", "sum", ADDED),
+            ("unsigned", "min", "lane + o < __popc(mask) ? (w < v ? w : v) : v"),
+            ("int", "max", "lane + o < __popc(mask) ? (w > v ? w : v) : v"),
+        ],
+        0.4,
+        "undefined values",
+    ),
 )
 @pytest.mark.parametrize("discards", [True, False])
 def test_an_undefined_value_is_a_mistake_only_where_the_result_depends_on_it(

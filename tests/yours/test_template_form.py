@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import SEED, some
 from test_own_kernel_calls import elements, emulated, needs_compiler
 from test_with_nvrtc import needs_nvrtc
 
@@ -16,7 +16,6 @@ import gpureduce as gr
 from gpureduce import _core
 from gpureduce._yours.launching import compile_for
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 NOT_ONE_FILE = ("cub", "exact", "fast", "auto")
 KERNELS = [kernel.name for kernel in gr.kernels() if kernel.name not in NOT_ONE_FILE]
 OPERATORS = ("sum", "prod", "min", "max")
@@ -26,6 +25,10 @@ DTYPES = (
 )
 PROGRAM = re.compile(r"^#if defined\(__CUDACC__\).*", re.MULTILINE | re.DOTALL)
 each_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def some_kernels(family: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", some(KERNELS, 0.4, family))
 
 
 def export(name: str, op: str = "sum", dtype: str = "float32", **options: int) -> str:
@@ -47,7 +50,7 @@ def drawn(name: str) -> tuple[str, str]:
 # ---------------------------------------------------------------- what the text says -------------
 
 
-@each_kernel
+@some_kernels("launches of exports")
 def test_the_launch_is_the_registrys_also_without_the_program(name: str) -> None:
     text = export(name)
     found = re.search(
@@ -104,7 +107,7 @@ def test_what_is_no_kernel_of_this_form_is_refused() -> None:
 
 @needs_compiler
 @pytest.mark.long
-@each_kernel
+@some_kernels("exports on the emulator")
 def test_each_export_is_right_as_it_is(name: str) -> None:
     op, dtype = drawn(name)
     kernel = gr.Kernel(export(name, op, dtype))
@@ -123,6 +126,7 @@ def test_exports_reduce_arrays_as_numpy(tmp_path: Path) -> None:
         ("last_block", "sum", "int32"), ("shfl_atomic", "min", "int16"),
         ("single_block", "prod", "uint8"), (name := rng.choice(KERNELS), *drawn(name)),
     ]  # fmt: skip
+    cases = some(cases, 1 / 2, "exports as NumPy")
     code = f"""
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 import os
@@ -216,7 +220,7 @@ print(json.dumps([[row.name, row.right, row.on_device is not None] for row in c]
 @pytest.mark.long
 def test_each_export_compiles_by_nvrtc() -> None:
     failed = []
-    for name in KERNELS:
+    for name in some(KERNELS, 0.4, "exports by NVRTC"):
         op, dtype = drawn(name)
         kernel = gr.Kernel(export(name, op, dtype))
         try:
