@@ -13,12 +13,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from draws import EVERYTHING, SEED, some
 from nvrtc_versions import oldest_nvrtc
 
 pytestmark = pytest.mark.long
 
 # One program per family, which together include most files of csrc/kernels and all that the library
-# shares with kernels: an argument list of compile_program each, or of compile_dot.
+# shares with kernels: a call of _core each. An ordinary run draws half of them.
+PROGRAMS = (
+    'compile_program("sequential", "sum", "float32", None, 0, 90)',
+    'compile_program("fast", "sum", "float32", None, 0, 90, 0)',  # fast_stream
+    'compile_program("fast", "argmax", "int64", None, 0, 90, 1)',  # fast_rows
+    'compile_program("exact", "sum", "float32", None, 0, 90, 0)',
+    # mbarriers, new in PTX 8.0
+    'compile_program("bulk_copy", "sum", "float32", None, 0, 90)',
+    'compile_program("cluster", "max", "int8", None, 0, 90)',
+    'compile_program("cooperative", "var", "float64", None, 0, 75)',
+    'compile_program("exact", "var", "int32", None, 0, 90, 1)',  # exact_moments_strided
+    'compile_dot("float64", "float64", "float64", None, 0, 90)',
+    'compile_dot_along("float64", "float64", "float64", None, 1, False, True, 0, 90)',
+    'compile_dot_along("complex64", "float32", "complex64", None, 0, True, False, 0, 90)',
+)
+CALLS = "\n".join(f"_core.{call}" for call in some(PROGRAMS, 1 / 2, "oldest NVRTC"))
 WAYS = (
     ("sum", "uint8", (1 << 22, 2), (1, 1 << 22)),
     ("max", "int16", (1 << 22, 3), (1, 1 << 22)),
@@ -27,8 +43,8 @@ WAYS = (
     ("var", "int8", (250, 4609), (1, 251)),
 )
 """Operator, dtype, and the shape and steps in elements with the reduced axis last."""
-SHARE_OF_WAYS = 12  # a run compiles one of so many, in turn
-FIRST_WAY = 1 + int(os.environ["GPR_TEST_SEED"]) % SHARE_OF_WAYS
+SHARE_OF_WAYS = 12 if EVERYTHING else 24  # a run compiles one of so many, in turn
+FIRST_WAY = 1 + SEED % SHARE_OF_WAYS
 SCRIPT = f"""
 import numpy as np
 from gpureduce import _core
@@ -37,17 +53,7 @@ from gpureduce._yours.operator_device_program import OPTIONS
 from gpureduce._yours.operator_gpu import gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
 WAYS = {WAYS}
-_core.compile_program("sequential", "sum", "float32", None, 0, 90)
-_core.compile_program("fast", "sum", "float32", None, 0, 90, 0)  # fast_stream
-_core.compile_program("fast", "argmax", "int64", None, 0, 90, 1)  # fast_rows
-_core.compile_program("exact", "sum", "float32", None, 0, 90, 0)
-_core.compile_program("bulk_copy", "sum", "float32", None, 0, 90)  # mbarriers, new in PTX 8.0
-_core.compile_program("cluster", "max", "int8", None, 0, 90)
-_core.compile_program("cooperative", "var", "float64", None, 0, 75)
-_core.compile_program("exact", "var", "int32", None, 0, 90, 1)  # exact_moments_strided
-_core.compile_dot("float64", "float64", "float64", None, 0, 90)
-_core.compile_dot_along("float64", "float64", "float64", None, 1, False, True, 0, 90)
-_core.compile_dot_along("complex64", "float32", "complex64", None, 0, True, False, 0, 90)
+{CALLS}
 # An operator, by the kernels of operators.
 types = OperatorTypes(np.dtype("float32"), np.dtype("float32"), True)
 text, entries = gpu_text(LOGSUMEXP.text, types, 256, emulated=False)
