@@ -194,11 +194,10 @@ static const gpr_position_loops *position_loops(const recipe *how)
     return &gpr_cpu_loops()->positions[how->fold];
 }
 
-/* Whether positions in rows of n elements have a loop of their own. */
-static int finds_in_rows(const recipe *how, uint64_t n)
+/* Whether positions in rows have a loop of their own. */
+static int finds_in_rows(const recipe *how)
 {
-    return position_loops(how)->rows[how->loop_dtype] != NULL &&
-           (n <= GPR_SHORT_ROW || gpr_kind_of(how->loop_dtype) != GPR_KIND_COMPLEX);
+    return position_loops(how)->rows[how->loop_dtype] != NULL;
 }
 
 static int is_nan(const recipe *how, const gpr_value *number)
@@ -1528,7 +1527,7 @@ static void describe(const job *work, composite *c)
         c->segment = FAR_SEGMENT_BYTES / view->bytes;
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
-    c->by_loop = finds && !c->crosswise && finds_in_rows(how, view->n);
+    c->by_loop = finds && !c->crosswise && finds_in_rows(how);
     c->many_at_once =
         (finds || varies) && !c->crosswise &&
         (view->n <= c->segment || (c->by_loop && c->direct && view->n <= work->length));
@@ -1547,7 +1546,7 @@ int gpr_cpu_reduce_small(job *work)
 
     if (!(finds || varies) || !how->direct || leaves_nan_out(rule) || view->n > work->length)
         return 0;
-    work->composite = finds && finds_in_rows(how, view->n) ? &by_loop : &plain;
+    work->composite = finds && finds_in_rows(how) ? &by_loop : &plain;
     if (work->composite->by_loop || view->n <= SEGMENT_BYTES / view->bytes) {
         fold_each(work, view->data, 0, 1, 0);
         return 1;

@@ -213,7 +213,7 @@ enum {
 }; /* most elements of a row that is read side by side with others */
 
 /* Finds the first smallest or largest element of each of `rows` rows of n > 0 elements, `stride`
- * bytes apart, or its first NaN. Rows of complex numbers are short. */
+ * bytes apart, or its first NaN. */
 typedef void (*gpr_positions_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t n,
                                    int64_t *positions);
 

@@ -195,8 +195,8 @@ enum { PAIR_ROWS = VECTOR_LANES < 4 ? VECTOR_LANES : 4 };
 #ifndef WITHOUT_MASK_REGISTERS
 #define WITHOUT_MASK_REGISTERS
 #endif
-#define DEFINE_PAIR_POSITIONS(run, name, P, BETTER, SKIP)                                   \
-    WITHOUT_MASK_REGISTERS static void first_##run##_##name(                                \
+#define DEFINE_PAIR_SIDE_BY_SIDE(run, name, P, BETTER, SKIP)                                \
+    WITHOUT_MASK_REGISTERS static void side_by_side_##run##_##name(                         \
         const char *data, int64_t stride, uint64_t rows, uint64_t n, int64_t *positions)    \
     {                                                                                       \
         typedef double numbers __attribute__((vector_size(PAIR_ROWS * sizeof(double))));    \
@@ -232,13 +232,60 @@ enum { PAIR_ROWS = VECTOR_LANES < 4 ? VECTOR_LANES : 4 };
         }                                                                                   \
     }
 
+/* Longer rows one by one, by segments, of which the best one is searched for its place. Where NaN
+ * count, one ends its row: the first numbers are looked at alone, and the first segments are
+ * short. */
+enum { LONG_PAIR_ROW = 2 * PAIR_STEP, PAIR_SEGMENT = 1024, FIRST_PAIR_VECTORS = 2 };
+#define DEFINE_PAIR_POSITIONS(run, name, P, LOAD, BETTER, SKIP)                                   \
+    INLINE int begins_with_nan_##run##_##name(const P *p)                                         \
+    {                                                                                             \
+        flag_f64 flag = NO_FLAG;                                                                  \
+        UNROLLED                                                                                  \
+        for (int k = 0; k < FIRST_PAIR_VECTORS; k++) {                                            \
+            const vec_f64 x = (vec_f64)LOAD(p + k * VECTOR_LANES);                                \
+            flag = UNORDERED_f64(flag, x, x);                                                     \
+        }                                                                                         \
+        return is_flagged_f64(flag);                                                              \
+    }                                                                                             \
+    INLINE int64_t position_##run##_##name(const P *p, uint64_t n)                                \
+    {                                                                                             \
+        uint64_t segment = (SKIP) ? PAIR_SEGMENT : LONG_PAIR_ROW, i = 0, at = 0, size = 0, count; \
+        pair best = {NAN, NAN};                                                                   \
+        if (!(SKIP) && begins_with_nan_##run##_##name(p)) {                                       \
+            while (p[2 * i] == p[2 * i] && p[2 * i + 1] == p[2 * i + 1]) i++;                     \
+            return (int64_t)i;                                                                    \
+        }                                                                                         \
+        for (; i < n; i += count) {                                                               \
+            count = n - i < 2 * segment ? n - i : segment;                                        \
+            const pair part = run##_##name(p + 2 * i, count);                                     \
+            const int is_nan = NAN_PAIR(part),                                                    \
+                      better = (!is_nan && size == 0) ||                                          \
+                               BETTER_PAIR(part.re, part.im, BETTER, best.re, best.im);           \
+            if (better || (is_nan && !(SKIP))) best = part, at = i, size = count;                 \
+            if (is_nan && !(SKIP)) break;                                                         \
+            segment = segment < PAIR_SEGMENT ? 2 * segment : segment;                             \
+        }                                                                                         \
+        return size == 0 ? -1 : (int64_t)(at + find_##name(p + 2 * at, size, &best));             \
+    }                                                                                             \
+    static void first_##run##_##name(const char *data, int64_t stride, uint64_t rows, uint64_t n, \
+                                     int64_t *positions)                                          \
+    {                                                                                             \
+        if (n < LONG_PAIR_ROW)                                                                    \
+            side_by_side_##run##_##name(data, stride, rows, n, positions);                        \
+        else                                                                                      \
+            for (uint64_t r = 0; r < rows; r++)                                                   \
+                positions[r] = position_##run##_##name(                                           \
+                    (const P *)(const void *)(data + (int64_t)r * stride), n);                    \
+    }
+
 #define DEFINE_PAIR_EXTREME(run, fold, name, P, LOAD, BETTER, SKIP, IDENTITY) \
     enum { accumulator_##run##_##name = GPR_COMPLEX128 };                     \
     DEFINE_PAIR_BLOCK(run, fold, name, P, LOAD, BETTER, SKIP, IDENTITY)       \
     DEFINE_PAIR_SCALAR(run, name, P, BETTER, SKIP)                            \
     DEFINE_PAIR_ROWS(run, name, P, BETTER, SKIP, IDENTITY)                    \
     DEFINE_PAIR_COLUMNS(run, name, P, BETTER, SKIP)                           \
-    DEFINE_PAIR_POSITIONS(run, name, P, BETTER, SKIP)
+    DEFINE_PAIR_SIDE_BY_SIDE(run, name, P, BETTER, SKIP)                      \
+    DEFINE_PAIR_POSITIONS(run, name, P, LOAD, BETTER, SKIP)
 
 /* Steps without a hit are passed over as a whole. */
 #define DEFINE_PAIR_FIND(name, P, LOAD)                                                  \

@@ -1659,11 +1659,11 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
     DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                      \
     DEFINE_PAIR_LOOP(numbers, name, P, uint64_t, LIFT_PAIR_NUMBER, 4)                  \
     DEFINE_PAIR_PROD(name, P, LOAD)                                                    \
+    DEFINE_PAIR_FIND(name, P, LOAD)                                                    \
     DEFINE_PAIR_EXTREME(min, min, name, P, LOAD, <, 0, INFINITY)                       \
     DEFINE_PAIR_EXTREME(fmin, min, name, P, LOAD, <, 1, INFINITY)                      \
     DEFINE_PAIR_EXTREME(max, max, name, P, LOAD, >, 0, -INFINITY)                      \
     DEFINE_PAIR_EXTREME(fmax, max, name, P, LOAD, >, 1, -INFINITY)                     \
-    DEFINE_PAIR_FIND(name, P, LOAD)                                                    \
     DEFINE_PAIR_TRUTH(any, name, P, PAIR_TRUTH, 1)                                     \
     DEFINE_PAIR_TRUTH(all, name, P, PAIR_ZERO, 0)                                      \
     DEFINE_PAIR_LOOP(odd, name, P, uint8_t, PAIR_TRUTH, 1)                             \
