@@ -110,13 +110,13 @@ static int core_exec(PyObject *module)
         {"numpy.exceptions", "AxisError", &state->axis_error},
     };
     PyMethodDef *const methods[] = {
-        glue_run_methods,          glue_host_reduce_methods,   glue_reduce_plain_methods,
-        glue_dot_methods,          glue_inspect_methods,       glue_memory_methods,
-        glue_exact_methods,        glue_interface_methods,     glue_dlpack_methods,
-        glue_device_array_methods, glue_buffer_methods,        glue_stream_methods,
-        glue_loan_methods,         glue_device_reduce_methods, glue_library_methods,
-        glue_cost_methods,         glue_dtype_methods,         glue_text_methods,
-        glue_exp_sums_methods,     glue_several_methods,
+        glue_run_methods,           glue_host_reduce_methods, glue_dot_methods,
+        glue_inspect_methods,       glue_memory_methods,      glue_exact_methods,
+        glue_interface_methods,     glue_dlpack_methods,      glue_device_array_methods,
+        glue_buffer_methods,        glue_stream_methods,      glue_loan_methods,
+        glue_device_reduce_methods, glue_library_methods,     glue_cost_methods,
+        glue_dtype_methods,         glue_text_methods,        glue_exp_sums_methods,
+        glue_several_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;

@@ -4,8 +4,8 @@
 
 #include "python/glue.h"
 
-/* The result of reduce_plain for anything but an exact ndarray; `out` is None or receives the
- * result. */
+/* The result of an array of a library that keeps them in a GPU's memory; `out` is None or receives
+ * it. NotImplemented of any other object, and where NumPy has further rules. */
 PyObject *glue_reduce_plain_device(glue_state *state, PyObject *array, const glue_arguments *given,
                                    PyObject *out);
 

@@ -1,9 +1,9 @@
 /* gpureduce._core.Function: the type of the package's functions that reduce. A call of an exact
- * ndarray with plain arguments runs without a frame of Python: its arguments go from the
- * interpreter's stack to a request. Every other call goes to a function of Python with the same
- * parameters, which also refuses arguments that do not fit; results that NumPy has further rules
- * for go to another one. */
-#include "python/glue.h"
+ * ndarray, or of an array in a GPU's memory, with plain arguments runs without a frame of Python:
+ * its arguments go from the interpreter's stack to a request. Every other call goes to a function
+ * of Python with the same parameters, which also refuses arguments that do not fit; results that
+ * NumPy has further rules for go to another one. */
+#include "python/device_reduce.h"
 
 #include <structmember.h>
 
@@ -84,9 +84,20 @@ static int takes_mask(gpr_operator op)
     case GPR_OP_ALL:
     case GPR_OP_MEAN:
     case GPR_OP_VAR:
-    case GPR_OP_STD: return 1;
+    case GPR_OP_STD:
+    case GPR_OP_BITWISE_AND:
+    case GPR_OP_BITWISE_OR:
+    case GPR_OP_BITWISE_XOR:
+    case GPR_OP_LOGICAL_XOR: return 1;
     default: return 0;
     }
+}
+
+/* Whether what has no elements is reduced to what folds begin with, without a word of NumPy's. */
+static int takes_nothing(gpr_operator op)
+{
+    return op == GPR_OP_SUM || op == GPR_OP_PROD || op == GPR_OP_ANY || op == GPR_OP_ALL ||
+           op == GPR_OP_COUNT_NONZERO;
 }
 
 /* Whether the core takes a dtype for NumPy: variances, and means of what is left, have rules of
@@ -107,20 +118,23 @@ static int finds_positions(gpr_operator op)
 }
 
 /* Whether the core takes `initial`, which is then in *epilogue. */
-static int takes_start(const glue_function *self, PyArrayObject *array, PyObject *initial,
+static int takes_start(const glue_function *self, PyArrayObject *array, PyObject *const *given,
                        glue_epilogue *epilogue)
 {
-    gpr_dtype dtype;
+    gpr_dtype element;
 
-    if (self->op != GPR_OP_MIN && self->op != GPR_OP_MAX) return 0;
+    if (given[PARAMETER_dtype] != Py_None || PyArray_ISBYTESWAPPED(array)) return 0;
     if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array)) && !PyTypeNum_ISBOOL(PyArray_TYPE(array)) &&
         !PyTypeNum_ISUSERDEF(PyArray_TYPE(array)))
         return 0;
-    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0) {
+    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &element) < 0) {
         PyErr_Clear();
         return 0;
     }
-    return glue_read_start(initial, dtype, epilogue);
+    if (!glue_read_start(self->op, element, given[PARAMETER_initial], given[PARAMETER_kernel],
+                         epilogue))
+        return 0;
+    return !epilogue->is_single || given[PARAMETER_out] == Py_None;
 }
 
 /* Whether NumPy may say more of a result than its numbers: it warns of, or refuses, rows of which
@@ -147,23 +161,32 @@ static int takes_out(const glue_function *self, PyArrayObject *array, int is_mas
     return !may_lack_elements(self, array, is_masked) || (!is_masked && !finds_positions(self->op));
 }
 
-/* Whether the core does all that NumPy does for such arguments. */
+/* Whether the core does all that NumPy does for such arguments, of any array. */
+static int are_plain_of_any(const glue_function *self, PyObject *const *given)
+{
+    if (!PyUnicode_Check(given[PARAMETER_kernel])) return 0;
+    if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
+    if (!finds_positions(self->op)) return 1;
+    /* NumPy takes the truth of any object there, but for the one that stands for no value. */
+    return !PyTuple_Check(given[PARAMETER_axis]) && PyBool_Check(given[PARAMETER_keepdims]);
+}
+
+/* The same of an exact ndarray. */
 static int are_plain(const glue_function *self, PyObject *const *given, glue_epilogue *epilogue)
 {
     PyObject *array = given[PARAMETER_a], *where = given[PARAMETER_where];
     const int is_masked = where != Py_True;
 
-    if (!PyArray_CheckExact(array) || !PyUnicode_Check(given[PARAMETER_kernel])) return 0;
-    if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
+    if (!are_plain_of_any(self, given)) return 0;
+    if (PyArray_SIZE((PyArrayObject *)array) == 0 &&
+        (!takes_nothing(self->op) || given[PARAMETER_initial] != NULL))
+        return 0;
     if (given[PARAMETER_initial] != NULL &&
-        !takes_start(self, (PyArrayObject *)array, given[PARAMETER_initial], epilogue))
+        !takes_start(self, (PyArrayObject *)array, given, epilogue))
         return 0;
     if (is_masked && !((takes_mask(self->op) || epilogue->has_start) &&
                        glue_is_mask_of(where, (PyArrayObject *)array)))
         return 0;
-    if (finds_positions(self->op) && PyTuple_Check(given[PARAMETER_axis])) return 0;
-    /* NumPy takes the truth of any object there, but for the one that stands for no value. */
-    if (finds_positions(self->op) && !PyBool_Check(given[PARAMETER_keepdims])) return 0;
     return given[PARAMETER_dtype] == Py_None || takes_dtype(self, is_masked);
 }
 
@@ -215,17 +238,14 @@ static PyObject *array_of_numbers(const glue_function *self, PyObject *object)
     return array;
 }
 
-/* A view of a bool array that is broadcast to another's shape. NULL, without an exception, of other
- * objects, and of a shape that is not. */
-static PyObject *broadcast_mask(PyObject *where, PyArrayObject *array)
+/* A view of a bool array that is broadcast to another's shape; NULL of a shape that is not, with an
+ * exception if Python fails. */
+static PyObject *broadcast_mask(PyArrayObject *from, PyArrayObject *array)
 {
-    PyArrayObject *from = (PyArrayObject *)where;
     npy_intp strides[GPR_MAX_NDIM];
     PyObject *mask = NULL;
 
-    if (!PyArray_CheckExact(where) || PyArray_TYPE(from) != NPY_BOOL ||
-        PyArray_NDIM(from) > PyArray_NDIM(array) || PyArray_NDIM(array) > GPR_MAX_NDIM)
-        return NULL;
+    if (PyArray_NDIM(from) > PyArray_NDIM(array) || PyArray_NDIM(array) > GPR_MAX_NDIM) return NULL;
     for (int i = 0; i < PyArray_NDIM(array); i++) {
         const int axis = i - (PyArray_NDIM(array) - PyArray_NDIM(from));
 
@@ -236,10 +256,27 @@ static PyObject *broadcast_mask(PyObject *where, PyArrayObject *array)
     }
     mask = PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(NPY_BOOL), PyArray_NDIM(array),
                                 PyArray_DIMS(array), strides, PyArray_DATA(from), 0, NULL);
-    if (mask == NULL || PyArray_SetBaseObject((PyArrayObject *)mask, Py_NewRef(where)) < 0) {
+    if (mask != NULL &&
+        PyArray_SetBaseObject((PyArrayObject *)mask, Py_NewRef((PyObject *)from)) < 0)
         Py_CLEAR(mask);
-        PyErr_Clear();
+    return mask;
+}
+
+/* A mask of an array's shape from a bool array or a list. NULL of other objects, and where that
+ * fails: the function in Python says why. Only what ends a program stays an exception. */
+static PyObject *mask_of(PyObject *where, PyArrayObject *array)
+{
+    PyObject *from = NULL, *mask = NULL;
+
+    if (PyList_CheckExact(where) || PyTuple_CheckExact(where)) {
+        from = PyArray_FROM_OTF(where, NPY_BOOL, NPY_ARRAY_FORCECAST);
+    } else if (PyArray_CheckExact(where) && PyArray_TYPE((PyArrayObject *)where) == NPY_BOOL) {
+        from = Py_NewRef(where);
     }
+    if (from != NULL) mask = broadcast_mask((PyArrayObject *)from, array);
+    Py_XDECREF(from);
+    if (mask == NULL && PyErr_Occurred() != NULL && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
     return mask;
 }
 
@@ -253,17 +290,68 @@ static stand_ins stand_in(const glue_function *self, PyObject **given)
     if (made.array != NULL) given[PARAMETER_a] = made.array;
     if (where == Py_True || !PyArray_CheckExact(given[PARAMETER_a])) return made;
     if (!glue_is_mask_of(where, (PyArrayObject *)given[PARAMETER_a]))
-        made.mask = broadcast_mask(where, (PyArrayObject *)given[PARAMETER_a]);
+        made.mask = mask_of(where, (PyArrayObject *)given[PARAMETER_a]);
     if (made.mask != NULL) given[PARAMETER_where] = made.mask;
     return made;
 }
 
-/* The result by the core; NotImplemented where NumPy has further rules. */
-static PyObject *call_core(const glue_function *self, PyObject *const *given)
+/* Whether an `out` of float64 makes a sum or product of narrower numbers one of float64. */
+static int widens_into(const glue_function *self, PyArrayObject *array, PyObject *const *given)
+{
+    PyObject *const out = given[PARAMETER_out];
+
+    if (self->op != GPR_OP_SUM && self->op != GPR_OP_PROD) return 0;
+    if (given[PARAMETER_dtype] != Py_None || given[PARAMETER_initial] != NULL) return 0;
+    return PyArray_CheckExact(out) && PyArray_TYPE((PyArrayObject *)out) == NPY_FLOAT64 &&
+           (PyArray_ISINTEGER(array) || PyArray_ISBOOL(array) || PyArray_TYPE(array) == NPY_HALF ||
+            PyArray_TYPE(array) == NPY_FLOAT32);
+}
+
+static glue_arguments arguments_of(const glue_function *self, PyObject *const *given,
+                                   PyObject *mask)
+{
+    return (glue_arguments){self->number,
+                            given[PARAMETER_axis],
+                            given[PARAMETER_dtype],
+                            given[PARAMETER_keepdims],
+                            mask,
+                            self->skips_nan ? Py_True : Py_False,
+                            given[PARAMETER_ddof],
+                            Py_None,
+                            given + PARAMETER_kernel};
+}
+
+/* The result of an array in a GPU's memory; NotImplemented where NumPy has further rules, and of
+ * any other object. */
+static PyObject *reduce_device_array(const glue_function *self, PyObject *const *given)
+{
+    const glue_arguments all = arguments_of(self, given, Py_None);
+
+    if (!are_plain_of_any(self, given) || given[PARAMETER_initial] != NULL ||
+        given[PARAMETER_where] != Py_True)
+        Py_RETURN_NOTIMPLEMENTED;
+    return glue_reduce_plain_device(self->state, given[PARAMETER_a], &all, given[PARAMETER_out]);
+}
+
+static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
+{
+    const glue_arguments all = arguments_of(self, given, Py_None);
+    PyArrayObject *dates = (PyArrayObject *)given[PARAMETER_a];
+
+    if (!are_plain_of_any(self, given) || PyArray_SIZE(dates) == 0 ||
+        given[PARAMETER_initial] != NULL || given[PARAMETER_where] != Py_True ||
+        given[PARAMETER_dtype] != Py_None || given[PARAMETER_out] != Py_None)
+        Py_RETURN_NOTIMPLEMENTED;
+    return glue_reduce_dates(self->state, self->op, dates, &all);
+}
+
+/* The result of an exact ndarray; NotImplemented where NumPy has further rules. */
+static PyObject *reduce_ndarray(const glue_function *self, PyObject *const *given)
 {
     glue_epilogue epilogue = {.has_start = 0};
     PyObject *result = NULL;
 
+    if (PyArray_ISDATETIME((PyArrayObject *)given[PARAMETER_a])) return reduce_dates(self, given);
     if (counts_all(self, given)) {
         result = glue_count_few(self->state, (PyArrayObject *)given[PARAMETER_a],
                                 given + PARAMETER_kernel);
@@ -272,32 +360,52 @@ static PyObject *call_core(const glue_function *self, PyObject *const *given)
     if (!are_plain(self, given, &epilogue)) Py_RETURN_NOTIMPLEMENTED;
     PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
     PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
-    const glue_arguments all = {self->number,
-                                given[PARAMETER_axis],
-                                given[PARAMETER_dtype],
-                                given[PARAMETER_keepdims],
-                                mask,
-                                self->skips_nan ? Py_True : Py_False,
-                                given[PARAMETER_ddof],
-                                Py_None,
-                                given + PARAMETER_kernel};
+    glue_arguments all = arguments_of(self, given, mask);
+    const int is_wide = epilogue.is_wide || widens_into(self, array, given);
+    PyArray_Descr *const wide = is_wide ? PyArray_DescrFromType(NPY_FLOAT64) : NULL;
 
+    if (wide != NULL) all.dtype = (PyObject *)wide;
     epilogue.skips_nan = self->skips_nan;
-    /* An extreme with a start is never of nothing. */
+    /* What begins with a start is never of nothing. */
     epilogue.only_ordinary = !epilogue.has_start && self->finish != Py_None &&
                              may_lack_elements(self, array, mask != Py_None);
     epilogue.out_waits = !epilogue.has_start && !takes_out(self, array, mask != Py_None);
     result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
-    if (result == NULL || result == Py_NotImplemented) return result;
-    if (epilogue.has_others) result = finish(self, result, given);
-    if (result == NULL || given[PARAMETER_out] == Py_None || result == given[PARAMETER_out])
-        return result;
-    if (PyArray_CopyObject((PyArrayObject *)given[PARAMETER_out], result) < 0) {
-        Py_DECREF(result);
-        return NULL;
-    }
+    Py_XDECREF(wide);
+    if (result == NULL || result == Py_NotImplemented || !epilogue.has_others) return result;
+    if (!epilogue.has_start) return finish(self, result, given);
     Py_DECREF(result);
-    return Py_NewRef(given[PARAMETER_out]);
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* The result by the core; NotImplemented where NumPy has further rules. */
+static PyObject *call_core(const glue_function *self, PyObject *const *given)
+{
+    PyObject *const out = given[PARAMETER_out];
+
+    if (!PyArray_CheckExact(given[PARAMETER_a])) {
+        PyObject *const result = reduce_device_array(self, given);
+        const int is_made = result != NULL && result != Py_NotImplemented;
+        return is_made && self->op == GPR_OP_MINMAX ? finish(self, result, given) : result;
+    }
+    PyObject *const result = reduce_ndarray(self, given);
+    if (result == NULL || result == Py_NotImplemented) return result;
+    if (self->op == GPR_OP_MINMAX) return finish(self, result, given);
+    if (out == Py_None || result == out) return result;
+    const int failed = PyArray_CopyObject((PyArrayObject *)out, result) < 0;
+    Py_DECREF(result);
+    return failed ? NULL : Py_NewRef(out);
+}
+
+/* `correction` is another name of ddof, of which one is given. */
+static void use_correction(const glue_function *self, PyObject **given)
+{
+    PyObject *const correction = given[PARAMETER_correction];
+
+    if (correction == NULL || given[PARAMETER_ddof] != self->no_ddof) return;
+    if (!PyLong_CheckExact(correction) && !PyFloat_CheckExact(correction)) return;
+    given[PARAMETER_ddof] = correction;
+    given[PARAMETER_correction] = NULL;
 }
 
 static PyObject *call_function(PyObject *callable, PyObject *const *arguments, size_t flagged,
@@ -308,6 +416,7 @@ static PyObject *call_function(PyObject *callable, PyObject *const *arguments, s
 
     memcpy(given, self->defaults, sizeof given);
     if (bind(self, arguments, PyVectorcall_NARGS(flagged), keywords, given)) {
+        use_correction(self, given);
         const stand_ins made = stand_in(self, given);
 
         result = PyErr_Occurred() == NULL ? call_core(self, given) : NULL;

@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 
 #include "gpureduce.h"
+#include "shared/dtype_kinds.h"
 
 #ifndef Py_BEGIN_CRITICAL_SECTION /* before Python 3.13 there is a GIL */
 #define Py_BEGIN_CRITICAL_SECTION(object) {
@@ -104,8 +105,10 @@ typedef struct glue_epilogue {
     int only_ordinary; /* NumPy has further rules for others ... */
     int has_others;    /* ... which were found among the results */
     int out_waits;     /* for these rules: results are made apart from `out`, and copied to it */
-    int has_start;     /* extremes are folded with a start, as a float or an integer as they are */
+    int has_start;     /* results are folded with a start, a float or an integer as they are */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
+    int is_wide;       /* results are made as float64, and rounded when the start is in them ... */
+    int is_single;     /* ... to float32 */
     double number;
     int64_t integer;
 } glue_epilogue;
@@ -194,6 +197,12 @@ int glue_find_item(PyObject *dict, PyObject *key, PyObject **value);
 
 /* ---- numpy_dtypes.c ---- */
 
+typedef struct glue_dtype_row {
+    gpr_kind kind;
+    int fraction, exponent; /* of a float: stored bits of the significand, bits of the exponent */
+} glue_dtype_row;
+
+extern const glue_dtype_row glue_dtype_rows[GPR_DTYPE_COUNT];
 /* Which dtypes are reduced, at the end of every message about one that is not. */
 extern const char glue_supported_dtypes[];
 /* Whether the numbers are floats or complex: NaN is among them. */
@@ -202,12 +211,6 @@ int glue_is_inexact(gpr_dtype dtype);
 int glue_is_numpys(gpr_dtype dtype);
 /* Whether all of `count` results are finite, or not negative if they are integers. */
 int glue_are_ordinary(gpr_dtype dtype, const void *results, npy_intp count);
-/* Whether an extreme's `initial` is a Python number that NumPy converts to such elements without a
- * word; then it is in *epilogue. Never an exception. */
-int glue_read_start(PyObject *initial, gpr_dtype dtype, glue_epilogue *epilogue);
-/* Folds each of `count` extremes with the start. */
-void glue_fold_start(gpr_operator op, gpr_dtype dtype, const glue_epilogue *epilogue, void *results,
-                     npy_intp count);
 /* A gpr_dtype for a descriptor; `what` begins the TypeError for one that is not supported. 0 or
  * -1. */
 int glue_find_dtype(PyArray_Descr *descr, const char *what, gpr_dtype *dtype);
@@ -217,6 +220,17 @@ PyArray_Descr *glue_descr_of(gpr_dtype dtype);
 /* DTYPES: name -> (bytes, fraction bits, exponent bits, whether NumPy has it), in the registry's
  * order. */
 int glue_add_dtypes(PyObject *module);
+
+/* ---- starts.c ---- */
+
+/* Whether a start is taken by the core: results of `op` begin with it. It is a Python number that
+ * NumPy converts to the result's type without a word, and is in *epilogue then, with the type that
+ * such results are made in before. Never an exception. */
+int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObject *kernel,
+                    glue_epilogue *epilogue);
+/* Folds each of `count` results with the start. */
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
+                     npy_intp count);
 
 /* ---- arguments.c: each returns 0, or -1 with an exception. ---- */
 
@@ -303,12 +317,18 @@ int glue_lacks_freedom(const glue_call *call);
 
 /* Whether the core takes `where` as it is. */
 int glue_is_mask_of(PyObject *where, PyArrayObject *array);
-/* The result of reduce_plain for an exact ndarray, after `epilogue` if it is not NULL; `out` is
- * None or receives it. NotImplemented where NumPy has further rules, or `out` does not take the
- * result as it is. */
+/* The result of an exact ndarray, after `epilogue`; `out` is None or receives it. NotImplemented
+ * where NumPy has further rules, or `out` does not take the result as it is. */
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given, glue_epilogue *epilogue,
                                     PyObject *out);
+
+/* ---- dates.c ---- */
+
+/* The result of an ndarray of datetime64 or timedelta64 that has elements, without a mask, a start
+ * or an out. NotImplemented where NumPy has further rules. */
+PyObject *glue_reduce_dates(glue_state *state, gpr_operator op, PyArrayObject *dates,
+                            const glue_arguments *given);
 
 /* ---- count_few.c ---- */
 
@@ -337,7 +357,6 @@ int glue_add_cost_names(PyObject *module);
 
 extern PyMethodDef glue_run_methods[];
 extern PyMethodDef glue_host_reduce_methods[];
-extern PyMethodDef glue_reduce_plain_methods[];
 extern PyMethodDef glue_dot_methods[];
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];

@@ -139,8 +139,7 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
     PyObject *result = NULL;
     glue_call call;
 
-    if (PyArray_SIZE(array) == 0 || (PyArray_ISCOMPLEX(array) && given->dtype != Py_None))
-        Py_RETURN_NOTIMPLEMENTED;
+    if (PyArray_ISCOMPLEX(array) && given->dtype != Py_None) Py_RETURN_NOTIMPLEMENTED;
     if (read_call(state, array, given, &call) == 0) {
         const int has_place =
             out == Py_None || takes_results(&call, epilogue, out, array, given->mask);

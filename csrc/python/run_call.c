@@ -121,12 +121,32 @@ static void apply_epilogue(const glue_call *call, npy_intp count)
     if (epilogue->has_start) glue_fold_start(request->op, dtype, epilogue, request->result, count);
 }
 
+/* Results of float64, or a single one, as float32 in the same order of memory. */
+static PyObject *round_to_float32(PyObject *array, double single)
+{
+    PyArray_Descr *descr = PyArray_DescrFromType(NPY_FLOAT32);
+    const float rounded = (float)single;
+
+    if (array == NULL) {
+        PyObject *const scalar = PyArray_Scalar((void *)&rounded, descr, NULL);
+        Py_DECREF(descr);
+        return scalar;
+    }
+    PyObject *const made = PyArray_NewLikeArray((PyArrayObject *)array, NPY_KEEPORDER, descr, 0);
+    if (made == NULL) return NULL;
+    const double *from = PyArray_DATA((PyArrayObject *)array);
+    float *to = PyArray_DATA((PyArrayObject *)made);
+    for (npy_intp i = 0; i < PyArray_SIZE((PyArrayObject *)made); i++) to[i] = (float)from[i];
+    return made;
+}
+
 PyObject *glue_run(glue_state *state, glue_call *call)
 {
     gpr_request *request = &call->request;
     PyArray_Descr *descr = call->result_descr;
     PyObject *array = NULL, *result = NULL;
     npy_complex128 scalar = 0; /* room for an element of any type */
+    double single;
     int64_t strides[GPR_MAX_NDIM + 1];
 
     call->result_descr = NULL;
@@ -152,7 +172,12 @@ PyObject *glue_run(glue_state *state, glue_call *call)
     if (glue_warn_if_none(state, call) < 0) goto done;
     if (call->epilogue != NULL)
         apply_epilogue(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1);
-    result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
+    if (call->epilogue != NULL && call->epilogue->is_single) {
+        memcpy(&single, &scalar, sizeof single);
+        result = round_to_float32(array, single);
+    } else {
+        result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
+    }
 done:
     Py_XDECREF(array);
     Py_DECREF(descr);

@@ -150,7 +150,7 @@ def check_mean(
 
 # ---------------------------------------------------------------- starts
 
-PLAIN_STARTS = frozenset((int, float))
+_PLAIN_STARTS = frozenset((int, float))
 """Types of ``initial`` that NumPy converts to the dtype of any numbers."""
 
 
@@ -170,9 +170,9 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
     It passes through ``out``: NumPy stores it there before it reduces.
     """
     initial = call.initial
-    if call.dtype is None and type(initial) in PLAIN_STARTS:
+    if call.dtype is None and type(initial) in _PLAIN_STARTS:
         sign = math.copysign(1, initial) if initial == 0 else 0
-        start = plain_start(ufunc, call.array.dtype, initial, sign)
+        start = _plain_start(ufunc, call.array.dtype, initial, sign)
     else:
         start = ufunc.reduce(np.empty(0, call.array.dtype), 0, call.dtype, initial=initial)
     if isinstance(call.out, np.ndarray) and call.out.dtype != start.dtype:
@@ -184,7 +184,7 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
 
 
 @functools.lru_cache(maxsize=64, typed=True)
-def plain_start(ufunc: np.ufunc, dtype: np.dtype[Any], initial: float, sign: float) -> Any:
+def _plain_start(ufunc: np.ufunc, dtype: np.dtype[Any], initial: float, sign: float) -> Any:
     """:func:`start_of` for a number, which is often the same; `sign` tells -0.0 from 0.0."""
     return ufunc.reduce(np.empty(0, dtype), axis=0, initial=initial)
 

@@ -14,7 +14,7 @@ PLAN_COSTS: tuple[str, ...]
 KERNEL_FILES: dict[str, str]
 KERNELS_ON_CPU: tuple[str, ...]
 
-# ---- host_reduce.c, reduce_plain.c
+# ---- host_reduce.c
 
 def reduce(
     op: int | str,
@@ -30,23 +30,6 @@ def reduce(
     stream: Any,
     skip_nan: bool,
     ddof: float,
-    /,
-) -> Any: ...
-def reduce_plain(
-    op: int,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    keepdims: Any,
-    where: Any,
-    kernel: Any,
-    device: str | None,
-    block_size: int | None,
-    grid_size: int | None,
-    stream: Any,
-    skip_nan: bool,
-    ddof: Any,
-    out: Any,
     /,
 ) -> Any: ...
 

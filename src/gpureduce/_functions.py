@@ -1,9 +1,9 @@
 """The reductions: NumPy's names and arguments, and arguments for where and how the work is done.
 
 One maker makes all functions with the same arguments, so that each signature has one body. A plain
-call of an ``ndarray`` runs in the C core as a whole, by ``_core.Function``, which keeps small calls
-cheap. Every other call calls the body, which calls the core directly. If the core returns
-``NotImplemented``, and for other arguments, :mod:`gpureduce._rules` runs the call.
+call of an ``ndarray``, or of an array in a GPU's memory, runs in the C core as a whole, by
+``_core.Function``, which keeps small calls cheap. Every other call calls the body, and
+:mod:`gpureduce._rules` runs it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from . import _core
-from ._arguments import PLAIN_STARTS, are_finite, as_mask
+from ._arguments import as_mask
 from ._calls import Call, NoValue, OwnCall, warn
 from ._docstrings import compose
 from ._exceptions import unknown_operator
 from ._moments import tell_freedom, warn_if_nothing_is_left
 from ._records import MinMax
-from ._rules import (
-    check_found,
-    finish_plain_extreme,
-    finish_plain_fold,
-    reduce_any,
-    type_before_start,
-)
+from ._rules import check_found, finish_extreme, reduce_any
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -81,8 +75,6 @@ __all__ = [
     "var",
 ]
 
-_reduce_plain = _core.reduce_plain
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Finish = Callable[..., Any]
@@ -98,23 +90,17 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _describe(name: str, function: _Function) -> _Function:
-    """Give a function that a maker made its name and docstring."""
-    _parameters[name] = _parameters_of(function)
-    _functions[name] = function
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = compose(name, _parameters[name])
-    return function
-
-
 def _define(
     name: str, function: _Function, skip_nan: bool = False, finish: Finish | None = None
 ) -> _Function:
-    """Make a function's plain calls the core's, which this function takes all others of.
+    """Give a function that a maker made its name and docstring, and the core its plain calls.
 
-    Results of plain calls that are NaN, infinite or negative positions are given to `finish`.
+    The function takes all others. Results of plain calls of ndarrays that are NaN, infinite or
+    negative positions are given to `finish`, and all pairs of results.
     """
-    _describe(name, function)
+    _parameters[name] = _parameters_of(function)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = compose(name, _parameters[name])
     positional = function.__code__.co_argcount
     op = _core.OPERATORS[name.removeprefix("nan") if skip_nan else name]
     quick = _core.Function(function, _parameters[name], positional, op, skip_nan, finish)
@@ -127,8 +113,6 @@ def _define(
 
 
 def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
-    code = _core.OPERATORS[op]
-
     def accumulate(
         a: Any,
         axis: Axis = None,
@@ -144,31 +128,6 @@ def _make_accumulation(op: str, skip_nan: bool = False) -> Accumulation:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        has_none = initial is NoValue
-        if has_none or (type(initial) in PLAIN_STARTS and type(a) is np.ndarray):
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                dtype if has_none else type_before_start(op, a.dtype, dtype, kernel),
-                keepdims,
-                where,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                skip_nan,
-                0.0,
-                out,
-            )
-            if result is not NotImplemented:
-                if has_none:
-                    return result
-                options = kernel, device, block_size, grid_size, stream
-                skips = skip_nan and a.dtype.kind not in "biu"
-                call = Call(op, a, options, axis, dtype, None, keepdims, initial, where, skips)
-                return finish_plain_fold(call, result)
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(
             Call(op, a, options, axis, dtype, out, keepdims, initial, where, skip_nan)
@@ -187,14 +146,12 @@ def _finish_extreme(op: str) -> Finish:
             warn("All-NaN slice encountered")
             return result
         call = Call(op, a, options, axis, None, None, keepdims, NoValue, where, True)
-        return finish_plain_extreme(call, result)
+        return finish_extreme(call, None if where is True else where, result)
 
     return finish
 
 
 def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
-    code = _core.OPERATORS[op]
-
     def extreme(
         a: Any,
         axis: Axis = None,
@@ -209,35 +166,6 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        has_none = initial is NoValue
-        # A mask needs a start, because it may leave out every element.
-        starts = not has_none and type(initial) in PLAIN_STARTS and type(a) is np.ndarray
-        if starts or (has_none and where is True):
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                None,
-                keepdims,
-                where,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                skip_nan,
-                0.0,
-                out,
-            )
-            if result is not NotImplemented:
-                if has_none and not skip_nan:
-                    return result
-                skips = skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu"
-                if starts or (skips and not are_finite(result)):
-                    options = kernel, device, block_size, grid_size, stream
-                    call = Call(op, a, options, axis, None, None, keepdims, initial, where, skips)
-                    result = finish_plain_extreme(call, result)
-                return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, initial, where, skip_nan))
 
@@ -245,8 +173,6 @@ def _make_extreme(op: str, skip_nan: bool = False) -> Extreme:
 
 
 def _make_truth(op: str) -> Truth:
-    code = _core.OPERATORS[op]
-
     def truth(
         a: Any,
         axis: Axis = None,
@@ -260,24 +186,6 @@ def _make_truth(op: str) -> Truth:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _reduce_plain(
-            code,
-            a,
-            axis,
-            None,
-            keepdims,
-            where,
-            kernel,
-            device,
-            block_size,
-            grid_size,
-            stream,
-            False,
-            0.0,
-            out,
-        )
-        if result is not NotImplemented:
-            return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, NoValue, where))
 
@@ -301,9 +209,6 @@ def _finish_mean(skip_nan: bool) -> Finish:
 
 
 def _make_mean(skip_nan: bool = False) -> Mean:
-    code = _core.OPERATORS["mean"]
-    finish = _finish_mean(skip_nan)
-
     def mean(
         a: Any,
         axis: Axis = None,
@@ -319,30 +224,6 @@ def _make_mean(skip_nan: bool = False) -> Mean:
         stream: Any = None,
     ) -> Any:
         options = kernel, device, block_size, grid_size, stream
-        if dtype is None or (where is True and not skip_nan):
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                dtype,
-                keepdims,
-                where,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                skip_nan,
-                0.0,
-                out,
-            )
-            if result is not NotImplemented:
-                if where is True and not (skip_nan and type(a) is np.ndarray):
-                    return result
-                if are_finite(result):
-                    return result
-                if type(a) is np.ndarray:
-                    return finish(result, a, axis, keepdims, where, 0, *options)
         return reduce_any(
             Call("mean", a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan)
         )
@@ -350,20 +231,9 @@ def _make_mean(skip_nan: bool = False) -> Mean:
     return mean
 
 
-def _reduce_mask(op: str, mask: Any, axis: Any) -> Any:
-    """A reduction of a bool array on the CPU."""
-    code = _core.OPERATORS[op]
-    more = "fast", "cpu", None, None, None, False, 0.0, None
-    return _reduce_plain(code, mask, axis, None, False, True, *more)
-
-
-def _count_true(mask: Any, axis: Any) -> Any:
-    return _reduce_mask("count_nonzero", mask, axis)
-
-
 def _leaves_rows_empty(mask: Any, axis: Any) -> bool:
     """Whether a mask, an exact ndarray of bool, is false of all of a row."""
-    return not np.all(_reduce_mask("any", mask, axis))
+    return not np.all(any(mask, axis=axis, kernel="fast", device="cpu"))
 
 
 def _finish_variance(op: str, skip_nan: bool) -> Finish:
@@ -375,17 +245,16 @@ def _finish_variance(op: str, skip_nan: bool) -> Finish:
         if skip_nan and a.dtype.kind not in "biu":
             call = Call(op, a, options, axis, keepdims=keepdims, skip_nan=True, ddof=ddof)
             return tell_freedom(call, as_mask(where, a.shape), result)
-        if where is not True and np.less_equal(_count_true(where, axis), ddof).any():
-            warn("Degrees of freedom <= 0 for slice")
+        if where is not True:
+            counts = count_nonzero(where, axis=axis, kernel="fast", device="cpu")
+            if np.less_equal(counts, ddof).any():
+                warn("Degrees of freedom <= 0 for slice")
         return result
 
     return finish
 
 
 def _make_variance(op: str, skip_nan: bool = False) -> Variance:
-    code = _core.OPERATORS[op]
-    finish = _finish_variance(op, skip_nan)
-
     def variance(
         a: Any,
         axis: Axis = None,
@@ -408,30 +277,6 @@ def _make_variance(op: str, skip_nan: bool = False) -> Variance:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
         options = kernel, device, block_size, grid_size, stream
-        if dtype is None and mean is NoValue:
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                None,
-                keepdims,
-                where,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                skip_nan,
-                ddof,
-                out,
-            )
-            if result is not NotImplemented:
-                if where is True and not (skip_nan and type(a) is np.ndarray):
-                    return result
-                if are_finite(result):
-                    return result
-                if type(a) is np.ndarray:
-                    return finish(result, a, axis, keepdims, where, ddof, *options)
         return reduce_any(
             Call(op, a, options, axis, dtype, out, keepdims, NoValue, where, skip_nan, ddof, mean)
         )
@@ -447,8 +292,6 @@ def _finish_position(
 
 
 def _make_position(op: str, skip_nan: bool = False) -> Position:
-    code = _core.OPERATORS[op]
-
     def position(
         a: Any,
         axis: int | None = None,
@@ -463,27 +306,6 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
     ) -> Any:
         if keepdims is NoValue:
             keepdims = False
-        if not isinstance(axis, tuple):
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                None,
-                keepdims,
-                True,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                skip_nan,
-                0.0,
-                out,
-            )
-            if result is not NotImplemented:
-                if skip_nan and type(a) is np.ndarray and a.dtype.kind not in "biu":
-                    check_found(result)
-                return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call(op, a, options, axis, None, out, keepdims, skip_nan=skip_nan))
 
@@ -491,8 +313,6 @@ def _make_position(op: str, skip_nan: bool = False) -> Position:
 
 
 def _make_span() -> Span:
-    code = _core.OPERATORS["ptp"]
-
     def ptp(
         a: Any,
         axis: Axis = None,
@@ -505,24 +325,6 @@ def _make_span() -> Span:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _reduce_plain(
-            code,
-            a,
-            axis,
-            None,
-            keepdims,
-            True,
-            kernel,
-            device,
-            block_size,
-            grid_size,
-            stream,
-            False,
-            0.0,
-            out,
-        )
-        if result is not NotImplemented:
-            return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call("ptp", a, options, axis, None, out, keepdims))
 
@@ -530,8 +332,6 @@ def _make_span() -> Span:
 
 
 def _make_count() -> Count:
-    code = _core.OPERATORS["count_nonzero"]
-
     def count_nonzero(
         a: Any,
         axis: Axis = None,
@@ -543,33 +343,17 @@ def _make_count() -> Count:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        result = _reduce_plain(
-            code,
-            a,
-            axis,
-            None,
-            keepdims,
-            True,
-            kernel,
-            device,
-            block_size,
-            grid_size,
-            stream,
-            False,
-            0.0,
-            None,
-        )
-        if result is not NotImplemented:
-            return result
         options = kernel, device, block_size, grid_size, stream
         return reduce_any(Call("count_nonzero", a, options, axis, keepdims=keepdims))
 
     return count_nonzero
 
 
-def _make_pair() -> Pair:
-    code = _core.OPERATORS["minmax"]
+def _finish_pair(result: Any, *_: Any) -> MinMax:
+    return MinMax(*result)
 
+
+def _make_pair() -> Pair:
     def minmax(
         a: Any,
         axis: Axis = None,
@@ -584,25 +368,6 @@ def _make_pair() -> Pair:
         grid_size: int | None = None,
         stream: Any = None,
     ) -> Any:
-        if initial is NoValue and where is True:
-            result = _reduce_plain(
-                code,
-                a,
-                axis,
-                None,
-                keepdims,
-                True,
-                kernel,
-                device,
-                block_size,
-                grid_size,
-                stream,
-                False,
-                0.0,
-                out,
-            )
-            if result is not NotImplemented:
-                return MinMax(*result)
         options = kernel, device, block_size, grid_size, stream
         return MinMax(
             *reduce_any(Call("minmax", a, options, axis, None, out, keepdims, initial, where))
@@ -645,7 +410,7 @@ nanargmax = _define("nanargmax", _make_position("argmax", True), True, _finish_p
 
 ptp = _define("ptp", _make_span())
 count_nonzero = _define("count_nonzero", _make_count())
-minmax = _describe("minmax", _make_pair())
+minmax = _define("minmax", _make_pair(), finish=_finish_pair)
 
 # ---------------------------------------------------------------- by operator
 

@@ -19,7 +19,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _moments
 from ._arguments import (
-    PLAIN_STARTS,
     are_finite,
     as_mask,
     check_identity,
@@ -33,7 +32,6 @@ from ._arguments import (
     fold_in,
     has_initial,
     only_start,
-    plain_start,
     real_part,
     run,
     set_nan,
@@ -200,7 +198,7 @@ def _fold(call: Call) -> Any:
         check_identity(call, ufunc)
         dtype = call.dtype
         if has_initial(call):
-            dtype = type_before_start(call.op, array.dtype, dtype, call.options[0])
+            dtype = _type_before_start(call.op, array.dtype, dtype, call.options[0])
         result = run(call if dtype is call.dtype else call._replace(dtype=dtype), mask=mask)
     if (
         call.op == "sum" and out is not None and out.dtype.kind == "M"
@@ -209,11 +207,6 @@ def _fold(call: Call) -> Any:
     finish = finish_extreme if ufunc in (np.fmin, np.fmax) else _finish_fold
     result = finish(call, mask, result)
     return result if out is None else store(out, result, ufunc.__name__)
-
-
-def finish_plain_fold(call: Call, result: Any) -> Any:
-    """Sums and products with a start, of an exact ndarray, as the core found them."""
-    return _finish_fold(call, None if call.where is True else call.where, result)
 
 
 def _finish_fold(call: Call, mask: Array | None, result: Any) -> Any:
@@ -243,7 +236,7 @@ def _type_of_result(element: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     return result if result.isnative else result.newbyteorder("=")
 
 
-def type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: Any) -> Any:
+def _type_before_start(op: str, element: np.dtype[Any], dtype: Any, kernel: Any) -> Any:
     """Type in which a start is added to an exact sum, or multiplied by a product: the result is
     rounded after that.
 
@@ -386,47 +379,15 @@ def finish_extreme(call: Call, mask: Array | None, found: Any) -> Any:
     return result
 
 
-def finish_plain_extreme(call: Call, found: Any) -> Any:
-    """``nanmin`` and ``nanmax``, and extremes with a start, of an exact ndarray, as the core found
-    them.
-
-    NumPy's rules change finite numbers by ``initial`` alone.
-    """
-    if call.skip_nan and not _starts_from_number(call) and not are_finite(found):
-        return finish_extreme(call, None if call.where is True else call.where, found)
-    if not has_initial(call):
-        return found
-    ufunc = UFUNCS[call.name]
-    if isinstance(found, np.ndarray) or call.op not in ("min", "max"):
-        return fold_in(call, ufunc, found)
-    # NumPy takes several times as long for two scalars.
-    start = plain_start(ufunc, call.array.dtype, call.initial, math.copysign(1, call.initial))
-    if found.dtype.kind == "c" or found != found or start != start:
-        return fold_in(call, ufunc, found)
-    return found if (found >= start if call.op == "max" else found <= start) else start
-
-
-def _starts_from_number(call: Call) -> bool:
-    """Whether no result can be NaN: of rows of NaN alone the core returns the identity, an
-    infinity, which gives way to a start.
-    """
-    return (
-        type(call.initial) in PLAIN_STARTS
-        and call.initial == call.initial
-        and call.array.dtype.kind in "fc"
-        and call.array.size > 0
-    )
-
-
 def _mark_nan(call: Call, mask: Array | None, result: Any) -> Any:
     """Store NaN for rows of NaN alone: the core returns the identity for them, an infinity."""
     if call.array.dtype.kind not in "fcV" or call.array.size == 0 or not np.any(np.isinf(result)):
         return result
-    bad = (
-        np.less(run(call, "arg" + call.op), 0)
-        if mask is None
-        else np.equal(count_kept(call, mask), 0)
-    )
+    if mask is None:  # named kernels need not take positions
+        anywhere = call._replace(options=("auto", call.options[1], None, None, call.options[-1]))
+        bad = np.less(run(anywhere, "arg" + call.op), 0)
+    else:
+        bad = np.equal(count_kept(call, mask), 0)
     return set_nan(result, bad) if np.any(bad) else result
 
 

@@ -827,7 +827,7 @@ WITHOUT_ARGUMENTS = {
 }  # fmt: skip
 """Functions that take no arguments, or need none."""
 
-TAKES_ANYTHING = {("find_library", 1), ("import_exchange", 1), ("reduce_plain", 14)}
+TAKES_ANYTHING = {("find_library", 1), ("import_exchange", 1)}
 """Of an object that is no array, their answer is that there is none."""
 
 

@@ -11,6 +11,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def test_a_plain_call_runs_no_python() -> None:
             if name == "ptp" and array.dtype == bool:
                 continue  # is a TypeError
             assert calls_nothing(lambda f=function, x=array: f(x, 0, kernel="auto", device="cpu"))
-    assert core_calls(lambda: gr.minmax(a, axis=(0, 1))) == ["reduce_plain"]
+    assert core_calls(lambda: gr.minmax(a, axis=(0, 1))) == []
+    assert package_frames(lambda: gr.minmax(a, axis=(0, 1))) == ["_finish_pair"]
     assert core_calls(lambda: gr.dot(a[0], a[1])).count("dot") == 1
 
 
@@ -61,8 +63,9 @@ def test_a_masked_call_runs_no_python() -> None:
             assert calls_nothing(
                 lambda f=extreme, x=array: f(x, axis=1, initial=3, where=mask, device="cpu")
             )
-    calls = core_calls(lambda: gr.sum(a, axis=1, initial=2, where=mask))
-    assert calls == ["reduce_plain"]
+    integers = a.astype(np.int16)
+    for bits in (gr.bitwise_and, gr.bitwise_or, gr.bitwise_xor, gr.logical_xor):
+        assert calls_nothing(lambda f=bits: f(integers, axis=1, where=mask))
 
 
 def test_a_mask_that_is_broadcast_runs_no_python(rng: np.random.Generator) -> None:
@@ -224,9 +227,153 @@ def test_extremes_with_a_start_are_numpys(rng: np.random.Generator) -> None:
     assert taken > 0
 
 
+def test_sums_products_and_bits_with_a_start_run_no_python(rng: np.random.Generator) -> None:
+    """And begin with it as NumPy's do: floats are rounded once it is in them."""
+    for dtype in "bHiLqQfd?":
+        a = (1 + 3 * rng.random((3, 4, 5))).astype(dtype)
+        mask = rng.random(a.shape) < 0.7
+        for name in (
+            "sum",
+            "prod",
+            "nansum",
+            "nanprod",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+        ):
+            if name.startswith("bitwise") and dtype in "fd?":
+                continue
+            function = getattr(gr, name)
+            numpys = getattr(np, name).reduce if name.startswith("bitwise") else getattr(np, name)
+            for initial in (0, 5, 100, *((2.5, -1e30) if dtype in "fd" else ())):
+                for axis in (None, 0, (0, 2)):
+                    for array in (a, a.T, a[::-1, ::2]):
+                        given = {"axis": axis, "initial": initial, "where": mask[: len(array)]}
+                        if array is not a:
+                            given["where"] = True
+                        assert calls_nothing(lambda f=function, x=array, k=given: f(x, **k))
+                        result = function(array, **given)
+                        with np.errstate(over="ignore"):
+                            expected = numpys(array, **given)
+                        assert result.dtype == expected.dtype
+                        assert type(result) is type(expected)
+                        assert result.strides == expected.strides
+                        np.testing.assert_allclose(
+                            result, expected, rtol=1e-5 if dtype == "f" else 1e-12
+                        )
+    thirds = np.full((7, 9), 1 / 3, np.float32)
+    exact = sum(map(Fraction, thirds[0].tolist())) + Fraction(float(np.float32(0.1)))
+    assert gr.sum(thirds, axis=1, initial=0.1)[0] == np.float32(float(exact))
+    wide, theirs = np.zeros(3), np.zeros(3)  # the type of an out is the one that is computed in
+    gr.sum(thirds[:, :3], axis=0, initial=0.1, out=wide)
+    np.sum(thirds[:, :3], axis=0, initial=0.1, out=theirs)
+    np.testing.assert_allclose(wide, theirs, rtol=1e-15)
+    small = np.array([1e-200, 1e-200, 3.0])  # which leave the doubles before the start is in
+    assert gr.prod(small, initial=1e300) == pytest.approx(3e-100)
+    large = np.array([1e308, 1e308, -1e307])
+    assert gr.sum(large, initial=-1e308) == pytest.approx(9e307)
+    assert math.copysign(1, gr.sum(np.array([-0.0]), initial=-0.0)) == -1
+    assert math.isnan(gr.sum(np.array([np.inf, 1]), initial=-math.inf))
+
+
+def test_dates_run_no_python(rng: np.random.Generator) -> None:
+    for dtype in ("M8[D]", "m8[ns]", ">M8[s]"):
+        for share in (0, 0.2):
+            numbers = rng.integers(-50, 50, (4, 5, 6))
+            numbers[rng.random(numbers.shape) < share] = np.iinfo(np.int64).min
+            a = numbers.view("m8[ns]" if dtype[0] == "m" else "M8[D]").astype(dtype)
+            for array in (a, a.T, a[::-1, 1:, ::2], a[0, 0], a[0, 0, 0], np.asarray(a[1, 2, 3])):
+                for name in ("min", "max", "argmin", "argmax", "nanmin", "nanmax", "sum", "nansum"):
+                    function, numpys = getattr(gr, name), getattr(np, name)
+                    if "sum" in name and dtype[0] != "m":
+                        with pytest.raises(TypeError):
+                            function(array)
+                        continue
+                    for axis in (None, *range(array.ndim)):
+                        given = {"axis": axis, "keepdims": bool(rng.random() < 0.5)}
+                        result, expected = function(array, **given), numpys(array, **given)
+                        assert np.asarray(result).dtype == np.asarray(expected).dtype
+                        assert type(result) is type(expected)
+                        np.testing.assert_array_equal(result, expected)
+                        if type(array) is np.ndarray and (name in ("min", "max") or share == 0):
+                            call = functools.partial(function, array, **given)
+                            assert calls_nothing(call)
+
+
+def test_sums_of_times_are_numpys_up_to_64_bits(rng: np.random.Generator) -> None:
+    """Partial sums that may be NaT, or beyond, are added by NumPy."""
+    for bits in (20, 55, 60, 63):
+        for shape in ((3,), (40,), (6, 7)):
+            a = rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), shape).view("m8[us]")
+            results = []
+            for module in (np, gr):
+                try:
+                    results.append(module.sum(a, axis=-1))
+                except OverflowError as error:
+                    results.append(type(error))
+            expected, result = results
+            assert np.array_equal(result, expected), (bits, shape)
+            if bits == 20:
+                assert calls_nothing(lambda x=a: gr.sum(x, axis=-1))
+
+
+def test_lists_as_masks_and_wider_outs_run_no_python(rng: np.random.Generator) -> None:
+    for dtype in "?bHiQefd":
+        a = (3 * rng.random((4, 5))).astype(dtype)
+        for where in ([True, False, True, True, False], [[1], [0], [2], [0]], (0, 1, 0, 0, 1)):
+            assert calls_nothing(lambda x=a, mask=where: gr.sum(x, axis=0, where=mask))
+            expected = np.sum(a, axis=0, where=where)
+            np.testing.assert_allclose(gr.sum(a, axis=0, where=where), expected, rtol=1e-2)
+        for name in ("sum", "prod", "nansum"):
+            function, out, theirs = getattr(gr, name), np.zeros(4), np.zeros(4)
+            assert calls_nothing(lambda f=function, x=a, to=out: f(x, axis=1, out=to))
+            getattr(np, name)(a, axis=1, out=theirs)
+            np.testing.assert_allclose(out, theirs, rtol=1e-6)
+    with pytest.raises(ValueError, match="broadcast"):
+        gr.sum(a, axis=0, where=[True, False])
+
+
+def test_arrays_of_no_elements_run_no_python() -> None:
+    for dtype in "?bQefdF":
+        for shape in ((0,), (0, 3), (2, 0, 3)):
+            a = np.zeros(shape, dtype)
+            for name in ("sum", "prod", "any", "all", "count_nonzero", "nansum", "nanprod"):
+                function, numpys = getattr(gr, name), getattr(np, name)
+                for axis in (None, 0, -1):
+                    assert calls_nothing(lambda f=function, x=a, at=axis: f(x, axis=at))
+                    result, expected = function(a, axis=axis), numpys(a, axis=axis)
+                    assert np.asarray(result).dtype == np.asarray(expected).dtype
+                    np.testing.assert_array_equal(result, expected)
+
+
+def test_infinite_extremes_without_nan_are_found_by_every_kernel() -> None:
+    """The rows of NaN among infinities are looked for by positions, which few kernels take."""
+    a = np.array([[1, np.inf, np.nan], [np.nan, np.nan, np.nan]], np.float32)
+    for kernel in gr.kernels():
+        if kernel.name == "exact":
+            continue  # of sums
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gr.NoDeviceWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = gr.nanmax(a, axis=1, kernel=kernel.name)
+            np.testing.assert_array_equal(found, [np.inf, np.nan])
+            assert gr.nanmin(-a, kernel=kernel.name) == -np.inf
+
+
+def test_the_other_name_of_ddof_runs_no_python() -> None:
+    a = np.arange(12.0).reshape(3, 4)
+    for function, numpys in ((gr.var, np.var), (gr.nanstd, np.nanstd)):
+        assert calls_nothing(lambda f=function: f(a, axis=1, correction=1))
+        np.testing.assert_allclose(function(a, axis=1, correction=1), numpys(a, axis=1, ddof=1))
+        for given in ({"ddof": 1, "correction": 1}, {"ddof": 2, "correction": 0}):
+            with pytest.raises(ValueError, match="can't be provided simultaneously"):
+                function(a, **given)
+
+
 def test_a_masked_mean_of_other_masks_reads_its_mask_again_only_where_it_is_nan() -> None:
     a = np.ones((10, 100), np.float32)
-    for mask, passes in (([True] * 100, 1), ([False] * 100, 2)):
+    for value, passes in ((True, 1), (False, 2)):
+        mask = np.full(100, value).view(np.recarray)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
             calls = core_calls(lambda mask=mask: gr.mean(a, axis=1, keepdims=True, where=mask))
@@ -237,7 +384,7 @@ def test_a_masked_mean_of_other_masks_reads_its_mask_again_only_where_it_is_nan(
 def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
     fakes.run(
         """
-    from core_trace import core_calls
+    from core_trace import core_calls, package_frames
     from fakes.array_libraries import Shown, memory_of, value
     from gpureduce import _core
     cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -254,7 +401,14 @@ def test_results_of_device_arrays_have_numpys_shapes(tmp_path: Path) -> None:
             assert value(low).shape == value(high).shape == shape
             host = gr.minmax(cube, axis=axis, keepdims=keepdims, device="cuda")
             assert host[0].shape == host[1].shape == shape
-    assert core_calls(lambda: gr.sum(array, axis=1)) == ["reduce_plain"]
+    for name in ("sum", "mean", "max", "any", "argmin", "var", "ptp", "count_nonzero", "nanmin"):
+        function = getattr(gr, name)
+        for options in ({}, {"axis": 1}, {"keepdims": True}, {"kernel": "fast", "device": "cuda"}):
+            call = lambda f=function, given=options: f(array, **given)
+            assert core_calls(call) == [], name
+            frames = [one for one in package_frames(call) if one != "__cuda_array_interface__"]
+            assert frames == [], (name, frames)
+    assert package_frames(lambda: gr.minmax(array, axis=1)) == ["_finish_pair"]
     for bad, kind in (((0, 0), ValueError), (3, np.exceptions.AxisError), (1.5, TypeError)):
         with raises(kind):
             _core.result_axes("sum", memory, bad, False, False, False)

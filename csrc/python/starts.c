@@ -1,0 +1,264 @@
+/* Starts: `initial` of an array of the host, which its results begin with. Extremes, sums, products
+ * and bits take numbers that NumPy converts without a word; rules in Python take all others. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "python/glue.h"
+
+/* ---------------------------------------------------------------- reading -------------------- */
+
+/* Whether a narrower float type holds a start as it is, 0 or a normal number: then its bits are the
+ * epilogue's integer. */
+static int read_bits(gpr_dtype dtype, glue_epilogue *epilogue)
+{
+    const int fraction = glue_dtype_rows[dtype].fraction,
+              bias = (1 << (glue_dtype_rows[dtype].exponent - 1)) - 1,
+              double_fraction = glue_dtype_rows[GPR_FLOAT64].fraction,
+              double_bias = DBL_MAX_EXP - 1, below = double_fraction - fraction;
+    uint64_t bits;
+
+    memcpy(&bits, &epilogue->number, sizeof bits);
+    const uint64_t sign = bits >> 63, magnitude = bits & INT64_MAX;
+    const int64_t exponent = (int64_t)(magnitude >> double_fraction) - double_bias;
+
+    epilogue->integer = (int64_t)(sign << (fraction + glue_dtype_rows[dtype].exponent));
+    if (magnitude == 0) return 1;
+    if (magnitude << (64 - below) != 0 || exponent < 1 - bias || exponent > bias) return 0;
+    epilogue->integer |=
+        (int64_t)((magnitude >> below) - ((uint64_t)(double_bias - bias) << fraction));
+    return 1;
+}
+
+/* Whether NumPy converts a Python number to `dtype` without a word; then it is in *epilogue. */
+static int read_number(PyObject *initial, gpr_dtype dtype, glue_epilogue *epilogue)
+{
+    const gpr_kind kind = glue_dtype_rows[dtype].kind;
+    int overflows = 0;
+
+    if (PyLong_CheckExact(initial))
+        epilogue->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
+    else if (!PyFloat_CheckExact(initial))
+        return 0;
+    if (overflows != 0) return 0;
+    epilogue->number =
+        PyFloat_CheckExact(initial) ? PyFloat_AS_DOUBLE(initial) : (double)epilogue->integer;
+    switch (dtype) {
+    case GPR_FLOAT16:
+    case GPR_BFLOAT16: return read_bits(dtype, epilogue);
+    case GPR_FLOAT32:
+    case GPR_COMPLEX64: return fabs(epilogue->number) <= FLT_MAX;
+    case GPR_FLOAT64:
+    case GPR_COMPLEX128: return isfinite(epilogue->number);
+    default: break;
+    }
+    if (!PyLong_CheckExact(initial)) return 0;
+    if (kind == GPR_KIND_SIGNED) {
+        const int64_t most = INT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
+        return epilogue->integer <= most && epilogue->integer >= -most - 1;
+    }
+    if (kind == GPR_KIND_UNSIGNED) {
+        const uint64_t most = UINT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
+        return epilogue->integer >= 0 && (uint64_t)epilogue->integer <= most;
+    }
+    epilogue->integer = epilogue->integer != 0;
+    return 1;
+}
+
+static int is_named(PyObject *kernel, const char *name)
+{
+    return PyUnicode_CompareWithASCIIString(kernel, name) == 0;
+}
+
+/* Whether a start is added to an exact sum, or multiplied by a product in double precision, before
+ * the result is rounded: other kernels compute in the result's type, as their names promise. */
+static int is_rounded_once(gpr_operator op, PyObject *kernel)
+{
+    return is_named(kernel, "auto") || is_named(kernel, op == GPR_OP_SUM ? "exact" : "fast");
+}
+
+static int read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObject *kernel,
+                      glue_epilogue *epilogue)
+{
+    const gpr_kind kind = glue_dtype_rows[element].kind;
+
+    switch (op) {
+    case GPR_OP_MIN:
+    case GPR_OP_MAX: return read_number(initial, element, epilogue);
+    case GPR_OP_BITWISE_AND:
+    case GPR_OP_BITWISE_OR:
+    case GPR_OP_BITWISE_XOR:
+        return (kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED) &&
+               read_number(initial, element, epilogue);
+    case GPR_OP_SUM:
+    case GPR_OP_PROD: break;
+    default: return 0;
+    }
+    if (kind == GPR_KIND_UNSIGNED) return read_number(initial, GPR_UINT64, epilogue);
+    if (!glue_is_inexact(element)) return read_number(initial, GPR_INT64, epilogue);
+    epilogue->is_wide = 1;
+    epilogue->is_single = element == GPR_FLOAT32;
+    if ((element != GPR_FLOAT32 && element != GPR_FLOAT64) || !is_rounded_once(op, kernel) ||
+        !read_number(initial, element, epilogue))
+        return 0;
+    if (epilogue->is_single) epilogue->number = (float)epilogue->number;
+    /* -0.0 is a start of its own: a sum of nothing else is -0.0, too. */
+    return op == GPR_OP_PROD || epilogue->number != 0 || !signbit(epilogue->number);
+}
+
+int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObject *kernel,
+                    glue_epilogue *epilogue)
+{
+    epilogue->has_start = read_start(op, element, initial, kernel, epilogue);
+    return epilogue->has_start;
+}
+
+/* ---------------------------------------------------------------- folding -------------------- */
+
+/* Integers wrap, as NumPy's do. */
+#define DEFINE_FOLD_START_INTEGER(name, c_type)                                                  \
+    static c_type fold_one_##name(gpr_operator op, c_type x, c_type start)                       \
+    {                                                                                            \
+        switch (op) {                                                                            \
+        case GPR_OP_MAX: return x < start ? start : x;                                           \
+        case GPR_OP_MIN: return x > start ? start : x;                                           \
+        case GPR_OP_BITWISE_AND: return (c_type)(x & start);                                     \
+        case GPR_OP_BITWISE_OR: return (c_type)(x | start);                                      \
+        case GPR_OP_BITWISE_XOR: return (c_type)(x ^ start);                                     \
+        case GPR_OP_PROD: return (c_type)((uint64_t)x * (uint64_t)start);                        \
+        default: return (c_type)((uint64_t)x + (uint64_t)start);                                 \
+        }                                                                                        \
+    }                                                                                            \
+    static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
+                                  npy_intp count)                                                \
+    {                                                                                            \
+        const c_type start = (c_type)epilogue->integer;                                          \
+        c_type *folded = results;                                                                \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++) folded[i] = fold_one_##name(op, folded[i], start);  \
+    }
+/* NaN stay, unless the start takes the place of rows of which nothing else is left. */
+#define DEFINE_FOLD_START_FLOAT(name, c_type)                                                    \
+    static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
+                                  npy_intp count)                                                \
+    {                                                                                            \
+        const c_type start = (c_type)epilogue->number;                                           \
+        c_type *extremes = results;                                                              \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++) {                                                   \
+            const c_type x = extremes[i];                                                        \
+            if ((op == GPR_OP_MAX ? x < start : x > start) || (epilogue->skips_nan && x != x))   \
+                extremes[i] = start;                                                             \
+        }                                                                                        \
+    }
+/* Bits of floats without their sign are in the order of the floats; negative ones are turned. */
+#define DEFINE_FOLD_START_BITS(name, infinite)                                                   \
+    static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
+                                  npy_intp count)                                                \
+    {                                                                                            \
+        const uint16_t start = (uint16_t)epilogue->integer;                                      \
+        const int16_t start_place = PLACE_OF_BITS(start);                                        \
+        uint16_t *extremes = results;                                                            \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++) {                                                   \
+            const uint16_t x = extremes[i];                                                      \
+            const int16_t place = PLACE_OF_BITS(x);                                              \
+            const int is_nan = (x & INT16_MAX) > (infinite),                                     \
+                      loses = op == GPR_OP_MAX ? place < start_place : place > start_place;      \
+            if (is_nan ? epilogue->skips_nan : loses) extremes[i] = start;                       \
+        }                                                                                        \
+    }
+#define PLACE_OF_BITS(x) ((int16_t)((x) > INT16_MAX ? INT16_MIN - (x) : (x)))
+
+/* Complex numbers are compared by their real parts, of equals by the others; the start's is 0. */
+#define DEFINE_FOLD_START_PAIR(name, part)                                                       \
+    static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
+                                  npy_intp count)                                                \
+    {                                                                                            \
+        const part start = (part)epilogue->number;                                               \
+        part *extremes = results;                                                                \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++, extremes += 2) {                                    \
+            const part re = extremes[0], im = extremes[1];                                       \
+            const int is_nan = re != re || im != im,                                             \
+                      loses = op == GPR_OP_MAX ? re < start || (re == start && im < 0)           \
+                                               : re > start || (re == start && im > 0);          \
+            if (!(is_nan ? epilogue->skips_nan : loses)) continue;                               \
+            extremes[0] = start;                                                                 \
+            extremes[1] = 0;                                                                     \
+        }                                                                                        \
+    }
+
+#define CASE_FOLD_START(ID, name) \
+    case GPR_##ID: fold_start_##name(op, epilogue, results, count); break;
+#define OF_GPR_KIND_BOOL_1(INTEGER, FLOAT, ID, name, c_type) INTEGER(ID, name, c_type)
+#define OF_GPR_KIND_SIGNED_1 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_SIGNED_2 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_SIGNED_4 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_SIGNED_8 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_UNSIGNED_1 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_UNSIGNED_2 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_UNSIGNED_4 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_UNSIGNED_8 OF_GPR_KIND_BOOL_1
+#define OF_GPR_KIND_FLOAT_2(...)
+#define OF_GPR_KIND_FLOAT_4(INTEGER, FLOAT, ID, name, c_type) FLOAT(ID, name, c_type)
+#define OF_GPR_KIND_FLOAT_8 OF_GPR_KIND_FLOAT_4
+#define OF_GPR_KIND_COMPLEX_8(...)
+#define OF_GPR_KIND_COMPLEX_16(...)
+
+#define DEFINE_INTEGER(ID, name, c_type) DEFINE_FOLD_START_INTEGER(name, c_type)
+#define DEFINE_FLOAT(ID, name, c_type) DEFINE_FOLD_START_FLOAT(name, c_type)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    OF_##kind##_##bytes(DEFINE_INTEGER, DEFINE_FLOAT, ID, name, c_type)
+#include "registry/dtypes.def"
+#undef GPR_DTYPE
+DEFINE_FOLD_START_BITS(float16, 0x7c00)
+DEFINE_FOLD_START_BITS(bfloat16, 0x7f80)
+DEFINE_FOLD_START_PAIR(complex64, float)
+DEFINE_FOLD_START_PAIR(complex128, double)
+
+/* Whether all products are doubles with all their bits: others may come back to them by the
+ * start. */
+static int are_in_range(const double *products, npy_intp count)
+{
+    int are = 1;
+
+    for (npy_intp i = 0; i < count; i++)
+        are &= fabs(products[i]) >= DBL_MIN && fabs(products[i]) <= DBL_MAX;
+    return are;
+}
+
+/* Sums and products of floats. Rules in Python have those that leave the doubles before the start
+ * is in them. */
+static void fold_start_wide(gpr_operator op, glue_epilogue *epilogue, double *results,
+                            npy_intp count)
+{
+    const double start = epilogue->number;
+
+    epilogue->has_others = op == GPR_OP_SUM ? !glue_are_ordinary(GPR_FLOAT64, results, count)
+                                            : !are_in_range(results, count);
+    if (epilogue->has_others) return;
+    for (npy_intp i = 0; i < count; i++)
+        results[i] = op == GPR_OP_SUM ? results[i] + start : results[i] * start;
+}
+
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
+                     npy_intp count)
+{
+    if (epilogue->is_wide) {
+        fold_start_wide(op, epilogue, results, count);
+        return;
+    }
+    switch (dtype) {
+#define CASE(ID, name, c_type) CASE_FOLD_START(ID, name)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, ...) \
+    OF_##kind##_##bytes(CASE, CASE, ID, name, c_type)
+#include "registry/dtypes.def"
+#undef GPR_DTYPE
+        CASE_FOLD_START(FLOAT16, float16)
+        CASE_FOLD_START(BFLOAT16, bfloat16)
+        CASE_FOLD_START(COMPLEX64, complex64)
+        CASE_FOLD_START(COMPLEX128, complex128)
+    default: break; /* there are no others */
+    }
+}
