@@ -70,13 +70,17 @@ FUNCTIONS = (
 DTYPES = (
     "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
     "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "datetime64[s]", "timedelta64[us]",
 )  # fmt: skip
+OF_DATES = ("max", "min", "argmax", "argmin", "nanmax", "nanmin")
+OF_TIMES = (*OF_DATES, "sum", "nansum")
 LAYOUTS = ("C", "C", "C", "C", "C", "F", "permuted", "strided", "reversed", "swapped", "broadcast")
 NOT_OF_BOOL = ("ptp",)
 WITHOUT_MASK = (
     "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp",
 )  # fmt: skip
 WITHOUT_OUT = ("count_nonzero",)
+WITH_START = ("sum", "nansum", "prod", "nanprod", "max", "min", "nanmax", "nanmin")
 ROUNDED = ("mean", "nanmean", "var", "std", "nanvar", "nanstd", "prod", "nanprod", "sum", "nansum")
 POOL_ELEMENTS = 1 << 20
 
@@ -107,6 +111,8 @@ class Case:
     kernel: str
     into: bool = False
     """Whether results go to an array that was made before, by ``out``."""
+    starts: bool = False
+    """Whether results begin with a number, by ``initial``."""
 
     @property
     def reduced(self) -> str:
@@ -153,6 +159,9 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         kind = dtype[0]
         if function in NOT_OF_BOOL and dtype == "bool":
             continue
+        is_time = dtype.endswith("]")
+        if is_time and function not in (OF_DATES if kind == "d" else OF_TIMES):
+            continue
         # NumPy's nan functions take bfloat16 for a type without NaN and leave nothing out.
         if function.startswith("nan") and dtype == "bfloat16":
             continue
@@ -170,14 +179,15 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         data = "normal"
         if dtype == "bool":
             data = draw.choice(["mixed", "false", "true"])
-        elif floats and draw.random() < (0.5 if function.startswith("nan") else 0.1):
+        elif (floats or is_time) and draw.random() < (0.5 if function.startswith("nan") else 0.1):
             data = "with nan"
-        masked = function not in WITHOUT_MASK and draw.random() < 0.12
-        sums_exactly = function in SUMS and kind != "c"
+        masked = function not in WITHOUT_MASK and not is_time and draw.random() < 0.12
+        sums_exactly = function in SUMS and kind != "c" and not is_time
         kernels = ["exact", "fast"] if floats else ["exact", "fast", "fast", "fast"]
         kernel = draw.choice(kernels) if sums_exactly else "fast"
         into = function not in WITHOUT_OUT and draw.random() < 0.1
-        return Case(function, dtype, shape, axis, layout, data, masked, kernel, into)
+        starts = function in WITH_START and not is_time and draw.random() < 0.1
+        return Case(function, dtype, shape, axis, layout, data, masked, kernel, into, starts)
 
 
 @functools.cache
@@ -197,8 +207,13 @@ def pool(dtype: str, data: str, near_one: bool) -> np.ndarray:
         values = values * 50
     if dtype.startswith("uint"):
         values = np.abs(values)
-    if data == "with nan":
-        values[random_numbers.random(POOL_ELEMENTS) < 1e-3] = np.nan
+    missing = random_numbers.random(POOL_ELEMENTS) < 1e-3 if data == "with nan" else None
+    if dtype.endswith("]"):
+        times = values.astype(np.int64).astype(dtype)
+        times[missing if missing is not None else []] = "NaT"
+        return times
+    if missing is not None:
+        values[missing] = np.nan
     return values.astype(native_dtype(dtype))
 
 
@@ -242,10 +257,11 @@ def make_array(case: Case, draw: random.Random) -> tuple[np.ndarray, np.ndarray 
 def options_of(case: Case, mask: np.ndarray | None) -> dict[str, Any]:
     """Arguments that NumPy and gpureduce share."""
     options: dict[str, Any] = {"axis": case.axis}
+    needs_start = case.function in ("max", "min", "nanmax", "nanmin")
     if mask is not None:
         options["where"] = mask
-        if case.function in ("max", "min", "nanmax", "nanmin"):
-            options["initial"] = 3
+    if case.starts or (mask is not None and needs_start):
+        options["initial"] = 3
     return options
 
 
@@ -329,10 +345,10 @@ def is_right(
     wanted = np.asarray(theirs).astype(got.dtype)
     if got.shape != wanted.shape:
         return False
-    inexact = got.dtype.kind not in "biu"
+    inexact = got.dtype.kind not in "biumM"
     if case.function not in ROUNDED or not inexact:
         equal = got == wanted
-        if inexact:
+        if got.dtype.kind not in "biu":
             equal |= (got != got) & (wanted != wanted)
         return bool(np.all(equal))
     is_complex = array.dtype.kind == "c"
@@ -433,7 +449,7 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
         right = right and ours() is room and np.array_equal(room, found, equal_nan=True)
         theirs()
     contenders = {"gpureduce": Contender(ours), "numpy": Contender(theirs)}
-    for name, module in modules.items() if not case.into else ():
+    for name, module in () if case.into or case.starts else modules.items():
         try:
             call = PEERS[name](module, case, array, mask)
             if call is not None:
@@ -447,6 +463,7 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
         "function": case.function, "kernel": case.kernel, "dtype": case.dtype,
         "shape": list(case.shape), "axis": case.axis, "reduced": case.reduced,
         "layout": case.layout, "data": case.data, "masked": case.masked, "into": case.into,
+        "starts": case.starts,
         "bytes": array.nbytes, "reads_all": reads_all(case), "right": right, "microseconds": {},
     }  # fmt: skip
     add_samples(row, {name: contender.samples for name, contender in contenders.items()})
@@ -466,6 +483,7 @@ def add_samples(row: dict[str, Any], seconds: dict[str, list[float]]) -> None:
 def describe(row: dict[str, Any]) -> str:
     ours, theirs = (np.median(row["microseconds"][name]) for name in ("gpureduce", "numpy"))
     notes = [row["layout"], row["data"], *["where="] * row["masked"], *["out="] * row["into"]]
+    notes += ["initial="] * row["starts"]
     return (
         f"{row['times_numpy']:6.2f}  {ours:9.1f} / {theirs:9.1f} µs  {row['function']}"
         f"{' exact' if row['kernel'] == 'exact' else ''} {row['dtype']} {tuple(row['shape'])} "

@@ -719,6 +719,7 @@ def cpu_sweep_facts(case: dict[str, Any]) -> dict[str, Any]:
     return {
         **case,
         "into": into(case),
+        "starts": starts(case),
         "elements": math.prod(shape),
         "per_result": math.prod(shape[i] for i in axes),
         "results": math.prod(n for i, n in enumerate(shape) if i not in axes),
@@ -814,10 +815,19 @@ def into(case: dict[str, Any]) -> bool:
     return bool(case.get("into"))
 
 
+def starts(case: dict[str, Any]) -> bool:
+    """Whether a case has an ``initial``; earlier sweeps drew it with masks alone."""
+    return bool(case.get("starts"))
+
+
+def notes_of(case: dict[str, Any]) -> list[str]:
+    """Arguments that most cases do not have."""
+    given = {"where=": case["masked"], "initial=": starts(case), "out=": into(case)}
+    return [name for name, is_given in given.items() if is_given]
+
+
 def layout_of(case: dict[str, Any]) -> str:
-    if case["masked"]:
-        return "where="
-    return "out=" if into(case) else str(case["layout"])
+    return (notes_of(case) or [str(case["layout"])])[0]
 
 
 def cpu_sweep_table(result: dict[str, Any]) -> str:
@@ -847,9 +857,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
         [
             f"{case['function']}{' `exact`' * (case['kernel'] == 'exact')} {case['dtype']}",
             f"{tuple(case['shape'])}, {case['axis']}",
-            ", ".join(
-                [case["layout"], case["data"], *["where="] * case["masked"], *["out="] * into(case)]
-            ),
+            ", ".join([case["layout"], case["data"], *notes_of(case)]),
             *(f"{statistics.median(case['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),
             f"{case['times_numpy']:.2f}",
             " to ".join(f"{x:.2f}" for x in case["quartiles"]),
