@@ -340,9 +340,9 @@ static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
 
     if (!are_plain_of_any(self, given) || PyArray_SIZE(dates) == 0 ||
         given[PARAMETER_initial] != NULL || given[PARAMETER_where] != Py_True ||
-        given[PARAMETER_dtype] != Py_None || given[PARAMETER_out] != Py_None)
+        given[PARAMETER_dtype] != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
-    return glue_reduce_dates(self->state, self->op, dates, &all);
+    return glue_reduce_dates(self->state, self->op, dates, &all, given[PARAMETER_out]);
 }
 
 /* The result of an exact ndarray; NotImplemented where NumPy has further rules. */

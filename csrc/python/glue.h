@@ -325,10 +325,10 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
 
 /* ---- dates.c ---- */
 
-/* The result of an ndarray of datetime64 or timedelta64 that has elements, without a mask, a start
- * or an out. NotImplemented where NumPy has further rules. */
+/* The result of an ndarray of datetime64 or timedelta64 that has elements, without a mask or a
+ * start; `out` is None or receives it. NotImplemented where NumPy has further rules. */
 PyObject *glue_reduce_dates(glue_state *state, gpr_operator op, PyArrayObject *dates,
-                            const glue_arguments *given);
+                            const glue_arguments *given, PyObject *out);
 
 /* ---- count_few.c ---- */
 
