@@ -156,7 +156,7 @@ def describe(
         if op != "_count_nan":
             if op == "nanstd":
                 more["ddof"] = ddof
-            return _functions.reduce(tile, op, **more)
+            return getattr(_functions, op)(tile, **more)
         flags = map_once(_are_nan, tile) if isinstance(tile, np.ndarray) else tile != tile
         if isinstance(flags, bool):
             raise _no_arithmetic(tile)

@@ -157,6 +157,10 @@ def dot(
     np.float64(1.1000000163912773)
     """
     options = (kernel, device, block_size, grid_size, stream)
+    if type(a) is type(b) is np.ndarray and a.shape == b.shape and a.ndim == 1:
+        is_factor = a.dtype is b.dtype and a.dtype.isnative
+        factor = a.dtype if is_factor else np.promote_types(a.dtype, b.dtype)
+        return _core.dot(a, b, factor, dtype, *options)
     library, other = device_library(a), device_library(b)
     if library is not None and other is not None:
         check_plain(a, "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,13 @@ def name_of(dtype: DTypeLike) -> str:
     """Name of a dtype, of which those that NumPy lacks may be given as names."""
     if isinstance(dtype, str) and dtype in _core.DTYPES:
         return dtype
-    return np.dtype(dtype).name
+    return _name_of(np.dtype(dtype))
+
+
+@functools.lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """What NumPy takes microseconds to compose."""
+    return dtype.name
 
 
 def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:

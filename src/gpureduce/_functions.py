@@ -474,6 +474,8 @@ def _reduce_several(
     def by_one(array: Any, op: Any, **more: Any) -> Any:
         if not (isinstance(op, str) and "ddof" in _parameters[op]):
             more.pop("ddof", None)
+        if isinstance(op, str) and "where" not in more and "initial" not in more:
+            return _functions[op](array, **more)
         return reduce(array, op, **more)
 
     return reduce_several(a, known, names, by_one, axis, keepdims, given)
@@ -512,6 +514,16 @@ def reduce(
              "block_size": block_size, "grid_size": grid_size, "stream": stream},
         )  # fmt: skip
     function = _find(op)
+    options = {
+        "kernel": kernel,
+        "device": device,
+        "block_size": block_size,
+        "grid_size": grid_size,
+        "stream": stream,
+    }
+    has_none = initial is NoValue and mean is NoValue and correction is NoValue
+    if has_none and dtype is None and out is None and where is True and ddof is _PLAIN["ddof"]:
+        return function(a, axis=axis, keepdims=keepdims, **options)
     name = function.__name__
     given: dict[str, Any] = {"keepdims": keepdims}
     for key, value, default in (
@@ -530,13 +542,6 @@ def reduce(
             raise TypeError(f"{name} computes in the elements' own type: it takes no dtype")
         if key not in _parameters[name]:
             raise TypeError(f"{name} takes no {key}")
-    options = {
-        "kernel": kernel,
-        "device": device,
-        "block_size": block_size,
-        "grid_size": grid_size,
-        "stream": stream,
-    }
     return function(a, axis=axis, **given, **options)
 
 

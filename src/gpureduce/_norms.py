@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from . import _core, _functions
 from ._calls import Array, NoValue, Options, map_once, placement
 from ._dot import MAGNITUDES, SQUARES, along_device, along_host
-from ._dtypes import is_below_float32, native_dtype
+from ._dtypes import is_below_float32, name_of, native_dtype
 from ._interop.device_reduction import EXACT, NUMBERS, Work, same_memory
 from ._interop.inputs import as_array, check_plain
 from ._interop.libraries import Library, device_library
@@ -222,10 +222,10 @@ class _Norm:
 
 class _HostNorm(_Norm):
     def __init__(self, array: Array, options: Options) -> None:
-        if array.dtype.name not in _core.DTYPES:
-            raise TypeError(f"norm is not defined for dtype {array.dtype}: it takes numbers")
         self.array, self.options = array, options
-        self.shape, self.dtype = array.shape, array.dtype.name
+        self.shape, self.dtype = array.shape, name_of(array.dtype)
+        if self.dtype not in _core.DTYPES:
+            raise TypeError(f"norm is not defined for dtype {array.dtype}: it takes numbers")
 
     def two(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         array = self.array

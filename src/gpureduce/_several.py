@@ -25,6 +25,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from . import _core
 from ._calls import Array
+from ._dtypes import name_of as dtype_name
 from ._exact import ExactSum
 from ._interop.inputs import as_array, wrapper_of
 from ._interop.libraries import device_library
@@ -70,9 +71,9 @@ def reduce_several(
 
     `names` are the fields, `reduce` reduces by one operator, and `given` has its other arguments.
     """
-    doubled = [name for name, count in collections.Counter(names).items() if count > 1]
-    if doubled:
-        raise ValueError(f"operator {doubled[0]!r} is named twice")
+    if len(set(names)) < len(names):
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"operator {doubled!r} is named twice")
     results = tuple_of(names)
     made: dict[int, Any] = {}
     is_plain = (
@@ -86,7 +87,7 @@ def reduce_several(
         made = reduce_device_array(library, a, ops, axis, keepdims, given)
     elif is_plain:
         a = array = as_array(a, "a.filled(0)")
-        is_known = array.dtype.names is None and array.dtype.name in _core.DTYPES
+        is_known = array.dtype.names is None and dtype_name(array.dtype) in _core.DTYPES
         if is_known and _runs_on_cpu(given):
             if array.nbytes > TILE_BYTES:
                 return results(*_Tiled(array, axis, keepdims, reduce, given).run(ops))

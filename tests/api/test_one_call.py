@@ -296,7 +296,9 @@ def test_dates_run_no_python(rng: np.random.Generator) -> None:
                         assert type(result) is type(expected)
                         np.testing.assert_array_equal(result, expected)
                         room = np.empty_like(np.asarray(expected))
-                        assert function(array, **given, out=room) is room
+                        with warnings.catch_warnings():
+                            warnings.simplefilter("ignore", RuntimeWarning)  # of NaT alone
+                            assert function(array, **given, out=room) is room
                         np.testing.assert_array_equal(room, expected)
                         if type(array) is np.ndarray and (share == 0 or not name.startswith("nan")):
                             call = functools.partial(function, array, **given)

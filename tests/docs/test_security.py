@@ -69,7 +69,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
     ),
     "`.npy` files of the command": (
         f"{HERE}::test_the_command_loads_no_pickle",
-        "cli/test_cli.py::test_headers_that_cannot_be_are_errors_in_one_line",
+        "cli/test_cli.py::test_headers_of_files_that_cannot_be_are_errors_in_one_line",
+        "cli/test_cli.py::test_headers_in_a_pipe_that_cannot_be_are_errors_in_one_line",
     ),
     "bytes of `ExactSum` states": (
         "exact/test_exact.py::test_every_damaged_byte_and_every_other_length_is_refused",
