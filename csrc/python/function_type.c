@@ -123,7 +123,7 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
 {
     gpr_dtype element;
 
-    if (given[PARAMETER_dtype] != Py_None || PyArray_ISBYTESWAPPED(array)) return 0;
+    if (given[PARAMETER_dtype] != Py_None) return 0;
     if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array)) && !PyTypeNum_ISBOOL(PyArray_TYPE(array)) &&
         !PyTypeNum_ISUSERDEF(PyArray_TYPE(array)))
         return 0;

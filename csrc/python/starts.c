@@ -96,12 +96,13 @@ static int read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyO
     }
     if (kind == GPR_KIND_UNSIGNED) return read_number(initial, GPR_UINT64, epilogue);
     if (!glue_is_inexact(element)) return read_number(initial, GPR_INT64, epilogue);
-    epilogue->is_wide = 1;
-    epilogue->is_single = element == GPR_FLOAT32;
-    if ((element != GPR_FLOAT32 && element != GPR_FLOAT64) || !is_rounded_once(op, kernel) ||
-        !read_number(initial, element, epilogue))
+    if (glue_dtype_rows[element].kind == GPR_KIND_FLOAT && is_rounded_once(op, kernel)) {
+        epilogue->is_wide = 1;
+        epilogue->is_single = element == GPR_FLOAT32;
+    }
+    if (gpr_dtype_bytes(element) < sizeof(float) || !read_number(initial, element, epilogue))
         return 0;
-    if (epilogue->is_single) epilogue->number = (float)epilogue->number;
+    if (element == GPR_FLOAT32) epilogue->number = (float)epilogue->number;
     /* -0.0 is a start of its own: a sum of nothing else is -0.0, too. */
     return op == GPR_OP_PROD || epilogue->number != 0 || !signbit(epilogue->number);
 }
@@ -217,37 +218,45 @@ DEFINE_FOLD_START_BITS(bfloat16, 0x7f80)
 DEFINE_FOLD_START_PAIR(complex64, float)
 DEFINE_FOLD_START_PAIR(complex128, double)
 
-/* Whether all products are doubles with all their bits: others may come back to them by the
- * start. */
-static int are_in_range(const double *products, npy_intp count)
+/* Sums and products. Rules in Python have sums that are not finite, and products that leave the
+ * normal doubles: the start may lead back. */
+static int is_normal(double re, double im)
 {
-    int are = 1;
-
-    for (npy_intp i = 0; i < count; i++)
-        are &= fabs(products[i]) >= DBL_MIN && fabs(products[i]) <= DBL_MAX;
-    return are;
+    const double size = im != 0 ? hypot(re, im) : fabs(re);
+    return size >= DBL_MIN && size <= DBL_MAX;
 }
 
-/* Sums and products of floats. Rules in Python have those that leave the doubles before the start
- * is in them. */
-static void fold_start_wide(gpr_operator op, glue_epilogue *epilogue, double *results,
-                            npy_intp count)
-{
-    const double start = epilogue->number;
-
-    epilogue->has_others = op == GPR_OP_SUM ? !glue_are_ordinary(GPR_FLOAT64, results, count)
-                                            : !are_in_range(results, count);
-    if (epilogue->has_others) return;
-    for (npy_intp i = 0; i < count; i++)
-        results[i] = op == GPR_OP_SUM ? results[i] + start : results[i] * start;
-}
+#define DEFINE_ADD_START(name, part, parts)                                                \
+    static void add_start_##name(gpr_operator op, glue_epilogue *epilogue, part *results,  \
+                                 npy_intp count)                                           \
+    {                                                                                      \
+        const part start = (part)epilogue->number;                                         \
+                                                                                           \
+        for (npy_intp i = 0; i < count; i++, results += (parts)) {                         \
+            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;       \
+            epilogue->has_others |= op == GPR_OP_SUM ? !isfinite(re) || !isfinite(im)      \
+                                                     : !is_normal((double)re, (double)im); \
+            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;              \
+            if ((parts) > 1)                                                               \
+                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;    \
+        }                                                                                  \
+    }
+DEFINE_ADD_START(float32, float, 1)
+DEFINE_ADD_START(float64, double, 1)
+DEFINE_ADD_START(complex64, float, 2)
+DEFINE_ADD_START(complex128, double, 2)
 
 void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
                      npy_intp count)
 {
-    if (epilogue->is_wide) {
-        fold_start_wide(op, epilogue, results, count);
-        return;
+    const int adds = op == GPR_OP_SUM || op == GPR_OP_PROD;
+
+    switch (adds ? dtype : GPR_BOOL) {
+    case GPR_FLOAT32: add_start_float32(op, epilogue, results, count); return;
+    case GPR_FLOAT64: add_start_float64(op, epilogue, results, count); return;
+    case GPR_COMPLEX64: add_start_complex64(op, epilogue, results, count); return;
+    case GPR_COMPLEX128: add_start_complex128(op, epilogue, results, count); return;
+    default: break;
     }
     switch (dtype) {
 #define CASE(ID, name, c_type) CASE_FOLD_START(ID, name)
