@@ -207,13 +207,12 @@ def pool(dtype: str, data: str, near_one: bool) -> np.ndarray:
         values = values * 50
     if dtype.startswith("uint"):
         values = np.abs(values)
-    missing = random_numbers.random(POOL_ELEMENTS) < 1e-3 if data == "with nan" else None
+    missing = (data == "with nan") & (random_numbers.random(POOL_ELEMENTS) < 1e-3)
     if dtype.endswith("]"):
         times = values.astype(np.int64).astype(dtype)
-        times[missing if missing is not None else []] = "NaT"
+        times[missing] = "NaT"
         return times
-    if missing is not None:
-        values[missing] = np.nan
+    values[missing] = np.nan
     return values.astype(native_dtype(dtype))
 
 
@@ -482,8 +481,8 @@ def add_samples(row: dict[str, Any], seconds: dict[str, list[float]]) -> None:
 
 def describe(row: dict[str, Any]) -> str:
     ours, theirs = (np.median(row["microseconds"][name]) for name in ("gpureduce", "numpy"))
-    notes = [row["layout"], row["data"], *["where="] * row["masked"], *["out="] * row["into"]]
-    notes += ["initial="] * row["starts"]
+    given = {"where=": row["masked"], "initial=": row["starts"], "out=": row["into"]}
+    notes = [row["layout"], row["data"], *(name for name, is_given in given.items() if is_given)]
     return (
         f"{row['times_numpy']:6.2f}  {ours:9.1f} / {theirs:9.1f} µs  {row['function']}"
         f"{' exact' if row['kernel'] == 'exact' else ''} {row['dtype']} {tuple(row['shape'])} "

@@ -218,44 +218,46 @@ DEFINE_FOLD_START_BITS(bfloat16, 0x7f80)
 DEFINE_FOLD_START_PAIR(complex64, float)
 DEFINE_FOLD_START_PAIR(complex128, double)
 
-/* Sums and products. Rules in Python have sums that are not finite, and products that leave the
- * normal doubles: the start may lead back. */
+/* Whether a number is a double with all its bits. */
 static int is_normal(double re, double im)
 {
     const double size = im != 0 ? hypot(re, im) : fabs(re);
+
     return size >= DBL_MIN && size <= DBL_MAX;
 }
 
-#define DEFINE_ADD_START(name, part, parts)                                                \
-    static void add_start_##name(gpr_operator op, glue_epilogue *epilogue, part *results,  \
-                                 npy_intp count)                                           \
-    {                                                                                      \
-        const part start = (part)epilogue->number;                                         \
-                                                                                           \
-        for (npy_intp i = 0; i < count; i++, results += (parts)) {                         \
-            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;       \
-            epilogue->has_others |= op == GPR_OP_SUM ? !isfinite(re) || !isfinite(im)      \
-                                                     : !is_normal((double)re, (double)im); \
-            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;              \
-            if ((parts) > 1)                                                               \
-                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;    \
-        }                                                                                  \
+/* Sums and products. Rules in Python have sums that are not finite, and products that are no normal
+ * doubles: the start may lead back to these. */
+#define DEFINE_ACCUMULATE(name, part, parts)                                                     \
+    static void accumulate_start_##name(gpr_operator op, glue_epilogue *epilogue, part *results, \
+                                        npy_intp count)                                          \
+    {                                                                                            \
+        const part start = (part)epilogue->number;                                               \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++, results += (parts)) {                               \
+            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;             \
+            epilogue->has_others |= op == GPR_OP_SUM ? !isfinite(re) || !isfinite(im)            \
+                                                     : !is_normal((double)re, (double)im);       \
+            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;                    \
+            if ((parts) > 1)                                                                     \
+                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;          \
+        }                                                                                        \
     }
-DEFINE_ADD_START(float32, float, 1)
-DEFINE_ADD_START(float64, double, 1)
-DEFINE_ADD_START(complex64, float, 2)
-DEFINE_ADD_START(complex128, double, 2)
+DEFINE_ACCUMULATE(float32, float, 1)
+DEFINE_ACCUMULATE(float64, double, 1)
+DEFINE_ACCUMULATE(complex64, float, 2)
+DEFINE_ACCUMULATE(complex128, double, 2)
 
 void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
                      npy_intp count)
 {
-    const int adds = op == GPR_OP_SUM || op == GPR_OP_PROD;
+    const int accumulates = op == GPR_OP_SUM || op == GPR_OP_PROD;
 
-    switch (adds ? dtype : GPR_BOOL) {
-    case GPR_FLOAT32: add_start_float32(op, epilogue, results, count); return;
-    case GPR_FLOAT64: add_start_float64(op, epilogue, results, count); return;
-    case GPR_COMPLEX64: add_start_complex64(op, epilogue, results, count); return;
-    case GPR_COMPLEX128: add_start_complex128(op, epilogue, results, count); return;
+    switch (accumulates ? dtype : GPR_BOOL) {
+    case GPR_FLOAT32: accumulate_start_float32(op, epilogue, results, count); return;
+    case GPR_FLOAT64: accumulate_start_float64(op, epilogue, results, count); return;
+    case GPR_COMPLEX64: accumulate_start_complex64(op, epilogue, results, count); return;
+    case GPR_COMPLEX128: accumulate_start_complex128(op, epilogue, results, count); return;
     default: break;
     }
     switch (dtype) {
