@@ -54,7 +54,7 @@ static int adds_singly(const gpr_resolved *call)
         view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->bytes);
     const gpr_narrow_format any = {0};
 
-    if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->byteswapped ||
+    if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->encoding != 0 ||
         rule->skip_nan || rule->result != rule->element ||
         (rule->op != GPR_OP_SUM && rule->op != GPR_OP_MEAN) || !gpr_view_is_aligned(view) ||
         (uintptr_t)call->result % gpr_part_bytes(real) != 0)

@@ -520,7 +520,7 @@ static void locate_tile(const gpr_view *view, uint64_t row, uint64_t rows, uint6
 
     tile->dtype = view->dtype;
     tile->bytes = view->bytes;
-    tile->byteswapped = view->byteswapped;
+    tile->encoding = view->encoding;
     tile->outer = 1;
     tile->inner = 1;
     tile->axes[0].extent = rows;
@@ -1089,7 +1089,7 @@ static int is_in_place(const gpr_view *view)
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
     for (int i = 0; i < view->outer; i++) bits |= (uint64_t)view->axes[i].in;
-    return dense && !view->byteswapped && bits % view->bytes == 0;
+    return dense && view->encoding == 0 && bits % view->bytes == 0;
 }
 
 /* Whether the first bools of each of a few long rows decide; then results are stored. NumPy reads
@@ -1659,7 +1659,7 @@ int gpr_cpu_varies_singly(const job *work)
         return 1;
     }
     if (rule->result != gpr_real_dtype(element) || gpr_dtype_rows[rule->result].bytes < 4) return 0;
-    if (is_dense && !view->byteswapped && gpr_view_is_aligned(view)) {
+    if (is_dense && view->encoding == 0 && gpr_view_is_aligned(view)) {
         vary_single(element, view->data, view->rows, work->result);
         return 1;
     }
@@ -1786,7 +1786,7 @@ static __attribute__((noinline)) int finds_in_memory_order(job *work, gpr_run *r
 
     if (view->rows != 1 || view->mask != NULL || view->rows_contiguous || !how->direct ||
         view->n < LEAST_ELEMENTS || gpr_kind_of(how->loop_dtype) == GPR_KIND_COMPLEX ||
-        view->byteswapped || !gpr_view_is_aligned(view) || !turn_axes(view, axes, &first))
+        view->encoding != 0 || !gpr_view_is_aligned(view) || !turn_axes(view, axes, &first))
         return 0;
     if (how->loop_dtype == GPR_BOOL) { /* the first positions often decide */
         const gpr_value wanted = {.bytes = {how->rule->fold == GPR_FOLD_argmax}};

@@ -50,7 +50,7 @@ static gpr_status find_largest(const gpr_resolved *call, gpr_run *run, uint64_t 
                            .shape = shape,
                            .strides = strides,
                            .data = view->data,
-                           .byteswapped = view->byteswapped};
+                           .byteswapped = (view->encoding & GPR_SWAPPED) != 0};
     gpr_rule range;
     gpr_view whole;
     gpr_status status = GPR_OK;

@@ -20,7 +20,7 @@ uint64_t gpr_cpu_run_of(const recipe *how)
     const gpr_view *view = how->view;
     const gpr_axis *along;
 
-    if (!how->direct || view->inner < 2 || view->mask != NULL || view->byteswapped) return 0;
+    if (!how->direct || view->inner < 2 || view->mask != NULL || view->encoding != 0) return 0;
     along = &view->axes[view->outer + view->inner - 1];
     if (along->in != (int64_t)view->bytes || along->extent < LEAST_RUN) return 0;
     return gpr_view_is_aligned(view) ? along->extent : 0;
@@ -135,7 +135,7 @@ int gpr_cpu_reads_every_second(const recipe *how)
 {
     const gpr_view *view = how->view;
 
-    return how->direct && view->inner == 1 && view->mask == NULL && !view->byteswapped &&
+    return how->direct && view->inner == 1 && view->mask == NULL && view->encoding == 0 &&
            view->axes[view->outer].in == 2 * (int64_t)view->bytes && gpr_view_is_aligned(view);
 }
 
@@ -345,7 +345,7 @@ static int reads_every_second_column(const recipe *how)
     const gpr_axis *across = &view->axes[view->outer - 1],
                    *along = &view->axes[view->outer + view->inner - 1];
 
-    return how->direct && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view) &&
+    return how->direct && view->mask == NULL && view->encoding == 0 && gpr_view_is_aligned(view) &&
            across->in == 2 * (int64_t)view->bytes && along->extent >= FEWEST_ROWS &&
            (gpr_is_extreme(how->fold) || gpr_cpu_may_stop_early(how->fold)) &&
            how->acc_bytes <= sizeof(double);
@@ -366,7 +366,7 @@ static void fold_every_second_column(const recipe *how, const gpr_view *tile, ui
     how->loop.columns(tile->data, tile->axes[0].in, rows, 2 * width - 1, GPR_FRESH, s->packed);
     folded.dtype = dtype;
     folded.bytes = how->acc_bytes;
-    folded.byteswapped = 0;
+    folded.encoding = 0;
     folded.outer = 0;
     folded.inner = 1;
     folded.axes[0] = (gpr_axis){.extent = width, .in = 2 * (int64_t)how->acc_bytes};

@@ -300,13 +300,17 @@ static gpr_packing_loop packing_loop_of(const gpr_view *view, uint64_t *numbers)
 
     *numbers = 1;
     if (last < 0 || view->mask != NULL || view->axes[last].extent < LEAST_PACKED_RUN) return NULL;
-    if (view->byteswapped) {
+    if (view->encoding == GPR_NAT_LAST)
+        return view->axes[last].in == bytes ? gpr_cpu_loops()->less_one : NULL;
+    if (view->encoding == GPR_SWAPPED) {
         const size_t part = gpr_part_bytes(view->dtype);
 
         *numbers = view->bytes / part;
         return view->axes[last].in == bytes ? gpr_cpu_loops()->swapped[part] : NULL;
     }
-    return view->axes[last].in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes] : NULL;
+    return view->encoding == 0 && view->axes[last].in == 2 * bytes
+               ? gpr_cpu_loops()->every_second[bytes]
+               : NULL;
 }
 
 void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
@@ -564,7 +568,7 @@ int gpr_cpu_columns_in_place(const gpr_view *view)
     uint64_t bits = (uint64_t)(uintptr_t)view->data;
 
     for (int i = 0; i < view->outer + view->inner; i++) bits |= (uint64_t)view->axes[i].in;
-    return view->mask == NULL && !view->byteswapped && bits % view->bytes == 0 &&
+    return view->mask == NULL && view->encoding == 0 && bits % view->bytes == 0 &&
            view->axes[view->outer - 1].in == (int64_t)view->bytes;
 }
 
@@ -584,7 +588,7 @@ void gpr_cpu_make_tile(const gpr_view *view, uint64_t width, gpr_view *tile)
 
     tile->dtype = view->dtype;
     tile->bytes = view->bytes;
-    tile->byteswapped = view->byteswapped;
+    tile->encoding = view->encoding;
     tile->outer = 0;
     tile->inner = 2;
     tile->axes[0] = view->axes[along];

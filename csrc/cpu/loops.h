@@ -296,6 +296,7 @@ typedef struct gpr_loops {
     /* by the bytes of an element; NULL for fewer than 4 */
     gpr_packing_loop every_second[GPR_MOST_BYTES + 1];
     gpr_packing_loop swapped[sizeof(uint64_t) + 1]; /* by bytes of a number */
+    gpr_packing_loop less_one;                      /* integers of 64 bits, less 1 */
     /* sums of float64 and complex128; with AVX2 sums and extremes of 64-bit integers, too */
     gpr_gapped_loop gapped[GPR_FOLD_COUNT][GPR_DTYPE_COUNT];
     /* of float32 and float64 */

@@ -1,5 +1,5 @@
-/* Part of loops_template.h: elements with gaps between them, or of the other byte order, copied
- * side by side. */
+/* Part of loops_template.h: elements with gaps between them, of the other byte order, or less 1,
+ * copied side by side. */
 
 /* Every second element of 4, 8 or 16 bytes: two vectors of memory are one of elements. The last
  * vector is not read to its end, behind which there may be no memory. */
@@ -64,3 +64,13 @@ DEFINE_EVERY_SECOND(16)
 DEFINE_SWAPPED(2, uint16_t, __builtin_bswap16)
 DEFINE_SWAPPED(4, uint32_t, __builtin_bswap32)
 DEFINE_SWAPPED(8, uint64_t, __builtin_bswap64)
+
+static void less_one(const char *restrict source, uint64_t count, char *restrict destination)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, source + i * sizeof bits, sizeof bits);
+        bits--;
+        memcpy(destination + i * sizeof bits, &bits, sizeof bits);
+    }
+}

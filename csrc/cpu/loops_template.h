@@ -2517,6 +2517,7 @@ const gpr_loops LOOPS_TABLE = {
         },
     .every_second = {[4] = every_second_4, [8] = every_second_8, [16] = every_second_16},
     .swapped = {[2] = swapped_2, [4] = swapped_4, [8] = swapped_8},
+    .less_one = less_one,
     .exp_sums = {[GPR_FLOAT32] = exp_sums_float32, [GPR_FLOAT64] = exp_sums_float64},
     .exp_columns = {[GPR_FLOAT32] = exp_columns_float32, [GPR_FLOAT64] = exp_columns_float64},
 };

@@ -76,7 +76,8 @@ static gpr_status select_device(const gpr_dot_request *request, gpr_resolved *ca
 /* The views of both arrays, which are read side by side. */
 static gpr_status make_views(const gpr_dot_request *request, gpr_resolved *call, factors *given)
 {
-    const int has_second = request->products == GPR_PRODUCTS;
+    const int has_second = request->products == GPR_PRODUCTS,
+              encoding = request->b.byteswapped ? GPR_SWAPPED : 0;
     gpr_status status = GPR_OK;
 
     if (is_plain(request)) {
@@ -94,9 +95,9 @@ static gpr_status make_views(const gpr_dot_request *request, gpr_resolved *call,
     if (request->on_device) {
         gpr_view first;
         gpr_copy_view(&first, &call->view);
-        gpr_split_view(&first, request->b.dtype, request->b.byteswapped, &given->second);
+        gpr_split_view(&first, request->b.dtype, encoding, &given->second);
     } else {
-        gpr_split_view(&call->view, request->b.dtype, request->b.byteswapped, &given->second);
+        gpr_split_view(&call->view, request->b.dtype, encoding, &given->second);
         call->second = &given->second;
     }
 done:

@@ -121,7 +121,7 @@ gpr_status gpr_check_device_array(const gpr_request *request, const gpr_view *vi
 {
     const int kept = request->ndim - request->reduced;
 
-    if (view->byteswapped)
+    if ((view->encoding & GPR_SWAPPED) != 0)
         return gpr_fail(GPR_ERROR_VALUE,
                         "a device array is in native byte order; this one's bytes are swapped");
     if (view->rows > 0 && view->n > 0 && !gpr_view_is_aligned(view)) {

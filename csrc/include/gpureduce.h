@@ -177,6 +177,9 @@ typedef struct gpr_request {
     const int64_t *mask_strides;
     /* elements are in the other byte order */
     int byteswapped;
+    /* int64 are dates, of which NaT, the smallest, is to be the largest: they are reduced less 1,
+     * which wraps, and results that are elements are less 1, too; not in device memory */
+    int nat_last;
 
     /* NaN elements are left out: sum, prod, min, max, mean, var, std, argmin, argmax. A variance
      * whose divisor is 0 is NaN then, else the result of the division */

@@ -105,7 +105,7 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     char *elements = few;
     const char *data;
     PyObject *result = NULL;
-    gpr_dtype dtype;
+    gpr_dtype dtype = GPR_DTYPE_DEFAULT;
     int64_t found = 0;
     int kernel, device;
 
@@ -114,7 +114,11 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     if (!in_place && PyArray_NDIM(array) == 0) return NULL;
     for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
         if (options[i] != Py_None) return NULL;
-    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0 ||
+    if (PyArray_ISDATETIME(array))
+        dtype = GPR_INT64;
+    else if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0)
+        PyErr_Clear();
+    if (dtype == GPR_DTYPE_DEFAULT ||
         glue_read_kernel(state, options[GLUE_KERNEL], &kernel) < 0 ||
         glue_read_device(options[GLUE_DEVICE], &device) < 0) {
         PyErr_Clear(); /* the general way raises it again */

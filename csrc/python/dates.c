@@ -1,18 +1,160 @@
 /* Dates and times of an array of the host, which are reduced as the int64 that they are. NaT is the
- * smallest of them: a minimum finds it, and it is the result of what it is among, but for nanmin
- * and nanmax. Rules in Python have what NumPy does with masks and starts. */
+ * smallest of them, so a minimum finds it, and a maximum leaves it out. Where NaT is to be the
+ * largest, the core reduces each number less 1, which wraps. */
 #include "python/glue.h"
 
 static const npy_int64 not_a_time = NPY_DATETIME_NAT;
 
-/* A call on integers of an array of dates. */
-typedef struct date_call {
-    glue_state *state;
-    PyArrayObject *dates, *integers;
-    const glue_arguments *given;
-} date_call;
+/* ---------------------------------------------------------------- extremes ------------------- */
 
-/* ---------------------------------------------------------------- integers ------------------- */
+/* Whether NaT is to be the largest of what `op` reduces. */
+static int puts_nat_last(gpr_operator op, int skips_nat)
+{
+    return op == GPR_OP_ARGMAX || (op == GPR_OP_MIN && skips_nat) ||
+           (op == GPR_OP_MAX && !skips_nat);
+}
+
+int glue_read_dates(gpr_request *request)
+{
+    switch (request->op) {
+    case GPR_OP_ANY:
+    case GPR_OP_ALL:
+    case GPR_OP_LOGICAL_XOR:
+    case GPR_OP_COUNT_NONZERO:
+    case GPR_OP_ARGMIN:
+    case GPR_OP_ARGMAX:
+    case GPR_OP_MIN:
+    case GPR_OP_MAX: break;
+    default: return 0;
+    }
+    request->nat_last = puts_nat_last(request->op, request->skip_nan);
+    request->skip_nan = 0;
+    request->dtype = GPR_INT64;
+    return 1;
+}
+
+void glue_restore_dates(const gpr_request *request, npy_intp count)
+{
+    npy_uint64 *results = request->result;
+
+    if (!request->nat_last || request->op == GPR_OP_ARGMAX) return;
+    for (npy_intp i = 0; i < count; i++) results[i]++;
+}
+
+int glue_have_nat(const npy_int64 *dates, npy_intp count)
+{
+    int found = 0;
+
+    for (npy_intp i = 0; i < count; i++) found |= dates[i] == not_a_time;
+    return found;
+}
+
+int glue_read_date_start(gpr_operator op, int skips_nat, PyArrayObject *dates, PyObject *initial,
+                         glue_epilogue *epilogue)
+{
+    npy_int64 start = 0;
+
+    if (op != GPR_OP_MIN && op != GPR_OP_MAX) return 0;
+    if (!PyArray_IsScalar(initial, Datetime) && !PyArray_IsScalar(initial, Timedelta)) return 0;
+    PyArray_Descr *const descr = PyArray_DescrFromScalar(initial);
+    const int is_of_type = PyArray_TYPE(dates) == descr->type_num &&
+                           PyArray_CanCastTypeTo(descr, PyArray_DESCR(dates), NPY_EQUIV_CASTING);
+    Py_DECREF(descr);
+    PyArray_ScalarAsCtype(initial, &start);
+    if (!is_of_type || start == not_a_time) return 0;
+    epilogue->integer = start - puts_nat_last(op, skips_nat);
+    epilogue->has_start = 1;
+    return 1;
+}
+
+/* ---------------------------------------------------------------- positions ------------------ */
+
+/* The place of the first NaT among `count` numbers; -1: there is none. */
+static npy_intp find_nat(const npy_int64 *numbers, npy_intp count)
+{
+    enum { SHORTEST = 16, LONGEST = 512 };
+    npy_intp first = 0;
+
+    for (npy_intp some = SHORTEST; first < count; some *= some < LONGEST ? 2 : 1) {
+        const npy_intp end = count - first < some ? count : first + some;
+
+        for (npy_intp i = glue_have_nat(numbers + first, end - first) ? first : end; i < end; i++)
+            if (numbers[i] == not_a_time) return i;
+        first = end;
+    }
+    return -1;
+}
+
+/* The place of the first NaT of each row; NULL without an exception where a row has none. */
+static PyObject *find_nat_of_rows(PyArrayObject *dates)
+{
+    const int last = PyArray_NDIM(dates) - 1;
+    const npy_intp count = PyArray_DIM(dates, last);
+    const npy_int64 *numbers = PyArray_DATA(dates);
+
+    if (find_nat(numbers, count) < 0) return NULL; /* before memory is taken */
+    PyObject *const found = PyArray_SimpleNew(last, PyArray_DIMS(dates), NPY_INTP);
+    if (found == NULL) return NULL;
+    npy_intp *positions = PyArray_DATA((PyArrayObject *)found);
+    for (npy_intp row = 0; row < PyArray_SIZE((PyArrayObject *)found); row++) {
+        positions[row] = find_nat(numbers + row * count, count);
+        if (positions[row] >= 0) continue;
+        Py_DECREF(found);
+        return NULL;
+    }
+    return found;
+}
+
+PyObject *glue_find_nat(PyArrayObject *dates, const glue_arguments *given)
+{
+    const int last = PyArray_NDIM(dates) - 1;
+
+    if (!PyArray_ISCARRAY_RO(dates) || given->keepdims != Py_False) return NULL;
+    if (given->axis == Py_None || last == 0) {
+        const npy_intp at = find_nat(PyArray_DATA(dates), PyArray_SIZE(dates));
+        PyArray_Descr *const descr = PyArray_DescrFromType(NPY_INTP);
+        PyObject *const position = at >= 0 ? PyArray_Scalar((void *)&at, descr, NULL) : NULL;
+        Py_DECREF(descr);
+        return position;
+    }
+    if (last < 0 || !PyLong_CheckExact(given->axis)) return NULL;
+    int overflows = 0;
+    const long axis = PyLong_AsLongAndOverflow(given->axis, &overflows);
+    return axis == last || axis == -1 ? find_nat_of_rows(dates) : NULL;
+}
+
+/* ---------------------------------------------------------------- two reductions ------------- */
+
+static int is_result(const PyObject *found)
+{
+    return found != NULL && found != Py_NotImplemented;
+}
+
+/* Another reduction with a call's arguments, of an array in place of its own. */
+static PyObject *reduce_by(glue_state *state, gpr_operator op, PyArrayObject *array,
+                           const glue_arguments *given)
+{
+    glue_arguments own = *given;
+    PyObject *result = NULL;
+
+    own.op = PyLong_FromLong(op);
+    if (own.op != NULL) result = glue_reduce_plain_ndarray(state, array, &own, NULL, Py_None);
+    Py_XDECREF(own.op);
+    return result;
+}
+
+PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arguments *given)
+{
+    PyObject *const high = reduce_by(state, GPR_OP_MAX, dates, given);
+    PyObject *low = NULL, *between = NULL;
+
+    if (!is_result(high)) return high;
+    low = reduce_by(state, GPR_OP_MIN, dates, given);
+    between = is_result(low) ? PyNumber_Subtract(high, low) : Py_XNewRef(low);
+    Py_XDECREF(low);
+    Py_DECREF(high);
+    return between;
+}
 
 /* An array's memory as int64 of its byte order. */
 static PyArrayObject *integers_of(PyArrayObject *dates)
@@ -27,335 +169,123 @@ static PyArrayObject *integers_of(PyArrayObject *dates)
     return (PyArrayObject *)PyArray_View(dates, descr, NULL);
 }
 
-/* Integers, an array or a number, as dates of the array's type in the machine's byte order. */
-static PyObject *as_dates(const date_call *call, PyObject *integers)
+/* Integers, an array or a number, as times of the array's type in the machine's byte order. */
+static PyObject *as_times(PyArrayObject *times, PyObject *integers)
 {
-    PyArray_Descr *const descr = PyArray_DescrNewByteorder(PyArray_DESCR(call->dates), NPY_NATIVE);
+    PyArray_Descr *const descr = PyArray_DescrNewByteorder(PyArray_DESCR(times), NPY_NATIVE);
     npy_int64 number = 0;
 
     if (descr == NULL) return NULL;
     if (PyArray_Check(integers)) return PyArray_View((PyArrayObject *)integers, descr, NULL);
     PyArray_ScalarAsCtype(integers, &number);
-    PyObject *const date = PyArray_Scalar(&number, descr, NULL);
+    PyObject *const time = PyArray_Scalar(&number, descr, NULL);
     Py_DECREF(descr);
-    return date;
+    return time;
 }
 
-static int is_result(const PyObject *found)
-{
-    return found != NULL && found != Py_NotImplemented;
-}
+/* What is known of times before they are added. */
+typedef struct times_known {
+    npy_int64 low, high; /* of all but NaT */
+    int has_nat;
+} times_known;
 
-/* The result of `found`, which is released. */
-static PyObject *made_of(PyObject *found, PyObject *result)
+/* 0, or -1: *failed is NotImplemented, or NULL with an exception. */
+static int find_extremes(glue_state *state, PyArrayObject *integers, PyArrayObject *times,
+                         const glue_arguments *given, times_known *known, PyObject **failed)
 {
-    Py_DECREF(found);
-    return result;
-}
-
-static PyObject *dates_of(const date_call *call, PyObject *found)
-{
-    return is_result(found) ? made_of(found, as_dates(call, found)) : found;
-}
-
-/* A reduction of the integers, of those that a mask leaves if it is not None. */
-static PyObject *reduce_by(const date_call *call, gpr_operator op, PyObject *mask)
-{
-    glue_arguments own = *call->given;
-    PyObject *result = NULL;
-
-    own.op = PyLong_FromLong(op);
-    own.mask = mask;
-    if (own.op != NULL)
-        result = glue_reduce_plain_ndarray(call->state, call->integers, &own, NULL, Py_None);
-    Py_XDECREF(own.op);
-    return result;
-}
-
-/* The smallest and the largest of all that a mask leaves. 0, or -1: *failed is NotImplemented, or
- * NULL with an exception. */
-static int find_extremes(const date_call *call, PyObject *mask, npy_int64 extremes[2],
-                         PyObject **failed)
-{
-    glue_arguments whole = *call->given;
-    const date_call all = {call->state, call->dates, call->integers, &whole};
+    glue_arguments whole = *given;
 
     whole.axis = Py_None;
     whole.keepdims = Py_False;
-    PyObject *const found = reduce_by(&all, GPR_OP_MINMAX, mask);
-    *failed = found;
-    if (!is_result(found)) return -1;
-    memcpy(extremes, PyArray_DATA((PyArrayObject *)found), 2 * sizeof *extremes);
-    Py_DECREF(found);
+    *failed = reduce_by(state, GPR_OP_MINMAX, integers, &whole);
+    if (!is_result(*failed)) return -1;
+    const npy_int64 *extremes = PyArray_DATA((PyArrayObject *)*failed);
+    known->low = extremes[0];
+    known->high = extremes[1];
+    known->has_nat = extremes[0] == not_a_time;
+    Py_DECREF(*failed);
+    if (!known->has_nat) return 0;
+    whole.skip_nan = Py_True;
+    *failed = reduce_by(state, GPR_OP_MIN, times, &whole);
+    if (!is_result(*failed)) return -1;
+    PyArray_ScalarAsCtype(*failed, &known->low);
+    Py_DECREF(*failed);
+    if (known->low == not_a_time) known->low = known->high = 0; /* there is nothing else */
     return 0;
 }
 
-/* The numbers of results in a row of memory: of an array, whose memory has no gaps, or of one
- * number, which is copied to *one. */
-static npy_int64 *numbers_of(PyObject *results, npy_int64 *one, npy_intp *count)
+/* Puts NaT in the place of sums, as integers, whose smallest element is NaT: both are arrays of one
+ * shape. 0, or -1 with an exception. */
+static int put_nat(PyArrayObject *sums, PyArrayObject *lows)
 {
-    if (PyArray_Check(results)) {
-        *count = PyArray_SIZE((PyArrayObject *)results);
-        return PyArray_DATA((PyArrayObject *)results);
+    PyArrayObject *const in_order =
+        (PyArrayObject *)PyArray_NewLikeArray(sums, NPY_KEEPORDER, NULL, 0);
+
+    if (in_order == NULL || PyArray_CopyInto(in_order, lows) < 0) {
+        Py_XDECREF(in_order);
+        return -1;
     }
-    *count = 1;
-    PyArray_ScalarAsCtype(results, one);
-    return one;
+    const npy_int64 *low = PyArray_DATA(in_order);
+    npy_int64 *sum = PyArray_DATA(sums);
+    for (npy_intp i = 0; i < PyArray_SIZE(sums); i++)
+        if (low[i] == not_a_time) sum[i] = not_a_time;
+    Py_DECREF(in_order);
+    return 0;
 }
 
-/* An array in the order of memory of another one of its shape: itself, or a copy. */
-static PyObject *in_order_of(PyObject *like, PyObject *results)
+/* The sums of integers among which NaT is: NaT of what it is among. */
+static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers,
+                              const glue_arguments *given)
 {
-    PyArrayObject *as = (PyArrayObject *)like, *from = (PyArrayObject *)results;
+    PyObject *const lows = reduce_by(state, GPR_OP_MIN, integers, given);
+    PyObject *sums = NULL;
 
-    if (!PyArray_Check(results) ||
-        PyArray_CompareLists(PyArray_STRIDES(as), PyArray_STRIDES(from), PyArray_NDIM(as)))
-        return Py_NewRef(results);
-    PyObject *const copy = PyArray_NewLikeArray(as, NPY_KEEPORDER, NULL, 0);
-    if (copy != NULL && PyArray_CopyInto((PyArrayObject *)copy, from) < 0) {
-        Py_DECREF(copy);
-        return NULL;
-    }
-    return copy;
+    if (!is_result(lows) || !PyArray_Check(lows)) return lows; /* of all: NaT */
+    sums = reduce_by(state, GPR_OP_SUM, integers, given);
+    if (is_result(sums) && put_nat((PyArrayObject *)sums, (PyArrayObject *)lows) < 0)
+        Py_CLEAR(sums);
+    Py_DECREF(lows);
+    return sums;
 }
 
-/* Results in whose place others are taken, where a third is NaT: arrays of one shape, or numbers.
- * Releases all three. */
-static PyObject *replace_at_nat(PyObject *results, PyObject *others, PyObject *lows)
+PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arguments *given)
 {
-    npy_int64 one[3];
-    npy_intp count = 0;
-    PyObject *made = NULL;
+    const npy_int64 most = NPY_MAX_INT64 / PyArray_SIZE(times);
+    PyArrayObject *const integers = integers_of(times);
+    glue_arguments own = *given;
+    times_known known;
+    PyObject *sums = NULL;
 
-    if (is_result(results) && is_result(others) && is_result(lows)) {
-        Py_SETREF(others, in_order_of(results, others));
-        Py_SETREF(lows, in_order_of(results, lows));
-        if (others == NULL || lows == NULL) goto done;
-        const npy_int64 *low = numbers_of(lows, &one[0], &count),
-                        *other = numbers_of(others, &one[1], &count);
-        npy_int64 *result = numbers_of(results, &one[2], &count);
-
-        if (PyArray_Check(results)) {
-            for (npy_intp i = 0; i < count; i++)
-                result[i] = low[i] == not_a_time ? other[i] : result[i];
-            made = Py_NewRef(results);
-        } else {
-            made = Py_NewRef(*low == not_a_time ? others : results);
-        }
-    } else if (results != NULL && others != NULL && lows != NULL) {
-        made = Py_NewRef(Py_NotImplemented);
+    if (integers == NULL) return NULL;
+    own.skip_nan = Py_False; /* NumPy leaves NaT out of extremes alone */
+    if (find_extremes(state, integers, times, &own, &known, &sums) < 0) goto done;
+    /* Where a partial sum may be beyond 64 bits, what NumPy makes of that depends on the order of
+     * additions, and on its version. Extremes that crossed are of no element. */
+    if (known.low <= known.high && (known.low < -most || known.high > most)) {
+        sums = Py_NewRef(Py_NotImplemented);
+        goto done;
+    }
+    sums = known.has_nat ? sum_with_nat(state, integers, &own)
+                         : reduce_by(state, GPR_OP_SUM, integers, &own);
+    if (is_result(sums)) {
+        PyObject *const made = as_times(times, sums);
+        Py_SETREF(sums, made);
     }
 done:
-    Py_XDECREF(results);
-    Py_XDECREF(others);
-    Py_XDECREF(lows);
-    return made;
+    Py_DECREF(integers);
+    return sums;
 }
 
-static int have_nat(PyObject *lows)
+PyObject *glue_mean_of_times(glue_state *state, PyArrayObject *times, const glue_arguments *given)
 {
-    npy_int64 one = 0;
-    npy_intp count = 0;
-    const npy_int64 *low = numbers_of(lows, &one, &count);
+    PyObject *const sums = glue_sum_times(state, times, given);
+    PyObject *means = NULL;
 
-    for (npy_intp i = 0; i < count; i++)
-        if (low[i] == not_a_time) return 1;
-    return 0;
-}
-
-/* Whether elements are in one piece of memory, in any order of axes, in which they can be read. */
-static int are_in_a_row(PyArrayObject *integers)
-{
-    return PyArray_ISONESEGMENT(integers) && PyArray_ISBEHAVED_RO(integers);
-}
-
-/* The place of the first NaT in memory, of elements in a row; -1: there is none. */
-static npy_intp find_nat(PyArrayObject *integers)
-{
-    enum { STRETCH = 512 };
-    const npy_int64 *numbers = PyArray_DATA(integers);
-    const npy_intp count = PyArray_SIZE(integers);
-
-    for (npy_intp first = 0; first < count; first += STRETCH) {
-        const npy_intp end = count - first < STRETCH ? count : first + STRETCH;
-        int is_found = 0;
-
-        for (npy_intp i = first; i < end; i++) is_found |= numbers[i] == not_a_time;
-        for (npy_intp i = first; is_found && i < end; i++)
-            if (numbers[i] == not_a_time) return i;
-    }
-    return -1;
-}
-
-/* Whether there is known to be no NaT: looking for it takes less time than a reduction. */
-static int has_no_nat(const date_call *call)
-{
-    return are_in_a_row(call->integers) && find_nat(call->integers) < 0;
-}
-
-/* Whether each element is a date. */
-static PyObject *dates_among(const date_call *call)
-{
-    PyObject *const nat = PyLong_FromLongLong(not_a_time);
-    PyObject *mask = NULL;
-
-    if (nat != NULL) mask = PyObject_RichCompare((PyObject *)call->integers, nat, Py_NE);
-    Py_XDECREF(nat);
-    if (mask == NULL || PyArray_Check(mask)) return mask;
-    return made_of(mask, PyArray_FROM_O(mask)); /* of an array without axes a number */
-}
-
-/* ---------------------------------------------------------------- operators ------------------ */
-
-/* The largest, or NaT. */
-static PyObject *find_largest(const date_call *call)
-{
-    if (has_no_nat(call)) return reduce_by(call, GPR_OP_MAX, Py_None);
-    PyObject *const lows = reduce_by(call, GPR_OP_MIN, Py_None);
-    if (!is_result(lows)) return lows;
-    if (!have_nat(lows)) return made_of(lows, reduce_by(call, GPR_OP_MAX, Py_None));
-    return replace_at_nat(reduce_by(call, GPR_OP_MAX, Py_None), Py_NewRef(lows), lows);
-}
-
-/* The smallest but NaT, which is the result of nothing else: its largest is, too. */
-static PyObject *find_smallest_date(const date_call *call)
-{
-    PyObject *const lows = reduce_by(call, GPR_OP_MIN, Py_None);
-    PyObject *mask = NULL, *smallest = NULL, *highs = NULL;
-
-    if (!is_result(lows) || !have_nat(lows)) return lows;
-    mask = made_of(lows, dates_among(call));
-    if (mask == NULL) return NULL;
-    smallest = made_of(mask, reduce_by(call, GPR_OP_MIN, mask));
-    highs = reduce_by(call, GPR_OP_MAX, Py_None);
-    return replace_at_nat(smallest, Py_XNewRef(highs), highs);
-}
-
-/* NumPy warns where the largest date is NaT. */
-static PyObject *unless_nat(PyObject *found)
-{
-    if (is_result(found) && have_nat(found)) return made_of(found, Py_NewRef(Py_NotImplemented));
-    return found;
-}
-
-/* The first NaT, or the first extreme. */
-static PyObject *find_position(const date_call *call, gpr_operator op)
-{
-    const int is_only_row = PyArray_ISCARRAY_RO(call->integers) &&
-                            call->given->keepdims == Py_False &&
-                            (call->given->axis == Py_None || PyArray_NDIM(call->integers) == 1);
-
-    if (is_only_row) { /* which NaT ends */
-        const npy_intp at = find_nat(call->integers);
-        if (at < 0) return reduce_by(call, op, Py_None);
-        PyArray_Descr *const descr = PyArray_DescrFromType(NPY_INTP);
-        PyObject *const position = PyArray_Scalar((void *)&at, descr, NULL);
-        Py_DECREF(descr);
-        return position;
-    }
-    if (op == GPR_OP_ARGMIN || has_no_nat(call)) return reduce_by(call, op, Py_None);
-    PyObject *const lows = reduce_by(call, GPR_OP_MIN, Py_None);
-    if (!is_result(lows)) return lows;
-    if (!have_nat(lows)) return made_of(lows, reduce_by(call, op, Py_None));
-    return replace_at_nat(reduce_by(call, op, Py_None), reduce_by(call, GPR_OP_ARGMIN, Py_None),
-                          lows);
-}
-
-/* The smallest and the largest date; 0 and 0 where there is none. As find_extremes. */
-static int find_extreme_dates(const date_call *call, npy_int64 extremes[2], PyObject **failed)
-{
-    const npy_int64 *numbers = PyArray_DATA(call->integers);
-    const npy_intp count = PyArray_SIZE(call->integers);
-    npy_int64 low = NPY_MAX_INT64, high = not_a_time;
-    int lacks = 0;
-
-    if (are_in_a_row(call->integers)) {
-        for (npy_intp i = 0; i < count; i++) {
-            const npy_int64 x = numbers[i] == not_a_time ? low : numbers[i];
-            low = x < low ? x : low;
-            high = numbers[i] > high ? numbers[i] : high;
-        }
-        extremes[0] = low;
-        extremes[1] = high;
-    } else {
-        PyObject *const mask = dates_among(call);
-        *failed = NULL;
-        lacks = mask == NULL || find_extremes(call, mask, extremes, failed) < 0;
-        Py_XDECREF(mask);
-    }
-    if (!lacks && extremes[0] > extremes[1]) extremes[0] = extremes[1] = 0;
-    return lacks ? -1 : 0;
-}
-
-/* The sum of times, NaT of what NaT is among. Where a partial sum may be beyond 64 bits, what NumPy
- * makes of that depends on the order of additions, and on its version. */
-static PyObject *sum_times(const date_call *call)
-{
-    const npy_int64 most = NPY_MAX_INT64 / PyArray_SIZE(call->integers);
-    npy_int64 extremes[2];
-    PyObject *failed = NULL;
-
-    if (PyArray_TYPE(call->dates) != NPY_TIMEDELTA) Py_RETURN_NOTIMPLEMENTED;
-    if (find_extremes(call, Py_None, extremes, &failed) < 0) return failed;
-    const int has_nat = extremes[0] == not_a_time;
-    if (has_nat && find_extreme_dates(call, extremes, &failed) < 0) return failed;
-    if (extremes[0] < -most || extremes[1] > most) Py_RETURN_NOTIMPLEMENTED;
-    if (!has_nat) return reduce_by(call, GPR_OP_SUM, Py_None);
-    PyObject *const lows = reduce_by(call, GPR_OP_MIN, Py_None);
-    if (!is_result(lows) || !PyArray_Check(lows)) return lows;
-    return replace_at_nat(reduce_by(call, GPR_OP_SUM, Py_None), Py_NewRef(lows), lows);
-}
-
-static PyObject *reduce(const date_call *call, gpr_operator op, int skips)
-{
-    switch (op) {
-    case GPR_OP_MIN:
-        if (skips) return dates_of(call, unless_nat(find_smallest_date(call)));
-        return dates_of(call, reduce_by(call, op, Py_None));
-    case GPR_OP_MAX:
-        if (skips) return dates_of(call, unless_nat(reduce_by(call, op, Py_None)));
-        return dates_of(call, find_largest(call));
-    case GPR_OP_SUM: return dates_of(call, sum_times(call));
-    case GPR_OP_ARGMIN:
-    case GPR_OP_ARGMAX:
-        if (!skips) return find_position(call, op);
-        break;
-    default: break;
-    }
-    Py_RETURN_NOTIMPLEMENTED;
-}
-
-/* Whether `out` takes a result as it is. */
-static int takes(PyObject *out, PyObject *result)
-{
-    PyArrayObject *to = (PyArrayObject *)out;
-    PyArray_Descr *descr = NULL;
-    int fits = 0;
-
-    if (!PyArray_CheckExact(out) || !PyArray_ISBEHAVED(to)) return 0;
-    if (!PyArray_Check(result)) {
-        descr = PyArray_DescrFromScalar(result);
-        fits = PyArray_NDIM(to) == 0 && PyArray_EquivTypes(PyArray_DESCR(to), descr);
-        Py_DECREF(descr);
-        return fits;
-    }
-    return PyArray_SAMESHAPE(to, (PyArrayObject *)result) &&
-           PyArray_EquivTypes(PyArray_DESCR(to), PyArray_DESCR((PyArrayObject *)result));
-}
-
-PyObject *glue_reduce_dates(glue_state *state, gpr_operator op, PyArrayObject *dates,
-                            const glue_arguments *given, PyObject *out)
-{
-    glue_arguments own = *given;
-    const date_call call = {state, dates, integers_of(dates), &own};
-    PyObject *result = NULL;
-
-    if (call.integers == NULL) return NULL;
-    own.skip_nan = Py_False; /* integers have none */
-    result = reduce(&call, op, given->skip_nan == Py_True);
-    Py_DECREF(call.integers);
-    if (!is_result(result) || out == Py_None) return result;
-    if (!takes(out, result)) return made_of(result, Py_NewRef(Py_NotImplemented));
-    const int failed = PyArray_CopyObject((PyArrayObject *)out, result) < 0;
-    return made_of(result, failed ? NULL : Py_NewRef(out));
+    if (!is_result(sums)) return sums;
+    const npy_intp results = PyArray_Check(sums) ? PyArray_SIZE((PyArrayObject *)sums) : 1;
+    PyObject *const count = PyLong_FromSsize_t(PyArray_SIZE(times) / results);
+    if (count != NULL) means = PyNumber_TrueDivide(sums, count);
+    Py_XDECREF(count);
+    Py_DECREF(sums);
+    return means;
 }

@@ -124,6 +124,9 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
     gpr_dtype element;
 
     if (given[PARAMETER_dtype] != Py_None) return 0;
+    if (PyArray_ISDATETIME(array))
+        return glue_read_date_start(self->op, self->skips_nan, array, given[PARAMETER_initial],
+                                    epilogue);
     if (!PyTypeNum_ISNUMBER(PyArray_TYPE(array)) && !PyTypeNum_ISBOOL(PyArray_TYPE(array)) &&
         !PyTypeNum_ISUSERDEF(PyArray_TYPE(array)))
         return 0;
@@ -179,8 +182,10 @@ static int are_plain(const glue_function *self, PyObject *const *given, glue_epi
 
     if (!are_plain_of_any(self, given)) return 0;
     if (PyArray_SIZE((PyArrayObject *)array) == 0 &&
-        (!takes_nothing(self->op) || given[PARAMETER_initial] != NULL))
+        (!takes_nothing(self->op) || given[PARAMETER_initial] != NULL ||
+         PyArray_ISDATETIME((PyArrayObject *)array)))
         return 0;
+    if (PyArray_ISDATETIME((PyArrayObject *)array) && given[PARAMETER_dtype] != Py_None) return 0;
     if (given[PARAMETER_initial] != NULL &&
         !takes_start(self, (PyArrayObject *)array, given, epilogue))
         return 0;
@@ -333,31 +338,45 @@ static PyObject *reduce_device_array(const glue_function *self, PyObject *const 
     return glue_reduce_plain_device(self->state, given[PARAMETER_a], &all, given[PARAMETER_out]);
 }
 
+/* The result of dates by ways of their own; NotImplemented where they have none, or NumPy has further
+ * rules. */
 static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
 {
-    const glue_arguments all = arguments_of(self, given, Py_None);
+    PyObject *const where = given[PARAMETER_where];
     PyArrayObject *dates = (PyArrayObject *)given[PARAMETER_a];
+    const glue_arguments all = arguments_of(self, given, where != Py_True ? where : Py_None);
+    PyObject *found = NULL;
 
-    if (!are_plain_of_any(self, given) || PyArray_SIZE(dates) == 0 ||
-        given[PARAMETER_initial] != NULL || given[PARAMETER_where] != Py_True ||
-        given[PARAMETER_dtype] != Py_None)
+    if (finds_positions(self->op)) found = glue_find_nat(dates, &all);
+    if (found != NULL || PyErr_Occurred() != NULL) return found;
+    if (given[PARAMETER_initial] != NULL || given[PARAMETER_out] != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
-    return glue_reduce_dates(self->state, self->op, dates, &all, given[PARAMETER_out]);
+    if (self->op == GPR_OP_PTP) return glue_ptp_dates(self->state, dates, &all);
+    if (PyArray_TYPE(dates) != NPY_TIMEDELTA) Py_RETURN_NOTIMPLEMENTED;
+    if (self->op == GPR_OP_SUM) return glue_sum_times(self->state, dates, &all);
+    if (self->op == GPR_OP_MEAN && where == Py_True)
+        return glue_mean_of_times(self->state, dates, &all);
+    Py_RETURN_NOTIMPLEMENTED;
 }
 
 /* The result of an exact ndarray; NotImplemented where NumPy has further rules. */
 static PyObject *reduce_ndarray(const glue_function *self, PyObject *const *given)
 {
     glue_epilogue epilogue = {.has_start = 0};
+    const int are_dates = PyArray_ISDATETIME((PyArrayObject *)given[PARAMETER_a]);
     PyObject *result = NULL;
 
-    if (PyArray_ISDATETIME((PyArrayObject *)given[PARAMETER_a])) return reduce_dates(self, given);
     if (counts_all(self, given)) {
         result = glue_count_few(self->state, (PyArrayObject *)given[PARAMETER_a],
                                 given + PARAMETER_kernel);
         if (result != NULL || PyErr_Occurred() != NULL) return result;
     }
     if (!are_plain(self, given, &epilogue)) Py_RETURN_NOTIMPLEMENTED;
+    if (are_dates) {
+        result = reduce_dates(self, given);
+        if (result != Py_NotImplemented) return result;
+        Py_DECREF(result);
+    }
     PyObject *where = given[PARAMETER_where], *mask = where != Py_True ? where : Py_None;
     PyArrayObject *array = (PyArrayObject *)given[PARAMETER_a];
     glue_arguments all = arguments_of(self, given, mask);
@@ -373,7 +392,7 @@ static PyObject *reduce_ndarray(const glue_function *self, PyObject *const *give
     result = glue_reduce_plain_ndarray(self->state, array, &all, &epilogue, given[PARAMETER_out]);
     Py_XDECREF(wide);
     if (result == NULL || result == Py_NotImplemented || !epilogue.has_others) return result;
-    if (!epilogue.has_start) return finish(self, result, given);
+    if (!epilogue.has_start && !are_dates) return finish(self, result, given);
     Py_DECREF(result);
     Py_RETURN_NOTIMPLEMENTED;
 }

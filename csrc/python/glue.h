@@ -323,12 +323,25 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given, glue_epilogue *epilogue,
                                     PyObject *out);
 
-/* ---- dates.c ---- */
+/* ---- dates.c: arrays of datetime64 or timedelta64 ---- */
 
-/* The result of an ndarray of datetime64 or timedelta64 that has elements, without a mask or a
- * start; `out` is None or receives it. NotImplemented where NumPy has further rules. */
-PyObject *glue_reduce_dates(glue_state *state, gpr_operator op, PyArrayObject *dates,
-                            const glue_arguments *given, PyObject *out);
+/* Whether the core reduces dates by the request's operator: then the request has their type, and
+ * how it takes NaT. */
+int glue_read_dates(gpr_request *request);
+/* Makes results of such a request, which follow each other, those of its dates. */
+void glue_restore_dates(const gpr_request *request, npy_intp count);
+int glue_have_nat(const npy_int64 *dates, npy_intp count);
+/* As glue_read_start, for extremes of dates: a date of their type. */
+int glue_read_date_start(gpr_operator op, int skips_nat, PyArrayObject *dates, PyObject *initial,
+                         glue_epilogue *epilogue);
+/* The position, or those of rows, of the first NaT, if all rows have one and it takes a look at
+ * their beginnings to find it; else NULL. Dates have elements. */
+PyObject *glue_find_nat(PyArrayObject *dates, const glue_arguments *given);
+/* The difference of the extremes; the sum and the mean of times that are some, NaT of what NaT is
+ * among, the mean without a mask. NotImplemented where NumPy has further rules. */
+PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arguments *given);
+PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arguments *given);
+PyObject *glue_mean_of_times(glue_state *state, PyArrayObject *times, const glue_arguments *given);
 
 /* ---- count_few.c ---- */
 

@@ -48,9 +48,10 @@ static int read_call(glue_state *state, PyArrayObject *array, const glue_argumen
     call->out = NULL;
     request->compute = GPR_DTYPE_DEFAULT;
     if (glue_read_operator(given->op, &request->op) < 0) return -1;
-    if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
-        return -1;
     if (glue_read_leave_out(given->skip_nan, given->ddof, request) < 0) return -1;
+    if (!(PyArray_ISDATETIME(array) && glue_read_dates(request)) &&
+        glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &request->dtype) < 0)
+        return -1;
     if (glue_read_axes(state, given->axis, PyArray_NDIM(array), given->mask != Py_None, call) < 0)
         return -1;
     if (glue_read_keepdims(given->keepdims, call) < 0) return -1;
@@ -115,10 +116,10 @@ static int takes_results(const glue_call *call, const glue_epilogue *epilogue, P
                          PyArrayObject *array, PyObject *mask)
 {
     PyArrayObject *to = (PyArrayObject *)out;
-    const int has_more = epilogue != NULL && (epilogue->has_start || epilogue->only_ordinary);
+    const int has_more = call->request.nat_last ||
+                         (epilogue != NULL && (epilogue->has_start || epilogue->only_ordinary));
 
-    if (!PyArray_CheckExact(out) || call->resolution.outputs > 1 || !PyArray_ISBEHAVED(to) ||
-        PyArray_ISDATETIME(array))
+    if (!PyArray_CheckExact(out) || call->resolution.outputs > 1 || !PyArray_ISBEHAVED(to))
         return 0;
     if (has_more && !PyArray_ISONESEGMENT(to)) return 0;
     /* NumPy warns of imaginary parts on their way to a variance. */

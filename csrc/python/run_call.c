@@ -110,15 +110,20 @@ int glue_warn_if_none(glue_state *state, const glue_call *call)
                                "result: it is right, but its time is not that kernel's");
 }
 
-static void apply_epilogue(const glue_call *call, npy_intp count)
+/* What is done with `count` results of this type. */
+static void finish_results(const glue_call *call, const PyArray_Descr *descr, npy_intp count)
 {
     const gpr_request *request = &call->request;
     glue_epilogue *epilogue = call->epilogue;
     const gpr_dtype dtype = call->resolution.result;
 
-    epilogue->has_others =
-        epilogue->only_ordinary && !glue_are_ordinary(dtype, request->result, count);
-    if (epilogue->has_start) glue_fold_start(request->op, dtype, epilogue, request->result, count);
+    if (epilogue != NULL && epilogue->has_start)
+        glue_fold_start(request->op, dtype, epilogue, request->result, count);
+    glue_restore_dates(request, count);
+    if (epilogue == NULL || !epilogue->only_ordinary) return;
+    epilogue->has_others = PyTypeNum_ISDATETIME(descr->type_num)
+                               ? glue_have_nat(request->result, count)
+                               : !glue_are_ordinary(dtype, request->result, count);
 }
 
 /* Results of float64, or a single one, as float32 in the same order of memory. */
@@ -170,8 +175,7 @@ PyObject *glue_run(glue_state *state, glue_call *call)
         goto done;
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
-    if (call->epilogue != NULL)
-        apply_epilogue(call, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1);
+    finish_results(call, descr, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1);
     if (call->epilogue != NULL && call->epilogue->is_single) {
         memcpy(&single, &scalar, sizeof single);
         result = round_to_float32(array, single);

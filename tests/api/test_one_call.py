@@ -281,35 +281,81 @@ def test_sums_products_and_bits_with_a_start_run_no_python(rng: np.random.Genera
     assert math.isnan(gr.sum(np.array([np.inf, 1]), initial=-math.inf))
 
 
-def test_dates_run_no_python(rng: np.random.Generator) -> None:
-    for dtype in ("M8[D]", "m8[ns]", ">M8[s]"):
-        for share in (0, 0.2):
-            numbers = rng.integers(-50, 50, (4, 5, 6))
-            numbers[rng.random(numbers.shape) < share] = np.iinfo(np.int64).min
-            a = numbers.view("m8[ns]" if dtype[0] == "m" else "M8[D]").astype(dtype)
-            for array in (a, a.T, a[::-1, 1:, ::2], a[0, 0], a[0, 0, 0], np.asarray(a[1, 2, 3])):
-                for name in ("min", "max", "argmin", "argmax", "nanmin", "nanmax", "sum", "nansum"):
-                    function, numpys = getattr(gr, name), getattr(np, name)
-                    if "sum" in name and dtype[0] != "m":
-                        with pytest.raises(TypeError):
-                            function(array)
-                        continue
-                    for axis in (None, *range(array.ndim)):
-                        given = {"axis": axis, "keepdims": bool(rng.random() < 0.5)}
-                        with warnings.catch_warnings():
-                            warnings.simplefilter("ignore", RuntimeWarning)  # of NaT alone
-                            result, expected = function(array, **given), numpys(array, **given)
-                        assert np.asarray(result).dtype == np.asarray(expected).dtype
-                        assert type(result) is type(expected)
-                        np.testing.assert_array_equal(result, expected)
-                        room = np.empty_like(np.asarray(expected))
-                        with warnings.catch_warnings():
-                            warnings.simplefilter("ignore", RuntimeWarning)  # of NaT alone
-                            assert function(array, **given, out=room) is room
-                        np.testing.assert_array_equal(room, expected)
-                        if type(array) is np.ndarray and (share == 0 or not name.startswith("nan")):
-                            call = functools.partial(function, array, **given)
-                            assert calls_nothing(call)
+OF_DATES = (
+    "min", "max", "ptp", "argmin", "argmax", "any", "all", "count_nonzero", "nanmin", "nanmax",
+    "nanargmin", "nanargmax", "sum", "nansum", "mean", "nanmean",
+)  # fmt: skip
+NOT_OF_DATES = ("sum", "nansum", "mean", "nanmean")
+"""What times alone have."""
+
+
+def with_nat(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, share: float) -> Any:
+    """Dates or times about the first one, a share of them NaT."""
+    numbers = rng.integers(-50, 50, shape)
+    numbers[rng.random(shape) < share] = np.iinfo(np.int64).min
+    return numbers.astype(np.dtype(np.int64).newbyteorder(np.dtype(dtype).byteorder)).view(dtype)
+
+
+def without_nat_warnings(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return function(*args, **given)
+
+
+def check_dates(name: str, array: Any, given: dict[str, Any]) -> bool:
+    """Whether a result that is NumPy's was made without Python."""
+    function = functools.partial(getattr(gr, name), array, **given)
+    result = without_nat_warnings(function)
+    expected = without_nat_warnings(getattr(np, name), array, **given)
+    assert np.asarray(result).dtype == np.asarray(expected).dtype
+    assert type(result) is type(expected)
+    np.testing.assert_array_equal(result, expected)
+    if name not in ("ptp", "count_nonzero"):
+        room = np.empty_like(np.asarray(expected))
+        assert without_nat_warnings(function, out=room) is room
+        np.testing.assert_array_equal(room, expected)
+    warns_of_nat = name in ("nanmin", "nanmax") and np.isnat(expected).any()
+    return type(array) is not np.ndarray or bool(warns_of_nat) or calls_nothing(function)
+
+
+@pytest.mark.parametrize("dtype", ["M8[D]", "m8[ns]", ">M8[s]", ">m8[ms]"])
+@pytest.mark.parametrize("share", [0, 0.2, 0.7])
+def test_dates_run_no_python(dtype: str, share: float, rng: np.random.Generator) -> None:
+    a = with_nat(rng, (4, 5, 6), dtype, share)
+    for array in (a, a.T, a[::-1, 1:, ::2], a[0, 0], a[0, 0, 0], np.asarray(a[1, 2, 3])):
+        for name in OF_DATES:
+            if name in NOT_OF_DATES and "M" in dtype:
+                with pytest.raises(TypeError):
+                    getattr(gr, name)(array)
+                continue
+            for axis in (None, *range(array.ndim)):
+                given = {"axis": axis, "keepdims": bool(rng.random() < 0.5)}
+                assert check_dates(name, array, given), (name, given)
+
+
+@pytest.mark.parametrize("dtype", ["M8[D]", ">m8[ms]"])
+def test_masks_and_starts_of_dates_run_no_python(dtype: str, rng: np.random.Generator) -> None:
+    a = with_nat(rng, (4, 5, 6), dtype, 0.2)
+    start = with_nat(rng, (1,), dtype, 0).astype(a.dtype.newbyteorder("="))[0]
+    for array in (a, a.T, a[::-1, 1:, ::2]):
+        mask = rng.random(array.shape) < 0.6
+        for axis in (None, 0, 2):
+            for name in ("min", "max", "nanmin", "nanmax"):
+                for given in ({"initial": start}, {"initial": start, "where": mask}):
+                    assert check_dates(name, array, {"axis": axis, **given}), (name, given)
+            for name in ("any", "all", *(["sum", "nansum"] if "m" in dtype else [])):
+                assert check_dates(name, array, {"axis": axis, "where": mask}), name
+    nat = np.array("NaT", start.dtype)[()]
+    for other in (nat, start.astype(start.dtype.str[:3] + "[h]")):
+        for name in ("min", "max", "nanmin", "nanmax"):
+            check_dates(name, a, {"axis": 1, "initial": other})
+    assert np.isnat(gr.min(a, initial=nat))
+    for name, numpys in (("nanmin", np.nanmin), ("nanmax", np.nanmax)):
+        with pytest.warns(RuntimeWarning, match="All-NaN") as found:
+            getattr(gr, name)(np.full(3, nat))
+        with pytest.warns(RuntimeWarning, match="All-NaN") as expected:
+            numpys(np.full(3, nat))
+        assert [str(one.message) for one in found] == [str(one.message) for one in expected]
 
 
 def test_sums_of_times_are_numpys_up_to_64_bits(rng: np.random.Generator) -> None:

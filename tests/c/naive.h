@@ -126,6 +126,16 @@ static inline naive_value naive_load(gpr_dtype dtype, const void *address)
     return v;
 }
 
+/* An int64 as it is reduced where NaT is to be the largest. */
+static inline void naive_put_nat_last(char *element)
+{
+    uint64_t bits;
+
+    memcpy(&bits, element, sizeof bits);
+    bits--;
+    memcpy(element, &bits, sizeof bits);
+}
+
 static inline int naive_truth(naive_value v)
 {
     return v.is_float ? v.f != 0 || v.im != 0 : v.i != 0;

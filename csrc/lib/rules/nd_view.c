@@ -26,6 +26,10 @@ static gpr_status check_shape(const gpr_request *request)
     if (request->reduced < 0 || request->reduced > request->ndim)
         return gpr_fail(GPR_ERROR_VALUE, "%d of %d axes cannot be reduced", request->reduced,
                         request->ndim);
+    if (request->nat_last && (request->dtype != GPR_INT64 || request->on_device))
+        return gpr_fail(GPR_ERROR_VALUE, "dates are int64 of a host array, not %s%s",
+                        gpr_dtype_rows[request->dtype].name,
+                        request->on_device ? " of a device array" : "");
     if (request->mask != NULL && request->mask_strides == NULL && request->ndim > 0)
         return gpr_fail(GPR_ERROR_VALUE, "a mask needs mask_strides");
     if (request->has_given_mean && request->mean != NULL && request->mean_strides == NULL &&
@@ -224,7 +228,7 @@ static void find_contiguity(gpr_view *view)
     const int dense = view->inner == 0 || (view->inner == 1 && view->axes[view->outer].in == bytes);
 
     view->rows_contiguous =
-        dense && view->mask == NULL && !view->byteswapped && gpr_view_is_aligned(view);
+        dense && view->mask == NULL && view->encoding == 0 && gpr_view_is_aligned(view);
     view->contiguous =
         view->rows_contiguous &&
         (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
@@ -287,7 +291,8 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
     view->mask = request->mask;
     view->dtype = request->dtype;
     view->bytes = gpr_dtype_bytes(request->dtype);
-    view->byteswapped = request->byteswapped && view->bytes > 1;
+    view->encoding = (request->byteswapped && view->bytes > 1 ? GPR_SWAPPED : 0) |
+                     (request->nat_last ? GPR_NAT_LAST : 0);
     view->first_position = 0;
     view->outer = view->inner = 0;
     read_axes(request, view->bytes, axes);
@@ -360,14 +365,14 @@ void gpr_view_mean_extent(const gpr_view *view, gpr_dtype mean, const void *mean
 }
 
 /* Makes a view of the mask of another view. */
-static void view_mask_as(const gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *mask)
+static void view_mask_as(const gpr_view *view, gpr_dtype dtype, int encoding, gpr_view *mask)
 {
     gpr_copy_view(mask, view);
     mask->data = (const char *)view->mask;
     mask->mask = NULL;
     mask->dtype = dtype;
     mask->bytes = gpr_dtype_rows[dtype].bytes;
-    mask->byteswapped = byteswapped;
+    mask->encoding = encoding;
     for (int i = 0; i < mask->outer + mask->inner; i++) mask->axes[i].in = view->axes[i].mask;
     find_contiguity(mask);
 }
@@ -377,9 +382,9 @@ void gpr_mask_view(const gpr_view *view, gpr_view *mask)
     view_mask_as(view, GPR_BOOL, 0, mask);
 }
 
-void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *second)
+void gpr_split_view(gpr_view *view, gpr_dtype dtype, int encoding, gpr_view *second)
 {
-    view_mask_as(view, dtype, byteswapped, second);
+    view_mask_as(view, dtype, encoding, second);
     view->mask = NULL;
     find_contiguity(view);
 }
@@ -675,6 +680,16 @@ static void swap_bytes(size_t bytes, char *elements, uint64_t count)
     }
 }
 
+static void put_nat_last(char *elements, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, elements + i * sizeof bits, sizeof bits);
+        bits--;
+        memcpy(elements + i * sizeof bits, &bits, sizeof bits);
+    }
+}
+
 /* 16 bytes that are chosen or not as one. */
 typedef struct pair {
     uint64_t part[2];
@@ -841,10 +856,12 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
             copy_run(view->bytes, destination + i * row_bytes, data + (int64_t)i * rows.in,
                      columns.in, columns.extent);
     }
-    if (view->byteswapped) {
+    if ((view->encoding & GPR_SWAPPED) != 0) {
         const size_t part = gpr_part_bytes(view->dtype);
         swap_bytes(part, destination, rows.extent * columns.extent * (view->bytes / part));
     }
+    if ((view->encoding & GPR_NAT_LAST) != 0)
+        put_nat_last(destination, rows.extent * columns.extent);
     if (mask != NULL) mask_runs(view->bytes, destination, mask, rows, columns, neutral);
 }
 

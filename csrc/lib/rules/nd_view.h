@@ -8,6 +8,13 @@
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
 
+/* What packing undoes. */
+typedef enum gpr_encoding {
+    GPR_SWAPPED = 1, /* elements are in the other byte order */
+    GPR_NAT_LAST =
+        2 /* int64 are reduced less 1, which wraps: the smallest one becomes the largest */
+} gpr_encoding;
+
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
  * outer or one inner axis left. Where the operator commutes, a row's axes come in the order of
  * memory and are iterated forward: a Fortran-ordered or reversed array is contiguous too. Where
@@ -21,7 +28,8 @@ typedef struct gpr_view {
     gpr_dtype dtype;
     /* of an element */
     size_t bytes;
-    int byteswapped;
+    /* how elements in memory differ from those that are reduced: 0, or bits of gpr_encoding */
+    int encoding;
     /* number of axes of each sort */
     int outer, inner;
     /* of the element at inner index 0 */
@@ -107,7 +115,7 @@ void gpr_mask_view(const gpr_view *view, gpr_view *mask);
 
 /* Makes a view of the elements of another array, whose address and steps a view has in place of a
  * mask's, and takes them from that one. */
-void gpr_split_view(gpr_view *view, gpr_dtype dtype, int byteswapped, gpr_view *second);
+void gpr_split_view(gpr_view *view, gpr_dtype dtype, int encoding, gpr_view *second);
 
 /* The axes of the view's rows along which all elements are the same one, as is what a mask says of
  * them: bit i for axis outer + i. */
@@ -132,8 +140,8 @@ uint64_t gpr_view_position(const gpr_view *once, uint64_t position);
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 
 /* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to
- * contiguous memory at `destination`, in native byte order, masked ones replaced by `*neutral` (an
- * element; not read without a mask). Any thread may call it; writes to no other memory. */
+ * contiguous memory at `destination`, in native byte order and as they are reduced, masked ones
+ * replaced by `*neutral` (an element; not read without a mask). Any thread may call it; writes to no other memory. */
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
               void *destination);
 

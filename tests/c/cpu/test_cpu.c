@@ -157,6 +157,7 @@ static void make_example(example *e, int layout, int masked, int swapped, int mi
     r->strides = e->strides;
     r->data = e->memory + offset + start;
     r->byteswapped = swapped;
+    r->nat_last = r->dtype == GPR_INT64 && check_between(0, 2) == 0;
     r->mask = NULL;
     e->rows = e->n = 1;
     for (int i = 0; i < r->ndim; i++)
@@ -223,6 +224,7 @@ static naive_fold *fold_rows(const example *e, const gpr_rule *rule)
 
             memcpy(element, address, bytes);
             if (r->byteswapped) reverse(element, r->dtype);
+            if (r->nat_last) naive_put_nat_last(element);
             if (mask != NULL && !*mask)
                 naive_pass(&folds[row]);
             else

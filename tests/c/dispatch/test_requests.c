@@ -115,6 +115,11 @@ static void requests_that_make_no_sense_are_refused(void)
             (request.op = GPR_OP_VAR, request.compute = GPR_INT32));
     REFUSED(GPR_ERROR_VALUE, "unknown device number", request.device = GPR_DEVICE_CUDA - 1);
     REFUSED(GPR_ERROR_VALUE, "names its CUDA device", request.on_device = 1);
+    REFUSED(GPR_ERROR_VALUE, "dates are int64 of a host array, not float32",
+            (request.dtype = GPR_FLOAT32, request.nat_last = 1));
+    REFUSED(
+        GPR_ERROR_VALUE, "not int64 of a device array",
+        (request.dtype = GPR_INT64, request.on_device = request.nat_last = 1, request.device = 0));
     REFUSED(GPR_ERROR_VALUE, "bytes are swapped",
             (request.on_device = 1, request.device = 0, request.op = GPR_OP_MEAN,
              request.byteswapped = 1));

@@ -223,6 +223,7 @@ static void draw_case(random_source *source, place place, uint64_t most_bytes, t
         for (uint64_t i = 0; i < spread / bytes; i++)
             reverse(c->memory + misplaced + i * bytes, r->dtype);
     }
+    r->nat_last = r->dtype == GPR_INT64 && c->place != ON_DEVICE && one_in(source, 2);
     if (c->place == IN_MEMORY &&
         gpr_fold_rows[gpr_operator_rows[r->op].fold].acc_kind != GPR_ACC_INDEXED &&
         one_in(source, 4))
@@ -281,6 +282,7 @@ static void fold_at(const test_case *c, const gpr_rule *rule, const int64_t *ind
     }
     memcpy(element, at, bytes);
     if (r->byteswapped) reverse(element, r->dtype);
+    if (r->nat_last) naive_put_nat_last(element);
     if (mask != NULL && *mask == 0)
         naive_pass(fold);
     else
