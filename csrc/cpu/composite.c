@@ -855,7 +855,7 @@ static void find_in_columns(const job *work, uint64_t row, uint64_t width, uint6
                    fewest = GPR_COLUMN_BYTES / how->loop_bytes,
                    before = width < fewest && across >= fewest ? fewest - width : 0,
                    all = width + before;
-    const uint64_t most = c->columns_in_place ? extent : FOUND_TILE_BYTES / (all * how->loop_bytes);
+    const uint64_t most = c->columns_in_place ? extent : TILE_BYTES / (all * how->loop_bytes);
     const gpr_column_positions_loop find = position_loops(how)->columns[how->loop_dtype];
     const side_by_side sides = rows_side_by_side(how, all);
     const int is_bool = how->loop_dtype == GPR_BOOL,

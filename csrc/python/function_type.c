@@ -137,7 +137,8 @@ static int takes_start(const glue_function *self, PyArrayObject *array, PyObject
     if (!glue_read_start(self->op, element, given[PARAMETER_initial], given[PARAMETER_kernel],
                          epilogue))
         return 0;
-    return !epilogue->is_single || given[PARAMETER_out] == Py_None;
+    return !epilogue->is_wide || epilogue->rounded == GPR_FLOAT64 ||
+           given[PARAMETER_out] == Py_None;
 }
 
 /* Whether NumPy may say more of a result than its numbers: it warns of, or refuses, rows of which

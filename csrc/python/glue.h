@@ -108,7 +108,7 @@ typedef struct glue_epilogue {
     int has_start;     /* results are folded with a start, a float or an integer as they are */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     int is_wide;       /* results are made as float64, and rounded when the start is in them ... */
-    int is_single;     /* ... to float32 */
+    gpr_dtype rounded; /* ... to this type */
     double number;
     int64_t integer;
 } glue_epilogue;

@@ -1,5 +1,6 @@
 /* Running a call that is filled in: without the GIL, interruptible by Ctrl-C, and showing its
  * progress. */
+#include "lib/base/convert.h"
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- progress ------------------- */
@@ -126,22 +127,25 @@ static void finish_results(const glue_call *call, const PyArray_Descr *descr, np
                                : !glue_are_ordinary(dtype, request->result, count);
 }
 
-/* Results of float64, or a single one, as float32 in the same order of memory. */
-static PyObject *round_to_float32(PyObject *array, double single)
+/* Results of float64, an array's or a single one, rounded to another type, in the same order of
+ * memory. */
+static PyObject *round_results(PyArrayObject *array, double single, gpr_dtype to)
 {
-    PyArray_Descr *descr = PyArray_DescrFromType(NPY_FLOAT32);
-    const float rounded = (float)single;
+    PyArray_Descr *const descr = glue_descr_of(to);
+    PyObject *made = NULL;
+    float rounded = 0; /* room for a number of any narrower type */
 
+    if (descr == NULL) return NULL;
     if (array == NULL) {
-        PyObject *const scalar = PyArray_Scalar((void *)&rounded, descr, NULL);
+        gpr_convert(GPR_FLOAT64, &single, to, &rounded, 1);
+        made = PyArray_Scalar(&rounded, descr, NULL);
         Py_DECREF(descr);
-        return scalar;
+        return made;
     }
-    PyObject *const made = PyArray_NewLikeArray((PyArrayObject *)array, NPY_KEEPORDER, descr, 0);
-    if (made == NULL) return NULL;
-    const double *from = PyArray_DATA((PyArrayObject *)array);
-    float *to = PyArray_DATA((PyArrayObject *)made);
-    for (npy_intp i = 0; i < PyArray_SIZE((PyArrayObject *)made); i++) to[i] = (float)from[i];
+    made = PyArray_NewLikeArray(array, NPY_KEEPORDER, descr, 0);
+    if (made != NULL)
+        gpr_convert(GPR_FLOAT64, PyArray_DATA(array), to, PyArray_DATA((PyArrayObject *)made),
+                    (uint64_t)PyArray_SIZE(array));
     return made;
 }
 
@@ -176,9 +180,10 @@ PyObject *glue_run(glue_state *state, glue_call *call)
     }
     if (glue_warn_if_none(state, call) < 0) goto done;
     finish_results(call, descr, array != NULL ? PyArray_SIZE((PyArrayObject *)array) : 1);
-    if (call->epilogue != NULL && call->epilogue->is_single) {
+    if (call->epilogue != NULL && call->epilogue->is_wide &&
+        call->epilogue->rounded != GPR_FLOAT64) {
         memcpy(&single, &scalar, sizeof single);
-        result = round_to_float32(array, single);
+        result = round_results((PyArrayObject *)array, single, call->epilogue->rounded);
     } else {
         result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, descr, NULL);
     }

@@ -98,10 +98,10 @@ static int read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyO
     if (!glue_is_inexact(element)) return read_number(initial, GPR_INT64, epilogue);
     if (glue_dtype_rows[element].kind == GPR_KIND_FLOAT && is_rounded_once(op, kernel)) {
         epilogue->is_wide = 1;
-        epilogue->is_single = element == GPR_FLOAT32;
+        epilogue->rounded = element;
     }
-    if (gpr_dtype_bytes(element) < sizeof(float) || !read_number(initial, element, epilogue))
-        return 0;
+    if (gpr_dtype_bytes(element) < sizeof(float) && !epilogue->is_wide) return 0;
+    if (!read_number(initial, element, epilogue)) return 0;
     if (element == GPR_FLOAT32) epilogue->number = (float)epilogue->number;
     /* -0.0 is a start of its own: a sum of nothing else is -0.0, too. */
     return op == GPR_OP_PROD || epilogue->number != 0 || !signbit(epilogue->number);
