@@ -169,7 +169,7 @@ static int takes_out(const glue_function *self, PyArrayObject *array, int is_mas
 static int are_plain_of_any(const glue_function *self, PyObject *const *given)
 {
     if (!PyUnicode_Check(given[PARAMETER_kernel])) return 0;
-    if (given[PARAMETER_mean] != NULL || given[PARAMETER_correction] != NULL) return 0;
+    if (given[PARAMETER_correction] != NULL) return 0;
     if (!finds_positions(self->op)) return 1;
     /* NumPy takes the truth of any object there, but for the one that stands for no value. */
     return !PyTuple_Check(given[PARAMETER_axis]) && PyBool_Check(given[PARAMETER_keepdims]);
@@ -333,10 +333,22 @@ static PyObject *reduce_device_array(const glue_function *self, PyObject *const 
 {
     const glue_arguments all = arguments_of(self, given, Py_None);
 
-    if (!are_plain_of_any(self, given) || given[PARAMETER_initial] != NULL ||
-        given[PARAMETER_where] != Py_True)
+    if (!are_plain_of_any(self, given) || given[PARAMETER_mean] != NULL ||
+        given[PARAMETER_initial] != NULL || given[PARAMETER_where] != Py_True)
         Py_RETURN_NOTIMPLEMENTED;
     return glue_reduce_plain_device(self->state, given[PARAMETER_a], &all, given[PARAMETER_out]);
+}
+
+/* A variance about a given mean; NotImplemented where NumPy has further rules. */
+static PyObject *vary_about(const glue_function *self, PyObject *const *given)
+{
+    const glue_arguments all = arguments_of(self, given, Py_None);
+
+    if (given[PARAMETER_where] != Py_True || given[PARAMETER_dtype] != Py_None ||
+        given[PARAMETER_out] != Py_None || self->skips_nan)
+        Py_RETURN_NOTIMPLEMENTED;
+    return glue_vary_about(self->state, self->op, (PyArrayObject *)given[PARAMETER_a], &all,
+                           given[PARAMETER_mean]);
 }
 
 /* The result of dates by ways of their own; NotImplemented where they have none, or NumPy has further
@@ -373,6 +385,7 @@ static PyObject *reduce_ndarray(const glue_function *self, PyObject *const *give
         if (result != NULL || PyErr_Occurred() != NULL) return result;
     }
     if (!are_plain(self, given, &epilogue)) Py_RETURN_NOTIMPLEMENTED;
+    if (given[PARAMETER_mean] != NULL) return vary_about(self, given);
     if (are_dates) {
         result = reduce_dates(self, given);
         if (result != Py_NotImplemented) return result;

@@ -343,6 +343,13 @@ PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arg
 PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arguments *given);
 PyObject *glue_mean_of_times(glue_state *state, PyArrayObject *times, const glue_arguments *given);
 
+/* ---- given_means.c ---- */
+
+/* var or std of an array that has elements about `mean`, with the function's ddof. NotImplemented
+ * where NumPy has further rules, and of arrays that are not float32 or float64. */
+PyObject *glue_vary_about(glue_state *state, gpr_operator op, PyArrayObject *array,
+                          const glue_arguments *given, PyObject *mean);
+
 /* ---- count_few.c ---- */
 
 /* The number of an array's elements that are not 0, for a call with such options. NULL without an

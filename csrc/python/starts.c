@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/convert.h"
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- reading -------------------- */
@@ -100,7 +101,6 @@ static int read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyO
         epilogue->is_wide = 1;
         epilogue->rounded = element;
     }
-    if (gpr_dtype_bytes(element) < sizeof(float) && !epilogue->is_wide) return 0;
     if (!read_number(initial, element, epilogue)) return 0;
     if (element == GPR_FLOAT32) epilogue->number = (float)epilogue->number;
     /* -0.0 is a start of its own: a sum of nothing else is -0.0, too. */
@@ -116,27 +116,30 @@ int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObj
 
 /* ---------------------------------------------------------------- folding -------------------- */
 
-/* Integers wrap, as NumPy's do. */
+#define FOLD_EACH(fold)                    \
+    for (npy_intp i = 0; i < count; i++) { \
+        const number x = folded[i];        \
+        folded[i] = (number)(fold);        \
+    }                                      \
+    break
+/* Integers wrap, as NumPy's do. The operator is chosen once: compilers make vectors of a loop. */
 #define DEFINE_FOLD_START_INTEGER(name, c_type)                                                  \
-    static c_type fold_one_##name(gpr_operator op, c_type x, c_type start)                       \
-    {                                                                                            \
-        switch (op) {                                                                            \
-        case GPR_OP_MAX: return x < start ? start : x;                                           \
-        case GPR_OP_MIN: return x > start ? start : x;                                           \
-        case GPR_OP_BITWISE_AND: return (c_type)(x & start);                                     \
-        case GPR_OP_BITWISE_OR: return (c_type)(x | start);                                      \
-        case GPR_OP_BITWISE_XOR: return (c_type)(x ^ start);                                     \
-        case GPR_OP_PROD: return (c_type)((uint64_t)x * (uint64_t)start);                        \
-        default: return (c_type)((uint64_t)x + (uint64_t)start);                                 \
-        }                                                                                        \
-    }                                                                                            \
     static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
                                   npy_intp count)                                                \
     {                                                                                            \
-        const c_type start = (c_type)epilogue->integer;                                          \
-        c_type *folded = results;                                                                \
+        typedef c_type number;                                                                   \
+        const number start = (number)epilogue->integer;                                          \
+        number *folded = results;                                                                \
                                                                                                  \
-        for (npy_intp i = 0; i < count; i++) folded[i] = fold_one_##name(op, folded[i], start);  \
+        switch (op) {                                                                            \
+        case GPR_OP_MAX: FOLD_EACH(x < start ? start : x);                                       \
+        case GPR_OP_MIN: FOLD_EACH(x > start ? start : x);                                       \
+        case GPR_OP_BITWISE_AND: FOLD_EACH(x & start);                                           \
+        case GPR_OP_BITWISE_OR: FOLD_EACH(x | start);                                            \
+        case GPR_OP_BITWISE_XOR: FOLD_EACH(x ^ start);                                           \
+        case GPR_OP_PROD: FOLD_EACH((uint64_t)x * (uint64_t)start);                              \
+        default: FOLD_EACH((uint64_t)x + (uint64_t)start);                                       \
+        }                                                                                        \
     }
 /* NaN stay, unless the start takes the place of rows of which nothing else is left. */
 #define DEFINE_FOLD_START_FLOAT(name, c_type)                                                    \
@@ -226,8 +229,16 @@ static int is_normal(double re, double im)
     return size >= DBL_MIN && size <= DBL_MAX;
 }
 
-/* Sums and products. Rules in Python have sums that are not finite, and products that are no normal
- * doubles: the start may lead back to these. */
+/* Whether a start may lead a result back to numbers, so that rules in Python have it: infinite sums,
+ * and products that are no normal doubles. A sum that is NaN may have met both infinities on its
+ * way, but for exact ones, which are wide. */
+static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, double re, double im)
+{
+    if (op != GPR_OP_SUM) return !is_normal(re, im);
+    if (epilogue->is_wide) return isinf(re);
+    return !isfinite(re) || !isfinite(im);
+}
+
 #define DEFINE_ACCUMULATE(name, part, parts)                                                     \
     static void accumulate_start_##name(gpr_operator op, glue_epilogue *epilogue, part *results, \
                                         npy_intp count)                                          \
@@ -236,8 +247,7 @@ static int is_normal(double re, double im)
                                                                                                  \
         for (npy_intp i = 0; i < count; i++, results += (parts)) {                               \
             const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;             \
-            epilogue->has_others |= op == GPR_OP_SUM ? !isfinite(re) || !isfinite(im)            \
-                                                     : !is_normal((double)re, (double)im);       \
+            epilogue->has_others |= may_lead_back(op, epilogue, (double)re, (double)im);         \
             results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;                    \
             if ((parts) > 1)                                                                     \
                 results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;          \
@@ -248,12 +258,30 @@ DEFINE_ACCUMULATE(float64, double, 1)
 DEFINE_ACCUMULATE(complex64, float, 2)
 DEFINE_ACCUMULATE(complex128, double, 2)
 
+/* Halves are added and multiplied as doubles, which lose nothing, and rounded. */
+static void accumulate_start_halves(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue,
+                                    uint16_t *results, npy_intp count)
+{
+    const int is_bfloat = dtype == GPR_BFLOAT16;
+
+    for (npy_intp i = 0; i < count; i++) {
+        const double x = is_bfloat ? (double)gpr_bfloat_to_float(results[i])
+                                   : (double)gpr_half_to_float(results[i]),
+                     made = op == GPR_OP_SUM ? x + epilogue->number : x * epilogue->number;
+
+        epilogue->has_others |= may_lead_back(op, epilogue, x, 0);
+        results[i] = is_bfloat ? gpr_double_to_bfloat(made) : gpr_double_to_half(made);
+    }
+}
+
 void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
                      npy_intp count)
 {
     const int accumulates = op == GPR_OP_SUM || op == GPR_OP_PROD;
 
     switch (accumulates ? dtype : GPR_BOOL) {
+    case GPR_FLOAT16:
+    case GPR_BFLOAT16: accumulate_start_halves(op, dtype, epilogue, results, count); return;
     case GPR_FLOAT32: accumulate_start_float32(op, epilogue, results, count); return;
     case GPR_FLOAT64: accumulate_start_float64(op, epilogue, results, count); return;
     case GPR_COMPLEX64: accumulate_start_complex64(op, epilogue, results, count); return;

@@ -22,6 +22,7 @@ from core_trace import core_calls, package_frames
 
 import gpureduce as gr
 from gpureduce import _core
+from gpureduce._dtypes import native_dtype
 
 PLAIN = (
     "sum", "prod", "mean", "min", "max", "ptp", "any", "all", "argmin", "argmax", "var", "std",
@@ -279,6 +280,60 @@ def test_sums_products_and_bits_with_a_start_run_no_python(rng: np.random.Genera
     assert gr.sum(large, initial=-1e308) == pytest.approx(9e307)
     assert math.copysign(1, gr.sum(np.array([-0.0]), initial=-0.0)) == -1
     assert math.isnan(gr.sum(np.array([np.inf, 1]), initial=-math.inf))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_sums_of_halves_with_a_start_run_no_python(name: str, rng: np.random.Generator) -> None:
+    """An exact one is rounded once, when the start is in it; others are rounded before, too."""
+    dtype = native_dtype(name)
+    a = (rng.normal(size=(5, 30)) * 10.0 ** rng.integers(-2, 3, (5, 30))).astype(dtype)
+    start = float(np.asarray(rng.integers(-60, 60) / 8, dtype))
+    exact = [sum(map(Fraction, row), Fraction(start)) for row in a.astype(float).tolist()]
+    of_rows = functools.partial(gr.sum, a, axis=1, initial=start, device="cpu")
+    for kernel in ("auto", "exact", "fast"):
+        result = of_rows(kernel=kernel)
+        assert result.dtype == dtype
+        assert calls_nothing(functools.partial(of_rows, kernel=kernel))
+        if kernel == "fast":
+            before = gr.sum(a, axis=1, kernel="fast", device="cpu")
+            assert (result == before + np.asarray(start, dtype)).all()
+        else:
+            assert (result == np.array([float(one) for one in exact]).astype(dtype)).all()
+    for one in (gr.sum(a, initial=start), gr.prod(a[0, :3], initial=start)):
+        assert type(one) is dtype.type
+    wide = np.prod(a[:, :3].astype(float), axis=1) * start
+    np.testing.assert_allclose(
+        gr.prod(a[:, :3], axis=1, initial=start).astype(float), wide.astype(dtype).astype(float)
+    )
+    a[0, 0], a[1, 0], a[2, 0] = np.nan, np.inf, -np.inf
+    assert calls_nothing(lambda: gr.sum(a[0], initial=start))
+    assert str(of_rows().tolist()[:3]) == "[nan, inf, -inf]"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", ">f8"])
+def test_variances_about_given_means_run_no_python(dtype: str, rng: np.random.Generator) -> None:
+    a = rng.normal(3, 2, (4, 5, 6)).astype(dtype)
+    native = a.dtype.newbyteorder("=")
+    for array in (a, a[::-1, 1:, ::2], a[0]):
+        for axis in (None, 1, (0, 1)):
+            means = np.mean(array, axis=axis, keepdims=True).astype(native)
+            for mean in (2.5, means, means + native.type(1)):
+                for function, numpys in ((gr.var, np.var), (gr.std, np.std)):
+                    given = {"axis": axis, "mean": mean, "ddof": float(rng.integers(0, 3))}
+                    call = functools.partial(function, array, **given)
+                    result, expected = call(), numpys(array, **given)
+                    assert np.asarray(result).dtype == np.asarray(expected).dtype
+                    assert np.shape(result) == np.shape(expected)
+                    np.testing.assert_allclose(result, expected, rtol=1e-5)
+                    assert calls_nothing(call), given
+    # Rules in Python: a mean that broadcasts, another type, no freedom, NaN and infinities.
+    for mean in (np.ones((1, 1, 6)), np.float32(1), 2):
+        assert np.allclose(gr.var(a, axis=0, mean=mean), np.var(a, axis=0, mean=mean), rtol=1e-5)
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+        assert gr.var(a[0, 0, :1], mean=1.5, ddof=1) in (np.inf, 0)
+    a[0, 0, 0] = np.inf
+    assert gr.var(a, mean=1.0) == np.inf
+    assert math.isnan(gr.std(a, mean=np.nan))
 
 
 OF_DATES = (
