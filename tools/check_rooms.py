@@ -49,6 +49,8 @@ USES = {
         "csrc/include",
         "csrc/registry",
         "csrc/shared",
+        "csrc/lib/base/convert.h",
+        "csrc/lib/base/convert.c",
         "csrc/lib/rules/nd_view.h",
         "csrc/lib/rules/nd_view.c",
         "csrc/vendor",
