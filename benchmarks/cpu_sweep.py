@@ -312,13 +312,25 @@ PEERS: dict[str, Callable[..., Callable[[], Any] | None]] = {
 }
 
 
+LEAST_NUMEXPR = (2, 12)
+"""Those up to 2.10 corrupt the heap in reductions along an axis of elements with gaps or steps."""
+
+
+def release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
 def importable() -> dict[str, Any]:
     modules = {}
     for name in PEERS:
         try:
-            modules[name] = importlib.import_module(name)
+            module = importlib.import_module(name)
         except ImportError:
             continue
+        if name == "numexpr" and release(module.__version__) < LEAST_NUMEXPR:
+            print(f"numexpr {module.__version__} is left out: it writes beyond its memory")
+            continue
+        modules[name] = module
     return modules
 
 

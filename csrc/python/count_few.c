@@ -98,6 +98,20 @@ static void copy_elements(PyArrayObject *array, char *to)
     }
 }
 
+int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
+                          int *device)
+{
+    for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
+        if (options[i] != Py_None) return 0;
+    if (glue_read_kernel(state, options[GLUE_KERNEL], kernel) < 0 ||
+        glue_read_device(options[GLUE_DEVICE], device) < 0) {
+        PyErr_Clear(); /* the general way raises it again */
+        return 0;
+    }
+    return (*kernel < 0 || *kernel == state->fast) &&
+           (*device == GPR_DEVICE_CPU || *device == GPR_DEVICE_DEFAULT);
+}
+
 PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options)
 {
     const npy_intp count = PyArray_SIZE(array), bytes = PyArray_NBYTES(array);
@@ -112,20 +126,12 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     if (count == 0 || bytes > FEW_BYTES || PyArray_ISBYTESWAPPED(array)) return NULL;
     const int in_place = is_dense(array, &data) && PyArray_ISALIGNED(array);
     if (!in_place && PyArray_NDIM(array) == 0) return NULL;
-    for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
-        if (options[i] != Py_None) return NULL;
     if (PyArray_ISDATETIME(array))
         dtype = GPR_INT64;
     else if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0)
         PyErr_Clear();
-    if (dtype == GPR_DTYPE_DEFAULT ||
-        glue_read_kernel(state, options[GLUE_KERNEL], &kernel) < 0 ||
-        glue_read_device(options[GLUE_DEVICE], &device) < 0) {
-        PyErr_Clear(); /* the general way raises it again */
+    if (dtype == GPR_DTYPE_DEFAULT || !glue_needs_no_request(state, options, &kernel, &device))
         return NULL;
-    }
-    if (kernel >= 0 && kernel != state->fast) return NULL;
-    if (device != GPR_DEVICE_CPU && device != GPR_DEVICE_DEFAULT) return NULL;
     if (!in_place) {
         if (bytes > STACK_BYTES) elements = PyMem_Malloc((size_t)bytes);
         if (elements == NULL) return NULL;

@@ -351,6 +351,22 @@ static PyObject *vary_about(const glue_function *self, PyObject *const *given)
                            given[PARAMETER_mean]);
 }
 
+/* The result, if `out` is None or takes it as it is; else NotImplemented. */
+static PyObject *if_taken(PyObject *out, PyObject *result)
+{
+    PyArrayObject *to = (PyArrayObject *)out;
+
+    if (out == Py_None || result == NULL || result == Py_NotImplemented) return result;
+    PyArrayObject *const from = (PyArrayObject *)PyArray_FROM_O(result);
+    const int fits = from != NULL && PyArray_CheckExact(out) && PyArray_ISBEHAVED(to) &&
+                     PyArray_SAMESHAPE(to, from) &&
+                     PyArray_EquivTypes(PyArray_DESCR(to), PyArray_DESCR(from));
+    Py_XDECREF(from);
+    if (fits) return result;
+    Py_DECREF(result);
+    return from != NULL ? Py_NewRef(Py_NotImplemented) : NULL;
+}
+
 /* The result of dates by ways of their own; NotImplemented where they have none, or NumPy has further
  * rules. */
 static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
@@ -360,14 +376,14 @@ static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
     const glue_arguments all = arguments_of(self, given, where != Py_True ? where : Py_None);
     PyObject *found = NULL;
 
-    if (finds_positions(self->op)) found = glue_find_nat(dates, &all);
+    if (given[PARAMETER_initial] != NULL) Py_RETURN_NOTIMPLEMENTED;
+    if (self->op == GPR_OP_SUM && PyArray_TYPE(dates) == NPY_TIMEDELTA)
+        return if_taken(given[PARAMETER_out], glue_sum_times(self->state, dates, &all));
+    if (given[PARAMETER_out] != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    if (finds_positions(self->op)) found = glue_find_nat(self->state, dates, &all);
     if (found != NULL || PyErr_Occurred() != NULL) return found;
-    if (given[PARAMETER_initial] != NULL || given[PARAMETER_out] != Py_None)
-        Py_RETURN_NOTIMPLEMENTED;
     if (self->op == GPR_OP_PTP) return glue_ptp_dates(self->state, dates, &all);
-    if (PyArray_TYPE(dates) != NPY_TIMEDELTA) Py_RETURN_NOTIMPLEMENTED;
-    if (self->op == GPR_OP_SUM) return glue_sum_times(self->state, dates, &all);
-    if (self->op == GPR_OP_MEAN && where == Py_True)
+    if (self->op == GPR_OP_MEAN && where == Py_True && PyArray_TYPE(dates) == NPY_TIMEDELTA)
         return glue_mean_of_times(self->state, dates, &all);
     Py_RETURN_NOTIMPLEMENTED;
 }

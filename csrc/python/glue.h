@@ -334,9 +334,9 @@ int glue_have_nat(const npy_int64 *dates, npy_intp count);
 /* As glue_read_start, for extremes of dates: a date of their type. */
 int glue_read_date_start(gpr_operator op, int skips_nat, PyArrayObject *dates, PyObject *initial,
                          glue_epilogue *epilogue);
-/* The position, or those of rows, of the first NaT, if all rows have one and it takes a look at
- * their beginnings to find it; else NULL. Dates have elements. */
-PyObject *glue_find_nat(PyArrayObject *dates, const glue_arguments *given);
+/* The position, or those of rows, of the first NaT, if all rows begin with one or soon have one;
+ * else NULL. Dates have elements. */
+PyObject *glue_find_nat(const glue_state *state, PyArrayObject *dates, const glue_arguments *given);
 /* The difference of the extremes; the sum and the mean of times that are some, NaT of what NaT is
  * among, the mean without a mask. NotImplemented where NumPy has further rules. */
 PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arguments *given);
@@ -351,6 +351,11 @@ PyObject *glue_vary_about(glue_state *state, gpr_operator op, PyArrayObject *arr
                           const glue_arguments *given, PyObject *mean);
 
 /* ---- count_few.c ---- */
+
+/* Whether options leave a call to the CPU as it is: "auto" or "fast", on no GPU. Both are read then.
+ * Never an exception. */
+int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
+                          int *device);
 
 /* The number of an array's elements that are not 0, for a call with such options. NULL without an
  * exception: a request has to count them. */

@@ -400,7 +400,23 @@ def test_masks_and_starts_of_dates_run_no_python(dtype: str, rng: np.random.Gene
                     assert check_dates(name, array, {"axis": axis, **given}), (name, given)
             for name in ("any", "all", *(["sum", "nansum"] if "m" in dtype else [])):
                 assert check_dates(name, array, {"axis": axis, "where": mask}), name
+            if "m" in dtype:
+                room = np.empty(np.min(array, axis=axis).shape, start.dtype)
+                assert calls_nothing(functools.partial(gr.sum, array, axis=axis, out=room))
     nat = np.array("NaT", start.dtype)[()]
+    for module in (np, gr):  # results that an out does not take are refused, however they are found
+        for room in (np.empty(()), np.empty(4, np.intp)):
+            with pytest.raises((TypeError, ValueError)):
+                module.argmax(np.full(3, nat), out=room)
+    for wrong in (
+        {"axis": 5},
+        {"axis": 2**70},
+        {"kernel": "none"},
+        {"device": "tpu"},
+        {"block_size": "x"},
+    ):
+        with pytest.raises((OverflowError, TypeError, ValueError)):
+            gr.argmax(np.full(3, nat), **wrong)
     for other in (nat, start.astype(start.dtype.str[:3] + "[h]")):
         for name in ("min", "max", "nanmin", "nanmax"):
             check_dates(name, a, {"axis": 1, "initial": other})

@@ -97,7 +97,8 @@ def slower_case(**facts: object) -> dict[str, object]:
     drawn = {
         "function": "sum", "kernel": "exact", "dtype": "float32", "shape": [4, 30, 5], "axis": 1,
         "layout": "C", "data": "normal", "masked": False, "quartiles": [0.4, 0.6],
-        "times_numpy": 0.5, "reduced": "middle axis", "isa": "avx2",
+        "times_numpy": 0.5, "reduced": "middle axis", "threads": 2,
+        "isa": "avx2",
     }  # fmt: skip
     return {**drawn, **facts}
 
