@@ -367,8 +367,8 @@ static PyObject *if_taken(PyObject *out, PyObject *result)
     return from != NULL ? Py_NewRef(Py_NotImplemented) : NULL;
 }
 
-/* The result of dates by ways of their own; NotImplemented where they have none, or NumPy has further
- * rules. */
+/* The result of dates by ways of their own; NotImplemented where they have none, or NumPy has
+ * further rules. */
 static PyObject *reduce_dates(const glue_function *self, PyObject *const *given)
 {
     PyObject *const where = given[PARAMETER_where];

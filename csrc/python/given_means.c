@@ -119,6 +119,7 @@ PyObject *glue_vary_about(glue_state *state, gpr_operator op, PyArrayObject *arr
 
     if (PyArray_TYPE(array) != NPY_FLOAT32 && PyArray_TYPE(array) != NPY_FLOAT64)
         Py_RETURN_NOTIMPLEMENTED;
+    if (!PyFloat_Check(mean) && !PyArray_CheckExact(mean)) Py_RETURN_NOTIMPLEMENTED;
     call.ddof = PyFloat_AsDouble(given->ddof);
     if (call.ddof == -1 && PyErr_Occurred() != NULL) return NULL;
     means = reduce_wide(state, GPR_OP_MEAN, array, given, Py_True);

@@ -352,8 +352,8 @@ PyObject *glue_vary_about(glue_state *state, gpr_operator op, PyArrayObject *arr
 
 /* ---- count_few.c ---- */
 
-/* Whether options leave a call to the CPU as it is: "auto" or "fast", on no GPU. Both are read then.
- * Never an exception. */
+/* Whether options leave a call to the CPU as it is: kernel "auto" or "fast", no GPU; then these two
+ * are read. Never an exception. */
 int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
                           int *device);
 

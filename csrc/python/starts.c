@@ -229,9 +229,9 @@ static int is_normal(double re, double im)
     return size >= DBL_MIN && size <= DBL_MAX;
 }
 
-/* Whether a start may lead a result back to numbers, so that rules in Python have it: infinite sums,
- * and products that are no normal doubles. A sum that is NaN may have met both infinities on its
- * way, but for exact ones, which are wide. */
+/* Whether a start may lead a result back to numbers, so that rules in Python have it: an infinite
+ * sum, and a product that is no normal double. A sum that is NaN may have met both infinities on
+ * its way, but for exact ones, which are wide. */
 static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, double re, double im)
 {
     if (op != GPR_OP_SUM) return !is_normal(re, im);

@@ -8,11 +8,12 @@
 #include "lib/rules/rules.h"
 #include "shared/launch_params.h"
 
-/* What packing undoes. */
+/* How elements in memory differ from those that are reduced, which packing undoes. */
 typedef enum gpr_encoding {
-    GPR_SWAPPED = 1, /* elements are in the other byte order */
-    GPR_NAT_LAST =
-        2 /* int64 are reduced less 1, which wraps: the smallest one becomes the largest */
+    /* they are in the other byte order */
+    GPR_SWAPPED = 1,
+    /* int64 are reduced less 1, which wraps: the smallest one becomes the largest */
+    GPR_NAT_LAST = 2
 } gpr_encoding;
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
@@ -28,7 +29,7 @@ typedef struct gpr_view {
     gpr_dtype dtype;
     /* of an element */
     size_t bytes;
-    /* how elements in memory differ from those that are reduced: 0, or bits of gpr_encoding */
+    /* 0, or bits of gpr_encoding */
     int encoding;
     /* number of axes of each sort */
     int outer, inner;
@@ -140,8 +141,8 @@ uint64_t gpr_view_position(const gpr_view *once, uint64_t position);
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 
 /* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to
- * contiguous memory at `destination`, in native byte order and as they are reduced, masked ones
- * replaced by `*neutral` (an element; not read without a mask). Any thread may call it; writes to no other memory. */
+ * contiguous memory at `destination`, as they are reduced, masked ones replaced by `*neutral` (an
+ * element; not read without a mask). Any thread may call it; writes to no other memory. */
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
               void *destination);
 
