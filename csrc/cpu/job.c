@@ -290,53 +290,34 @@ void gpr_cpu_replace_nan(gpr_dtype dtype, char *elements, uint64_t count, const 
     }
 }
 
-/* How a view's elements follow each other: runs of `extent`, `in` bytes apart, are its last axes
- * from `first` on, which continue each other. */
-typedef struct runs {
-    uint64_t extent;
-    int64_t in;
-    int first;
-} runs;
-
-static runs find_runs(const gpr_view *view)
-{
-    const int last = view->outer + view->inner - 1;
-    runs found = {1, (int64_t)view->bytes, 0};
-
-    if (last < 0) return found;
-    found = (runs){view->axes[last].extent, view->axes[last].in, last};
-    while (found.first > 0 &&
-           (uint64_t)view->axes[found.first - 1].in == (uint64_t)found.in * found.extent)
-        found.extent *= view->axes[--found.first].extent;
-    return found;
-}
-
-/* The loop that packs such runs, if they are long enough for a call each, and how many numbers of
- * it an element is; else NULL. */
-static gpr_packing_loop packing_loop_of(const gpr_view *view, const runs *all, uint64_t *numbers)
+/* The loop that packs a view's runs, if they are long enough for a call each, and how many numbers
+ * of it an element is; else NULL. */
+static gpr_packing_loop packing_loop_of(const gpr_view *view, const gpr_axis *runs,
+                                        uint64_t *numbers)
 {
     enum { LEAST_PACKED_RUN = 48 };
     const int64_t bytes = (int64_t)view->bytes;
 
     *numbers = 1;
-    if (view->mask != NULL || all->extent < LEAST_PACKED_RUN) return NULL;
-    if (view->encoding == GPR_NAT_LAST) return all->in == bytes ? gpr_cpu_loops()->less_one : NULL;
+    if (view->mask != NULL || runs->extent < LEAST_PACKED_RUN) return NULL;
+    if (view->encoding == GPR_NAT_LAST) return runs->in == bytes ? gpr_cpu_loops()->less_one : NULL;
     if (view->encoding == GPR_SWAPPED) {
         const size_t part = gpr_part_bytes(view->dtype);
 
         *numbers = view->bytes / part;
-        return all->in == bytes ? gpr_cpu_loops()->swapped[part] : NULL;
+        return runs->in == bytes ? gpr_cpu_loops()->swapped[part] : NULL;
     }
-    return view->encoding == 0 && all->in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes]
-                                                       : NULL;
+    return view->encoding == 0 && runs->in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes]
+                                                        : NULL;
 }
 
 void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
                   void *destination)
 {
     uint64_t numbers;
-    const runs all = find_runs(view);
-    const gpr_packing_loop pack = packing_loop_of(view, &all, &numbers);
+    gpr_axis runs;
+    const int axes = gpr_view_runs(view, &runs); /* before them */
+    const gpr_packing_loop pack = packing_loop_of(view, &runs, &numbers);
     char *to = destination;
 
     if (pack == NULL) {
@@ -344,11 +325,12 @@ void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const vo
         return;
     }
     while (count > 0) {
-        const uint64_t before = first % all.extent, some = gpr_smaller(count, all.extent - before);
-        const char *from = view->data + (int64_t)before * all.in;
-        uint64_t index = first / all.extent;
+        const uint64_t before = first % runs.extent,
+                       some = gpr_smaller(count, runs.extent - before);
+        const char *from = view->data + (int64_t)before * runs.in;
+        uint64_t index = first / runs.extent;
 
-        for (int i = all.first - 1; i >= 0; i--) {
+        for (int i = axes - 1; i >= 0; i--) {
             from += (int64_t)(index % view->axes[i].extent) * view->axes[i].in;
             index /= view->axes[i].extent;
         }

@@ -872,20 +872,31 @@ static int extends_runs(const gpr_view *view, const gpr_axis *axis, const gpr_ax
            (view->mask == NULL || (uint64_t)axis->mask == (uint64_t)runs->mask * runs->extent);
 }
 
+int gpr_view_runs(const gpr_view *view, gpr_axis *runs)
+{
+    int before = view->outer + view->inner - 1;
+
+    if (before < 0) {
+        *runs = (gpr_axis){.extent = 1};
+        return 0;
+    }
+    *runs = view->axes[before];
+    while (before > 0 && extends_runs(view, &view->axes[before - 1], runs))
+        runs->extent *= view->axes[--before].extent;
+    return before;
+}
+
 void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,
               void *destination)
 {
     const gpr_axis unit = {.extent = 1};
-    int axes = view->outer + view->inner;
-    gpr_axis columns = axes > 0 ? view->axes[axes - 1] : unit, rows;
+    gpr_axis columns;
+    const int before = gpr_view_runs(view, &columns);
+    const gpr_axis rows = before > 0 ? view->axes[before - 1] : unit;
     char *out = destination;
     cursor c; /* whose index is set as far as there are axes: to clear it would take longer */
     uint64_t row, column;
 
-    /* An outer axis that an inner one continues makes runs longer. */
-    while (axes > 1 && extends_runs(view, &view->axes[axes - 2], &columns))
-        columns.extent *= view->axes[--axes - 1].extent;
-    rows = axes > 1 ? view->axes[axes - 2] : unit;
     c.data = view->data;
     c.mask = view->mask;
 
@@ -893,7 +904,7 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
     first /= columns.extent;
     row = first % rows.extent;
     first /= rows.extent;
-    for (int i = axes - 3; i >= 0; i--) {
+    for (int i = before - 2; i >= 0; i--) {
         c.index[i] = first % view->axes[i].extent;
         first /= view->axes[i].extent;
         c.data += (int64_t)c.index[i] * view->axes[i].in;
@@ -923,7 +934,7 @@ void gpr_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *
         row += taken_rows.extent;
         if (row < rows.extent) continue;
         row = 0;
-        advance(view, &c, axes - 3);
+        advance(view, &c, before - 2);
     }
 }
 

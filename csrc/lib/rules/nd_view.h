@@ -140,6 +140,10 @@ uint64_t gpr_view_position(const gpr_view *once, uint64_t position);
 /* Address of element (row, 0). */
 const char *gpr_view_row(const gpr_view *view, uint64_t row);
 
+/* Makes *runs one axis of the view's last axes, as far as they continue each other in memory and in
+ * the mask; returns how many axes are before them. */
+int gpr_view_runs(const gpr_view *view, gpr_axis *runs);
+
 /* Copies elements first .. first + count - 1 of the view (row-major over (row, position)) to
  * contiguous memory at `destination`, as they are reduced, masked ones replaced by `*neutral` (an
  * element; not read without a mask). Any thread may call it; writes to no other memory. */
