@@ -726,11 +726,6 @@ def cpu_sweep_facts(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def facts_of(result: dict[str, Any]) -> dict[str, Any]:
-    """What all cases of a sweep share, that classes choose by."""
-    return {"isa": result["isa"], "threads": result["threads"]}
-
-
 def cpu_sweep_reason(case: dict[str, Any], classes: list[dict[str, Any]]) -> tuple[str, str]:
     """Name and reason of the first class that a case slower than NumPy is one of.
 
@@ -853,8 +848,9 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
                 cpu_sweep_row(f"{part}: {name}", [c for c in cases if name_of(c) == name], peers)
             )
     head = ["cases", "number", "geometric mean", "≥ 1, %", "least", "≥ 0.95 of the best, %"]
+    shared = {name: result[name] for name in ("isa", "threads")}
     found = [
-        (case, cpu_sweep_reason({**case, **facts_of(result)}, classes))
+        (case, cpu_sweep_reason({**case, **shared}, classes))
         for case in sorted(cases, key=lambda case: case["times_numpy"])
         if case["times_numpy"] < 1
     ]

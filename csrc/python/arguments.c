@@ -191,6 +191,20 @@ int glue_read_options(const glue_state *state, PyObject *const *options, glue_ca
     return 0;
 }
 
+int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
+                          int *device)
+{
+    for (int i = GLUE_BLOCK_SIZE; i <= GLUE_STREAM; i++)
+        if (options[i] != Py_None) return 0;
+    if (glue_read_kernel(state, options[GLUE_KERNEL], kernel) < 0 ||
+        glue_read_device(options[GLUE_DEVICE], device) < 0) {
+        PyErr_Clear(); /* the general way raises it again */
+        return 0;
+    }
+    return (*kernel < 0 || *kernel == state->fast) &&
+           (*device == GPR_DEVICE_CPU || *device == GPR_DEVICE_DEFAULT);
+}
+
 int glue_read_keepdims(PyObject *object, glue_call *call)
 {
     const gpr_operator op = call->request.op;

@@ -242,6 +242,10 @@ int glue_read_device(PyObject *object, int *device);
 /* The CUstream handle of an int or of another library's stream object; None is NULL. */
 int glue_read_stream(const glue_state *state, PyObject *object, void **stream);
 int glue_read_options(const glue_state *state, PyObject *const *options, glue_call *call);
+/* Whether options leave a call to the CPU as it is: kernel "auto" or "fast", no GPU; then these two
+ * are read. Never an exception. */
+int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
+                          int *device);
 /* The dtype= argument: NULL for None, else a new reference; refuses byte orders other than the
  * machine's, as NumPy does. */
 int glue_read_descr(PyObject *object, PyArray_Descr **descr);
@@ -351,11 +355,6 @@ PyObject *glue_vary_about(glue_state *state, gpr_operator op, PyArrayObject *arr
                           const glue_arguments *given, PyObject *mean);
 
 /* ---- count_few.c ---- */
-
-/* Whether options leave a call to the CPU as it is: kernel "auto" or "fast", no GPU; then these two
- * are read. Never an exception. */
-int glue_needs_no_request(const glue_state *state, PyObject *const *options, int *kernel,
-                          int *device);
 
 /* The number of an array's elements that are not 0, for a call with such options. NULL without an
  * exception: a request has to count them. */

@@ -120,8 +120,7 @@ int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObj
     for (npy_intp i = 0; i < count; i++) { \
         const number x = folded[i];        \
         folded[i] = (number)(fold);        \
-    }                                      \
-    break
+    }
 /* Integers wrap, as NumPy's do. The operator is chosen once: compilers make vectors of a loop. */
 #define DEFINE_FOLD_START_INTEGER(name, c_type)                                                  \
     static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
@@ -132,13 +131,13 @@ int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObj
         number *folded = results;                                                                \
                                                                                                  \
         switch (op) {                                                                            \
-        case GPR_OP_MAX: FOLD_EACH(x < start ? start : x);                                       \
-        case GPR_OP_MIN: FOLD_EACH(x > start ? start : x);                                       \
-        case GPR_OP_BITWISE_AND: FOLD_EACH(x & start);                                           \
-        case GPR_OP_BITWISE_OR: FOLD_EACH(x | start);                                            \
-        case GPR_OP_BITWISE_XOR: FOLD_EACH(x ^ start);                                           \
-        case GPR_OP_PROD: FOLD_EACH((uint64_t)x * (uint64_t)start);                              \
-        default: FOLD_EACH((uint64_t)x + (uint64_t)start);                                       \
+        case GPR_OP_MAX: FOLD_EACH(x < start ? start : x) break;                                 \
+        case GPR_OP_MIN: FOLD_EACH(x > start ? start : x) break;                                 \
+        case GPR_OP_BITWISE_AND: FOLD_EACH(x & start) break;                                     \
+        case GPR_OP_BITWISE_OR: FOLD_EACH(x | start) break;                                      \
+        case GPR_OP_BITWISE_XOR: FOLD_EACH(x ^ start) break;                                     \
+        case GPR_OP_PROD: FOLD_EACH((uint64_t)x * (uint64_t)start) break;                        \
+        default: FOLD_EACH((uint64_t)x + (uint64_t)start) break;                                 \
         }                                                                                        \
     }
 /* NaN stay, unless the start takes the place of rows of which nothing else is left. */
