@@ -31,6 +31,11 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Matplotlib lists a machine's fonts once, for which one process waits here instead of several at
+# once in tests: what it says meanwhile is no part of a notebook's output. A list of another
+# Matplotlib's, in the home folder, would not do either.
+export MPLCONFIGDIR := $(abspath $(VENV))/matplotlib
+
 # The one place the version comes from is pyproject.toml.
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
@@ -118,6 +123,8 @@ $(STAMPS)/build: $(STAMPS)/venv $(LIB_SOURCES) $(GLUE_SOURCES) $(EMU_SOURCES) $(
 	$(PACKAGE_ENV) $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
+LIST_FONTS = $(PY) -c 'import matplotlib.font_manager'
+
 # Extras are installed by name and not through the package, so that a new C file does not ask for
 # them again.
 define install_extra
@@ -127,6 +134,7 @@ endef
 
 $(STAMPS)/test: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,test)
+	$(LIST_FONTS)
 
 $(STAMPS)/dev: pyproject.toml | $(STAMPS)/venv
 	$(call install_extra,dev)
@@ -146,6 +154,7 @@ $(STAMPS)/docs: pyproject.toml | $(STAMPS)/venv
 prepare: $(STAMPS)/build
 	for extra in dev docs; do $(PY) tools/extra.py $$extra; done | sort -u \
 	  | xargs -d '\n' $(PIP) install --no-compile
+	$(LIST_FONTS)
 	@touch $(STAMPS)/test $(STAMPS)/dev $(STAMPS)/docs
 
 # NVRTC is only of use where there is a driver.
@@ -178,6 +187,7 @@ bench-all: $(STAMPS)/build $(STAMPS)/bench
 
 $(STAMPS)/run-notebooks: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,run-notebooks)
+	$(LIST_FONTS)
 
 $(STAMPS)/notebook: pyproject.toml | $(STAMPS)/build
 	$(call install_extra,notebook)

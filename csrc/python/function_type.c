@@ -339,13 +339,14 @@ static PyObject *reduce_device_array(const glue_function *self, PyObject *const 
     return glue_reduce_plain_device(self->state, given[PARAMETER_a], &all, given[PARAMETER_out]);
 }
 
-/* A variance about a given mean; NotImplemented where NumPy has further rules. */
+/* A variance about a given mean; NotImplemented where NumPy has further rules, or a kernel. */
 static PyObject *vary_about(const glue_function *self, PyObject *const *given)
 {
     const glue_arguments all = arguments_of(self, given, Py_None);
 
     if (given[PARAMETER_where] != Py_True || given[PARAMETER_dtype] != Py_None ||
-        given[PARAMETER_out] != Py_None || self->skips_nan)
+        given[PARAMETER_out] != Py_None || given[PARAMETER_kernel] != self->automatic ||
+        self->skips_nan)
         Py_RETURN_NOTIMPLEMENTED;
     return glue_vary_about(self->state, self->op, (PyArrayObject *)given[PARAMETER_a], &all,
                            given[PARAMETER_mean]);
