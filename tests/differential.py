@@ -382,9 +382,11 @@ def cases(draw: Any, name: str, scales_products: bool = False) -> Case:
         ("where" in keywords and family in ("min", "pair") and draw(st.integers(0, 9)) > 0)
         or draw(st.integers(0, 4)) == 0
     ):
-        keywords["initial"] = draw(
-            st.sampled_from([1, 2, 0, True, None] if "prod" in name else [0, -0.0, 2, True, None])
-        )
+        scalars = [np.float64(2), np.float32(-1), np.float16(3), np.int8(2), np.uint64(1)]
+        plain = [1, 2, 0, True, None] if "prod" in name else [0, -0.0, 2, True, None]
+        if family in ("min", "pair"):
+            plain += [-math.inf, math.inf]
+        keywords["initial"] = draw(st.sampled_from(plain + scalars))
         if with_out and family in ("min", "pair", "bits") and draw(st.booleans()):
             keywords["initial"] = draw(st.sampled_from([-2, 2.5, 1000]))
     if "ddof" in takes:

@@ -9,8 +9,8 @@
 
 /* ---------------------------------------------------------------- reading -------------------- */
 
-/* Whether a narrower float type holds a start as it is, 0 or a normal number: then its bits are the
- * epilogue's integer. */
+/* Whether a narrower float type holds a start as it is, 0, a normal number or an infinity: then its
+ * bits are the epilogue's integer. */
 static int read_bits(gpr_dtype dtype, glue_epilogue *epilogue)
 {
     const int fraction = glue_dtype_rows[dtype].fraction,
@@ -21,39 +21,58 @@ static int read_bits(gpr_dtype dtype, glue_epilogue *epilogue)
 
     memcpy(&bits, &epilogue->number, sizeof bits);
     const uint64_t sign = bits >> 63, magnitude = bits & INT64_MAX;
-    const int64_t exponent = (int64_t)(magnitude >> double_fraction) - double_bias;
+    const int64_t exponent = (int64_t)(magnitude >> double_fraction) - double_bias,
+                  infinite = (int64_t)(2 * bias + 1) << fraction;
 
     epilogue->integer = (int64_t)(sign << (fraction + glue_dtype_rows[dtype].exponent));
     if (magnitude == 0) return 1;
+    if (isinf(epilogue->number)) {
+        epilogue->integer |= infinite;
+        return 1;
+    }
     if (magnitude << (64 - below) != 0 || exponent < 1 - bias || exponent > bias) return 0;
     epilogue->integer |=
         (int64_t)((magnitude >> below) - ((uint64_t)(double_bias - bias) << fraction));
     return 1;
 }
 
-/* Whether NumPy converts a Python number to `dtype` without a word; then it is in *epilogue. */
+typedef enum number_kind { NO_NUMBER, INTEGER, REAL } number_kind;
+
+/* The kind of a number of Python's or NumPy's, which is then in *epilogue. */
+static number_kind read_scalar(PyObject *initial, glue_epilogue *epilogue)
+{
+    int overflows = 0;
+
+    if (PyFloat_Check(initial) || PyArray_IsScalar(initial, Float) ||
+        PyArray_IsScalar(initial, Half)) {
+        epilogue->number = PyFloat_AsDouble(initial);
+        return REAL;
+    }
+    if (!PyLong_Check(initial) &&
+        (!PyArray_IsScalar(initial, Integer) || PyArray_IsScalar(initial, Timedelta)))
+        return NO_NUMBER;
+    epilogue->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
+    epilogue->number = (double)epilogue->integer;
+    return overflows == 0 ? INTEGER : NO_NUMBER;
+}
+
+/* Whether NumPy converts a number to `dtype` without a word; then it is in *epilogue. */
 static int read_number(PyObject *initial, gpr_dtype dtype, glue_epilogue *epilogue)
 {
     const gpr_kind kind = glue_dtype_rows[dtype].kind;
-    int overflows = 0;
+    const number_kind given = read_scalar(initial, epilogue);
 
-    if (PyLong_CheckExact(initial))
-        epilogue->integer = PyLong_AsLongLongAndOverflow(initial, &overflows);
-    else if (!PyFloat_CheckExact(initial))
-        return 0;
-    if (overflows != 0) return 0;
-    epilogue->number =
-        PyFloat_CheckExact(initial) ? PyFloat_AS_DOUBLE(initial) : (double)epilogue->integer;
+    if (given == NO_NUMBER) return 0;
     switch (dtype) {
     case GPR_FLOAT16:
     case GPR_BFLOAT16: return read_bits(dtype, epilogue);
     case GPR_FLOAT32:
-    case GPR_COMPLEX64: return fabs(epilogue->number) <= FLT_MAX;
+    case GPR_COMPLEX64: return fabs(epilogue->number) <= FLT_MAX || isinf(epilogue->number);
     case GPR_FLOAT64:
-    case GPR_COMPLEX128: return isfinite(epilogue->number);
+    case GPR_COMPLEX128: return !isnan(epilogue->number);
     default: break;
     }
-    if (!PyLong_CheckExact(initial)) return 0;
+    if (given != INTEGER) return 0;
     if (kind == GPR_KIND_SIGNED) {
         const int64_t most = INT64_MAX >> (64 - 8 * gpr_dtype_bytes(dtype));
         return epilogue->integer <= most && epilogue->integer >= -most - 1;
@@ -101,7 +120,7 @@ static int read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyO
         epilogue->is_wide = 1;
         epilogue->rounded = element;
     }
-    if (!read_number(initial, element, epilogue)) return 0;
+    if (!read_number(initial, element, epilogue) || isinf(epilogue->number)) return 0;
     if (element == GPR_FLOAT32) epilogue->number = (float)epilogue->number;
     /* -0.0 is a start of its own: a sum of nothing else is -0.0, too. */
     return op == GPR_OP_PROD || epilogue->number != 0 || !signbit(epilogue->number);

@@ -307,7 +307,8 @@ def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
 
 def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
     """Product from a start on."""
-    if start.dtype.kind in "fcV" and not _are_in_range(result):
+    is_number = start == start  # as an element, NaN would be left out by nanprod
+    if start.dtype.kind in "fcV" and is_number and not _are_in_range(result):
         return _product_with(call, mask, start, result)
     with np.errstate(all="ignore"):
         if result.dtype == start.dtype:

@@ -372,6 +372,7 @@ GOOD: dict[str, Callable[[Any], Any]] = {
     ),
     "logical_xor of NaN": lambda m: m.logical_xor(NAN, axis=1),
     "logical_xor initial": lambda m: m.logical_xor(A, initial=7),
+    "nanprod from NaN": lambda m: m.nanprod(np.array([-1e300, 1e300]), initial=np.nan),
     "nansum": lambda m: m.nansum(NAN, axis=1),
     "nansum in integers": lambda m: m.nansum(NAN, dtype=int),
     "nanprod of lists": lambda m: m.nanprod([[1, np.nan], [2, 3]], axis=0),
