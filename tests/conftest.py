@@ -111,6 +111,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a pytest whose tests pytest-xdist cannot group: it does not say so itself."""
+    is_grouped = getattr(item.config.option, "loadgroup", False)
+    if is_grouped and item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+        pytest.fail(
+            f"pytest {pytest.__version__} does not let pytest-xdist keep the tests of a group in "
+            "one process: use pytest<9.2"
+        )
+
+
 @pytest.fixture
 def rng() -> Any:
     """NumPy's generator, from the run's seed."""
