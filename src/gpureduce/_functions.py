@@ -8,6 +8,7 @@ call of an ``ndarray``, or of an array in a GPU's memory, runs in the C core as 
 
 from __future__ import annotations
 
+import builtins
 import functools
 import operator
 from collections.abc import Callable
@@ -452,23 +453,39 @@ _PLAIN: dict[str, Any] = {
 """Arguments of :func:`reduce` as they are where nothing is given."""
 
 
+@functools.lru_cache(maxsize=256)
+def _named(ops: tuple[str, ...]) -> tuple[tuple[str, ...], Any, tuple[Callable[..., Any], ...]]:
+    """Our own names of operators that are given by names, the tuple of their results, and their
+    functions.
+    """
+    from ._several import tuple_of
+
+    functions = tuple(map(_find, ops))
+    return tuple(one.__name__ for one in functions), tuple_of(ops), functions
+
+
 def _reduce_several(
     a: Any, ops: tuple[Any, ...], axis: Axis, keepdims: bool, given: dict[str, Any]
 ) -> Any:
-    from ._several import name_of, reduce_several
+    from ._several import is_small, name_of, reduce_several
 
     if not ops:
         raise ValueError("no operator is named: the tuple is empty")
-    given = {key: value for key, value in given.items() if value is not _PLAIN[key]}
     for key in ("dtype", "out", "mean", "correction"):
         if key in given:
             raise TypeError(f"several operators take no {key}: reduce by one at a time")
-    found = [None if hasattr(op, "reduce_array") else _find(op).__name__ for op in ops]
-    names = tuple(name_of(op, name) for op, name in zip(ops, found, strict=True))
-    # A name of ours for each operator that has one, so that tiles know what it is.
-    known = tuple(name or op for op, name in zip(ops, found, strict=True))
-    takes_ddof = {i for i, name in enumerate(found) if name and "ddof" in _parameters[name]}
-    if "ddof" in given and not takes_ddof:
+    if {*map(type, ops)} == {str}:
+        known, results, functions = _named(ops)
+        if not given and is_small(a):  # nothing is gained by reading it once
+            return results(*[function(a, axis, keepdims=keepdims) for function in functions])
+        names = ops
+    else:
+        found = [None if hasattr(op, "reduce_array") else _find(op).__name__ for op in ops]
+        names = tuple(name_of(op, name) for op, name in zip(ops, found, strict=True))
+        # A name of ours for each operator that has one, so that tiles know what it is.
+        known = tuple(name or op for op, name in zip(ops, found, strict=True))
+    takes_ddof = (isinstance(op, str) and "ddof" in _parameters[op] for op in known)
+    if "ddof" in given and not builtins.any(takes_ddof):
         raise TypeError("none of these operators takes a ddof")
 
     def by_one(array: Any, op: Any, **more: Any) -> Any:
@@ -506,14 +523,9 @@ def reduce(
             raise TypeError("an operator of your own takes no ddof, mean or correction")
         where_to = kernel, device, block_size, grid_size, stream
         return reduce_by_own(OwnCall(a, axis, dtype, out, keepdims, initial, where, *where_to))
-    if isinstance(op, tuple):
-        return _reduce_several(
-            a, op, axis, keepdims,
-            {"dtype": dtype, "out": out, "initial": initial, "where": where, "ddof": ddof,
-             "mean": mean, "correction": correction, "kernel": kernel, "device": device,
-             "block_size": block_size, "grid_size": grid_size, "stream": stream},
-        )  # fmt: skip
-    function = _find(op)
+    has_none = initial is NoValue and mean is NoValue and correction is NoValue
+    is_plain = has_none and dtype is None and out is None and where is True
+    is_plain = is_plain and ddof is _PLAIN["ddof"]
     options = {
         "kernel": kernel,
         "device": device,
@@ -521,11 +533,17 @@ def reduce(
         "grid_size": grid_size,
         "stream": stream,
     }
-    has_none = initial is NoValue and mean is NoValue and correction is NoValue
-    if has_none and dtype is None and out is None and where is True and ddof is _PLAIN["ddof"]:
+    if isinstance(op, tuple):
+        others = {"dtype": dtype, "out": out, "initial": initial, "where": where, "ddof": ddof,
+                  "mean": mean, "correction": correction}  # fmt: skip
+        every = options if is_plain else others | options
+        given = {key: value for key, value in every.items() if value is not _PLAIN[key]}
+        return _reduce_several(a, op, axis, keepdims, given)
+    function = _find(op)
+    if is_plain:
         return function(a, axis=axis, keepdims=keepdims, **options)
     name = function.__name__
-    given: dict[str, Any] = {"keepdims": keepdims}
+    given = {"keepdims": keepdims}
     for key, value, default in (
         ("dtype", dtype, None),
         ("out", out, None),

@@ -31,7 +31,7 @@ from ._interop.inputs import as_array, wrapper_of
 from ._interop.libraries import device_library
 from ._one_pass import reduce_device_array, reduce_host_array
 
-__all__ = ["name_of", "reduce_several"]
+__all__ = ["is_small", "name_of", "reduce_several", "tuple_of"]
 
 TILE_BYTES = 1 << 21
 """Of a tile: it stays in the caches of today's processors while all operators read it."""
@@ -47,7 +47,15 @@ Reduce = Callable[..., Any]
 @functools.lru_cache(maxsize=64)
 def tuple_of(names: tuple[str, ...]) -> Any:
     """The named tuple of results."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"operator {name!r} is named twice")
     return collections.namedtuple("Reduced", names)
+
+
+def is_small(a: Any) -> bool:
+    """Whether an array of the host stays in the caches, so that each operator may read it."""
+    return type(a) is np.ndarray and a.nbytes <= TILE_BYTES
 
 
 def name_of(op: Any, found: str | None) -> str:
@@ -71,9 +79,6 @@ def reduce_several(
 
     `names` are the fields, `reduce` reduces by one operator, and `given` has its other arguments.
     """
-    if len(set(names)) < len(names):
-        doubled = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"operator {doubled!r} is named twice")
     results = tuple_of(names)
     made: dict[int, Any] = {}
     is_plain = (

@@ -541,13 +541,18 @@ def windows(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("kernel", ["fast", "exact"])
 def test_progress_rises_while_the_cpu_works(kernel: str) -> None:
-    values = windows((1 << 9, 1 << 10, 1 << 10))
+    """It is shown once in a while: a machine that is done by then gets more to do."""
     shares: list[float] = []
     threads = gr.limits().cpu_threads
     gr.set_limits(cpu_threads=2)
     try:
-        with reduce_command.showing_progress(shares.append):
-            assert gr.sum(values, kernel=kernel, device="cpu") == 1 << 29
+        for planes in (1 << power for power in range(9, 15)):
+            values = windows((planes, 1 << 10, 1 << 10))
+            shares.clear()
+            with reduce_command.showing_progress(shares.append):
+                assert gr.sum(values, kernel=kernel, device="cpu") == planes << 20
+            if len(shares) > 1:
+                break
         check_shares(shares)
         count = len(shares)
         gr.sum(values, kernel=kernel, device="cpu")
