@@ -1118,6 +1118,7 @@ static gpr_status reduce_products(const gpr_resolved *call, const gpr_view *view
                                      .second = second,
                                      .products = rule->products,
                                      .conjugates = rule->conjugates,
+                                     .wraps = gpr_cpu_wraps_products(rule),
                                      .dtype = rule->compute,
                                      .components = work.components};
     work.tile = PRODUCT_TILE / (uint64_t)work.components;

@@ -11,6 +11,7 @@ typedef struct gpr_cpu_factors {
     const gpr_view *first, *second; /* one view, or of products of two arrays both */
     gpr_products products;
     int conjugates;  /* the first factors */
+    int wraps;       /* products of integers are summed to an integer */
     gpr_dtype dtype; /* that both are converted to */
     int components;  /* real numbers of a factor */
 } gpr_cpu_factors;

@@ -108,6 +108,9 @@ typedef struct gpr_product_sum {
 
 typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
+/* The sum of products of integers, less a multiple of 2^64. */
+typedef uint64_t (*gpr_wrapped_products_loop)(const void *a, const void *b, uint64_t n);
+
 /* Of complex numbers a and b, the sums of the products of their parts: of real parts, of imaginary
  * parts, of a's real and b's imaginary parts, and of a's imaginary and b's real parts. */
 enum { GPR_PART_PRODUCTS = 4 };
@@ -290,6 +293,7 @@ typedef struct gpr_loops {
     gpr_products_loop products[GPR_DTYPE_COUNT];
     gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
+    gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];

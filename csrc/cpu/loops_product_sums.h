@@ -206,3 +206,42 @@ DEFINE_SUM_LOOP(magnitudes, float64, double, sum_biased(GPR_MAGNITUDES, p, q, n,
     }
 DEFINE_COMPLEX_SUMS_LOOP(complex64, float32, float, sum_complex_singles(p, q, n, of_parts))
 DEFINE_COMPLEX_SUMS_LOOP(complex128, float64, double, sum_complex_biased(p, q, n, of_parts))
+
+/* Sums of products of integers. Those of a byte are added in 32 bits, as many as these hold, others
+ * in 64 bits, of which wide ones keep the lower ones. */
+enum { BYTE_PRODUCTS = 1 << 15 };
+
+#define DEFINE_BYTE_PRODUCTS(name, T, sum_type)                                       \
+    static uint64_t wrapped_products_##name(const void *a, const void *b, uint64_t n) \
+    {                                                                                 \
+        const T *p = a, *q = b;                                                       \
+        uint64_t sum = 0;                                                             \
+                                                                                      \
+        for (uint64_t i = 0; i < n; i += BYTE_PRODUCTS) {                             \
+            const uint64_t end = n - i < BYTE_PRODUCTS ? n : i + BYTE_PRODUCTS;       \
+            sum_type part = 0;                                                        \
+                                                                                      \
+            for (uint64_t k = i; k < end; k++)                                        \
+                part += (sum_type)((sum_type)p[k] * (sum_type)q[k]);                  \
+            sum += (uint64_t)part;                                                    \
+        }                                                                             \
+        return sum;                                                                   \
+    }
+DEFINE_BYTE_PRODUCTS(int8, int8_t, int32_t)
+DEFINE_BYTE_PRODUCTS(uint8, uint8_t, uint32_t)
+
+/* `wide` holds a product, or is as wide as the sum. */
+#define DEFINE_WRAPPED_PRODUCTS(name, T, wide)                                        \
+    static uint64_t wrapped_products_##name(const void *a, const void *b, uint64_t n) \
+    {                                                                                 \
+        const T *p = a, *q = b;                                                       \
+        uint64_t sum = 0;                                                             \
+                                                                                      \
+        for (uint64_t i = 0; i < n; i++) sum += (uint64_t)((wide)p[i] * (wide)q[i]);  \
+        return sum;                                                                   \
+    }
+DEFINE_WRAPPED_PRODUCTS(int16, int16_t, int32_t)
+DEFINE_WRAPPED_PRODUCTS(int32, int32_t, int64_t)
+DEFINE_WRAPPED_PRODUCTS(uint16, uint16_t, uint32_t)
+DEFINE_WRAPPED_PRODUCTS(uint32, uint32_t, uint64_t)
+DEFINE_WRAPPED_PRODUCTS(uint64, uint64_t, uint64_t)

@@ -29,19 +29,32 @@ enum { IN_PLACE_TILE = 8192, COMPLEX_TILE = 2048 };
 #define LEAST_SIZE 0x1p-800
 #define MOST_SIZE 0x1p1000
 
+static int is_integer(gpr_dtype dtype)
+{
+    return gpr_kind_of(dtype) == GPR_KIND_SIGNED || gpr_kind_of(dtype) == GPR_KIND_UNSIGNED;
+}
+
+/* Whether loops of float64 multiply the factors. */
 static int is_wide(const gpr_cpu_factors *factors)
 {
-    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64;
+    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64 || is_integer(factors->dtype);
+}
+
+int gpr_cpu_wraps_products(const gpr_rule *rule)
+{
+    return rule->products == GPR_PRODUCTS && is_integer(rule->compute) && is_integer(rule->result);
 }
 
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule)
 {
-    const gpr_kind kind = gpr_dtype_rows[factors->dtype].kind;
-    const gpr_dtype result = gpr_real_dtype(rule->result);
+    const gpr_kind kind = gpr_kind_of(factors->dtype), of_result = gpr_kind_of(rule->result);
 
-    if (kind != GPR_KIND_FLOAT && kind != GPR_KIND_COMPLEX) return 0;
-    if (gpr_dtype_rows[rule->result].kind != kind || rule->divide) return 0;
-    return is_wide(factors) || result != GPR_FLOAT64;
+    if (factors->wraps) return 1;
+    if (rule->divide) return 0;
+    if (is_integer(factors->dtype))
+        return of_result == GPR_KIND_FLOAT && gpr_dtype_bytes(factors->dtype) <= sizeof(int32_t);
+    if (of_result != kind || (kind != GPR_KIND_FLOAT && kind != GPR_KIND_COMPLEX)) return 0;
+    return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;
 }
 
 static void merge(gpr_product_sum *sum, double upper, double lower, double size)
@@ -61,6 +74,7 @@ void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others)
 {
     for (int p = 0; p < GPR_EXACT_PARTS; p++)
         merge(&sums->of[p], others->of[p].upper, others->of[p].lower, others->of[p].size);
+    sums->wrapped += others->wrapped;
     sums->merged += others->merged + 1;
 }
 
@@ -68,6 +82,38 @@ static void add(gpr_product_sum *sum, gpr_product_sum other, int is_subtracted)
 {
     merge(sum, is_subtracted ? -other.upper : other.upper,
           is_subtracted ? -other.lower : other.lower, other.size);
+}
+
+/* Whether factors are complex numbers and their own conjugates: of their products, imaginary parts
+ * cancel each other. */
+static int are_conjugates(const gpr_cpu_factors *factors)
+{
+    const gpr_view *a = factors->first, *b = factors->second;
+    int same = factors->conjugates && a->data == b->data && a->dtype == b->dtype &&
+               a->encoding == b->encoding;
+
+    for (int i = 0; i < a->outer + a->inner && same; i++) same = a->axes[i].in == b->axes[i].in;
+    return same;
+}
+
+/* The sum of the squares of all parts. */
+static void sum_squares_of_parts(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
+                                 uint64_t end, product_sums_memory *memory, product_sums *sums)
+{
+    const gpr_product_sum_loop loop =
+        gpr_cpu_loops()->product_sums[GPR_SQUARES][gpr_real_dtype(factors->dtype)];
+    const int in_place = gpr_cpu_has_elements_in_place(factors, factors->first);
+    const uint64_t tile = (in_place ? IN_PLACE_TILE : PRODUCT_TILE) / GPR_EXACT_PARTS;
+
+    for (uint64_t at = first; at < end; at += tile) {
+        const uint64_t count = end - at < tile ? end - at : tile;
+
+        add(&sums->of[0],
+            loop(gpr_cpu_read_elements(factors, factors->first, row, at, count, &memory->stages[0]),
+                 NULL, GPR_EXACT_PARTS * count),
+            0);
+        sums->merged += 2;
+    }
 }
 
 static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
@@ -96,7 +142,7 @@ static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, u
 
 /* Numbers as a loop reads them. */
 static const void *widen(const gpr_widening *how, const void *numbers, uint64_t count,
-                         float *widened)
+                         void *widened)
 {
     if (how->loop == NULL) return numbers;
     how->loop(numbers, widened, count);
@@ -109,12 +155,16 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
     const gpr_loops *loops = gpr_cpu_loops();
     const int has_second = factors->products == GPR_PRODUCTS;
     gpr_dtype real = gpr_real_dtype(factors->dtype);
-    const gpr_widening how = loops->widen[real];
+    const gpr_widening how = factors->wraps ? (gpr_widening){NULL, real} : loops->widen[real];
     const int in_place = how.loop == NULL &&
                          gpr_cpu_reads_factors_in_place(factors, factors->first) &&
                          (!has_second || gpr_cpu_reads_factors_in_place(factors, factors->second));
     const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE;
 
+    if (factors->components > 1 && are_conjugates(factors)) {
+        sum_squares_of_parts(factors, row, first, end, memory, sums);
+        return;
+    }
     if (factors->components > 1) {
         sum_complex_products(factors, row, first, end, memory, sums);
         return;
@@ -130,6 +180,10 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         if (has_second)
             gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);
         x[0] = widen(&how, x[0], count, memory->widened[0]);
+        if (factors->wraps) {
+            sums->wrapped += loops->wrapped_products[real](x[0], y[0], count);
+            continue;
+        }
         if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
         add(&sums->of[0], loop(x[0], y[0], count), 0);
         sums->merged += 2;
@@ -171,9 +225,17 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_su
     gpr_wide_block ends;
     char stored[2 * sizeof(double _Complex)];
 
+    if (factors->wraps) {
+        memcpy(result, &sums->wrapped, bytes);
+        return 1;
+    }
     for (uint64_t p = 0; p < components; p++) {
         interval found;
 
+        if (p > 0 && are_conjugates(factors)) { /* all of them are finite */
+            ends.f64[p] = ends.f64[components + p] = 0;
+            continue;
+        }
         if (!find_interval(&sums->of[p], share, rule->takes_root, &found)) return 0;
         /* both are doubles, rounded to nearest: narrower results need the real ends' side */
         ends.f64[p] = is_narrow ? nextafter(found.low, -INFINITY) : found.low;

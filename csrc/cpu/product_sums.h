@@ -5,7 +5,10 @@
  * enough to round as the exact one: both ends of the interval around it round to the same number
  * (Ziv's test). Where they do not, which is one sum in thousands of narrow results and one in
  * billions of wide ones, or a sum that is halfway between two results, callers add the products
- * exactly. */
+ * exactly.
+ *
+ * Integers of up to 32 bits are doubles on their way to a float. To an integer, which wraps, they
+ * are summed as they are. */
 #ifndef GPR_CPU_PRODUCT_SUMS_H
 #define GPR_CPU_PRODUCT_SUMS_H
 
@@ -14,17 +17,21 @@
 /* The sum of products of some factors of a row, of each component. */
 typedef struct product_sums {
     gpr_product_sum of[GPR_EXACT_PARTS];
-    uint64_t merged; /* sums that were merged into these */
+    uint64_t wrapped; /* of integers to an integer, in place of these: less a multiple of 2^64 */
+    uint64_t merged;  /* sums that were merged into these */
 } product_sums;
 
 /* Memory for it, where factors are not read in place. */
 typedef struct product_sums_memory {
     factor_stage stages[2];
-    _Alignas(64) float widened[2][PRODUCT_TILE];
+    _Alignas(64) double widened[2][PRODUCT_TILE];
 } product_sums_memory;
 
-/* Whether such sums may be enough for the rule's results: of floats and complex numbers, unless
- * results are wider than the factors. */
+/* Whether a rule's results are integers, of products of integers. */
+int gpr_cpu_wraps_products(const gpr_rule *rule);
+
+/* Whether such sums may be enough for the rule's results: not of floats to wider ones, nor of
+ * integers of 64 bits to floats. */
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule);
 
 /* Adds the products of positions first .. end - 1 of a row. Begins with a structure of zeros. Needs

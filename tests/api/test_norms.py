@@ -94,6 +94,20 @@ def test_norms_are_rounded_once(name: str, rng: np.random.Generator) -> None:
             assert one == round_to(sum(map(abs, numbers), Fraction(0)), name), (row, one)
 
 
+@pytest.mark.parametrize("name", [name for name in DTYPES if DTYPES[name].kind in "iu"])
+def test_norms_of_integers_are_rounded_once(name: str, rng: np.random.Generator) -> None:
+    info = np.iinfo(name)
+    for n in (3, 100, 5000):
+        for low, high in ((info.min, info.max), (max(info.min, -3), 3), (info.max - 1, info.max)):
+            x = rng.integers(low, high, (2, n), dtype=name, endpoint=True)
+            twos = gr.norm(x, axis=1, device="cpu")
+            ones = gr.norm(x, 1, axis=1, device="cpu")
+            for row, two, one in zip(x.tolist(), twos, ones, strict=True):
+                square = sum(number * number for number in row)
+                assert two == root_to(Fraction(square), "float64"), (n, low, high)
+                assert one == round_to(Fraction(sum(map(abs, row))), "float64"), (n, low, high)
+
+
 def test_norms_of_long_rows_are_rounded_once(rng: np.random.Generator) -> None:
     """Rows of many tiles, whose interval decides the result; and ties, where none does."""
     for name in ("float16", "float32", "float64"):
@@ -225,6 +239,24 @@ def test_vdots_of_complex_numbers_round_each_part_once(rng: np.random.Generator)
     real = sum(a[0] * b[0] + a[1] * b[1] for a, b in zip(exact[:40], exact[40:], strict=True))
     imaginary = sum(a[0] * b[1] - a[1] * b[0] for a, b in zip(exact[:40], exact[40:], strict=True))
     assert got == complex(float(real), float(imaginary))
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_a_vdot_of_an_array_with_itself_is_that_with_a_copy(
+    name: str, rng: np.random.Generator
+) -> None:
+    """Imaginary parts of such products cancel each other, unless they are no numbers."""
+    special = [0, -0.0, 1e-30, 1e30, complex(np.inf, 0), complex(np.nan, 1), complex(0, -np.inf)]
+    for n in (0, 1, 7, 300, 5000, 40_000):
+        x = (rng.normal(size=2 * n) + 1j * rng.normal(size=2 * n)).astype(name)
+        if n > 0 and rng.random() < 0.5:
+            x[rng.integers(2 * n, size=2)] = rng.choice(special, 2)
+        for given in (x, x[::2], x[::-1], x.reshape(2, -1), x.astype(x.dtype.newbyteorder("S"))):
+            own, other = (gr.vdot(given, y, device="cpu") for y in (given, given.copy()))
+            assert own.tobytes() == other.tobytes() or (own != own and other != other), (n, given)
+            shifted = gr.vdot(x[1:], x[:-1], device="cpu")  # one memory, but not one array
+            wanted = gr.vdot(x[1:].copy(), x[:-1].copy(), device="cpu")
+            assert shifted.tobytes() == wanted.tobytes() or shifted != shifted
 
 
 @pytest.mark.parametrize(
