@@ -243,7 +243,7 @@ def test_integers_wrap_and_bool_is_logical_as_numpys(name: str, rng: np.random.G
                 gr.dot(x, y, dtype=float), round_to(Fraction(5000 * low * high), "float64")
             )
             n = 70_001  # more than 32 bits hold products of bytes
-            x, y = rng.choice([low, high], n).astype(name), rng.choice([low, high], n).astype(name)
+            x, y = (rng.choice(np.array([low, high], name), n) for _ in range(2))
             for swapped in (x, x.astype(x.dtype.newbyteorder("S"))):
                 assert gr.dot(swapped, y) == np.dot(x, y), (low, high, SEED)
     assert gr.dot([True, False], [False, True]) is np.False_ or not gr.dot(
