@@ -106,7 +106,16 @@ typedef struct exact_job {
 /* Whether a task that began at `first`, and adds the tile at `at` next, has to stop. */
 static int must_stop(exact_job *work, uint64_t first, uint64_t at)
 {
-    return (at - first) / work->tile % TILES_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop);
+    return at > first && (at - first) / work->tile % TILES_TO_ASK == 0 &&
+           gpr_cpu_must_stop(&work->stop);
+}
+
+/* Whether a task has to stop before a row. */
+static int must_stop_at(exact_job *work, uint64_t row)
+{
+    const uint64_t rows = 1 + TILES_TO_ASK * work->tile / (work->view->n + 1);
+
+    return row % rows == 0 && gpr_cpu_must_stop(&work->stop);
 }
 
 /* Replaces NaN by -0 in a packed tile. Returns their number. */
@@ -310,6 +319,7 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
     if (work->parts != NULL) {
         const uint64_t piece = index % work->pieces;
 
+        if (gpr_cpu_must_stop(&work->stop)) return;
         work->add(work, index / work->pieces, piece_start(work, piece),
                   piece_start(work, piece + 1), memory,
                   work->parts + index * (uint64_t)work->width);
@@ -317,6 +327,7 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
     for (uint64_t row = index * work->per_task;
          row < gpr_smaller(view->rows, (index + 1) * work->per_task); row++) {
+        if (must_stop_at(work, row)) return;
         work->add(work, row, 0, view->n, memory, parts);
         if (work->stop.stopped) return;
         finish_row(work, row, parts);
@@ -1023,9 +1034,11 @@ static product_sums sum_products(exact_job *work, uint64_t row, uint64_t first, 
 {
     product_sums sums = {.merged = 0};
 
-    for (uint64_t at = first; at < end && !gpr_cpu_must_stop(&work->stop); at += ASK_ELEMENTS)
+    for (uint64_t at = first; at < end; at += ASK_ELEMENTS) {
+        if (at > first && gpr_cpu_must_stop(&work->stop)) break;
         gpr_cpu_sum_products(&work->factors, row, at, gpr_smaller(end, at + ASK_ELEMENTS),
                              &memory->products, &sums);
+    }
     return sums;
 }
 
@@ -1040,12 +1053,14 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
     if (work->sums != NULL) {
         const uint64_t piece = index % work->pieces;
 
+        if (gpr_cpu_must_stop(&work->stop)) return;
         work->sums[index] = sum_products(work, index / work->pieces, piece_start(work, piece),
                                          piece_start(work, piece + 1), memory);
         return;
     }
     for (uint64_t row = index * work->per_task;
          row < gpr_smaller(view->rows, (index + 1) * work->per_task); row++) {
+        if (must_stop_at(work, row)) return;
         const product_sums sums = sum_products(work, row, 0, view->n, memory);
 
         if (work->stop.stopped) return;

@@ -158,9 +158,7 @@ def dot(
     """
     options = (kernel, device, block_size, grid_size, stream)
     if type(a) is type(b) is np.ndarray and a.shape == b.shape and a.ndim == 1:
-        is_factor = a.dtype is b.dtype and a.dtype.isnative
-        factor = a.dtype if is_factor else np.promote_types(a.dtype, b.dtype)
-        return _core.dot(a, b, factor, dtype, *options)
+        return _core.dot(a, b, _common(a, b), dtype, *options)
     library, other = device_library(a), device_library(b)
     if library is not None and other is not None:
         check_plain(a, "a")
@@ -177,7 +175,13 @@ def dot(
     if x.ndim == y.ndim == 0:
         x, y = x.reshape(1), y.reshape(1)
     _check_shapes(x.shape, y.shape)
-    return _core.dot(x, y, np.promote_types(x.dtype, y.dtype), dtype, *options)
+    return _core.dot(x, y, _common(x, y), dtype, *options)
+
+
+def _common(a: Array, b: Array) -> np.dtype[Any]:
+    """The dtype of products, of native byte order."""
+    is_common = a.dtype is b.dtype and a.dtype.isnative
+    return a.dtype if is_common else np.promote_types(a.dtype, b.dtype)
 
 
 def _dot_on_device(
@@ -362,8 +366,11 @@ def _vdot_on_device(
 
 
 def _vdot_host(x: Array, y: Array, dtype: Any, options: Options) -> Any:
-    _check_sizes(x.shape, y.shape)
-    factor = np.promote_types(x.dtype, y.dtype)
+    factor = _common(x, y)
+    if x.shape != y.shape:
+        _check_sizes(x.shape, y.shape)
+    elif x.ndim == 1 and factor.kind != "c":
+        return _core.dot(x, y, factor, dtype, *options)
     is_flat = all(one.ndim <= 1 or one.flags.c_contiguous for one in (x, y))
     if factor.kind != "c" and is_flat:
         return _core.dot(x.reshape(-1), y.reshape(-1), factor, dtype, *options)

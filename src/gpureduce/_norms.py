@@ -116,6 +116,11 @@ def norm(
     np.float64(6.0)
     """
     options: Options = ("auto", device, block_size, grid_size, stream)
+    if ord is None and axis is None and type(a) is np.ndarray and a.dtype.char in "fd":
+        dtype = a.dtype if a.dtype.isnative else a.dtype.newbyteorder("=")
+        return along_host(
+            a, None, dtype, dtype, None, bool(keepdims), options, products=SQUARES, root=True
+        )
     library = device_library(a)
     if library is None:
         x: Any = as_array(a, "a.filled(0)")
@@ -226,14 +231,16 @@ class _HostNorm(_Norm):
         self.shape, self.dtype = array.shape, name_of(array.dtype)
         if self.dtype not in _core.DTYPES:
             raise TypeError(f"norm is not defined for dtype {array.dtype}: it takes numbers")
+        self.factor = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+
+    def native_result(self) -> np.dtype[Any]:
+        return self.factor if self.factor.kind in "fV" else native_dtype(self.result)
 
     def two(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        array = self.array
-        result = native_dtype(self.result)
+        array, result = self.array, self.native_result()
         if array.dtype.kind != "c":
-            factor = array.dtype.newbyteorder("=")
             return along_host(
-                array, None, factor, result, axis, keepdims, self.options,
+                array, None, self.factor, result, axis, keepdims, self.options,
                 products=SQUARES, root=True,
             )  # fmt: skip
         # The squares of both parts, which are neighbours in memory, along an axis more.
@@ -252,13 +259,13 @@ class _HostNorm(_Norm):
                 map_once(np.abs, self.array), axis=axis, keepdims=keepdims, device="cpu"
             )
         return along_host(
-            self.array, None, self.array.dtype.newbyteorder("="), native_dtype(self.result), axis,
-            keepdims, self.options, products=MAGNITUDES,
+            self.array, None, self.factor, self.native_result(), axis, keepdims, self.options,
+            products=MAGNITUDES,
         )  # fmt: skip
 
     def largest(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        result = native_dtype(self.result)
-        if math.prod(self.shape[i] for i in axis) == 0:
+        result = self.native_result()
+        if 0 in self.shape and math.prod(self.shape[i] for i in axis) == 0:
             return _functions.sum(
                 np.empty(self.shape, result), axis=axis, keepdims=keepdims, device="cpu"
             )
@@ -268,7 +275,9 @@ class _HostNorm(_Norm):
             )
         given = placement(self.options)
         low, high = _functions.minmax(self.array, axis, keepdims=keepdims, **given)
-        return np.maximum(np.abs(np.asarray(low, result)), np.abs(np.asarray(high, result)))
+        if low.dtype is not result:
+            low, high = low.astype(result), high.astype(result)
+        return np.maximum(np.abs(low), np.abs(high))
 
     def smallest(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         magnitudes = map_once(_magnitudes, self.array)
@@ -277,7 +286,7 @@ class _HostNorm(_Norm):
     def number(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         given = placement(self.options)
         found = _functions.count_nonzero(self.array, axis, keepdims=keepdims, **given)
-        return np.asarray(found).astype(native_dtype(self.result))
+        return found.astype(self.native_result())
 
     def power(self, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         result = native_dtype(self.result)
@@ -548,27 +557,29 @@ def _average_host(
     w = as_array(weights, "weights.filled(0)", "weights")
     _check_weights(array.shape, w.shape, axes)
     result = _result_of(array.dtype, w.dtype)
-    if result.name not in _core.DTYPES:
+    if name_of(result) not in _core.DTYPES:
         raise TypeError(f"average is not defined for dtype {result}: it takes numbers")
     wide = np.dtype(np.complex128 if result.kind == "c" else np.float64)
-    everywhere = np.lib.stride_tricks.as_strided(
-        w, array.shape, _spread(array.shape, w.shape, w.strides, axes), writeable=False
-    )
-    reduced = tuple(range(array.ndim)) if axes is None else axes
-    # The weights of one shape with `a` have sums of their own; the others have one for all.
-    own = reduced if w.shape == array.shape else tuple(range(w.ndim))
-    total = np.asarray(_functions.sum(w, own, wide, keepdims=keepdims, device="cpu"))
-    if np.any(total == 0):
+    everywhere, own = w, axes
+    if w.shape != array.shape:  # then they have one sum for all results
+        everywhere = np.lib.stride_tricks.as_strided(
+            w, array.shape, _spread(array.shape, w.shape, w.strides, axes), writeable=False
+        )
+        own = None
+    total = _functions.sum(w, own, wide, keepdims=keepdims, device="cpu")
+    if not _functions.all(total):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     factor = np.promote_types(array.dtype, w.dtype)
-    products = along_host(array, everywhere, factor, wide, reduced, keepdims, options)
+    products = along_host(array, everywhere, factor, wide, axes, keepdims, options)
     if w.shape != array.shape and keepdims:
-        total = total.reshape((1,) * array.ndim)
+        total = np.reshape(total, (1,) * array.ndim)
     with np.errstate(over="ignore", invalid="ignore"):
-        average = np.asarray(products / total).astype(result)[()]
+        average = products / total
+        if result != wide:
+            average = average.astype(result)
         if not returned:
             return average
-        scale = np.broadcast_to(total.astype(result), np.shape(average)).copy()[()]
+        scale = np.broadcast_to(total, np.shape(average)).astype(result)[()]
     return average, scale
 
 

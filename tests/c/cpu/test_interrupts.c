@@ -165,7 +165,7 @@ static void test_sums_of_exponentials(void)
 /* ---------------------------------------------------------------- every question ------------- */
 
 /* The backend asks after some milliseconds. Where time flies it asks as often as it may. */
-static int time_flies;
+static atomic_int time_flies; /* workers read the clock, too */
 static atomic_int seconds;
 
 /* WRAP(function, ...): what the linker puts between the library and libc. */
