@@ -46,6 +46,7 @@ typedef struct exact_memory {
         exact_stage elements;
         factor_stage factors[2];
         product_sums_memory products;
+        product_columns_memory product_columns;
         pair_memory pairs;
         plain_memory plain;
     };
@@ -1073,6 +1074,54 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
 }
 
+/* A task: sums the products of a unit's rows side by side, and finishes them, those exactly that the
+ * bound does not decide. */
+static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    uint16_t undecided[PRODUCT_COLUMNS];
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+    uint64_t rows, left = 0;
+    const uint64_t row = gpr_cpu_unit_row(&work->units, index, &rows);
+    product_sums sums = {.wrapped = 0};
+
+    if (gpr_cpu_must_stop(&work->stop)) return;
+    sums.merged = gpr_cpu_sum_product_columns(&work->factors, row, rows, &memory->product_columns);
+    for (uint64_t j = 0; j < rows; j++) {
+        sums.of[0] = memory->product_columns.sums[j];
+        undecided[left] = (uint16_t)j;
+        left += !gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
+                                             work->result + (row + j) * bytes);
+    }
+    for (uint64_t i = 0; i < left; i++) {
+        work->add(work, row + undecided[i], 0, work->view->n, memory, parts);
+        if (work->stop.stopped) return;
+        finish_row(work, row + undecided[i], parts);
+    }
+}
+
+/* Sums products of rows that are columns of memory side by side. 0: it is not worth it, as there
+ * are few for the threads. */
+static int finish_columns_by_bounds(exact_job *work, gpr_status *status)
+{
+    enum { LEAST_WIDTH = 32, UNITS_OF_A_THREAD = 4 };
+    const gpr_view *view = work->view;
+    const uint64_t threads = gpr_cpu_threads_for(nanoseconds_alone(work));
+    uint64_t width = PRODUCT_COLUMNS;
+
+    if (!gpr_cpu_sums_product_columns(&work->factors)) return 0;
+    if (threads > 1) {
+        width = gpr_divide_up(view->rows, threads * UNITS_OF_A_THREAD);
+        width = gpr_divide_up(width, LEAST_WIDTH) * LEAST_WIDTH;
+        width = gpr_smaller(width, PRODUCT_COLUMNS);
+    }
+    work->units = gpr_cpu_cut_units(view, width);
+    if (work->units.count < threads) return 0;
+    work->task = columns_task;
+    *status = run_tasks(work, work->units.count);
+    return 1;
+}
+
 /* Sums the products of rows with a bound on the error, and finishes them. Clears work->has_bounds
  * where pieces of rows have to be added exactly. */
 static gpr_status finish_rows_by_bounds(exact_job *work)
@@ -1083,7 +1132,9 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
     gpr_status status = GPR_OK;
 
     work->task = bounds_task;
-    if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
+    if (finish_columns_by_bounds(work, &status)) {
+        /* all rows are finished */
+    } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
         work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
         const uint64_t tasks = view->rows * work->pieces;
         work->sums = malloc(tasks * sizeof *work->sums);

@@ -108,6 +108,19 @@ typedef struct gpr_product_sum {
 
 typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
+/* The same sum of each of `width` columns of n <= GPR_PRODUCT_ROWS numbers, `p_stride` and `q_stride`
+ * bytes apart, of which those at q lie side by side as those at p do, or are one for all columns. */
+enum { GPR_PRODUCT_ROWS = 1 << 10 };
+typedef struct gpr_product_columns {
+    const char *p, *q;
+    int64_t p_stride, q_stride;
+    int q_is_one;
+    uint64_t n, width;
+} gpr_product_columns;
+
+typedef void (*gpr_product_columns_loop)(const gpr_product_columns *columns, double *upper,
+                                         double *lower, double *sizes);
+
 /* The sum of products of integers, less a multiple of 2^64. */
 typedef uint64_t (*gpr_wrapped_products_loop)(const void *a, const void *b, uint64_t n);
 
@@ -293,6 +306,7 @@ typedef struct gpr_loops {
     gpr_products_loop products[GPR_DTYPE_COUNT];
     gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
+    gpr_product_columns_loop product_columns[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */

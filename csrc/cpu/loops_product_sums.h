@@ -38,12 +38,21 @@ INLINE vec_f64 vector_product_rest(vec_f64 x, vec_f64 y, vec_f64 product)
 #define TERM_OF_ONE_squares(x, y) ((x) * (x))
 #define TERM_OF_ONE_magnitudes(x, y) fabs(x)
 
+/* Adds another vector to one, and their rests. */
+INLINE void merge_lanes(vec_f64 *sum, vec_f64 *rest, vec_f64 other, vec_f64 other_rest)
+{
+    vec_f64 lost;
+
+    ADD_WITH_REST(vec_f64, *sum, other, lost);
+    *rest += lost + other_rest;
+}
+
 /* The general way. SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
 #define DEFINE_PRODUCT_SUM(kind, name, T, LOAD, SIGNED, TWICE)                                     \
     static gpr_product_sum plain_##kind##_##name(const T *p, const T *q, uint64_t n)               \
     {                                                                                              \
         vec_f64 sums[SUM_VECTORS] = {{0}}, rests[SUM_VECTORS] = {{0}}, sizes[SUM_VECTORS] = {{0}}; \
-        double lanes[VECTOR_LANES], sum = 0, rest = 0, size = 0;                                   \
+        double sum = 0, rest = 0, size = 0;                                                        \
         uint64_t i = 0;                                                                            \
         (void)q;                                                                                   \
         for (; i + SUM_VECTORS * VECTOR_LANES <= n; i += SUM_VECTORS * VECTOR_LANES) {             \
@@ -74,18 +83,18 @@ INLINE vec_f64 vector_product_rest(vec_f64 x, vec_f64 y, vec_f64 product)
             size += fabs(term);                                                                    \
         }                                                                                          \
         UNROLLED                                                                                   \
-        for (int k = 0; k < SUM_VECTORS; k++) {                                                    \
-            memcpy(lanes, &sums[k], sizeof lanes);                                                 \
-            for (int lane = 0; lane < VECTOR_LANES; lane++) {                                      \
-                double lost;                                                                       \
-                ADD_WITH_REST(double, sum, lanes[lane], lost);                                     \
-                rest += lost;                                                                      \
-                size += SIGNED ? 0 : lanes[lane];                                                  \
+        for (int half = SUM_VECTORS / 2; half > 0; half /= 2) {                                    \
+            UNROLLED                                                                               \
+            for (int k = 0; k < half; k++) {                                                       \
+                merge_lanes(&sums[k], &rests[k], sums[k + half], rests[k + half]);                 \
+                sizes[k] += sizes[k + half];                                                       \
             }                                                                                      \
-            memcpy(lanes, TWICE ? &rests[k] : &sizes[k], sizeof lanes);                            \
-            for (int lane = 0; lane < VECTOR_LANES && TWICE; lane++) rest += lanes[lane];          \
-            memcpy(lanes, &sizes[k], sizeof lanes);                                                \
-            for (int lane = 0; lane < VECTOR_LANES && SIGNED; lane++) size += lanes[lane];         \
+        }                                                                                          \
+        for (int lane = 0; lane < VECTOR_LANES; lane++) {                                          \
+            double lost;                                                                           \
+            ADD_WITH_REST(double, sum, sums[0][lane], lost);                                       \
+            rest += lost + rests[0][lane];                                                         \
+            size += SIGNED ? sizes[0][lane] : sums[0][lane];                                       \
         }                                                                                          \
         return (gpr_product_sum){sum, rest, size};                                                 \
     }
@@ -120,45 +129,49 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
 DEFINE_COMPLEX_TAIL(float32, float, 0)
 DEFINE_COMPLEX_TAIL(float64, double, 1)
 
-#define DEFINE_COMPLEX_PRODUCT_SUMS(name, T, LOAD, TWICE)                                      \
-    static void plain_complex_products_##name(const T *p, const T *q, uint64_t n,              \
-                                              gpr_product_sum *of_parts)                       \
-    {                                                                                          \
-        enum { STEP = COMPLEX_VECTORS * VECTOR_LANES };                                        \
-        const uint64_t numbers = 2 * n;                                                        \
-        vec_f64 sums[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                                \
-                rests[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                               \
-                sizes[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}};                               \
-        uint64_t i = 0;                                                                        \
-        for (; i + STEP <= numbers; i += STEP) {                                               \
-            PREFETCH(p + i, STEP * sizeof(T));                                                 \
-            PREFETCH(q + i, STEP * sizeof(T));                                                 \
-            UNROLLED                                                                           \
-            for (int k = 0; k < COMPLEX_VECTORS; k++) {                                        \
-                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                     \
-                              y = (vec_f64)LOAD(q + i + k * VECTOR_LANES);                     \
-                UNROLLED                                                                       \
-                for (int t = 0; t < COMPLEX_TERMS; t++) {                                      \
-                    const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;       \
-                    if (TWICE) {                                                               \
-                        vec_f64 lost;                                                          \
-                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                        \
-                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);            \
-                    } else {                                                                   \
-                        sums[t][k] += term;                                                    \
-                    }                                                                          \
-                    sizes[t][k] += MAGNITUDES(term);                                           \
-                }                                                                              \
-            }                                                                                  \
-        }                                                                                      \
-        for (int part = 0; part < 2 * COMPLEX_TERMS; part++)                                   \
-            of_parts[part] = (gpr_product_sum){0, 0, 0};                                       \
-        add_complex_tail_##name(p, q, i, numbers, of_parts);                                   \
-        for (int t = 0; t < COMPLEX_TERMS; t++)                                                \
-            for (int k = 0; k < COMPLEX_VECTORS; k++)                                          \
-                for (int lane = 0; lane < VECTOR_LANES; lane++)                                \
-                    add_term(&of_parts[2 * t + lane % 2], sums[t][k][lane], rests[t][k][lane], \
-                             sizes[t][k][lane]);                                               \
+#define DEFINE_COMPLEX_PRODUCT_SUMS(name, T, LOAD, TWICE)                                  \
+    static void plain_complex_products_##name(const T *p, const T *q, uint64_t n,          \
+                                              gpr_product_sum *of_parts)                   \
+    {                                                                                      \
+        enum { STEP = COMPLEX_VECTORS * VECTOR_LANES };                                    \
+        const uint64_t numbers = 2 * n;                                                    \
+        vec_f64 sums[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                            \
+                rests[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}},                           \
+                sizes[COMPLEX_TERMS][COMPLEX_VECTORS] = {{{0}}};                           \
+        uint64_t i = 0;                                                                    \
+        for (; i + STEP <= numbers; i += STEP) {                                           \
+            PREFETCH(p + i, STEP * sizeof(T));                                             \
+            PREFETCH(q + i, STEP * sizeof(T));                                             \
+            UNROLLED                                                                       \
+            for (int k = 0; k < COMPLEX_VECTORS; k++) {                                    \
+                const vec_f64 x = (vec_f64)LOAD(p + i + k * VECTOR_LANES),                 \
+                              y = (vec_f64)LOAD(q + i + k * VECTOR_LANES);                 \
+                UNROLLED                                                                   \
+                for (int t = 0; t < COMPLEX_TERMS; t++) {                                  \
+                    const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;   \
+                    if (TWICE) {                                                           \
+                        vec_f64 lost;                                                      \
+                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                    \
+                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);        \
+                    } else {                                                               \
+                        sums[t][k] += term;                                                \
+                    }                                                                      \
+                    sizes[t][k] += MAGNITUDES(term);                                       \
+                }                                                                          \
+            }                                                                              \
+        }                                                                                  \
+        for (int part = 0; part < 2 * COMPLEX_TERMS; part++)                               \
+            of_parts[part] = (gpr_product_sum){0, 0, 0};                                   \
+        add_complex_tail_##name(p, q, i, numbers, of_parts);                               \
+        for (int t = 0; t < COMPLEX_TERMS; t++) {                                          \
+            for (int k = 1; k < COMPLEX_VECTORS; k++) {                                    \
+                merge_lanes(&sums[t][0], &rests[t][0], sums[t][k], rests[t][k]);           \
+                sizes[t][0] += sizes[t][k];                                                \
+            }                                                                              \
+            for (int lane = 0; lane < VECTOR_LANES; lane++)                                \
+                add_term(&of_parts[2 * t + lane % 2], sums[t][0][lane], rests[t][0][lane], \
+                         sizes[t][0][lane]);                                               \
+        }                                                                                  \
     }
 
 DEFINE_COMPLEX_PRODUCT_SUMS(float32, float, WIDEN_F32, 0)
@@ -206,6 +219,91 @@ DEFINE_SUM_LOOP(magnitudes, float64, double, sum_biased(GPR_MAGNITUDES, p, q, n,
     }
 DEFINE_COMPLEX_SUMS_LOOP(complex64, float32, float, sum_complex_singles(p, q, n, of_parts))
 DEFINE_COMPLEX_SUMS_LOOP(complex128, float64, double, sum_complex_biased(p, q, n, of_parts))
+
+/* Columns: a lane has one, and adds its products one after the other in the general way. */
+enum { PRODUCT_COLUMN_VECTORS = 2 }; /* side by side: additions of one wait less for each other */
+
+#define STORE_VECTORS(to, from, vectors) \
+    for (int k = 0; k < (vectors); k++) memcpy((to) + k * VECTOR_LANES, &(from)[k], sizeof(vec_f64))
+
+#define DEFINE_PRODUCT_COLUMNS(kind, name, T, LOAD, SIGNED, TWICE)                               \
+    INLINE void some_columns_of_##kind##_##name(const gpr_product_columns *columns, uint64_t j,  \
+                                                int vectors, double *upper, double *lower,       \
+                                                double *sizes)                                   \
+    {                                                                                            \
+        vec_f64 sums[PRODUCT_COLUMN_VECTORS] = {{0}}, rests[PRODUCT_COLUMN_VECTORS] = {{0}},     \
+                magnitudes[PRODUCT_COLUMN_VECTORS] = {{0}};                                      \
+                                                                                                 \
+        for (uint64_t i = 0; i < columns->n; i++) {                                              \
+            const T *p = (const T *)(const void *)(columns->p + (int64_t)i * columns->p_stride), \
+                    *q = SIGNED ? (const T *)(const void *)(columns->q +                         \
+                                                            (int64_t)i * columns->q_stride)      \
+                                : p;                                                             \
+            UNROLLED                                                                             \
+            for (int k = 0; k < vectors; k++) {                                                  \
+                const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                              \
+                const vec_f64 x = (vec_f64)LOAD(p + at),                                         \
+                              y = !SIGNED             ? x                                        \
+                                  : columns->q_is_one ? (vec_f64){0} + (double)*q                \
+                                                      : (vec_f64)LOAD(q + at),                   \
+                              term = TERM_##kind(x, y);                                          \
+                (void)y;                                                                         \
+                if (TWICE) {                                                                     \
+                    vec_f64 lost;                                                                \
+                    ADD_WITH_REST(vec_f64, sums[k], term, lost);                                 \
+                    rests[k] += lost + REST_##kind(x, y, term);                                  \
+                } else {                                                                         \
+                    sums[k] += term;                                                             \
+                }                                                                                \
+                if (SIGNED) magnitudes[k] += MAGNITUDES(term);                                   \
+            }                                                                                    \
+        }                                                                                        \
+        STORE_VECTORS(upper + j, sums, vectors);                                                 \
+        STORE_VECTORS(lower + j, rests, vectors);                                                \
+        if (SIGNED)                                                                              \
+            STORE_VECTORS(sizes + j, magnitudes, vectors);                                       \
+        else                                                                                     \
+            STORE_VECTORS(sizes + j, sums, vectors);                                             \
+    }                                                                                            \
+                                                                                                 \
+    static void columns_of_##kind##_##name(const gpr_product_columns *columns, double *upper,    \
+                                           double *lower, double *sizes)                         \
+    {                                                                                            \
+        const uint64_t width = columns->width;                                                   \
+        uint64_t j = 0;                                                                          \
+                                                                                                 \
+        for (; j + PRODUCT_COLUMN_VECTORS * VECTOR_LANES <= width;                               \
+             j += PRODUCT_COLUMN_VECTORS * VECTOR_LANES)                                         \
+            some_columns_of_##kind##_##name(columns, j, PRODUCT_COLUMN_VECTORS, upper, lower,    \
+                                            sizes);                                              \
+        for (; j + VECTOR_LANES <= width; j += VECTOR_LANES)                                     \
+            some_columns_of_##kind##_##name(columns, j, 1, upper, lower, sizes);                 \
+        for (; j < width; j++) {                                                                 \
+            gpr_product_sum sum = {0, 0, 0};                                                     \
+            const char *p = columns->p + j * sizeof(T), *q = columns->q_is_one || !SIGNED        \
+                                                                 ? columns->q                    \
+                                                                 : columns->q + j * sizeof(T);   \
+                                                                                                 \
+            for (uint64_t i = 0; i < columns->n; i++) {                                          \
+                T given, second;                                                                 \
+                memcpy(&given, p + (int64_t)i * columns->p_stride, sizeof given);                \
+                second = given;                                                                  \
+                if (SIGNED) memcpy(&second, q + (int64_t)i * columns->q_stride, sizeof second);  \
+                const double x = given, y = second, term = TERM_OF_ONE_##kind(x, y);             \
+                (void)y;                                                                         \
+                add_term(&sum, term, (TWICE) ? REST_OF_ONE_##kind(x, y, term) : 0, fabs(term));  \
+            }                                                                                    \
+            upper[j] = sum.upper;                                                                \
+            lower[j] = sum.lower;                                                                \
+            sizes[j] = sum.size;                                                                 \
+        }                                                                                        \
+    }
+DEFINE_PRODUCT_COLUMNS(products, float32, float, WIDEN_F32, 1, 0)
+DEFINE_PRODUCT_COLUMNS(squares, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_COLUMNS(magnitudes, float32, float, WIDEN_F32, 0, 0)
+DEFINE_PRODUCT_COLUMNS(products, float64, double, load_f64, 1, 1)
+DEFINE_PRODUCT_COLUMNS(squares, float64, double, load_f64, 0, 1)
+DEFINE_PRODUCT_COLUMNS(magnitudes, float64, double, load_f64, 0, 1)
 
 /* Sums of products of integers. Those of a byte are added in 32 bits, as many as these hold, others
  * in 64 bits, of which wide ones keep the lower ones. */

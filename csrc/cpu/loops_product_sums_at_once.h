@@ -66,15 +66,6 @@ INLINE int have_stayed(vec_i64 moved)
     return (uint64_t)any >> 52 == 0;
 }
 
-/* Adds another vector to one, and their rests. */
-INLINE void merge_lanes(vec_f64 *sum, vec_f64 *rest, vec_f64 other, vec_f64 other_rest)
-{
-    vec_f64 lost;
-
-    ADD_WITH_REST(vec_f64, *sum, other, lost);
-    *rest += lost + other_rest;
-}
-
 INLINE vec_f64 first_factor(gpr_products kind, vec_f64 x)
 {
     return kind == GPR_MAGNITUDES ? MAGNITUDES(x) : x;

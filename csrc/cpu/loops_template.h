@@ -2497,6 +2497,15 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_MAGNITUDES] = {[GPR_FLOAT32] = sum_of_magnitudes_float32,
                                 [GPR_FLOAT64] = sum_of_magnitudes_float64},
         },
+    .product_columns =
+        {
+            [GPR_PRODUCTS] = {[GPR_FLOAT32] = columns_of_products_float32,
+                              [GPR_FLOAT64] = columns_of_products_float64},
+            [GPR_SQUARES] = {[GPR_FLOAT32] = columns_of_squares_float32,
+                             [GPR_FLOAT64] = columns_of_squares_float64},
+            [GPR_MAGNITUDES] = {[GPR_FLOAT32] = columns_of_magnitudes_float32,
+                                [GPR_FLOAT64] = columns_of_magnitudes_float64},
+        },
     .wrapped_products = {[GPR_INT8] = wrapped_products_int8,
                          [GPR_INT16] = wrapped_products_int16,
                          [GPR_INT32] = wrapped_products_int32,

@@ -39,6 +39,22 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
 void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                           uint64_t end, product_sums_memory *memory, product_sums *sums);
 
+enum { PRODUCT_COLUMNS = 512 }; /* most rows side by side */
+
+/* Memory for their sums. */
+typedef struct product_columns_memory {
+    _Alignas(64) double upper[PRODUCT_COLUMNS], lower[PRODUCT_COLUMNS], sizes[PRODUCT_COLUMNS];
+    gpr_product_sum sums[PRODUCT_COLUMNS];
+} product_columns_memory;
+
+/* Whether rows are columns of memory whose products can be summed side by side. */
+int gpr_cpu_sums_product_columns(const gpr_cpu_factors *factors);
+
+/* Sums the products of `width` such rows, from `row` on, to memory->sums; returns how many sums were
+ * merged into each. The same is needed as above. */
+uint64_t gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                     product_columns_memory *memory);
+
 /* Adds sums of other products. */
 void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others);
 

@@ -131,6 +131,36 @@ def test_norms_of_long_rows_are_rounded_once(rng: np.random.Generator) -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_columns_have_the_bits_of_their_copies(
+    name: str, rng: np.random.Generator, isa: str
+) -> None:
+    """Columns side by side, of all widths about a vector's and of more rows than are added at once;
+    some of them are left to the exact way.
+    """
+    for n in (1, 2, 16, 1023, 1025, 2100):
+        width = int(rng.integers(7, 40))
+        x = (rng.normal(size=(2, n, width)) * 10.0 ** rng.integers(-5, 5, (2, n, width))).astype(
+            name
+        )
+        kind = rng.integers(4)
+        if kind == 0:
+            x = np.round(x)
+        elif kind == 1:
+            x[rng.random(x.shape) < 0.05] = rng.choice([np.inf, np.nan, 0, -0.0, 1e-30])
+        weights = np.abs(rng.normal(size=n)).astype(name) + np.ones((), name)
+        for given in (x, x[..., ::-1, :], x[..., ::2]):
+            copies = [np.ascontiguousarray(one) for one in np.moveaxis(given, 1, 2).reshape(-1, n)]
+            for order in (1, 2):
+                made = gr.norm(given, order, axis=1, device="cpu").ravel()
+                wanted = np.array([gr.norm(one, order, device="cpu") for one in copies])
+                assert made.tobytes() == wanted.tobytes() or np.array_equal(made, wanted, True), isa
+            with np.errstate(all="ignore"):
+                made = gr.average(given, axis=1, weights=weights, device="cpu").ravel()
+                own = [gr.average(one, weights=weights, device="cpu") for one in copies]
+            assert np.array_equal(made, np.array(own), True), (n, width, isa)
+
+
 def test_squares_leave_the_range_and_norms_do_not() -> None:
     for scale in (2.0**600, 2.0**-600, 2.0**-1070):
         x = np.array([3.0, -4.0]) * scale
