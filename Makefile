@@ -449,11 +449,9 @@ asan: $(C_TESTS:%=build/asan/tests/%) $(FAKES:%=build/asan/fakes/%.so) build/asa
 	  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1 \
 	  GPR_TEST_PATIENCE=10 GPR_EMU_EVERY=20,tests/kernels/test_emulator_matrix.py)
 
-# With TSan, GCC 12 makes wrong code of a loop for AVX-512 (argmax of rows of up to 64 int32), which
-# is right without. Threads are the same with AVX2.
 ## tsan: C tests under TSan
 tsan: $(C_TESTS:%=build/tsan/tests/%) $(FAKES:%=build/tsan/fakes/%.so)
-	$(call run_c_tests,tsan,GPUREDUCE_CPU_ISA=avx2 TSAN_OPTIONS=$(THREAD_CHECKS) setarch -R)
+	$(call run_c_tests,tsan,TSAN_OPTIONS=$(THREAD_CHECKS) setarch -R)
 
 # The CPU backend's loops with NEON. On other machines an emulator runs them; on aarch64 itself:
 # AARCH64= AARCH64_RUN=. Programs are static, so that no other system's libraries are needed.
