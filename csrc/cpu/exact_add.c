@@ -1185,7 +1185,7 @@ static gpr_status reduce_products(const gpr_resolved *call, const gpr_view *view
                                      .products = rule->products,
                                      .conjugates = rule->conjugates,
                                      .wraps = gpr_cpu_wraps_products(rule),
-                                     .dtype = rule->compute,
+                                     .dtype = gpr_cpu_dtype_of_factors(rule, view, second),
                                      .components = work.components};
     work.tile = PRODUCT_TILE / (uint64_t)work.components;
     work.rule = rule;

@@ -307,6 +307,7 @@ typedef struct gpr_loops {
     gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_product_columns_loop product_columns[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
+    gpr_product_columns_loop wide_product_columns; /* of float32, with the errors of float64 */
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */

@@ -305,6 +305,8 @@ DEFINE_PRODUCT_COLUMNS(products, float64, double, load_f64, 1, 1)
 DEFINE_PRODUCT_COLUMNS(squares, float64, double, load_f64, 0, 1)
 DEFINE_PRODUCT_COLUMNS(magnitudes, float64, double, load_f64, 0, 1)
 
+DEFINE_PRODUCT_COLUMNS(products, wide_float32, float, WIDEN_F32, 1, 1)
+
 /* Sums of products of integers. Those of a byte are added in 32 bits, as many as these hold, others
  * in 64 bits, of which wide ones keep the lower ones. */
 enum { BYTE_PRODUCTS = 1 << 15 };

@@ -2506,6 +2506,7 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_MAGNITUDES] = {[GPR_FLOAT32] = columns_of_magnitudes_float32,
                                 [GPR_FLOAT64] = columns_of_magnitudes_float64},
         },
+    .wide_product_columns = columns_of_products_wide_float32,
     .wrapped_products = {[GPR_INT8] = wrapped_products_int8,
                          [GPR_INT16] = wrapped_products_int16,
                          [GPR_INT32] = wrapped_products_int32,

@@ -47,6 +47,29 @@ int gpr_cpu_wraps_products(const gpr_rule *rule)
     return rule->products == GPR_PRODUCTS && is_integer(rule->compute) && is_integer(rule->result);
 }
 
+static int is_float(gpr_dtype dtype)
+{
+    return gpr_kind_of(dtype) == GPR_KIND_FLOAT || gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+}
+
+/* Whether numbers of the view stay as they are in the dtype, and in wider ones. */
+static int is_held(const gpr_view *view, gpr_dtype dtype)
+{
+    const gpr_dtype from = gpr_real_dtype(view->dtype), to = gpr_real_dtype(dtype);
+
+    return from == to || (is_float(from) && gpr_dtype_bytes(from) < gpr_dtype_bytes(to));
+}
+
+gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
+                                   const gpr_view *second)
+{
+    const gpr_dtype own = rule->compute;
+
+    if (!is_float(own) || gpr_real_dtype(rule->result) != GPR_FLOAT64) return own;
+    if (!is_held(first, own) || (second != NULL && !is_held(second, own))) return own;
+    return gpr_kind_of(own) == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
+}
+
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule)
 {
     const gpr_kind kind = gpr_kind_of(factors->dtype), of_result = gpr_kind_of(rule->result);
@@ -55,7 +78,7 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
     if (rule->divide) return 0;
     if (is_integer(factors->dtype))
         return of_result == GPR_KIND_FLOAT && gpr_dtype_bytes(factors->dtype) <= sizeof(int32_t);
-    if (of_result != kind || (kind != GPR_KIND_FLOAT && kind != GPR_KIND_COMPLEX)) return 0;
+    if (of_result != kind || !is_float(factors->dtype)) return 0;
     return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;
 }
 
@@ -194,21 +217,31 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
 
 /* ---------------------------------------------------------------- columns -------------------- */
 
+/* The loop for columns of the first factors' dtype; NULL: there is none. */
+static gpr_product_columns_loop columns_loop(const gpr_cpu_factors *factors)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    const gpr_dtype dtype = factors->first->dtype;
+
+    if (dtype == factors->dtype) return loops->product_columns[factors->products][dtype];
+    if (dtype == GPR_FLOAT32 && factors->dtype == GPR_FLOAT64 && factors->products == GPR_PRODUCTS)
+        return loops->wide_product_columns;
+    return NULL;
+}
+
 int gpr_cpu_sums_product_columns(const gpr_cpu_factors *factors)
 {
     enum { FEWEST = 8, SHORTEST_RUN = 16 };
     const gpr_view *view = factors->first, *second = factors->second;
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
 
-    if (view->dtype != factors->dtype ||
-        gpr_cpu_loops()->product_columns[factors->products][factors->dtype] == NULL)
-        return 0;
+    if (columns_loop(factors) == NULL) return 0;
     if (!gpr_cpu_lies_crosswise(view) || !gpr_cpu_columns_in_place(view) ||
         view->axes[across].extent < FEWEST)
         return 0;
     if (view->axes[along].extent < SHORTEST_RUN && view->axes[along].extent < view->n) return 0;
     if (factors->products != GPR_PRODUCTS) return 1;
-    if (second->dtype != factors->dtype) return 0;
+    if (second->dtype != view->dtype) return 0;
     return gpr_cpu_columns_in_place(second) ||
            (second->axes[across].in == 0 && gpr_view_is_aligned(second));
 }
@@ -217,8 +250,7 @@ uint64_t gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t ro
                                      product_columns_memory *memory)
 {
     const gpr_view *view = factors->first, *second = factors->second;
-    const gpr_product_columns_loop loop =
-        gpr_cpu_loops()->product_columns[factors->products][factors->dtype];
+    const gpr_product_columns_loop loop = columns_loop(factors);
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
     const uint64_t extent = view->axes[along].extent;
     gpr_product_columns columns = {.p_stride = view->axes[along].in, .width = width};

@@ -30,8 +30,12 @@ typedef struct product_sums_memory {
 /* Whether a rule's results are integers, of products of integers. */
 int gpr_cpu_wraps_products(const gpr_rule *rule);
 
-/* Whether such sums may be enough for the rule's results: not of floats to wider ones, nor of
- * integers of 64 bits to floats. */
+/* The dtype that factors are converted to: the rule's, or where floats are summed to wider ones these,
+ * which hold the same numbers. */
+gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
+                                   const gpr_view *second);
+
+/* Whether such sums may be enough for the rule's results: not of integers of 64 bits to floats. */
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule);
 
 /* Adds the products of positions first .. end - 1 of a row. Begins with a structure of zeros. Needs

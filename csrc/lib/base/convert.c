@@ -275,6 +275,27 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block)
 #define DEFINE_PAIR(FROM, From, TO, To) DEFINE_DIRECT(convert_##FROM##_##TO, From, To)
 DIRECT_PAIRS(DEFINE_PAIR)
 
+/* To complex numbers, part by part. */
+#define DEFINE_DIRECT_COMPLEX(name, From, Part)                                               \
+    static void name(const void *restrict source, void *restrict destination, uint64_t count) \
+    {                                                                                         \
+        for (uint64_t i = 0; i < count; i++) {                                                \
+            From x;                                                                           \
+            memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                        \
+            const Part parts[] = {(Part)x, 0};                                                \
+            memcpy((char *)destination + i * sizeof parts, parts, sizeof parts);              \
+        }                                                                                     \
+    }
+DEFINE_DIRECT_COMPLEX(convert_FLOAT32_COMPLEX64, float, float)
+DEFINE_DIRECT_COMPLEX(convert_FLOAT32_COMPLEX128, float, double)
+DEFINE_DIRECT_COMPLEX(convert_FLOAT64_COMPLEX128, double, double)
+
+static void convert_COMPLEX64_COMPLEX128(const void *restrict source, void *restrict destination,
+                                         uint64_t count)
+{
+    convert_FLOAT32_FLOAT64(source, destination, 2 * count);
+}
+
 typedef void (*direct_conversion)(const void *restrict source, void *restrict destination,
                                   uint64_t count);
 
@@ -283,6 +304,10 @@ static direct_conversion direct_of(gpr_dtype from, gpr_dtype to)
 {
     static const direct_conversion direct[GPR_DTYPE_COUNT][GPR_DTYPE_COUNT] = {
 #define PAIR_OF(FROM, From, TO, To) [GPR_##FROM][GPR_##TO] = convert_##FROM##_##TO,
+        [GPR_FLOAT32][GPR_COMPLEX64] = convert_FLOAT32_COMPLEX64,
+        [GPR_FLOAT32][GPR_COMPLEX128] = convert_FLOAT32_COMPLEX128,
+        [GPR_FLOAT64][GPR_COMPLEX128] = convert_FLOAT64_COMPLEX128,
+        [GPR_COMPLEX64][GPR_COMPLEX128] = convert_COMPLEX64_COMPLEX128,
         DIRECT_PAIRS(PAIR_OF)};
 
     return direct[from][to];
