@@ -65,8 +65,10 @@ SUMS = ("sum", "mean", "nansum", "nanmean")
 FUNCTIONS = (
     *SUMS, "sum", "mean", "prod", "nanprod", "max", "min", "ptp", "nanmax", "nanmin", "argmax",
     "argmin", "nanargmax", "nanargmin", "var", "var", "std", "nanvar", "nanstd", "any", "all",
-    "count_nonzero",
+    "count_nonzero", "norm", "average",
 )  # fmt: skip
+OF_PRODUCTS = ("norm", "average")
+"""Exact sums of products, which take no kernel."""
 DTYPES = (
     "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
     "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -77,11 +79,14 @@ OF_TIMES = (*OF_DATES, "sum", "nansum")
 LAYOUTS = ("C", "C", "C", "C", "C", "F", "permuted", "strided", "reversed", "swapped", "broadcast")
 NOT_OF_BOOL = ("ptp",)
 WITHOUT_MASK = (
-    "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp",
+    "argmax", "argmin", "nanargmax", "nanargmin", "count_nonzero", "ptp", *OF_PRODUCTS,
 )  # fmt: skip
-WITHOUT_OUT = ("count_nonzero",)
+WITHOUT_OUT = ("count_nonzero", *OF_PRODUCTS)
 WITH_START = ("sum", "nansum", "prod", "nanprod", "max", "min", "nanmax", "nanmin")
-ROUNDED = ("mean", "nanmean", "var", "std", "nanvar", "nanstd", "prod", "nanprod", "sum", "nansum")
+ROUNDED = (
+    "mean", "nanmean", "var", "std", "nanvar", "nanstd", "prod", "nanprod", "sum", "nansum",
+    *OF_PRODUCTS,
+)  # fmt: skip
 POOL_ELEMENTS = 1 << 20
 
 SHORTEST_SAMPLE = 100e-6  # seconds
@@ -159,6 +164,8 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         kind = dtype[0]
         if function in NOT_OF_BOOL and dtype == "bool":
             continue
+        if function in OF_PRODUCTS and dtype == "bfloat16":
+            continue  # NumPy's norms and averages are of float64 then
         is_time = dtype.endswith("]")
         if is_time and function not in (OF_DATES if kind == "d" else OF_TIMES):
             continue
@@ -185,6 +192,8 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
         sums_exactly = function in SUMS and kind != "c" and not is_time
         kernels = ["exact", "fast"] if floats else ["exact", "fast", "fast", "fast"]
         kernel = draw.choice(kernels) if sums_exactly else "fast"
+        if function in OF_PRODUCTS:
+            kernel = "exact"
         into = function not in WITHOUT_OUT and draw.random() < 0.1
         starts = function in WITH_START and not is_time and draw.random() < 0.1
         return Case(function, dtype, shape, axis, layout, data, masked, kernel, into, starts)
@@ -261,7 +270,22 @@ def options_of(case: Case, mask: np.ndarray | None) -> dict[str, Any]:
         options["where"] = mask
     if case.starts or (mask is not None and needs_start):
         options["initial"] = 3
+    if case.function == "average":
+        options["weights"] = weights_of(case)
     return options
+
+
+def weights_of(case: Case) -> np.ndarray:
+    """Positive weights along the axis, or of all elements."""
+    dtype = "float32" if case.dtype in ("float16", "float32", "complex64") else "float64"
+    extents = (case.shape[case.axis],) if isinstance(case.axis, int) else case.shape
+    numbers = 0.5 + np.abs(pool("float64", "normal", False))
+    return np.resize(numbers, math.prod(extents)).reshape(extents).astype(dtype)
+
+
+def numpys(function: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(np.linalg if function == "norm" else np, function)
+    return found
 
 
 def torch_call(
@@ -351,7 +375,7 @@ def is_right(
 ) -> bool:
     """Whether our result is NumPy's: exactly, or within the error of results that are rounded."""
     if case.dtype == "bfloat16":  # whose NaN NumPy's nan functions do not know
-        theirs = getattr(np, case.function)(array.astype(np.float32), **options_of(case, mask))
+        theirs = numpys(case.function)(array.astype(np.float32), **options_of(case, mask))
     got = np.asarray(ours)
     wanted = np.asarray(theirs).astype(got.dtype)
     if got.shape != wanted.shape:
@@ -370,7 +394,7 @@ def is_right(
     if case.function in ("prod", "nanprod"):  # and in a range that products on the way stay in
         wide = np.clongdouble if is_complex else np.longdouble
         values = values.astype(wide)
-    reference = np.asarray(getattr(np, case.function)(values, **options))
+    reference = np.asarray(numpys(case.function)(values, **options))
     with np.errstate(all="ignore"):
         size = np.asarray(np.nanmax(np.abs(values), initial=0))
         narrow = np.float16 if got.dtype.name == "float16" else np.float32
@@ -443,10 +467,9 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
     """The case's row; None where NumPy does not have the call."""
     array, mask = make_array(case, draw)
     options = options_of(case, mask)
-    ours = functools.partial(
-        getattr(gr, case.function), array, device="cpu", kernel=case.kernel, **options
-    )
-    theirs = functools.partial(getattr(np, case.function), array, **options)
+    kernel = {} if case.function in OF_PRODUCTS else {"kernel": case.kernel}
+    ours = functools.partial(getattr(gr, case.function), array, device="cpu", **kernel, **options)
+    theirs = functools.partial(numpys(case.function), array, **options)
     try:
         wanted = theirs()
     except (TypeError, ValueError):

@@ -7,6 +7,7 @@
  *     any other       none: the long sums of exact_add.c are rounded to it */
 #include "cpu/exact_integers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +98,7 @@ static inline double double_of(int64_t value)
     return gpr_double_of_bits(bits) - 0x1.8p52;
 }
 
-/* Rounds some rows: quotients of doubles where these hold sums and counts, none of which is 0. */
+/* Rounds some rows: quotients of doubles where these hold sums and counts; NaN of nothing. */
 static void round_rows(const rounding *work, uint64_t first, uint64_t rows)
 {
     enum { HELD_BITS = 51 };
@@ -106,20 +107,22 @@ static void round_rows(const rounding *work, uint64_t first, uint64_t rows)
     char *at = (char *)work->call->result + first * sizeof(double);
     int64_t sums[BLOCK], counts[BLOCK];
     double results[BLOCK];
-    uint64_t large = n >> HELD_BITS, has_none = 0;
+    uint64_t large = n >> HELD_BITS;
 
     memcpy(sums, at, rows * sizeof *sums);
     for (uint64_t i = 0; i < rows; i++) {
         counts[i] = work->counts != NULL ? work->counts[first + i] : (int64_t)n;
-        has_none |= counts[i] == 0;
         large |= ((uint64_t)sums[i] + (UINT64_C(1) << (HELD_BITS - 1))) >> HELD_BITS;
     }
-    if ((large | has_none) != 0) {
+    if (large != 0) {
         for (uint64_t i = 0; i < rows; i++)
             round_any(rule, sums[i], (uint64_t)counts[i], at + i * sizeof(double));
         return;
     }
-    for (uint64_t i = 0; i < rows; i++) results[i] = double_of(sums[i]) / double_of(counts[i]);
+    for (uint64_t i = 0; i < rows; i++) {
+        const double mean = double_of(sums[i]) / double_of(counts[i] + (counts[i] == 0));
+        results[i] = counts[i] == 0 ? (double)NAN : mean;
+    }
     memcpy(at, results, rows * sizeof *results);
 }
 

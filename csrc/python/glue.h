@@ -106,6 +106,7 @@ typedef struct glue_epilogue {
     int has_others;    /* ... which were found among the results */
     int out_waits;     /* for these rules: results are made apart from `out`, and copied to it */
     int has_start;     /* results are folded with a start, a float or an integer as they are */
+    int on_cpu;        /* these results were made there */
     int skips_nan;     /* NaN are results of rows of nothing else: the start is theirs, too */
     int is_wide;       /* results are made as float64, and rounded when the start is in them ... */
     gpr_dtype rounded; /* ... to this type */

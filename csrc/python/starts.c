@@ -2,9 +2,12 @@
  * and bits take numbers that NumPy converts without a word; rules in Python take all others. */
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/base/integers.h"
+#include "lib/base/threads.h"
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- reading -------------------- */
@@ -159,18 +162,28 @@ int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObj
         default: FOLD_EACH((uint64_t)x + (uint64_t)start) break;                                 \
         }                                                                                        \
     }
-/* NaN stay, unless the start takes the place of rows of which nothing else is left. */
+/* NaN stay, unless the start takes the place of rows of which nothing else is left. All results are
+ * written: compilers make vectors of that. */
 #define DEFINE_FOLD_START_FLOAT(name, c_type)                                                    \
     static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
                                   npy_intp count)                                                \
     {                                                                                            \
         const c_type start = (c_type)epilogue->number;                                           \
-        c_type *extremes = results;                                                              \
+        const int skips_nan = epilogue->skips_nan;                                               \
+        c_type *folded = results;                                                                \
                                                                                                  \
-        for (npy_intp i = 0; i < count; i++) {                                                   \
-            const c_type x = extremes[i];                                                        \
-            if ((op == GPR_OP_MAX ? x < start : x > start) || (epilogue->skips_nan && x != x))   \
-                extremes[i] = start;                                                             \
+        if (op == GPR_OP_MAX && skips_nan) {                                                     \
+            for (npy_intp i = 0; i < count; i++)                                                 \
+                folded[i] = folded[i] >= start ? folded[i] : start;                              \
+        } else if (op == GPR_OP_MAX) {                                                           \
+            for (npy_intp i = 0; i < count; i++)                                                 \
+                folded[i] = folded[i] < start ? start : folded[i];                               \
+        } else if (skips_nan) {                                                                  \
+            for (npy_intp i = 0; i < count; i++)                                                 \
+                folded[i] = folded[i] <= start ? folded[i] : start;                              \
+        } else {                                                                                 \
+            for (npy_intp i = 0; i < count; i++)                                                 \
+                folded[i] = folded[i] > start ? start : folded[i];                               \
         }                                                                                        \
     }
 /* Bits of floats without their sign are in the order of the floats; negative ones are turned. */
@@ -248,28 +261,35 @@ static int is_normal(double re, double im)
 }
 
 /* Whether a start may lead a result back to numbers, so that rules in Python have it: an infinite
- * sum, and a product that is no normal double. A sum that is NaN may have met both infinities on
- * its way, but for exact ones, which are wide. */
-static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, double re, double im)
+ * sum, and a product that is no normal double. On the CPU NaN stay, but for complex products: sums of
+ * what is narrower than a double, and products, do not leave the range on their way. A sum of doubles
+ * may have met both infinities there, unless it is exact, and wide. */
+static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, int parts, int is_narrow,
+                         double re, double im)
 {
-    if (op != GPR_OP_SUM) return !is_normal(re, im);
-    if (epilogue->is_wide) return isinf(re);
-    return !isfinite(re) || !isfinite(im);
+    const int is_nan = isnan(re) || isnan(im);
+
+    if (op != GPR_OP_SUM) return !is_normal(re, im) && !(is_nan && parts == 1 && epilogue->on_cpu);
+    if (is_nan) return !epilogue->is_wide && !(is_narrow && epilogue->on_cpu);
+    return isinf(re) || isinf(im);
 }
 
-#define DEFINE_ACCUMULATE(name, part, parts)                                                     \
-    static void accumulate_start_##name(gpr_operator op, glue_epilogue *epilogue, part *results, \
-                                        npy_intp count)                                          \
-    {                                                                                            \
-        const part start = (part)epilogue->number;                                               \
-                                                                                                 \
-        for (npy_intp i = 0; i < count; i++, results += (parts)) {                               \
-            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;             \
-            epilogue->has_others |= may_lead_back(op, epilogue, (double)re, (double)im);         \
-            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;                    \
-            if ((parts) > 1)                                                                     \
-                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;          \
-        }                                                                                        \
+#define DEFINE_ACCUMULATE(name, part, parts)                                                \
+    static int accumulate_start_##name(gpr_operator op, const glue_epilogue *epilogue,      \
+                                       part *results, npy_intp count)                       \
+    {                                                                                       \
+        const part start = (part)epilogue->number;                                          \
+        int has_others = 0;                                                                 \
+                                                                                            \
+        for (npy_intp i = 0; i < count; i++, results += (parts)) {                          \
+            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;        \
+            has_others |= may_lead_back(op, epilogue, parts, sizeof(part) < sizeof(double), \
+                                        (double)re, (double)im);                            \
+            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;               \
+            if ((parts) > 1)                                                                \
+                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;     \
+        }                                                                                   \
+        return has_others;                                                                  \
     }
 DEFINE_ACCUMULATE(float32, float, 1)
 DEFINE_ACCUMULATE(float64, double, 1)
@@ -277,33 +297,36 @@ DEFINE_ACCUMULATE(complex64, float, 2)
 DEFINE_ACCUMULATE(complex128, double, 2)
 
 /* Halves are added and multiplied as doubles, which lose nothing, and rounded. */
-static void accumulate_start_halves(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue,
-                                    uint16_t *results, npy_intp count)
+static int accumulate_start_halves(gpr_operator op, gpr_dtype dtype, const glue_epilogue *epilogue,
+                                   uint16_t *results, npy_intp count)
 {
     const int is_bfloat = dtype == GPR_BFLOAT16;
+    int has_others = 0;
 
     for (npy_intp i = 0; i < count; i++) {
         const double x = is_bfloat ? (double)gpr_bfloat_to_float(results[i])
                                    : (double)gpr_half_to_float(results[i]),
                      made = op == GPR_OP_SUM ? x + epilogue->number : x * epilogue->number;
 
-        epilogue->has_others |= may_lead_back(op, epilogue, x, 0);
+        has_others |= may_lead_back(op, epilogue, 1, 1, x, 0);
         results[i] = is_bfloat ? gpr_double_to_bfloat(made) : gpr_double_to_half(made);
     }
+    return has_others;
 }
 
-void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
+/* Folds the start into some results; whether rules in Python have some of them. */
+static int fold_into(gpr_operator op, gpr_dtype dtype, const glue_epilogue *epilogue, void *results,
                      npy_intp count)
 {
     const int accumulates = op == GPR_OP_SUM || op == GPR_OP_PROD;
 
     switch (accumulates ? dtype : GPR_BOOL) {
     case GPR_FLOAT16:
-    case GPR_BFLOAT16: accumulate_start_halves(op, dtype, epilogue, results, count); return;
-    case GPR_FLOAT32: accumulate_start_float32(op, epilogue, results, count); return;
-    case GPR_FLOAT64: accumulate_start_float64(op, epilogue, results, count); return;
-    case GPR_COMPLEX64: accumulate_start_complex64(op, epilogue, results, count); return;
-    case GPR_COMPLEX128: accumulate_start_complex128(op, epilogue, results, count); return;
+    case GPR_BFLOAT16: return accumulate_start_halves(op, dtype, epilogue, results, count);
+    case GPR_FLOAT32: return accumulate_start_float32(op, epilogue, results, count);
+    case GPR_FLOAT64: return accumulate_start_float64(op, epilogue, results, count);
+    case GPR_COMPLEX64: return accumulate_start_complex64(op, epilogue, results, count);
+    case GPR_COMPLEX128: return accumulate_start_complex128(op, epilogue, results, count);
     default: break;
     }
     switch (dtype) {
@@ -318,4 +341,49 @@ void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, 
         CASE_FOLD_START(COMPLEX128, complex128)
     default: break; /* there are no others */
     }
+    return 0;
+}
+
+/* Results that threads share. */
+typedef struct shared_fold {
+    gpr_operator op;
+    gpr_dtype dtype;
+    const glue_epilogue *epilogue;
+    char *results;
+    uint64_t count;
+    atomic_int has_others;
+} shared_fold;
+
+enum { RESULTS_OF_A_TASK = 1 << 15 };
+
+static int fold_task(void *context, uint64_t index, void *memory)
+{
+    shared_fold *fold = context;
+    const uint64_t first = index * RESULTS_OF_A_TASK,
+                   count = gpr_smaller(fold->count - first, RESULTS_OF_A_TASK);
+    char *results = fold->results + first * gpr_dtype_bytes(fold->dtype);
+
+    (void)memory;
+    if (fold_into(fold->op, fold->dtype, fold->epilogue, results, (npy_intp)count))
+        atomic_store_explicit(&fold->has_others, 1, memory_order_relaxed);
+    return 1;
+}
+
+void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, void *results,
+                     npy_intp count)
+{
+    const gpr_run *run = gpr_last_run();
+    shared_fold fold = {.op = op,
+                        .dtype = dtype,
+                        .epilogue = epilogue,
+                        .results = results,
+                        .count = (uint64_t)count};
+
+    epilogue->on_cpu = run != NULL && run->device == GPR_DEVICE_CPU;
+    if (count < 4 * RESULTS_OF_A_TASK) {
+        epilogue->has_others |= fold_into(op, dtype, epilogue, results, count);
+        return;
+    }
+    (void)gpr_parallel_for(gpr_divide_up(fold.count, RESULTS_OF_A_TASK), fold_task, &fold, NULL);
+    epilogue->has_others |= fold.has_others;
 }

@@ -162,7 +162,9 @@ class _Norm:
         if len(axis) == 1:
             if isinstance(ord, str):
                 raise ValueError(f"Invalid norm order '{ord}' for vectors")
-            return self.vector(ord, normalize_axis_tuple(axis, ndim), keepdims)
+            is_normal = type(axis[0]) is int and 0 <= axis[0] < ndim
+            axis = axis if is_normal else normalize_axis_tuple(axis, ndim)
+            return self.vector(ord, axis, keepdims)
         if len(axis) == 2:
             rows, columns = (normalize_axis_tuple(one, ndim)[0] for one in axis)
             if rows == columns:

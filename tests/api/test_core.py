@@ -5,7 +5,6 @@ Benchmarks and GPU tests stand on them; what they refuse, they refuse by name.
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import re
@@ -16,6 +15,7 @@ from typing import Any
 import fakes
 import numpy as np
 import pytest
+from draws import EVERYTHING, SEED
 
 import gpureduce as gr
 from gpureduce import _core
@@ -811,8 +811,8 @@ def test_every_driver_failure_has_its_exception_and_the_next_call_works(tmp_path
     """An ordinary run draws half of the functions: tests/c/dispatch/test_faults.c has all."""
     # Two are called only where something else has failed before, or scratch abounds.
     functions = driver_functions() - {"cuEventQuery", "cuUserObjectRelease"}
-    if not os.environ.get("GPR_TEST_ALL"):
-        drawn = random.Random(int(os.environ["GPR_TEST_SEED"]))
+    if not EVERYTHING:
+        drawn = random.Random(SEED)
         functions = set(drawn.sample(sorted(functions), len(functions) // 2))
     script = EVERY_FAILURE.replace("in FUNCTIONS", f"in {sorted(functions)}")
     met = fakes.run(script, tmp_path, timeout=300)

@@ -7,18 +7,16 @@ record that a request leaves.
 from __future__ import annotations
 
 import dataclasses
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import fakes
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 DTYPES = "?bBhHiIlLqQefdFD"
 
 

@@ -7,14 +7,11 @@ are cut into many chunks. Values are small whole numbers: no order of folding ch
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
 import fakes
 import pytest
-
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
+from draws import SEED
 
 RANDOM = """
     seed = {seed}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -161,3 +163,23 @@ def test_extremes_of_rows_of_64_bit_integers_are_numpys(isa: str, rng: np.random
                     got = getattr(gr, function)(x, axis=axes, device="cpu")
                     wanted = getattr(np, function)(x, axis=axes)
                     assert np.array_equal(got, wanted), (function, name, n, axes, isa)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint32", "float16", "float32", "float64", "complex64"])
+def test_starts_of_so_many_results_that_threads_share_them(
+    name: str, rng: np.random.Generator
+) -> None:
+    x = rng.integers(0, 4, (2, 150_001)).astype(name)
+    if x.dtype.kind in "fc":
+        x[:, rng.integers(x.shape[1], size=9)] = np.nan
+        x[0, rng.integers(x.shape[1], size=9)] = np.nan
+        x[0, rng.integers(x.shape[1], size=9)] = np.inf
+    for function in ("sum", "prod", "min", "max", "nansum", "nanprod", "nanmin", "nanmax"):
+        start = int(rng.integers(1, 3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = getattr(gr, function)(x, axis=0, initial=start, device="cpu")
+            wanted = getattr(np, function)(x, axis=0, initial=start)
+        assert got.dtype == wanted.dtype
+        equal = (got == wanted) | ((got != got) & (wanted != wanted))
+        assert equal.all(), (function, start, np.flatnonzero(~equal)[:5])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import fakes
 import pytest
+from draws import EVERYTHING
 
 SETUP = (
     f"""
@@ -213,6 +214,5 @@ SURVIVED = (
 @pytest.mark.long
 def test_every_failure_of_the_driver_has_its_exception(tmp_path: Path) -> None:
     """An ordinary run draws a few calls: tests/c/dispatch/test_faults.c has all."""
-    everything = bool(os.environ.get("GPR_TEST_ALL"))
-    head = f"SURVIVED = {SURVIVED}\nEVERYTHING = {everything}\n"
+    head = f"SURVIVED = {SURVIVED}\nEVERYTHING = {EVERYTHING}\n"
     run(head + EVERY_FAILURE, tmp_path, timeout=600)

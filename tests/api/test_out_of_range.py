@@ -6,15 +6,12 @@ factors are powers of two, in rows and columns, large and small, whichever way t
 
 from __future__ import annotations
 
-import os
-import secrets
-
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 REACH = {"float32": 120, "float64": 900, "complex64": 120, "complex128": 900}
 
 

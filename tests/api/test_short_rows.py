@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import warnings
 
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 from gpureduce._dtypes import native_dtype
-
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
 
 @pytest.mark.parametrize("density", [0.02, 0.5, 0.98])

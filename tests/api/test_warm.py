@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 from pathlib import Path
 
 import fakes
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 from gpureduce._cli.command import main
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 CALLS, LARGEST = 12, 400_000
 FUNCTIONS = ("sum", "mean", "max", "argmin", "var", "nansum", "nanmax", "any", "prod", "minmax")
 DTYPES = ("float32", "float64", "int8", "int32", "float16")

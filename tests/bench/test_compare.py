@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 import shutil
 import sys
 from fractions import Fraction
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import environment_without_pytest
+from draws import SEED
 from outputs import assert_balanced
 from pages import blocks
 from test_timing import over_fakes
@@ -37,7 +37,6 @@ from gpureduce._bench.sampling import Spread, ratio_interval
 from gpureduce._display.figures import save_figure
 from gpureduce._display.tables import lay_out, show_speedup
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
 PAIR = {"baselines": ["numpy"], "break_even": False, **SHORT}
 

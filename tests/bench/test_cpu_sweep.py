@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import secrets
 import subprocess
 import sys
 from pathlib import Path
+
+from draws import SEED
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -19,8 +20,6 @@ import pytest  # noqa: E402
 import report  # noqa: E402
 
 import gpureduce as gr  # noqa: E402
-
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
 
 def test_a_short_sweep_has_right_answers_and_makes_tables(tmp_path: Path) -> None:

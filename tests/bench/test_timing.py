@@ -12,9 +12,7 @@ import functools
 import io
 import json
 import math
-import os
 import re
-import secrets
 import statistics
 import subprocess
 import sys
@@ -26,6 +24,7 @@ from typing import Any
 import fakes
 import numpy as np
 import pytest
+from draws import SEED
 from outputs import assert_balanced
 
 import gpureduce as gr
@@ -42,7 +41,6 @@ from gpureduce._bench import (
 from gpureduce._bench.sampling import Spread, Turn, take_turns
 from gpureduce._display import tables
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 SHORT = {"seconds": 0.01, "ceiling": False}
 
 

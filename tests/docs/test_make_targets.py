@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 from conftest import environment_without_pytest
+from draws import EVERYTHING
 
 ROOT = Path(__file__).parents[2]
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 SECONDS = 3600
 
 # Output of each target, as a pattern, or the file that it makes.

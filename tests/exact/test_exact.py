@@ -10,7 +10,6 @@ import copy
 import functools
 import itertools
 import math
-import os
 import pathlib
 import pickle
 import signal
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import SEED
 
 hypothesis = pytest.importorskip("hypothesis")
 pytest.importorskip("ml_dtypes")
@@ -63,8 +63,6 @@ from reference import DTYPES  # noqa: E402
 import gpureduce as gr  # noqa: E402
 
 state_result = functools.partial(expected, starts_at_zero=False)
-
-SEED = int(os.environ["GPR_TEST_SEED"])
 
 
 # ---------------------------------------------------------------- the reference

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import platform
 from typing import Any
 
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DOWNWARD = 0x400  # of fesetround, on x86-64
 

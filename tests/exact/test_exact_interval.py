@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import EVERYTHING, SEED
 
 pytest.importorskip("ml_dtypes")
 
 from exact_reference import FLOATS, FORMATS, root_to, round_to
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EXAMPLES = 100_000 if os.environ.get("GPR_TEST_ALL") else 4_000
+EXAMPLES = 100_000 if EVERYTHING else 4_000
 TESTS = Path(__file__).parents[1]
 CSRC = TESTS.parent / "csrc"
 COUNT = 40  # limbs of a number

@@ -15,19 +15,17 @@ import itertools
 import multiprocessing
 import os
 import random
-import secrets
 from concurrent.futures import ProcessPoolExecutor
 
 import fakes
 import numpy as np
 import pytest
-from draws import one, some
+from draws import SEED, one, some
 from reference import ALL_DTYPES, BITS, REFUSALS, covering
 
 import gpureduce as gr
 from gpureduce import _core
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 ALL_CASES = os.environ.get("GPR_ALL_CASES", "0") != "0"
 
 ARCHITECTURES = (75, 80, 90, 120)

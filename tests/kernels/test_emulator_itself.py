@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import emu
+from draws import SEED
 
 from gpureduce import _core
-
-SEED = int(os.environ["GPR_TEST_SEED"])
 
 
 def test_a_seed_gives_the_same_schedule_again_and_another_seed_another_one() -> None:

@@ -11,7 +11,6 @@ EQUIVALENT.
 from __future__ import annotations
 
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -21,13 +20,12 @@ from pathlib import Path
 import emu
 import mutations
 import pytest
+from draws import EVERYTHING, SEED
 from kernel_text import definitions_of, tokens_of
 from mutant_trials import FIRST, SLOW_FLOAT64, SOURCES, kernels_of, trials
 from mutations import Body, Change, Mutant
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 MARKS = ("GPR_DEVICE", "GPR_CALLED", "__global__")  # of which each function has one in its head
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DRAWN = 1  # mutants that a run tries of each list
 PATIENCE = math.inf if EVERYTHING else 25.0  # seconds for a mutant, which is left undecided then
 ENDS_SOON = (

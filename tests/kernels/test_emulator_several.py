@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import emu
 import pytest
+from draws import EVERYTHING, SEED
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
     "uint16", "uint32", "uint64", "bool",

@@ -7,12 +7,11 @@ fresh in each run and the seed stands in the failure's message.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from draws import EVERYTHING, SEED
 from emu import operators
 from reference import (
     ALL_DTYPES,
@@ -29,7 +28,6 @@ import gpureduce as gr
 
 pytestmark = pytest.mark.gpu
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 # Kernel auto is one of the others.
 KERNELS = {info.name: info for info in gr.kernels() if info.name != "auto"}
 
@@ -42,7 +40,7 @@ def block_sizes(info: gr.KernelInfo, rng: np.random.Generator) -> list[int]:
     if info.block_rule == "32":
         return [32]
     others = [128, 256, 512] if info.block_rule == "power of two" else [96, 128, 256, 512, 800]
-    if not os.environ.get("GPR_TEST_ALL"):
+    if not EVERYTHING:
         others = [int(rng.choice(others))]
     return sorted({32, 64, 1024, info.block_size, *others})
 
@@ -70,11 +68,7 @@ def operators_of(
 ) -> list[str]:
     """The kernel's operators for the dtype: a run draws some anew; GPR_TEST_ALL: all."""
     able = [op for op in OPERATORS if takes(op, ALL_DTYPES[dtype]) and can(info.name, op, dtype)]
-    return (
-        able
-        if os.environ.get("GPR_TEST_ALL")
-        else [str(op) for op in rng.permutation(able)[:count]]
-    )
+    return able if EVERYTHING else [str(op) for op in rng.permutation(able)[:count]]
 
 
 def can(name: str, op: str, dtype: str) -> bool:
@@ -197,7 +191,7 @@ def test_kernel_is_right_for_any_grid_size(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernel_converts_elements_first_when_dtype_says_so(name: str) -> None:
     require(KERNELS[name])
-    if name == "cub" and not os.environ.get("GPR_TEST_ALL"):
+    if name == "cub" and not EVERYTHING:
         pytest.skip("each pair of types is seconds of compiling; GPR_TEST_ALL=1 runs it")
     rng = np.random.default_rng([SEED, 6, *name.encode()])
     for element in ("int8", "uint16", "int64", "float16", "float32", "float64", "bool"):

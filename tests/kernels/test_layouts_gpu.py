@@ -5,14 +5,13 @@ Small whole numbers make every sum exact, so that no bound hides a mistake.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+from draws import SEED
 from emu import layouts
 from reference import ALL_DTYPES, DTYPES
 
@@ -20,8 +19,6 @@ import gpureduce as gr
 from gpureduce import _core
 
 pytestmark = pytest.mark.gpu
-
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 
 
 @contextmanager

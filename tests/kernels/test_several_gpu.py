@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from draws import SEED
 from emu import several
 
 import gpureduce as gr
@@ -17,7 +17,6 @@ from gpureduce import _core, _one_pass
 
 pytestmark = pytest.mark.gpu
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 REAL = ("float64", "float32", "float16", "bool", "int8", "uint16", "int32", "uint64")
 BEYOND = (1 << 31) + 4099
 

@@ -5,16 +5,14 @@ Needs NVRTC for the programs, no GPU.
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
 import pytest
+from draws import EVERYTHING, SEED
 
 from gpureduce import _core
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 REAL = [name for name in _core.DTYPES if not name.startswith("complex")]
 ARCHITECTURES = (75, 80, 90, 120)
 # Tuples that have every accumulator between them.

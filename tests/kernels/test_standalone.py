@@ -10,19 +10,17 @@ import itertools
 import os
 import random
 import re
-import secrets
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from draws import EVERYTHING, some
+from draws import EVERYTHING, SEED, some
 from reference import ALL_DTYPES
 
 import gpureduce as gr
 from gpureduce import _core
 
-SEED = int(os.environ.get("GPR_TEST_SEED", secrets.randbits(32)))
 ALL_CASES = os.environ.get("GPR_ALL_CASES", "0") != "0"
 COMPILED_BY_NVCC = 2  # exports in an ordinary run, seconds each
 COMPILED_BY_GPP = 2

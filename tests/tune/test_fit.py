@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from draws import SEED
 
 from gpureduce import _core
 from gpureduce._tune.cells import Cell, draw_cells
@@ -16,7 +16,6 @@ from gpureduce._tune.fit import NOISE, Costs, Times, fit_costs, likely_ways, los
 ARRAYS, LARGEST = 16, 64 << 20
 WAYS = 9
 LAUNCH_NS = 1800.0
-SEED = int(os.environ["GPR_TEST_SEED"])
 
 
 @pytest.fixture(scope="module")

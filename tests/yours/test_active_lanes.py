@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 HEAD = """

@@ -4,19 +4,17 @@ changes of exports; files that are not there are said so.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from pathlib import Path
 
 import pytest
+from draws import EVERYTHING, SEED
 
 import gpureduce as gr
 from gpureduce._cli import command
 from gpureduce._yours.changed_lines import changed_lines
 
-SEED = int(os.environ["GPR_TEST_SEED"])
-EVERYTHING = bool(os.environ.get("GPR_TEST_ALL"))
 GALLERY = Path(__file__).parent / "gallery"
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 

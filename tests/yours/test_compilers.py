@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import subprocess
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 GALLERY = Path(__file__).parent / "gallery"
 COMPILERS = ["g++", "clang++"]
 

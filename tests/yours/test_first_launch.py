@@ -5,7 +5,6 @@ Over the emulator, whose context an error ends as a GPU's.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from test_own_kernel_calls import SUM, emulated, needs_compiler
 
 import gpureduce as gr
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 BROKEN = SUM.replace("in[i]", "in[i + (1 << 28)]")
 HANGING = """
 __device__ volatile int gate;

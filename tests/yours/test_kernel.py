@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 from gpureduce._yours.device_text import device_text
 from gpureduce._yours.kernel_form import C_TYPES, evaluate
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 FILE = """// a file
 #include <cstdio>
 typedef float real;

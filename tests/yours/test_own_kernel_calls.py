@@ -6,7 +6,6 @@ Where there is no GPU, calls run in a child process whose driver and NVRTC are t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import SEED
 
 import gpureduce as gr
 from gpureduce import _emulator_process
 from gpureduce._cli import command
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 GALLERY = Path(__file__).parent / "gallery"
 RIGHT = sorted(
     path

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from draws import SEED
 from test_own_kernel_calls import GALLERY, SUM, emulated, needs_compiler
 
 import gpureduce as gr
 from gpureduce._cli import command
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 SHORT = "seconds=0.02, ceiling=False, progress=False"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import SEED
 from test_own_kernel_calls import emulated
 
 import gpureduce as gr
@@ -18,7 +18,6 @@ from gpureduce._yours.operator_device_program import OPTIONS
 from gpureduce._yours.operator_gpu import gpu_text
 from gpureduce._yours.operator_text import OperatorTypes
 
-SEED = int(os.environ["GPR_TEST_SEED"])
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 FIELDS = """
 from gpureduce import _core

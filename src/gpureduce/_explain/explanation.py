@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from .._display.exported import Exported, make_public
@@ -105,18 +105,8 @@ class Explanation(KernelRun, Exported):
         dict
             The attributes; ``"figures"`` are those of :class:`Figures` with its ratios.
         """
-        launches = []
-        for launch in self.launches:
-            row = asdict(launch)
-            row["figures"] = launch.figures.to_dict()
-            for plain, column in zip(row["columns"], launch.columns, strict=True):
-                plain["figures"] = column.figures.to_dict()
-            launches.append(_as_lists(row))
-        head = {
-            name: getattr(self, name)
-            for name in ("kernel", "op", "dtype", "n", "rows", "block_size")
-        }
-        return {**head, "figures": self.figures.to_dict(), "launches": launches}
+        names = ("kernel", "op", "dtype", "n", "rows", "block_size", "figures", "launches")
+        return {name: _as_plain(getattr(self, name)) for name in names}
 
     def _rows(self) -> list[list[Any]]:
         return _rows_of([self])
@@ -236,11 +226,17 @@ _WHY_SIZES_DIFFER = (
 )
 
 
-def _as_lists(value: Any) -> Any:
-    """Tuples as lists, as JSON would have them."""
+def _as_plain(value: Any) -> Any:
+    """Records as dictionaries, and tuples as lists, as JSON would have them."""
+    if isinstance(value, (list, tuple)):
+        return [_as_plain(each) for each in value]
     if isinstance(value, dict):
-        return {key: _as_lists(each) for key, each in value.items()}
-    return [_as_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: _as_plain(each) for key, each in value.items()}
+    if isinstance(value, Figures):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: _as_plain(getattr(value, each.name)) for each in fields(value)}
+    return value
 
 
 def _rows_of(explanations: Iterable[Explanation]) -> list[list[Any]]:

@@ -6,7 +6,7 @@ This module runs, prints and draws nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
@@ -174,7 +174,7 @@ class Figures:
         -------
         dict
         """
-        return asdict(self) | {name: getattr(self, name) for name in RATIOS}
+        return {name: getattr(self, name) for name in (*self.__slots__, *RATIOS)}
 
 
 RATIOS = (
@@ -197,13 +197,13 @@ def add_up(
     figures: Iterable[Figures], *, launches: int | None = None, most: int | None = None
 ) -> Figures:
     """Sum of figures; of ``most_on_one_address`` the largest."""
-    rows = [asdict(each) for each in figures]
+    those = list(figures)
     total: dict[str, Any] = {
-        name: sum(row[name] or 0 for row in rows)
+        name: sum(getattr(each, name) or 0 for each in those)
         for name in Figures.__slots__
         if name != "most_on_one_address"
     }
-    known = [row["most_on_one_address"] for row in rows if row["most_on_one_address"] is not None]
+    known = [each.most_on_one_address for each in those if each.most_on_one_address is not None]
     total["most_on_one_address"] = max(known, default=None) if most is None else most
     if launches is not None:
         total["launches"] = launches
