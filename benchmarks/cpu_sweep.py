@@ -3,6 +3,7 @@
     python benchmarks/cpu_sweep.py                      # ten minutes, a fresh seed
     python benchmarks/cpu_sweep.py --seconds 120 --seed 7 --largest 1e7
     python benchmarks/cpu_sweep.py --threads 1 --functions var,std --dtypes float32
+    python benchmarks/cpu_sweep.py --functions norm,average  # beside numpy.linalg.norm
     python benchmarks/cpu_sweep.py --threads 1 --processes 4  # a core and a seed each
     GPUREDUCE_CPU_ISA=avx2 NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" \
         python benchmarks/cpu_sweep.py  # or baseline, and X86_V3 disabled, too
@@ -65,10 +66,10 @@ SUMS = ("sum", "mean", "nansum", "nanmean")
 FUNCTIONS = (
     *SUMS, "sum", "mean", "prod", "nanprod", "max", "min", "ptp", "nanmax", "nanmin", "argmax",
     "argmin", "nanargmax", "nanargmin", "var", "var", "std", "nanvar", "nanstd", "any", "all",
-    "count_nonzero", "norm", "average",
+    "count_nonzero",
 )  # fmt: skip
 OF_PRODUCTS = ("norm", "average")
-"""Exact sums of products, which take no kernel."""
+"""Exact sums of products, which take no kernel: drawn where --functions names them."""
 DTYPES = (
     "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
     "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

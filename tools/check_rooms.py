@@ -51,6 +51,7 @@ USES = {
         "csrc/shared",
         "csrc/lib/base/convert.h",
         "csrc/lib/base/convert.c",
+        "csrc/lib/base/threads.h",
         "csrc/lib/rules/nd_view.h",
         "csrc/lib/rules/nd_view.c",
         "csrc/vendor",

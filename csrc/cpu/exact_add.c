@@ -1083,10 +1083,10 @@ static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
     gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
     uint64_t rows, left = 0;
     const uint64_t row = gpr_cpu_unit_row(&work->units, index, &rows);
-    product_sums sums = {.wrapped = 0};
+    product_sums sums;
 
     if (gpr_cpu_must_stop(&work->stop)) return;
-    sums.merged = gpr_cpu_sum_product_columns(&work->factors, row, rows, &memory->product_columns);
+    gpr_cpu_sum_product_columns(&work->factors, row, rows, &memory->product_columns, &sums);
     for (uint64_t j = 0; j < rows; j++) {
         sums.of[0] = memory->product_columns.sums[j];
         undecided[left] = (uint16_t)j;
@@ -1106,14 +1106,15 @@ static int finish_columns_by_bounds(exact_job *work, gpr_status *status)
 {
     enum { LEAST_WIDTH = 32, UNITS_OF_A_THREAD = 4 };
     const gpr_view *view = work->view;
-    const uint64_t threads = gpr_cpu_threads_for(nanoseconds_alone(work));
-    uint64_t width = PRODUCT_COLUMNS;
+    const uint64_t threads = gpr_cpu_threads_for(nanoseconds_alone(work)),
+                   most = gpr_cpu_product_columns(&work->factors);
+    uint64_t width = most;
 
-    if (!gpr_cpu_sums_product_columns(&work->factors)) return 0;
+    if (most == 0) return 0;
     if (threads > 1) {
         width = gpr_divide_up(view->rows, threads * UNITS_OF_A_THREAD);
         width = gpr_divide_up(width, LEAST_WIDTH) * LEAST_WIDTH;
-        width = gpr_smaller(width, PRODUCT_COLUMNS);
+        width = gpr_smaller(width, most);
     }
     work->units = gpr_cpu_cut_units(view, width);
     if (work->units.count < threads) return 0;

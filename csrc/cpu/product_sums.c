@@ -36,20 +36,20 @@ static int is_integer(gpr_dtype dtype)
     return gpr_kind_of(dtype) == GPR_KIND_SIGNED || gpr_kind_of(dtype) == GPR_KIND_UNSIGNED;
 }
 
+static int is_float(gpr_dtype dtype)
+{
+    return gpr_kind_of(dtype) == GPR_KIND_FLOAT || gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+}
+
 /* Whether loops of float64 multiply the factors. */
 static int is_wide(const gpr_cpu_factors *factors)
 {
-    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64 || is_integer(factors->dtype);
+    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64 || !is_float(factors->dtype);
 }
 
 int gpr_cpu_wraps_products(const gpr_rule *rule)
 {
     return rule->products == GPR_PRODUCTS && is_integer(rule->compute) && is_integer(rule->result);
-}
-
-static int is_float(gpr_dtype dtype)
-{
-    return gpr_kind_of(dtype) == GPR_KIND_FLOAT || gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
 }
 
 /* Whether numbers of the view stay as they are in the dtype, and in wider ones. */
@@ -76,9 +76,8 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
 
     if (factors->wraps) return 1;
     if (rule->divide) return 0;
-    if (is_integer(factors->dtype))
-        return of_result == GPR_KIND_FLOAT && gpr_dtype_bytes(factors->dtype) <= sizeof(int32_t);
-    if (of_result != kind || !is_float(factors->dtype)) return 0;
+    if (!is_float(factors->dtype)) return of_result == GPR_KIND_FLOAT;
+    if (of_result != kind) return 0;
     return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;
 }
 
@@ -100,6 +99,7 @@ void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others)
     for (int p = 0; p < GPR_EXACT_PARTS; p++)
         merge(&sums->of[p], others->of[p].upper, others->of[p].lower, others->of[p].size);
     sums->wrapped += others->wrapped;
+    sums->is_inexact |= others->is_inexact;
     sums->merged += others->merged + 1;
 }
 
@@ -174,6 +174,19 @@ static const void *widen(const gpr_widening *how, const void *numbers, uint64_t 
     return widened;
 }
 
+/* Whether some of the numbers are integers that no double holds. */
+static int have_more_bits(gpr_dtype dtype, const void *numbers, uint64_t count)
+{
+    const uint64_t *x = numbers;
+    uint64_t any = 0;
+
+    if (dtype == GPR_UINT64)
+        for (uint64_t i = 0; i < count; i++) any |= x[i];
+    if (dtype == GPR_INT64)
+        for (uint64_t i = 0; i < count; i++) any |= x[i] ^ (0 - (x[i] >> 63));
+    return any >> 53 != 0;
+}
+
 void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                           uint64_t end, product_sums_memory *memory, product_sums *sums)
 {
@@ -204,11 +217,13 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         gpr_cpu_read_factors(factors, factors->first, row, at, count, &memory->stages[0], x);
         if (has_second)
             gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);
-        x[0] = widen(&how, x[0], count, memory->widened[0]);
         if (factors->wraps) {
             sums->wrapped += loops->wrapped_products[real](x[0], y[0], count);
             continue;
         }
+        sums->is_inexact |= have_more_bits(factors->dtype, x[0], count) ||
+                            (has_second && have_more_bits(factors->dtype, y[0], count));
+        x[0] = widen(&how, x[0], count, memory->widened[0]);
         if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
         add(&sums->of[0], loop(x[0], y[0], count), 0);
         sums->merged += 2;
@@ -217,66 +232,119 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
 
 /* ---------------------------------------------------------------- columns -------------------- */
 
-/* The loop for columns of the first factors' dtype; NULL: there is none. */
-static gpr_product_columns_loop columns_loop(const gpr_cpu_factors *factors)
+/* The dtype that the loops read: the factors', or what that is widened to. */
+static gpr_dtype dtype_of_loops(const gpr_cpu_factors *factors)
 {
-    const gpr_loops *loops = gpr_cpu_loops();
-    const gpr_dtype dtype = factors->first->dtype;
+    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
 
-    if (dtype == factors->dtype) return loops->product_columns[factors->products][dtype];
-    if (dtype == GPR_FLOAT32 && factors->dtype == GPR_FLOAT64 && factors->products == GPR_PRODUCTS)
-        return loops->wide_product_columns;
-    return NULL;
+    return how.loop != NULL ? how.to : factors->dtype;
 }
 
-int gpr_cpu_sums_product_columns(const gpr_cpu_factors *factors)
+/* Whether float32 are read where sums of doubles are wanted. */
+static int reads_narrow(const gpr_cpu_factors *factors)
 {
-    enum { FEWEST = 8, SHORTEST_RUN = 16 };
-    const gpr_view *view = factors->first, *second = factors->second;
+    return factors->dtype == GPR_FLOAT64 && factors->products == GPR_PRODUCTS &&
+           factors->first->dtype == GPR_FLOAT32 && factors->second->dtype == GPR_FLOAT32;
+}
+
+/* Whether the loops read a view's columns, or what stands for all of them, where they are. */
+static int is_in_place(const gpr_view *view, gpr_dtype dtype)
+{
+    return view->dtype == dtype &&
+           (gpr_cpu_columns_in_place(view) || (view->axes[view->outer - 1].in == 0 &&
+                                               view->encoding == 0 && gpr_view_is_aligned(view)));
+}
+
+/* The loop for columns of memory as they are, which are read as of *dtype; NULL: some have to be
+ * packed, and are read as of dtype_of_loops. */
+static gpr_product_columns_loop loop_in_place(const gpr_cpu_factors *factors)
+{
+    const int is_narrow = reads_narrow(factors);
+    const gpr_dtype dtype = is_narrow ? GPR_FLOAT32 : factors->dtype;
+
+    if (!is_in_place(factors->first, dtype)) return NULL;
+    if (factors->products == GPR_PRODUCTS && !is_in_place(factors->second, dtype)) return NULL;
+    if (is_narrow) return gpr_cpu_loops()->wide_product_columns;
+    return gpr_cpu_loops()->product_columns[factors->products][dtype];
+}
+
+uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors)
+{
+    enum { FEWEST = 8, SHORTEST_RUN = 16, PACKED_COLUMNS = 64 };
+    const gpr_view *view = factors->first;
     const int across = view->outer - 1, along = view->outer + view->inner - 1;
 
-    if (columns_loop(factors) == NULL) return 0;
-    if (!gpr_cpu_lies_crosswise(view) || !gpr_cpu_columns_in_place(view) ||
-        view->axes[across].extent < FEWEST)
-        return 0;
+    if (factors->components > 1 || factors->wraps) return 0;
+    if (!gpr_cpu_lies_crosswise(view) || view->axes[across].extent < FEWEST) return 0;
     if (view->axes[along].extent < SHORTEST_RUN && view->axes[along].extent < view->n) return 0;
-    if (factors->products != GPR_PRODUCTS) return 1;
-    if (second->dtype != view->dtype) return 0;
-    return gpr_cpu_columns_in_place(second) ||
-           (second->axes[across].in == 0 && gpr_view_is_aligned(second));
+    return loop_in_place(factors) != NULL ? PRODUCT_COLUMNS : PACKED_COLUMNS;
 }
 
-uint64_t gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                                     product_columns_memory *memory)
+/* Packs factors of `rows` positions, from `first` on, of `width` columns, as the loops read them. */
+static const void *pack_columns(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
+                                uint64_t width, uint64_t first, uint64_t rows, factor_stage *s,
+                                double *widened, product_sums *all)
+{
+    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
+    const uint64_t count = rows * width;
+    const void *numbers = s->packed;
+    gpr_view tile;
+
+    gpr_cpu_make_tile(view, width, &tile);
+    gpr_cpu_locate(view, row, first, &tile);
+    gpr_cpu_pack(&tile, 0, count, NULL, s->packed);
+    if (view->dtype != factors->dtype) {
+        gpr_convert(view->dtype, numbers, factors->dtype, s->converted, count);
+        numbers = s->converted;
+    }
+    all->is_inexact |= have_more_bits(factors->dtype, numbers, count);
+    return widen(&how, numbers, count, widened);
+}
+
+void gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                 product_columns_memory *memory, product_sums *all)
 {
     const gpr_view *view = factors->first, *second = factors->second;
-    const gpr_product_columns_loop loop = columns_loop(factors);
-    const int across = view->outer - 1, along = view->outer + view->inner - 1;
-    const uint64_t extent = view->axes[along].extent;
-    gpr_product_columns columns = {.p_stride = view->axes[along].in, .width = width};
-    gpr_view of_first, of_second;
-    uint64_t merged = 0;
+    const int across = view->outer - 1, along = view->outer + view->inner - 1,
+              has_second = factors->products == GPR_PRODUCTS,
+              is_one = has_second && second->axes[across].in == 0;
+    const gpr_dtype dtype = dtype_of_loops(factors);
+    const gpr_product_columns_loop in_place = loop_in_place(factors);
+    const gpr_product_columns_loop loop =
+        in_place != NULL ? in_place : gpr_cpu_loops()->product_columns[factors->products][dtype];
+    const uint64_t extent = view->axes[along].extent,
+                   most = in_place != NULL ? GPR_PRODUCT_ROWS : PRODUCT_TILE / width;
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
+    gpr_product_columns columns = {.width = width, .q_is_one = is_one};
+    gpr_view at;
 
-    if (factors->products == GPR_PRODUCTS) {
-        columns.q_stride = second->axes[along].in;
-        columns.q_is_one = second->axes[across].in == 0;
-    }
+    *all = (product_sums){.merged = 0};
+    columns.p_stride = in_place != NULL ? view->axes[along].in : bytes * (int64_t)width;
+    columns.q_stride = in_place == NULL ? bytes * (int64_t)(is_one ? 1 : width)
+                       : has_second     ? second->axes[along].in
+                                        : 0;
     memset(memory->sums, 0, width * sizeof *memory->sums);
     for (uint64_t first = 0; first < view->n; first += columns.n) {
         columns.n = gpr_smaller(view->n - first, extent - first % extent);
-        columns.n = gpr_smaller(columns.n, GPR_PRODUCT_ROWS);
-        gpr_cpu_locate(view, row, first, &of_first);
-        columns.p = columns.q = of_first.data;
-        if (factors->products == GPR_PRODUCTS) {
-            gpr_cpu_locate(second, row, first, &of_second);
-            columns.q = of_second.data;
+        columns.n = gpr_smaller(columns.n, most);
+        if (in_place != NULL) {
+            gpr_cpu_locate(view, row, first, &at);
+            columns.p = columns.q = at.data;
+            if (has_second) gpr_cpu_locate(second, row, first, &at);
+            columns.q = at.data;
+        } else {
+            columns.p = columns.q =
+                pack_columns(factors, view, row, width, first, columns.n, &memory->read.stages[0],
+                             memory->read.widened[0], all);
+            if (has_second)
+                columns.q = pack_columns(factors, second, row, is_one ? 1 : width, first, columns.n,
+                                         &memory->read.stages[1], memory->read.widened[1], all);
         }
         loop(&columns, memory->upper, memory->lower, memory->sizes);
         for (uint64_t j = 0; j < width; j++)
             merge(&memory->sums[j], memory->upper[j], memory->lower[j], memory->sizes[j]);
-        merged += 2;
+        all->merged += 2;
     }
-    return merged;
 }
 
 /* ---------------------------------------------------------------- results -------------------- */
@@ -318,6 +386,11 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_su
 
     if (factors->wraps) {
         memcpy(result, &sums->wrapped, bytes);
+        return 1;
+    }
+    if (sums->is_inexact) return 0;
+    if (components == 1 && isnan(sums->of[0].size)) { /* so is one of the products */
+        gpr_exact_store_nan(rule->result, result);
         return 1;
     }
     for (uint64_t p = 0; p < components; p++) {

@@ -7,8 +7,8 @@
  * billions of wide ones, or a sum that is halfway between two results, callers add the products
  * exactly.
  *
- * Integers of up to 32 bits are doubles on their way to a float. To an integer, which wraps, they
- * are summed as they are. */
+ * Integers are doubles on their way to a float, unless they have too many bits. To an integer, which
+ * wraps, they are summed as they are. */
 #ifndef GPR_CPU_PRODUCT_SUMS_H
 #define GPR_CPU_PRODUCT_SUMS_H
 
@@ -19,6 +19,7 @@ typedef struct product_sums {
     gpr_product_sum of[GPR_EXACT_PARTS];
     uint64_t wrapped; /* of integers to an integer, in place of these: less a multiple of 2^64 */
     uint64_t merged;  /* sums that were merged into these */
+    int is_inexact;   /* a factor is no double */
 } product_sums;
 
 /* Memory for it, where factors are not read in place. */
@@ -35,7 +36,7 @@ int gpr_cpu_wraps_products(const gpr_rule *rule);
 gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
                                    const gpr_view *second);
 
-/* Whether such sums may be enough for the rule's results: not of integers of 64 bits to floats. */
+/* Whether such sums may be enough for the rule's results. */
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule);
 
 /* Adds the products of positions first .. end - 1 of a row. Begins with a structure of zeros. Needs
@@ -45,19 +46,21 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
 
 enum { PRODUCT_COLUMNS = 512 }; /* most rows side by side */
 
-/* Memory for their sums. */
+/* Memory for their sums, and for factors that are not read in place. */
 typedef struct product_columns_memory {
+    product_sums_memory read;
     _Alignas(64) double upper[PRODUCT_COLUMNS], lower[PRODUCT_COLUMNS], sizes[PRODUCT_COLUMNS];
     gpr_product_sum sums[PRODUCT_COLUMNS];
 } product_columns_memory;
 
-/* Whether rows are columns of memory whose products can be summed side by side. */
-int gpr_cpu_sums_product_columns(const gpr_cpu_factors *factors);
+/* Whether rows are columns of memory whose products can be summed side by side: as many as are worth
+ * it at once, or 0. */
+uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors);
 
-/* Sums the products of `width` such rows, from `row` on, to memory->sums; returns how many sums were
- * merged into each. The same is needed as above. */
-uint64_t gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                                     product_columns_memory *memory);
+/* Sums the products of `width` such rows, from `row` on, to memory->sums; *all has what is true of
+ * each of them. The same is needed as above. */
+void gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                 product_columns_memory *memory, product_sums *all);
 
 /* Adds sums of other products. */
 void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others);

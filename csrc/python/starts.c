@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
-#include "lib/base/integers.h"
 #include "lib/base/threads.h"
 #include "python/glue.h"
 
@@ -359,8 +358,8 @@ enum { RESULTS_OF_A_TASK = 1 << 15 };
 static int fold_task(void *context, uint64_t index, void *memory)
 {
     shared_fold *fold = context;
-    const uint64_t first = index * RESULTS_OF_A_TASK,
-                   count = gpr_smaller(fold->count - first, RESULTS_OF_A_TASK);
+    const uint64_t first = index * RESULTS_OF_A_TASK, left = fold->count - first,
+                   count = left < RESULTS_OF_A_TASK ? left : RESULTS_OF_A_TASK;
     char *results = fold->results + first * gpr_dtype_bytes(fold->dtype);
 
     (void)memory;
@@ -384,6 +383,6 @@ void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, 
         epilogue->has_others |= fold_into(op, dtype, epilogue, results, count);
         return;
     }
-    (void)gpr_parallel_for(gpr_divide_up(fold.count, RESULTS_OF_A_TASK), fold_task, &fold, NULL);
+    (void)gpr_parallel_for((fold.count - 1) / RESULTS_OF_A_TASK + 1, fold_task, &fold, NULL);
     epilogue->has_others |= fold.has_others;
 }

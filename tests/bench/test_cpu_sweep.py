@@ -43,6 +43,18 @@ def test_a_short_sweep_has_right_answers_and_makes_tables(tmp_path: Path) -> Non
     assert max(0, len(listed) - 2) == sum(case["times_numpy"] < 1 for case in cases)
 
 
+def test_norms_and_averages_are_drawn_where_they_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    few = ["--seconds", "1", "--cases", "30", "--largest", "1e4", "--functions", "norm,average"]
+    script = str(ROOT / "benchmarks" / "cpu_sweep.py")
+    command = [sys.executable, script, "--seed", str(SEED), *few, "--output", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, f"seed {SEED}: {run.stdout}{run.stderr}"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["wrong"] == 0, f"seed {SEED}: {result['worst']}"
+    assert {case["function"] for case in result["cases"]} == {"norm", "average"}
+
+
 def test_processes_draw_cases_of_their_own_for_one_table(tmp_path: Path) -> None:
     path = tmp_path / "sweep.json"
     few = ["--seconds", "30", "--cases", "4", "--largest", "100", "--threads", "1"]
