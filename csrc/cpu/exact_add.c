@@ -1074,8 +1074,8 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
 }
 
-/* A task: sums the products of a unit's rows side by side, and finishes them, those exactly that the
- * bound does not decide. */
+/* A task: sums the products of a unit's rows side by side, and finishes them. It adds those exactly
+ * that the bound does not decide. */
 static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const size_t bytes = gpr_dtype_bytes(work->rule->result);

@@ -108,8 +108,8 @@ typedef struct gpr_product_sum {
 
 typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
-/* The same sum of each of `width` columns of n <= GPR_PRODUCT_ROWS numbers, `p_stride` and `q_stride`
- * bytes apart, of which those at q lie side by side as those at p do, or are one for all columns. */
+/* The same sum of each of `width` columns of n <= GPR_PRODUCT_ROWS numbers, which are `p_stride`
+ * and `q_stride` bytes apart. Columns lie side by side; at q there may be one for all of them. */
 enum { GPR_PRODUCT_ROWS = 1 << 10 };
 typedef struct gpr_product_columns {
     const char *p, *q;

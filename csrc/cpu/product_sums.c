@@ -280,7 +280,7 @@ uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors)
     return loop_in_place(factors) != NULL ? PRODUCT_COLUMNS : PACKED_COLUMNS;
 }
 
-/* Packs factors of `rows` positions, from `first` on, of `width` columns, as the loops read them. */
+/* Packs factors of `rows` positions, from `first` on, of `width` columns, as loops read them. */
 static const void *pack_columns(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
                                 uint64_t width, uint64_t first, uint64_t rows, factor_stage *s,
                                 double *widened, product_sums *all)

@@ -7,8 +7,8 @@
  * billions of wide ones, or a sum that is halfway between two results, callers add the products
  * exactly.
  *
- * Integers are doubles on their way to a float, unless they have too many bits. To an integer, which
- * wraps, they are summed as they are. */
+ * Integers are doubles on their way to a float, unless they have too many bits. To an integer,
+ * which wraps, they are summed as they are. */
 #ifndef GPR_CPU_PRODUCT_SUMS_H
 #define GPR_CPU_PRODUCT_SUMS_H
 
@@ -31,8 +31,8 @@ typedef struct product_sums_memory {
 /* Whether a rule's results are integers, of products of integers. */
 int gpr_cpu_wraps_products(const gpr_rule *rule);
 
-/* The dtype that factors are converted to: the rule's, or where floats are summed to wider ones these,
- * which hold the same numbers. */
+/* The dtype that factors are converted to: the rule's, or where floats are summed to wider ones
+ * these, which hold the same numbers. */
 gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
                                    const gpr_view *second);
 
@@ -53,8 +53,8 @@ typedef struct product_columns_memory {
     gpr_product_sum sums[PRODUCT_COLUMNS];
 } product_columns_memory;
 
-/* Whether rows are columns of memory whose products can be summed side by side: as many as are worth
- * it at once, or 0. */
+/* Whether rows are columns of memory whose products can be summed side by side: as many as are
+ * worth it at once, or 0. */
 uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors);
 
 /* Sums the products of `width` such rows, from `row` on, to memory->sums; *all has what is true of

@@ -260,9 +260,9 @@ static int is_normal(double re, double im)
 }
 
 /* Whether a start may lead a result back to numbers, so that rules in Python have it: an infinite
- * sum, and a product that is no normal double. On the CPU NaN stay, but for complex products: sums of
- * what is narrower than a double, and products, do not leave the range on their way. A sum of doubles
- * may have met both infinities there, unless it is exact, and wide. */
+ * sum, and a product that is no normal double. On the CPU NaN stay, but for complex products:
+ * sums of what is narrower than a double, and products, do not leave the range on their way. A sum
+ * of doubles may have met both infinities there, unless it is exact, and wide. */
 static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, int parts, int is_narrow,
                          double re, double im)
 {
