@@ -52,6 +52,7 @@ USES = {
         "csrc/lib/base/convert.h",
         "csrc/lib/base/convert.c",
         "csrc/lib/base/threads.h",
+        "csrc/lib/base/threads.c",
         "csrc/lib/rules/nd_view.h",
         "csrc/lib/rules/nd_view.c",
         "csrc/vendor",

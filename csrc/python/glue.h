@@ -342,6 +342,9 @@ int glue_read_date_start(gpr_operator op, int skips_nat, PyArrayObject *dates, P
 /* The position, or those of rows, of the first NaT, if all rows begin with one or soon have one;
  * else NULL. Dates have elements. */
 PyObject *glue_find_nat(const glue_state *state, PyArrayObject *dates, const glue_arguments *given);
+
+/* ---- date_calls.c ---- */
+
 /* The difference of the extremes; the sum and the mean of times that are some, NaT of what NaT is
  * among, the mean without a mask. NotImplemented where NumPy has further rules. */
 PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arguments *given);
