@@ -662,6 +662,8 @@ def sweep_here(options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[s
         "beyond_caches": BEYOND_CACHES * last_cache_bytes(),
         "again_below": AGAIN_BELOW,
     }
+    if options.functions != list(FUNCTIONS):
+        result["functions"] = options.functions
     return result, rows
 
 

@@ -795,6 +795,11 @@ def cpu_sweep_shares(result: dict[str, Any]) -> str:
     )
 
 
+def functions_of(result: dict[str, Any]) -> str:
+    """Functions that a sweep was asked for, where it did not draw from all."""
+    return f", {' and '.join(result['functions'])} alone" if "functions" in result else ""
+
+
 def cpu_sweep_summary(results: list[dict[str, Any]]) -> str:
     """A row per sweep."""
     head = ["processor", "instructions", "threads", "cases", "geometric mean", "≥ 1, %", "< 0.8, %",
@@ -804,7 +809,8 @@ def cpu_sweep_summary(results: list[dict[str, Any]]) -> str:
         _, number, mean, not_slower, _, best = cpu_sweep_row("", result["cases"], result["peers"])
         below = sum(case["times_numpy"] < 0.8 for case in result["cases"])
         processor = result["environment"]["cpu"].removesuffix(" Processor")
-        rows.append([processor, result["isa"], str(result["threads"]), number, mean, not_slower,
+        calls = f"{result['isa']}{functions_of(result)}"
+        rows.append([processor, calls, str(result["threads"]), number, mean, not_slower,
                      f"{100 * below / len(result['cases']):.1f}", best,
                      ", ".join(["NumPy", *result["peers"]])])  # fmt: skip
     return table(head, rows)
@@ -875,7 +881,8 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
         " ".join(result["numpy_features"] or ["X86_V2"]) if "numpy_features" in result else ""
     )
     note = (
-        f"Speed over NumPy's of {len(cases):,} random calls, seed {result['seed']}"
+        f"Speed over NumPy's of {len(cases):,} random calls{functions_of(result)}, seed "
+        f"{result['seed']}"
         f"{f' and the {processes - 1} after it' if processes > 1 else ''}, "
         f"{threads_of(result)}"
         f"{f', NumPy with {features}' if features else ''}; the best of NumPy"

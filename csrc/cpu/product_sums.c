@@ -373,6 +373,12 @@ static int find_interval(const gpr_product_sum *sum, double share, int takes_roo
     return 1;
 }
 
+/* No less than from a double to the next one. */
+static double step_of(double x)
+{
+    return fabs(x) * 0x1p-52 + 0x1p-1074;
+}
+
 int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_sums *sums,
                                 const gpr_rule *rule, char *result)
 {
@@ -402,14 +408,21 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_su
         }
         if (!find_interval(&sums->of[p], share, rule->takes_root, &found)) return 0;
         /* both are doubles, rounded to nearest: narrower results need the real ends' side */
-        ends.f64[p] = is_narrow ? nextafter(found.low, -INFINITY) : found.low;
-        ends.f64[components + p] = is_narrow ? nextafter(found.high, INFINITY) : found.high;
+        ends.f64[p] = is_narrow ? found.low - step_of(found.low) : found.low;
+        ends.f64[components + p] = is_narrow ? found.high + step_of(found.high) : found.high;
         /* zeros have a sign that the products decide */
         if (!(ends.f64[p] > 0) && !(ends.f64[components + p] < 0)) return 0;
     }
-    if (rule->result == GPR_FLOAT64) { /* as below, but in fewer steps */
+    if (rule->result == GPR_FLOAT64) { /* these two as below, but in fewer steps */
         if (ends.f64[0] != ends.f64[1]) return 0;
         memcpy(result, &ends.f64[0], bytes);
+        return 1;
+    }
+    if (rule->result == GPR_FLOAT32) {
+        const float low = (float)ends.f64[0], high = (float)ends.f64[1];
+
+        if (low != high) return 0;
+        memcpy(result, &low, bytes);
         return 1;
     }
     gpr_store_wide(components > 1 ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &ends, 2, rule->result,
