@@ -51,6 +51,7 @@ USES = {
         "csrc/shared",
         "csrc/lib/base/convert.h",
         "csrc/lib/base/convert.c",
+        "csrc/lib/base/integers.h",
         "csrc/lib/base/threads.h",
         "csrc/lib/base/threads.c",
         "csrc/lib/rules/nd_view.h",

@@ -299,6 +299,17 @@ static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *part
     gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
 }
 
+/* Adds a whole row exactly, and finishes it. 0 if the task has to stop. */
+static int add_row(exact_job *work, uint64_t row, exact_memory *memory)
+{
+    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
+
+    work->add(work, row, 0, work->view->n, memory, parts);
+    if (work->stop.stopped) return 0;
+    finish_row(work, row, parts);
+    return 1;
+}
+
 /* First element of a piece of a row; of the piece after the last, the row's end. Each piece is
  * shorter than the one before, by the same number of tiles, and the last one is nearly empty: the
  * cores that work on the last pieces end at nearly the same time, however many cores there are. */
@@ -315,7 +326,6 @@ static uint64_t piece_start(const exact_job *work, uint64_t piece)
 static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const gpr_view *view = work->view;
-    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     if (work->parts != NULL) {
         const uint64_t piece = index % work->pieces;
@@ -328,10 +338,7 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
     for (uint64_t row = index * work->per_task;
          row < gpr_smaller(view->rows, (index + 1) * work->per_task); row++) {
-        if (must_stop_at(work, row)) return;
-        work->add(work, row, 0, view->n, memory, parts);
-        if (work->stop.stopped) return;
-        finish_row(work, row, parts);
+        if (must_stop_at(work, row) || !add_row(work, row, memory)) return;
     }
 }
 
@@ -1049,7 +1056,6 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
-    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
 
     if (work->sums != NULL) {
         const uint64_t piece = index % work->pieces;
@@ -1068,9 +1074,7 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
         if (gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
                                         work->result + row * bytes))
             continue;
-        work->add(work, row, 0, view->n, memory, parts);
-        if (work->stop.stopped) return;
-        finish_row(work, row, parts);
+        if (!add_row(work, row, memory)) return;
     }
 }
 
@@ -1080,7 +1084,6 @@ static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
     uint16_t undecided[PRODUCT_COLUMNS];
-    gpr_exact_part parts[GPR_EXACT_MOST_PARTS];
     uint64_t rows, left = 0;
     const uint64_t row = gpr_cpu_unit_row(&work->units, index, &rows);
     product_sums sums;
@@ -1093,26 +1096,21 @@ static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
         left += !gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
                                              work->result + (row + j) * bytes);
     }
-    for (uint64_t i = 0; i < left; i++) {
-        work->add(work, row + undecided[i], 0, work->view->n, memory, parts);
-        if (work->stop.stopped) return;
-        finish_row(work, row + undecided[i], parts);
-    }
+    for (uint64_t i = 0; i < left && add_row(work, row + undecided[i], memory); i++) continue;
 }
 
 /* Sums products of rows that are columns of memory side by side. 0: it is not worth it, as there
  * are few for the threads. */
-static int finish_columns_by_bounds(exact_job *work, gpr_status *status)
+static int finish_columns_by_bounds(exact_job *work, uint32_t threads, gpr_status *status)
 {
     enum { LEAST_WIDTH = 32, UNITS_OF_A_THREAD = 4 };
     const gpr_view *view = work->view;
-    const uint64_t threads = gpr_cpu_threads_for(nanoseconds_alone(work)),
-                   most = gpr_cpu_product_columns(&work->factors);
+    const uint64_t most = gpr_cpu_product_columns(&work->factors);
     uint64_t width = most;
 
     if (most == 0) return 0;
     if (threads > 1) {
-        width = gpr_divide_up(view->rows, threads * UNITS_OF_A_THREAD);
+        width = gpr_divide_up(view->rows, (uint64_t)threads * UNITS_OF_A_THREAD);
         width = gpr_divide_up(width, LEAST_WIDTH) * LEAST_WIDTH;
         width = gpr_smaller(width, most);
     }
@@ -1129,11 +1127,12 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
-    const int is_parallel = gpr_cpu_threads_for(nanoseconds_alone(work)) > 1;
+    const uint32_t threads = gpr_cpu_threads_for(nanoseconds_alone(work));
+    const int is_parallel = threads > 1;
     gpr_status status = GPR_OK;
 
     work->task = bounds_task;
-    if (finish_columns_by_bounds(work, &status)) {
+    if (finish_columns_by_bounds(work, threads, &status)) {
         /* all rows are finished */
     } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
         work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);

@@ -47,12 +47,34 @@ INLINE void merge_lanes(vec_f64 *sum, vec_f64 *rest, vec_f64 other, vec_f64 othe
     *rest += lost + other_rest;
 }
 
+INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size)
+{
+    double lost;
+
+    ADD_WITH_REST(double, sum->upper, term, lost);
+    sum->lower += lost + rest;
+    sum->size += size;
+}
+
+/* Adds a vector of terms, of which REST is what rounding took. */
+#define ADD_TERMS(sum, rest, size, term, REST, SIGNED, TWICE) \
+    do {                                                      \
+        if (TWICE) {                                          \
+            vec_f64 lost;                                     \
+            ADD_WITH_REST(vec_f64, sum, term, lost);          \
+            rest += lost + (REST);                            \
+        } else {                                              \
+            sum += term;                                      \
+        }                                                     \
+        if (SIGNED) size += MAGNITUDES(term);                 \
+    } while (0)
+
 /* The general way. SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
 #define DEFINE_PRODUCT_SUM(kind, name, T, LOAD, SIGNED, TWICE)                                     \
     static gpr_product_sum plain_##kind##_##name(const T *p, const T *q, uint64_t n)               \
     {                                                                                              \
         vec_f64 sums[SUM_VECTORS] = {{0}}, rests[SUM_VECTORS] = {{0}}, sizes[SUM_VECTORS] = {{0}}; \
-        double sum = 0, rest = 0, size = 0;                                                        \
+        gpr_product_sum found = {0, 0, 0};                                                         \
         uint64_t i = 0;                                                                            \
         (void)q;                                                                                   \
         for (; i + SUM_VECTORS * VECTOR_LANES <= n; i += SUM_VECTORS * VECTOR_LANES) {             \
@@ -64,23 +86,14 @@ INLINE void merge_lanes(vec_f64 *sum, vec_f64 *rest, vec_f64 other, vec_f64 othe
                               y = SIGNED ? (vec_f64)LOAD(q + i + k * VECTOR_LANES) : x,            \
                               term = TERM_##kind(x, y);                                            \
                 (void)y;                                                                           \
-                if (TWICE) {                                                                       \
-                    vec_f64 lost;                                                                  \
-                    ADD_WITH_REST(vec_f64, sums[k], term, lost);                                   \
-                    rests[k] += lost + REST_##kind(x, y, term);                                    \
-                } else {                                                                           \
-                    sums[k] += term;                                                               \
-                }                                                                                  \
-                if (SIGNED) sizes[k] += MAGNITUDES(term);                                          \
+                ADD_TERMS(sums[k], rests[k], sizes[k], term, REST_##kind(x, y, term), SIGNED,      \
+                          TWICE);                                                                  \
             }                                                                                      \
         }                                                                                          \
         for (; i < n; i++) {                                                                       \
             const double x = p[i], y = SIGNED ? q[i] : x, term = TERM_OF_ONE_##kind(x, y);         \
-            double lost;                                                                           \
             (void)y;                                                                               \
-            ADD_WITH_REST(double, sum, term, lost);                                                \
-            rest += TWICE ? lost + REST_OF_ONE_##kind(x, y, term) : lost;                          \
-            size += fabs(term);                                                                    \
+            add_term(&found, term, TWICE ? REST_OF_ONE_##kind(x, y, term) : 0, fabs(term));        \
         }                                                                                          \
         UNROLLED                                                                                   \
         for (int half = SUM_VECTORS / 2; half > 0; half /= 2) {                                    \
@@ -90,27 +103,15 @@ INLINE void merge_lanes(vec_f64 *sum, vec_f64 *rest, vec_f64 other, vec_f64 othe
                 sizes[k] += sizes[k + half];                                                       \
             }                                                                                      \
         }                                                                                          \
-        for (int lane = 0; lane < VECTOR_LANES; lane++) {                                          \
-            double lost;                                                                           \
-            ADD_WITH_REST(double, sum, sums[0][lane], lost);                                       \
-            rest += lost + rests[0][lane];                                                         \
-            size += SIGNED ? sizes[0][lane] : sums[0][lane];                                       \
-        }                                                                                          \
-        return (gpr_product_sum){sum, rest, size};                                                 \
+        for (int lane = 0; lane < VECTOR_LANES; lane++)                                            \
+            add_term(&found, sums[0][lane], rests[0][lane],                                        \
+                     SIGNED ? sizes[0][lane] : sums[0][lane]);                                     \
+        return found;                                                                              \
     }
 
 /* Of complex numbers, a vector has both parts of each: times the other factor as it is, and with
  * its parts swapped, it makes the four products of the parts. */
 enum { COMPLEX_VECTORS = 2, COMPLEX_TERMS = 2 };
-
-INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size)
-{
-    double lost;
-
-    ADD_WITH_REST(double, sum->upper, term, lost);
-    sum->lower += lost + rest;
-    sum->size += size;
-}
 
 /* Adds the products of the parts of numbers from `i` on. */
 #define DEFINE_COMPLEX_TAIL(name, T, TWICE)                                                       \
@@ -149,14 +150,8 @@ DEFINE_COMPLEX_TAIL(float64, double, 1)
                 UNROLLED                                                                   \
                 for (int t = 0; t < COMPLEX_TERMS; t++) {                                  \
                     const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;   \
-                    if (TWICE) {                                                           \
-                        vec_f64 lost;                                                      \
-                        ADD_WITH_REST(vec_f64, sums[t][k], term, lost);                    \
-                        rests[t][k] += lost + VECTOR_PRODUCT_REST(x, factor, term);        \
-                    } else {                                                               \
-                        sums[t][k] += term;                                                \
-                    }                                                                      \
-                    sizes[t][k] += MAGNITUDES(term);                                       \
+                    ADD_TERMS(sums[t][k], rests[t][k], sizes[t][k], term,                  \
+                              VECTOR_PRODUCT_REST(x, factor, term), 1, TWICE);             \
                 }                                                                          \
             }                                                                              \
         }                                                                                  \
@@ -226,77 +221,71 @@ enum { PRODUCT_COLUMN_VECTORS = 2 }; /* side by side: additions of one wait less
 #define STORE_VECTORS(to, from, vectors) \
     for (int k = 0; k < (vectors); k++) memcpy((to) + k * VECTOR_LANES, &(from)[k], sizeof(vec_f64))
 
-#define DEFINE_PRODUCT_COLUMNS(kind, name, T, LOAD, SIGNED, TWICE)                               \
-    INLINE void some_columns_of_##kind##_##name(const gpr_product_columns *columns, uint64_t j,  \
-                                                int vectors, double *upper, double *lower,       \
-                                                double *sizes)                                   \
-    {                                                                                            \
-        vec_f64 sums[PRODUCT_COLUMN_VECTORS] = {{0}}, rests[PRODUCT_COLUMN_VECTORS] = {{0}},     \
-                magnitudes[PRODUCT_COLUMN_VECTORS] = {{0}};                                      \
-                                                                                                 \
-        for (uint64_t i = 0; i < columns->n; i++) {                                              \
-            const T *p = (const T *)(const void *)(columns->p + (int64_t)i * columns->p_stride), \
-                    *q = SIGNED ? (const T *)(const void *)(columns->q +                         \
-                                                            (int64_t)i * columns->q_stride)      \
-                                : p;                                                             \
-            UNROLLED                                                                             \
-            for (int k = 0; k < vectors; k++) {                                                  \
-                const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                              \
-                const vec_f64 x = (vec_f64)LOAD(p + at),                                         \
-                              y = !SIGNED             ? x                                        \
-                                  : columns->q_is_one ? (vec_f64){0} + (double)*q                \
-                                                      : (vec_f64)LOAD(q + at),                   \
-                              term = TERM_##kind(x, y);                                          \
-                (void)y;                                                                         \
-                if (TWICE) {                                                                     \
-                    vec_f64 lost;                                                                \
-                    ADD_WITH_REST(vec_f64, sums[k], term, lost);                                 \
-                    rests[k] += lost + REST_##kind(x, y, term);                                  \
-                } else {                                                                         \
-                    sums[k] += term;                                                             \
-                }                                                                                \
-                if (SIGNED) magnitudes[k] += MAGNITUDES(term);                                   \
-            }                                                                                    \
-        }                                                                                        \
-        STORE_VECTORS(upper + j, sums, vectors);                                                 \
-        STORE_VECTORS(lower + j, rests, vectors);                                                \
-        if (SIGNED)                                                                              \
-            STORE_VECTORS(sizes + j, magnitudes, vectors);                                       \
-        else                                                                                     \
-            STORE_VECTORS(sizes + j, sums, vectors);                                             \
-    }                                                                                            \
-                                                                                                 \
-    static void columns_of_##kind##_##name(const gpr_product_columns *columns, double *upper,    \
-                                           double *lower, double *sizes)                         \
-    {                                                                                            \
-        const uint64_t width = columns->width;                                                   \
-        uint64_t j = 0;                                                                          \
-                                                                                                 \
-        for (; j + PRODUCT_COLUMN_VECTORS * VECTOR_LANES <= width;                               \
-             j += PRODUCT_COLUMN_VECTORS * VECTOR_LANES)                                         \
-            some_columns_of_##kind##_##name(columns, j, PRODUCT_COLUMN_VECTORS, upper, lower,    \
-                                            sizes);                                              \
-        for (; j + VECTOR_LANES <= width; j += VECTOR_LANES)                                     \
-            some_columns_of_##kind##_##name(columns, j, 1, upper, lower, sizes);                 \
-        for (; j < width; j++) {                                                                 \
-            gpr_product_sum sum = {0, 0, 0};                                                     \
-            const char *p = columns->p + j * sizeof(T), *q = columns->q_is_one || !SIGNED        \
-                                                                 ? columns->q                    \
-                                                                 : columns->q + j * sizeof(T);   \
-                                                                                                 \
-            for (uint64_t i = 0; i < columns->n; i++) {                                          \
-                T given, second;                                                                 \
-                memcpy(&given, p + (int64_t)i * columns->p_stride, sizeof given);                \
-                second = given;                                                                  \
-                if (SIGNED) memcpy(&second, q + (int64_t)i * columns->q_stride, sizeof second);  \
-                const double x = given, y = second, term = TERM_OF_ONE_##kind(x, y);             \
-                (void)y;                                                                         \
-                add_term(&sum, term, (TWICE) ? REST_OF_ONE_##kind(x, y, term) : 0, fabs(term));  \
-            }                                                                                    \
-            upper[j] = sum.upper;                                                                \
-            lower[j] = sum.lower;                                                                \
-            sizes[j] = sum.size;                                                                 \
-        }                                                                                        \
+#define DEFINE_PRODUCT_COLUMNS(kind, name, T, LOAD, SIGNED, TWICE)                                 \
+    INLINE void some_columns_of_##kind##_##name(const gpr_product_columns *columns, uint64_t j,    \
+                                                int vectors, double *upper, double *lower,         \
+                                                double *sizes)                                     \
+    {                                                                                              \
+        vec_f64 sums[PRODUCT_COLUMN_VECTORS] = {{0}}, rests[PRODUCT_COLUMN_VECTORS] = {{0}},       \
+                magnitudes[PRODUCT_COLUMN_VECTORS] = {{0}};                                        \
+                                                                                                   \
+        for (uint64_t i = 0; i < columns->n; i++) {                                                \
+            const T *p = (const T *)(const void *)(columns->p + (int64_t)i * columns->p_stride),   \
+                    *q = SIGNED ? (const T *)(const void *)(columns->q +                           \
+                                                            (int64_t)i * columns->q_stride)        \
+                                : p;                                                               \
+            UNROLLED                                                                               \
+            for (int k = 0; k < vectors; k++) {                                                    \
+                const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                                \
+                const vec_f64 x = (vec_f64)LOAD(p + at),                                           \
+                              y = !SIGNED             ? x                                          \
+                                  : columns->q_is_one ? (vec_f64){0} + (double)*q                  \
+                                                      : (vec_f64)LOAD(q + at),                     \
+                              term = TERM_##kind(x, y);                                            \
+                (void)y;                                                                           \
+                ADD_TERMS(sums[k], rests[k], magnitudes[k], term, REST_##kind(x, y, term), SIGNED, \
+                          TWICE);                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        STORE_VECTORS(upper + j, sums, vectors);                                                   \
+        STORE_VECTORS(lower + j, rests, vectors);                                                  \
+        if (SIGNED)                                                                                \
+            STORE_VECTORS(sizes + j, magnitudes, vectors);                                         \
+        else                                                                                       \
+            STORE_VECTORS(sizes + j, sums, vectors);                                               \
+    }                                                                                              \
+                                                                                                   \
+    static void columns_of_##kind##_##name(const gpr_product_columns *columns, double *upper,      \
+                                           double *lower, double *sizes)                           \
+    {                                                                                              \
+        const uint64_t width = columns->width;                                                     \
+        uint64_t j = 0;                                                                            \
+                                                                                                   \
+        for (; j + PRODUCT_COLUMN_VECTORS * VECTOR_LANES <= width;                                 \
+             j += PRODUCT_COLUMN_VECTORS * VECTOR_LANES)                                           \
+            some_columns_of_##kind##_##name(columns, j, PRODUCT_COLUMN_VECTORS, upper, lower,      \
+                                            sizes);                                                \
+        for (; j + VECTOR_LANES <= width; j += VECTOR_LANES)                                       \
+            some_columns_of_##kind##_##name(columns, j, 1, upper, lower, sizes);                   \
+        for (; j < width; j++) {                                                                   \
+            gpr_product_sum sum = {0, 0, 0};                                                       \
+            const char *p = columns->p + j * sizeof(T), *q = columns->q_is_one || !SIGNED          \
+                                                                 ? columns->q                      \
+                                                                 : columns->q + j * sizeof(T);     \
+                                                                                                   \
+            for (uint64_t i = 0; i < columns->n; i++) {                                            \
+                T given, second;                                                                   \
+                memcpy(&given, p + (int64_t)i * columns->p_stride, sizeof given);                  \
+                second = given;                                                                    \
+                if (SIGNED) memcpy(&second, q + (int64_t)i * columns->q_stride, sizeof second);    \
+                const double x = given, y = second, term = TERM_OF_ONE_##kind(x, y);               \
+                (void)y;                                                                           \
+                add_term(&sum, term, (TWICE) ? REST_OF_ONE_##kind(x, y, term) : 0, fabs(term));    \
+            }                                                                                      \
+            upper[j] = sum.upper;                                                                  \
+            lower[j] = sum.lower;                                                                  \
+            sizes[j] = sum.size;                                                                   \
+        }                                                                                          \
     }
 DEFINE_PRODUCT_COLUMNS(products, float32, float, WIDEN_F32, 1, 0)
 DEFINE_PRODUCT_COLUMNS(squares, float32, float, WIDEN_F32, 0, 0)

@@ -33,18 +33,13 @@ enum { IN_PLACE_TILE = 8192, COMPLEX_TILE = 2048 };
 
 static int is_integer(gpr_dtype dtype)
 {
-    return gpr_kind_of(dtype) == GPR_KIND_SIGNED || gpr_kind_of(dtype) == GPR_KIND_UNSIGNED;
-}
-
-static int is_float(gpr_dtype dtype)
-{
-    return gpr_kind_of(dtype) == GPR_KIND_FLOAT || gpr_kind_of(dtype) == GPR_KIND_COMPLEX;
+    return !gpr_is_inexact(dtype) && dtype != GPR_BOOL;
 }
 
 /* Whether loops of float64 multiply the factors. */
 static int is_wide(const gpr_cpu_factors *factors)
 {
-    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64 || !is_float(factors->dtype);
+    return gpr_real_dtype(factors->dtype) == GPR_FLOAT64 || !gpr_is_inexact(factors->dtype);
 }
 
 int gpr_cpu_wraps_products(const gpr_rule *rule)
@@ -57,7 +52,7 @@ static int is_held(const gpr_view *view, gpr_dtype dtype)
 {
     const gpr_dtype from = gpr_real_dtype(view->dtype), to = gpr_real_dtype(dtype);
 
-    return from == to || (is_float(from) && gpr_dtype_bytes(from) < gpr_dtype_bytes(to));
+    return from == to || (gpr_is_inexact(from) && gpr_dtype_bytes(from) < gpr_dtype_bytes(to));
 }
 
 gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
@@ -65,7 +60,7 @@ gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
 {
     const gpr_dtype own = rule->compute;
 
-    if (!is_float(own) || gpr_real_dtype(rule->result) != GPR_FLOAT64) return own;
+    if (!gpr_is_inexact(own) || gpr_real_dtype(rule->result) != GPR_FLOAT64) return own;
     if (!is_held(first, own) || (second != NULL && !is_held(second, own))) return own;
     return gpr_kind_of(own) == GPR_KIND_COMPLEX ? GPR_COMPLEX128 : GPR_FLOAT64;
 }
@@ -76,7 +71,7 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
 
     if (factors->wraps) return 1;
     if (rule->divide) return 0;
-    if (!is_float(factors->dtype)) return of_result == GPR_KIND_FLOAT;
+    if (!gpr_is_inexact(factors->dtype)) return of_result == GPR_KIND_FLOAT;
     if (of_result != kind) return 0;
     return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;
 }
@@ -165,13 +160,12 @@ static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, u
     }
 }
 
-/* Numbers as a loop reads them. */
-static const void *widen(const gpr_widening *how, const void *numbers, uint64_t count,
-                         void *widened)
+/* The dtype that loops of real numbers read: the factors', or what that is widened to. */
+static gpr_dtype dtype_of_loops(const gpr_cpu_factors *factors)
 {
-    if (how->loop == NULL) return numbers;
-    how->loop(numbers, widened, count);
-    return widened;
+    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
+
+    return how.loop != NULL ? how.to : factors->dtype;
 }
 
 /* Whether some of the numbers are integers that no double holds. */
@@ -187,14 +181,25 @@ static int have_more_bits(gpr_dtype dtype, const void *numbers, uint64_t count)
     return any >> 53 != 0;
 }
 
+/* Factors as the loops read them. */
+static const void *widen(const gpr_cpu_factors *factors, const void *numbers, uint64_t count,
+                         void *widened, product_sums *sums)
+{
+    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
+
+    if (how.loop == NULL) return numbers;
+    sums->is_inexact |= have_more_bits(factors->dtype, numbers, count);
+    how.loop(numbers, widened, count);
+    return widened;
+}
+
 void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                           uint64_t end, product_sums_memory *memory, product_sums *sums)
 {
     const gpr_loops *loops = gpr_cpu_loops();
     const int has_second = factors->products == GPR_PRODUCTS;
-    gpr_dtype real = gpr_real_dtype(factors->dtype);
-    const gpr_widening how = factors->wraps ? (gpr_widening){NULL, real} : loops->widen[real];
-    const int in_place = how.loop == NULL &&
+    const gpr_dtype dtype = factors->dtype, read = dtype_of_loops(factors);
+    const int in_place = (factors->wraps || read == dtype) &&
                          gpr_cpu_reads_factors_in_place(factors, factors->first) &&
                          (!has_second || gpr_cpu_reads_factors_in_place(factors, factors->second));
     const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE;
@@ -207,8 +212,7 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         sum_complex_products(factors, row, first, end, memory, sums);
         return;
     }
-    if (how.loop != NULL) real = how.to;
-    const gpr_product_sum_loop loop = loops->product_sums[factors->products][real];
+    const gpr_product_sum_loop loop = loops->product_sums[factors->products][read];
 
     for (uint64_t at = first; at < end; at += tile) {
         const uint64_t count = end - at < tile ? end - at : tile;
@@ -218,27 +222,17 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         if (has_second)
             gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);
         if (factors->wraps) {
-            sums->wrapped += loops->wrapped_products[real](x[0], y[0], count);
+            sums->wrapped += loops->wrapped_products[dtype](x[0], y[0], count);
             continue;
         }
-        sums->is_inexact |= have_more_bits(factors->dtype, x[0], count) ||
-                            (has_second && have_more_bits(factors->dtype, y[0], count));
-        x[0] = widen(&how, x[0], count, memory->widened[0]);
-        if (has_second) y[0] = widen(&how, y[0], count, memory->widened[1]);
+        x[0] = widen(factors, x[0], count, memory->widened[0], sums);
+        if (has_second) y[0] = widen(factors, y[0], count, memory->widened[1], sums);
         add(&sums->of[0], loop(x[0], y[0], count), 0);
         sums->merged += 2;
     }
 }
 
 /* ---------------------------------------------------------------- columns -------------------- */
-
-/* The dtype that the loops read: the factors', or what that is widened to. */
-static gpr_dtype dtype_of_loops(const gpr_cpu_factors *factors)
-{
-    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
-
-    return how.loop != NULL ? how.to : factors->dtype;
-}
 
 /* Whether float32 are read where sums of doubles are wanted. */
 static int reads_narrow(const gpr_cpu_factors *factors)
@@ -285,20 +279,15 @@ static const void *pack_columns(const gpr_cpu_factors *factors, const gpr_view *
                                 uint64_t width, uint64_t first, uint64_t rows, factor_stage *s,
                                 double *widened, product_sums *all)
 {
-    const gpr_widening how = gpr_cpu_loops()->widen[factors->dtype];
     const uint64_t count = rows * width;
-    const void *numbers = s->packed;
     gpr_view tile;
 
     gpr_cpu_make_tile(view, width, &tile);
     gpr_cpu_locate(view, row, first, &tile);
-    gpr_cpu_pack(&tile, 0, count, NULL, s->packed);
-    if (view->dtype != factors->dtype) {
-        gpr_convert(view->dtype, numbers, factors->dtype, s->converted, count);
-        numbers = s->converted;
-    }
-    all->is_inexact |= have_more_bits(factors->dtype, numbers, count);
-    return widen(&how, numbers, count, widened);
+    tile.rows_contiguous = 0;
+    tile.n = count;
+    return widen(factors, gpr_cpu_read_elements(factors, &tile, 0, 0, count, s), count, widened,
+                 all);
 }
 
 void gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,

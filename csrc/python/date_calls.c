@@ -1,8 +1,6 @@
 /* Reductions of dates and times that are two of integers: a range, and sums and means of times. */
 #include "python/glue.h"
 
-static const npy_int64 not_a_time = NPY_DATETIME_NAT;
-
 static int is_result(const PyObject *found)
 {
     return found != NULL && found != Py_NotImplemented;
@@ -80,7 +78,7 @@ static int find_extremes(glue_state *state, PyArrayObject *integers, PyArrayObje
     const npy_int64 *extremes = PyArray_DATA((PyArrayObject *)*failed);
     known->low = extremes[0];
     known->high = extremes[1];
-    known->has_nat = extremes[0] == not_a_time;
+    known->has_nat = extremes[0] == NPY_DATETIME_NAT;
     Py_DECREF(*failed);
     if (!known->has_nat) return 0;
     whole.skip_nan = Py_True;
@@ -88,7 +86,7 @@ static int find_extremes(glue_state *state, PyArrayObject *integers, PyArrayObje
     if (!is_result(*failed)) return -1;
     PyArray_ScalarAsCtype(*failed, &known->low);
     Py_DECREF(*failed);
-    if (known->low == not_a_time) known->low = known->high = 0; /* there is nothing else */
+    if (known->low == NPY_DATETIME_NAT) known->low = known->high = 0; /* there is nothing else */
     return 0;
 }
 
@@ -106,7 +104,7 @@ static int put_nat(PyArrayObject *sums, PyArrayObject *lows)
     const npy_int64 *low = PyArray_DATA(in_order);
     npy_int64 *sum = PyArray_DATA(sums);
     for (npy_intp i = 0; i < PyArray_SIZE(sums); i++)
-        if (low[i] == not_a_time) sum[i] = not_a_time;
+        if (low[i] == NPY_DATETIME_NAT) sum[i] = NPY_DATETIME_NAT;
     Py_DECREF(in_order);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/base/convert.h"
+#include "lib/base/integers.h"
 #include "lib/base/threads.h"
 #include "python/glue.h"
 
@@ -161,28 +162,23 @@ int glue_read_start(gpr_operator op, gpr_dtype element, PyObject *initial, PyObj
         default: FOLD_EACH((uint64_t)x + (uint64_t)start) break;                                 \
         }                                                                                        \
     }
-/* NaN stay, unless the start takes the place of rows of which nothing else is left. All results are
- * written: compilers make vectors of that. */
+/* NaN stay, unless the start takes the place of rows of which nothing else is left. */
 #define DEFINE_FOLD_START_FLOAT(name, c_type)                                                    \
     static void fold_start_##name(gpr_operator op, const glue_epilogue *epilogue, void *results, \
                                   npy_intp count)                                                \
     {                                                                                            \
-        const c_type start = (c_type)epilogue->number;                                           \
-        const int skips_nan = epilogue->skips_nan;                                               \
-        c_type *folded = results;                                                                \
+        typedef c_type number;                                                                   \
+        const number start = (number)epilogue->number;                                           \
+        number *folded = results;                                                                \
                                                                                                  \
-        if (op == GPR_OP_MAX && skips_nan) {                                                     \
-            for (npy_intp i = 0; i < count; i++)                                                 \
-                folded[i] = folded[i] >= start ? folded[i] : start;                              \
+        if (op == GPR_OP_MAX && epilogue->skips_nan) {                                           \
+            FOLD_EACH(x >= start ? x : start)                                                    \
         } else if (op == GPR_OP_MAX) {                                                           \
-            for (npy_intp i = 0; i < count; i++)                                                 \
-                folded[i] = folded[i] < start ? start : folded[i];                               \
-        } else if (skips_nan) {                                                                  \
-            for (npy_intp i = 0; i < count; i++)                                                 \
-                folded[i] = folded[i] <= start ? folded[i] : start;                              \
+            FOLD_EACH(x < start ? start : x)                                                     \
+        } else if (epilogue->skips_nan) {                                                        \
+            FOLD_EACH(x <= start ? x : start)                                                    \
         } else {                                                                                 \
-            for (npy_intp i = 0; i < count; i++)                                                 \
-                folded[i] = folded[i] > start ? start : folded[i];                               \
+            FOLD_EACH(x > start ? start : x)                                                     \
         }                                                                                        \
     }
 /* Bits of floats without their sign are in the order of the floats; negative ones are turned. */
@@ -358,8 +354,8 @@ enum { RESULTS_OF_A_TASK = 1 << 15 };
 static int fold_task(void *context, uint64_t index, void *memory)
 {
     shared_fold *fold = context;
-    const uint64_t first = index * RESULTS_OF_A_TASK, left = fold->count - first,
-                   count = left < RESULTS_OF_A_TASK ? left : RESULTS_OF_A_TASK;
+    const uint64_t first = index * RESULTS_OF_A_TASK,
+                   count = gpr_smaller(fold->count - first, RESULTS_OF_A_TASK);
     char *results = fold->results + first * gpr_dtype_bytes(fold->dtype);
 
     (void)memory;
@@ -383,6 +379,6 @@ void glue_fold_start(gpr_operator op, gpr_dtype dtype, glue_epilogue *epilogue, 
         epilogue->has_others |= fold_into(op, dtype, epilogue, results, count);
         return;
     }
-    (void)gpr_parallel_for((fold.count - 1) / RESULTS_OF_A_TASK + 1, fold_task, &fold, NULL);
+    (void)gpr_parallel_for(gpr_divide_up(fold.count, RESULTS_OF_A_TASK), fold_task, &fold, NULL);
     epilogue->has_others |= fold.has_others;
 }

@@ -117,7 +117,7 @@ def norm(
     """
     options: Options = ("auto", device, block_size, grid_size, stream)
     if ord is None and axis is None and type(a) is np.ndarray and a.dtype.char in "fd":
-        dtype = a.dtype if a.dtype.isnative else a.dtype.newbyteorder("=")
+        dtype = native_dtype(a.dtype)
         return along_host(
             a, None, dtype, dtype, None, bool(keepdims), options, products=SQUARES, root=True
         )
@@ -233,7 +233,7 @@ class _HostNorm(_Norm):
         self.shape, self.dtype = array.shape, name_of(array.dtype)
         if self.dtype not in _core.DTYPES:
             raise TypeError(f"norm is not defined for dtype {array.dtype}: it takes numbers")
-        self.factor = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+        self.factor = native_dtype(array.dtype)
 
     def native_result(self) -> np.dtype[Any]:
         return self.factor if self.factor.kind in "fV" else native_dtype(self.result)

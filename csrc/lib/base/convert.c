@@ -249,13 +249,13 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block)
 }
 
 /* Conversions that are one instruction of vectors, and one rounding, as the long way is. */
-#define DEFINE_DIRECT(name, From, To)                                                         \
+#define DEFINE_DIRECT(name, From, To, MADE)                                                   \
     static void name(const void *restrict source, void *restrict destination, uint64_t count) \
     {                                                                                         \
         for (uint64_t i = 0; i < count; i++) {                                                \
             From x;                                                                           \
             memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                        \
-            const To y = (To)x;                                                               \
+            const To y = MADE;                                                                \
             memcpy((char *)destination + i * sizeof y, &y, sizeof y);                         \
         }                                                                                     \
     }
@@ -272,23 +272,19 @@ void gpr_widen_to_double(gpr_wide wide, uint64_t count, gpr_wide_block *block)
     PAIR(INT32, int32_t, FLOAT64, double)   \
     PAIR(FLOAT32, float, FLOAT64, double)   \
     PAIR(FLOAT64, double, FLOAT32, float)
-#define DEFINE_PAIR(FROM, From, TO, To) DEFINE_DIRECT(convert_##FROM##_##TO, From, To)
+#define DEFINE_PAIR(FROM, From, TO, To) DEFINE_DIRECT(convert_##FROM##_##TO, From, To, (To)x)
 DIRECT_PAIRS(DEFINE_PAIR)
 
-/* To complex numbers, part by part. */
-#define DEFINE_DIRECT_COMPLEX(name, From, Part)                                               \
-    static void name(const void *restrict source, void *restrict destination, uint64_t count) \
-    {                                                                                         \
-        for (uint64_t i = 0; i < count; i++) {                                                \
-            From x;                                                                           \
-            memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                        \
-            const Part parts[] = {(Part)x, 0};                                                \
-            memcpy((char *)destination + i * sizeof parts, parts, sizeof parts);              \
-        }                                                                                     \
-    }
-DEFINE_DIRECT_COMPLEX(convert_FLOAT32_COMPLEX64, float, float)
-DEFINE_DIRECT_COMPLEX(convert_FLOAT32_COMPLEX128, float, double)
-DEFINE_DIRECT_COMPLEX(convert_FLOAT64_COMPLEX128, double, double)
+/* To complex numbers as pairs: compilers make no vectors of conversions of complex numbers. */
+typedef struct pair_of_floats {
+    float re, im;
+} pair_of_floats;
+typedef struct pair_of_doubles {
+    double re, im;
+} pair_of_doubles;
+DEFINE_DIRECT(convert_FLOAT32_COMPLEX64, float, pair_of_floats, {.re = x})
+DEFINE_DIRECT(convert_FLOAT32_COMPLEX128, float, pair_of_doubles, {.re = (double)x})
+DEFINE_DIRECT(convert_FLOAT64_COMPLEX128, double, pair_of_doubles, {.re = x})
 
 static void convert_COMPLEX64_COMPLEX128(const void *restrict source, void *restrict destination,
                                          uint64_t count)
