@@ -31,9 +31,9 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# Matplotlib lists a machine's fonts once, for which one process waits here instead of several at
-# once in tests: what it says meanwhile is no part of a notebook's output. A list of another
-# Matplotlib's, in the home folder, would not do either.
+# Matplotlib lists a machine's fonts once. One process does that when it is installed, not several
+# at once in tests, where its messages would be part of a notebook's output. The list is kept in the
+# venv, apart from those that other versions of Matplotlib keep in the home folder.
 export MPLCONFIGDIR := $(abspath $(VENV))/matplotlib
 
 # The one place the version comes from is pyproject.toml.

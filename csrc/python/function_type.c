@@ -339,7 +339,8 @@ static PyObject *reduce_device_array(const glue_function *self, PyObject *const 
     return glue_reduce_plain_device(self->state, given[PARAMETER_a], &all, given[PARAMETER_out]);
 }
 
-/* A variance about a given mean; NotImplemented where NumPy has further rules, or a kernel. */
+/* A variance about a given mean; NotImplemented where NumPy has further rules, and where the caller
+ * names a kernel. */
 static PyObject *vary_about(const glue_function *self, PyObject *const *given)
 {
     const glue_arguments all = arguments_of(self, given, Py_None);
