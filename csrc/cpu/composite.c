@@ -33,7 +33,10 @@ enum {
     MOST_SEGMENTS = 16,     /* between two tests whether one of them ends a search */
     LEAST_RUN = 512,        /* elements of a run in a row with gaps that is not copied ... */
     MOST_RUNS = 64,         /* ... and runs between two tests whether one of them ends a search */
-    FIRST_BYTES = 4 * 1024, /* looked at first for a NaN that ends a search */
+    FIRST_BYTES = 2048,     /* looked at first for a NaN that ends a search */
+    ROWS_PER_THREAD = 4,    /* of less than FAR_ROW_BYTES, that are not cut into pieces */
+    SOON_BYTES = 16 * 1024, /* of rows that few elements end, whatever their length ... */
+    LEAST_SOON_BYTES = 1024 * 1024, /* ... in arrays for which threads may be woken */
     FIRST_SHARE = 16,       /* of a row that all threads read: looked at before they are woken */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
@@ -1092,24 +1095,58 @@ static int is_in_place(const gpr_view *view)
     return dense && view->encoding == 0 && bits % view->bytes == 0;
 }
 
-/* Whether the first bools of each of a few long rows decide; then results are stored. NumPy reads
+/* Whether an element can end the search: a NaN, or a bool. */
+static int may_end(const job *work)
+{
+    const gpr_rule *rule = work->how[0].rule;
+
+    return rule->acc_kind == GPR_ACC_INDEXED && !rule->skip_nan &&
+           (work->how[0].loop_dtype == GPR_BOOL || gpr_is_inexact(rule->element));
+}
+
+/* Whether an element ends its row's search: of a loop for rows, which find no other then. */
+static int is_end(const recipe *how, const char *element)
+{
+    double parts[2] = {0};
+
+    if (how->loop_dtype == GPR_BOOL) return (*element != 0) == (how->rule->fold == GPR_FOLD_argmax);
+    gpr_convert(how->loop_dtype, element, GPR_COMPLEX128, parts, 1);
+    return isnan(parts[0]) || isnan(parts[1]);
+}
+
+/* Whether loops look for such an element in memory. */
+static int may_end_soon(const job *work)
+{
+    const recipe *how = &work->how[0];
+
+    return may_end(work) && how->direct && (how->loop_dtype == GPR_BOOL || finds_in_rows(how));
+}
+
+/* Whether one of the first elements of a row ends its search; *at is where. */
+static int ends_soon(const recipe *how, const char *row, int64_t *at)
+{
+    if (how->loop_dtype == GPR_BOOL)
+        gpr_cpu_find_truths(row, 0, 1, SOON_TRUTHS, how->rule->fold == GPR_FOLD_argmax, at);
+    else
+        position_loops(how)->rows[how->loop_dtype](row, 0, 1, SOON_BYTES / how->loop_bytes, at);
+    return is_end(how, row + *at * (int64_t)how->loop_bytes);
+}
+
+/* Whether the first elements of each of a few long rows decide; then results are stored. NumPy reads
  * no more of them. */
 static int decides_soon(job *work)
 {
     enum { MOST_ROWS = 256 };
     const gpr_view *view = work->view;
     const recipe *how = &work->how[0];
-    const int wanted = how->rule->fold == GPR_FOLD_argmax;
 
-    if (how->loop_dtype != GPR_BOOL || !how->direct || !is_in_place(view) || view->mask != NULL ||
+    if (!may_end_soon(work) || !is_in_place(view) || view->mask != NULL ||
         view->n <= work->length || view->rows > MOST_ROWS)
         return 0;
     for (uint64_t i = 0; i < view->rows; i++) {
-        const char *row = gpr_view_row(view, i);
         int64_t at;
 
-        gpr_cpu_find_truths(row, 0, 1, SOON_TRUTHS, wanted, &at);
-        if ((row[at] != 0) != wanted) return 0;
+        if (!ends_soon(how, gpr_view_row(view, i), &at)) return 0;
         memcpy(work->result + i * work->result_bytes, &at, sizeof at);
     }
     return 1;
@@ -1256,10 +1293,10 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
     const uint64_t n = view->n,
                    extent = c->direct && last >= 0 ? view->axes[last].extent : UINT64_MAX;
     /* As many rows as stay in the first cache until they are searched, or as the stage holds; one
-     * of those that are longer. */
-    const uint64_t held = c->direct && how->loop_dtype == GPR_BOOL
-                              ? RESULT_BATCH /* rows that are searched once, and seldom whole */
-                              : (c->direct ? c->segment : STAGE_ELEMENTS) / n,
+     * of those that are longer. A loop for rows searches each itself. */
+    const int searches = c->by_loop || how->loop_dtype == GPR_BOOL;
+    const uint64_t held = c->direct && searches ? RESULT_BATCH
+                                                : (c->direct ? c->segment : STAGE_ELEMENTS) / n,
                    at_once = held > 0 ? gpr_smaller(RESULT_BATCH, held) : 1;
 
     while (row < end) {
@@ -1366,15 +1403,6 @@ static int unit_piece_task(void *context, uint64_t task, void *memory)
     return 1;
 }
 
-/* Whether an element can end the search: a NaN, or a bool. */
-static int may_end(const job *work)
-{
-    const gpr_rule *rule = work->how[0].rule;
-
-    return rule->acc_kind == GPR_ACC_INDEXED && !rule->skip_nan &&
-           (work->how[0].loop_dtype == GPR_BOOL || gpr_is_inexact(rule->element));
-}
-
 /* Memory for the pieces that end the search of a unit's rows; without it all are searched. */
 static void keep_ends(job *work)
 {
@@ -1382,6 +1410,24 @@ static void keep_ends(job *work)
     work->ends = malloc(work->units.count * sizeof *work->ends);
     for (uint64_t unit = 0; work->ends != NULL && unit < work->units.count; unit++)
         atomic_init(&work->ends[unit], UINT64_MAX);
+}
+
+/* Notes how long the search takes where elements near the beginnings of rows end it: of the first
+ * row, of one in the middle and of the last one. */
+static void expect_ends(job *work)
+{
+    enum { ENDED_ROW_NANOSECONDS = 50 };
+    const gpr_view *view = work->view;
+    const recipe *how = &work->how[0];
+    const uint64_t rows[] = {0, view->rows / 2, view->rows - 1};
+    int64_t at;
+
+    if (!may_end_soon(work) || !work->composite->direct || !work->composite->many_at_once ||
+        view->n < SOON_BYTES / view->bytes || !gpr_cpu_has_bytes(view, LEAST_SOON_BYTES))
+        return;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!ends_soon(how, gpr_view_row(view, rows[i]), &at)) return;
+    work->nanoseconds = (double)view->rows * ENDED_ROW_NANOSECONDS;
 }
 
 /* Whether one of the first pieces of the only row contains an element that no later one can
@@ -1528,9 +1574,11 @@ static void describe(const job *work, composite *c)
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
     c->by_loop = finds && !c->crosswise && finds_in_rows(how);
-    c->many_at_once =
-        (finds || varies) && !c->crosswise &&
-        (view->n <= c->segment || (c->by_loop && c->direct && view->n <= work->length));
+    const uint64_t threads = gpr_cpu_threads_for(gpr_cpu_job_nanoseconds(work));
+    const int is_whole = view->n <= work->length || (view->rows >= ROWS_PER_THREAD * threads &&
+                                                     view->n < FAR_ROW_BYTES / view->bytes);
+    c->many_at_once = (finds || varies) && !c->crosswise &&
+                      (view->n <= c->segment || (c->by_loop && c->direct && is_whole));
 }
 
 int gpr_cpu_reduce_small(job *work)
@@ -1590,7 +1638,9 @@ static gpr_status reduce_units(job *work, composite *c, gpr_run *run)
     /* the best segment of each is searched */
     if (c->segment * view->bytes == FAR_SEGMENT_BYTES && view->rows > 1)
         work->length *= FAR_SEGMENTS;
+    if (c->many_at_once) work->length = gpr_larger(work->length, view->n);
     work->pieces = gpr_divide_up(view->n, work->length);
+    if (!c->crosswise) expect_ends(work);
     if (work->pieces == 1) {
         const uint64_t units = work->length / view->n;
 

@@ -370,14 +370,14 @@ void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interru
     if (interrupted == NULL) return;
     gpr_note_progress(0, 1);
     stop->caller = pthread_self();
-    stop->asked = gpr_seconds();
+    stop->asked = gpr_coarse_seconds();
 }
 
 int gpr_cpu_must_stop(gpr_cpu_stop *stop)
 {
     if (atomic_load_explicit(&stop->stopped, memory_order_relaxed)) return 1;
     if (stop->interrupted != NULL && pthread_equal(pthread_self(), stop->caller)) {
-        const double now = gpr_seconds();
+        const double now = gpr_coarse_seconds();
 
         if (now - stop->asked < ASK_SECONDS) return 0;
         stop->asked = now;
@@ -482,6 +482,7 @@ double gpr_cpu_job_nanoseconds(const job *work)
     double nanoseconds = 0;
     int stages = 0;
 
+    if (work->nanoseconds > 0) return work->nanoseconds;
     for (int k = 0; k < work->recipes; k++) stages += !work->how[k].direct || view->mask != NULL;
     if (work->how[0].rule->acc_kind == GPR_ACC_MOMENTS)
         nanoseconds = (double)view->rows * (double)view->n * per_distance;

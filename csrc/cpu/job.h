@@ -162,6 +162,7 @@ typedef struct job {
     int columns_wide;                  /* columns: units reach over two outer axes */
     int in_layers;                     /* rows lie in layers, which are read one after the other */
     int into_results;                  /* columns: accumulators of a unit are results */
+    double nanoseconds;                /* of one thread; 0: what its elements take as a rule */
     int watches_range;                 /* products whose factors may leave the range of doubles */
     atomic_int left_range;             /* whether any did */
     gpr_task task;                     /* that is watched */

@@ -1,9 +1,10 @@
 /* Part of loops_template.h: where in a row an element is. */
 
-/* A hit is searched in stretches that a vector loop tests as one, then in shorter ones; its place
- * in the short stretch is the smallest of the places of all lanes. The last stretch of a run may
- * overlap the one before it, in which there was no hit. */
-enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
+/* A hit is searched in stretches that a vector loop tests as one: a few short ones, as many hits are
+ * near the beginning, then longer ones, then short ones again. Its place in the short stretch is the
+ * smallest of the places of all lanes. The last stretch of a run may overlap the one before it, in
+ * which there was no hit. */
+enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32, FIND_FIRST = 4 * FIND_SHORT_STRETCH };
 
 #define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \
     for (; i + (STRETCH) <= n; i += (STRETCH)) {                                    \
@@ -14,15 +15,19 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 #define DEFINE_FIND_RUN(run, name, T, BITS, HIT)                                     \
     INLINE uint64_t run##_##name(const T *p, uint64_t n, T value)                    \
     {                                                                                \
+        const uint64_t first = n < FIND_FIRST ? n : FIND_FIRST;                      \
         uint64_t i = 0;                                                              \
         BITS least = FIND_SHORT_STRETCH;                                             \
         if (n < FIND_SHORT_STRETCH) {                                                \
             while (i < n && !HIT(p[i], value)) i++;                                  \
             return i;                                                                \
         }                                                                            \
-        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)                      \
-        SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH)                \
-        if (i > n - FIND_SHORT_STRETCH) i = n - FIND_SHORT_STRETCH;                  \
+        SKIP_STRETCHES(p, first, i, value, BITS, HIT, FIND_SHORT_STRETCH)            \
+        if (i + FIND_SHORT_STRETCH > first) { /* there was none */                   \
+            SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_STRETCH)                  \
+            SKIP_STRETCHES(p, n, i, value, BITS, HIT, FIND_SHORT_STRETCH)            \
+            if (i > n - FIND_SHORT_STRETCH) i = n - FIND_SHORT_STRETCH;              \
+        }                                                                            \
         for (int k = 0; k < FIND_SHORT_STRETCH; k++) {                               \
             const BITS place =                                                       \
                 HIT(p[i + (uint64_t)k], value) ? (BITS)k : (BITS)FIND_SHORT_STRETCH; \
@@ -45,6 +50,12 @@ enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32 };
 #define DEFINE_FLOAT_FIND(name, T, BITS)                                             \
     DEFINE_FIND_RUN(equal, name, T, BITS, HIT_EQUAL)                                 \
     DEFINE_FIND_RUN(nan, name, T, BITS, HIT_NAN)                                     \
+    INLINE int is_nan_in_##name(const T *p) /* one of a short stretch */             \
+    {                                                                                \
+        BITS any = 0;                                                                \
+        for (int k = 0; k < FIND_SHORT_STRETCH; k++) any |= (BITS)(p[k] != p[k]);    \
+        return any != 0;                                                             \
+    }                                                                                \
     INLINE uint64_t same_##name(const T *p, uint64_t n, T value)                     \
     {                                                                                \
         return value != value ? nan_##name(p, n, value) : equal_##name(p, n, value); \
@@ -147,27 +158,45 @@ enum { ROW_CHAINS = 4 }; /* of comparisons, each of which waits for the one befo
 
 /* Rows that are not short: the best of each segment, and its place in the segment with the best of
  * all, which is small enough for little to be read twice; in a long row the beginning and the end
- * of each segment would be more. NaN that count end a row. */
-enum { FOUND_BYTES = 2048, LONG_FOUND_BYTES = 8192, LONG_ROW_BYTES = 65536 };
-#define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND, BLOCKS)                     \
-    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                   \
-    {                                                                                              \
-        const uint64_t in_blocks = n < LONG_ROW_BYTES / sizeof(T) ? BLOCKS(which, name, p, n) : n; \
-        if (in_blocks < n) return (int64_t)in_blocks;                                              \
-        const int ends_early = !(SKIP) && (T)0.5 != 0;                                             \
-        const uint64_t bytes =                                                                     \
-            n >= LONG_ROW_BYTES / sizeof(T) && !ends_early ? LONG_FOUND_BYTES : FOUND_BYTES;       \
-        const uint64_t segment = bytes / sizeof(T);                                                \
-        T best = p[0];                                                                             \
-        uint64_t at = 0;                                                                           \
-        for (uint64_t i = 0; i < n && ((SKIP) || best == best); i += segment) {                    \
-            const T part = fold##_##name(p + i, n - i < segment ? n - i : segment);                \
-            if (!(BETTER(part, best))) continue;                                                   \
-            best = part;                                                                           \
-            at = i;                                                                                \
-        }                                                                                          \
-        if ((SKIP) && best != best) return -1;                                                     \
-        return (int64_t)(at + FIND##_##name(p + at, n - at < segment ? n - at : segment, best));   \
+ * of each segment would be more. A NaN that counts ends a row: of the first elements that is tested
+ * alone, and the beginning of a long row is read in blocks, which are shorter than segments. */
+enum {
+    FOUND_BYTES = 2048,
+    LONG_FOUND_BYTES = 8192,
+    LONG_ROW_BYTES = 65536,
+    TESTED_ROW_BYTES = 2048, /* of which the test is a small share */
+};
+#define BEGINS_WITH_NAN_equal(name, p) 0
+#define BEGINS_WITH_NAN_same(name, p) is_nan_in_##name(p)
+#define FIRST_NAN_equal(name, p) 0
+#define FIRST_NAN_same(name, p) nan_##name(p, FIND_SHORT_STRETCH, *(p))
+#define DEFINE_LONG_POSITION(which, fold, name, T, BETTER, SKIP, FIND, BLOCKS)                  \
+    INLINE int64_t long_##which##_##name(const T *p, uint64_t n)                                \
+    {                                                                                           \
+        enum { LONG_ROW = LONG_ROW_BYTES / sizeof(T) };                                         \
+        const int ends_early = !(SKIP) && (T)0.5 != 0;                                          \
+        if (ends_early && n >= TESTED_ROW_BYTES / sizeof(T) && BEGINS_WITH_NAN_##FIND(name, p)) \
+            return (int64_t)FIRST_NAN_##FIND(name, p);                                          \
+        const uint64_t beginning = n < LONG_ROW ? n                                             \
+                                   : ends_early ? LONG_ROW                                      \
+                                                : 0,                                            \
+                       found = BLOCKS(which, name, p, beginning);                               \
+        const int is_found = found < beginning;                                                 \
+        T best = p[is_found ? found : 0];                                                       \
+        if (is_found && (beginning == n || best != best)) return (int64_t)found;                \
+        const uint64_t bytes = n >= LONG_ROW && !ends_early ? LONG_FOUND_BYTES : FOUND_BYTES,   \
+                       segment = bytes / sizeof(T);                                             \
+        uint64_t at = is_found ? found : 0, size = is_found ? 1 : segment;                      \
+        for (uint64_t i = is_found ? beginning : 0; i < n && ((SKIP) || best == best);          \
+             i += segment) {                                                                    \
+            const T part = fold##_##name(p + i, n - i < segment ? n - i : segment);             \
+            if (!(BETTER(part, best))) continue;                                                \
+            best = part;                                                                        \
+            at = i;                                                                             \
+            size = segment;                                                                     \
+        }                                                                                       \
+        if ((SKIP) && best != best) return -1;                                                  \
+        return (int64_t)(at + FIND##_##name(p + at, n - at < size ? n - at : size, best));      \
     }
 
 /* Long rows of integers, where there are instructions for their extremes: the best of each lane in

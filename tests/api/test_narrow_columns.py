@@ -279,3 +279,30 @@ def test_positions_in_several_long_rows_are_those_of_what_ends_them(
                     )
     finally:
         gr.set_limits(cpu_threads=before)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "complex64", "bool"])
+def test_positions_in_rows_that_end_near_their_beginnings_are_numpys(
+    name: str, threads: int, rng: np.random.Generator
+) -> None:
+    """First in all rows but one, which is read whole, then in all."""
+    before = gr.limits().cpu_threads
+    gr.set_limits(cpu_threads=threads)
+    try:
+        for rows, length in ((3, 300_000), (70, 70_000), (600, 4_500), (90, 700), (40, 100)):
+            x = rng.integers(-90, 90, (rows, length)).astype(name)
+            if name == "bool":
+                x[:] = False
+            order = rng.permutation(rows)
+            for ending in (order[1:], order[:1]):
+                for row in ending:  # places of each size as often
+                    place = int(min(length, 9000) ** rng.random()) - 1
+                    x[row, place] = True if name == "bool" else np.nan
+                for a in (x, x[:, ::-1], x[:, 1:]):
+                    for function in ("argmax", "argmin"):
+                        got = getattr(gr, function)(a, axis=1, device="cpu")
+                        wanted = getattr(np, function)(a, axis=1)
+                        assert np.array_equal(got, wanted), (function, rows, length)
+    finally:
+        gr.set_limits(cpu_threads=before)
