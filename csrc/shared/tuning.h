@@ -133,7 +133,7 @@ GPR_CONSTANT_FUNCTION unsigned gpr_most_double_double(unsigned element_bytes)
  * and a double has 53. */
 enum { GPR_PAIR_SHARE_BITS = 13, GPR_PAIR_SHARE = 1 << GPR_PAIR_SHARE_BITS };
 
-/* Bytes of such an accumulator; `counts`: it counts elements, as some are left out. */
+/* Bytes of such an accumulator; `counts`: it counts elements, as some are left out of a mean. */
 GPR_CONSTANT_FUNCTION unsigned gpr_pair_bytes(int counts)
 {
     return counts ? 24 : 16;

@@ -40,7 +40,7 @@
 namespace gpr {
 
 // The sum of `sum` and `rest`; none if `rest` is NaN and `sum` finite. COUNTS: of so many elements,
-// where some are left out.
+// where some are left out of a mean.
 template <bool COUNTS> struct PairSum { double sum, rest; };
 template <> struct PairSum<true> {
     double sum, rest;
@@ -89,6 +89,7 @@ public:
                           counts = Traits::counts, has_front = proves && sizeof(In) == 2,
                           has_errors = sizeof(In) == sizeof(double); // most additions
     using Number = typename Select<has_front, float, double>::type;
+    static constexpr bool skips_nan = Traits::skips_nan, leaves_out = masked || skips_nan;
     // Elements of a thread's row that are tested together. Where an iterator over axes takes
     // registers, they would be spilled.
     static constexpr unsigned added_together = has_front || reduced_axes == 1 ? 4 : 1;
@@ -126,19 +127,8 @@ public:
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
         static_assert(OUTPUTS == 1, "of which row it is");
-        constexpr unsigned per_vector = vector_elements<In>, together = has_front ? 1 : VECTORS;
-        const auto element_at = [&](unsigned i) {
-            return element<In>(v[i / per_vector], i % per_vector);
-        };
-#pragma unroll
-        for (unsigned i = 0; i < VECTORS * per_vector && counts; i++)
-            count[0] += is_part(element_at(i), true) ? 1 : 0;
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k += together) {
-            add_numbers<together * per_vector>([&](unsigned, unsigned i) {
-                return number_of(element_at(k * per_vector + i), true);
-            });
-        }
+        if (skips_nan && may_have_nan<In>(v)) add_vectors<true>(v);
+        else add_vectors<false>(v);
     }
     GPR_DEVICE void renormalize() {}
     GPR_DEVICE Acc finalize(unsigned j = 0) const
@@ -166,8 +156,29 @@ private:
     static GPR_DEVICE Number number_of(In x, bool is_kept)
     {
         const Number number = static_cast<Number>(value_of(x));
-        if constexpr (counts) return is_part(x, is_kept) ? number : 0;
+        if constexpr (leaves_out) return is_part(x, is_kept) ? number : 0;
         else return number;
+    }
+
+    // Adds the elements of a tile. HAS_NAN: those that are NaN are left out.
+    template <bool HAS_NAN, unsigned VECTORS>
+    GPR_DEVICE void add_vectors(const Vector (&v)[VECTORS])
+    {
+        constexpr unsigned per_vector = vector_elements<In>, together = has_front ? 1 : VECTORS;
+        const auto element_at = [&](unsigned i) {
+            return element<In>(v[i / per_vector], i % per_vector);
+        };
+        if constexpr (counts && !HAS_NAN) count[0] += VECTORS * per_vector;
+#pragma unroll
+        for (unsigned i = 0; i < VECTORS * per_vector && counts && HAS_NAN; i++)
+            count[0] += is_part(element_at(i), true) ? 1 : 0;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k += together) {
+            add_numbers<together * per_vector>([&](unsigned, unsigned i) {
+                const In x = element_at(k * per_vector + i);
+                return HAS_NAN ? number_of(x, true) : static_cast<Number>(value_of(x));
+            });
+        }
     }
 
     // Adds numbers 0 to COUNT - 1 of each row. number(j, k) returns number k of row j.
@@ -232,7 +243,7 @@ template <class First, class Result, class Way> struct SumByPairs {
     using Out = Result;
     using AllParams = FinalizeParams;
     static constexpr bool positional = false, is_mean = Any::is_mean, skips_nan = Any::skips_nan,
-                          counts = masked || skips_nan;
+                          counts = is_mean && (masked || skips_nan);
     using Acc = PairSum<counts>;
     template <unsigned OUTPUTS> using Accumulators = PairAccumulators<SumByPairs, OUTPUTS>;
     using Accumulator = Accumulators<1>;
@@ -343,8 +354,7 @@ template <class First, class Result, class Way> struct SumByPairs {
         }
         if constexpr (counts) {
             if (n == 0) {
-                *out = float_of_bits<Out>(
-                    is_mean ? infinity_bits<Out> | 1ull << (Format<Out>::fraction - 1) : 0);
+                *out = float_of_bits<Out>(infinity_bits<Out> | 1ull << (Format<Out>::fraction - 1));
                 return true;
             }
         }

@@ -513,8 +513,9 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         const int is_of_rows = chosen->name != NULL && strcmp(chosen->name, "exact_rows") == 0;
         const int is_of_fast =
             chosen->name != NULL && strncmp(chosen->name, "fast_", strlen("fast_")) == 0;
-        const uint64_t acc_bytes = is_planned ? gpr_acc_bytes(rule.acc_kind, rule.device_acc)
-                                              : gpr_pair_bytes(chosen->masked || rule.skip_nan);
+        const uint64_t acc_bytes =
+            is_planned ? gpr_acc_bytes(rule.acc_kind, rule.device_acc)
+                       : gpr_pair_bytes(rule.divide && (chosen->masked || rule.skip_nan));
         uint64_t item = chosen->item_bytes / gpr_dtype_bytes(dtype);
         while (is_of_fast && item > 1 && item * block_size * acc_bytes > GPR_BLOCK_ACC_BYTES)
             item /= 2;

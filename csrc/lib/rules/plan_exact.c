@@ -303,7 +303,7 @@ static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_pla
     gpr_plan_task task = *t;
     gpr_status status = GPR_OK;
 
-    task.acc_bytes = gpr_pair_bytes(t->layout->masked || t->rule->skip_nan);
+    task.acc_bytes = gpr_pair_bytes(t->rule->divide && (t->layout->masked || t->rule->skip_nan));
     by_fast.block = t->block != 0 ? t->block : fast->block;
     by_fast.per_thread = fast->per_thread;
     GPR_TRY(gpr_plan_fast(&task, &by_fast));

@@ -618,6 +618,15 @@ static uint32_t round_room(uint64_t n)
     return room;
 }
 
+/* Whether neighbouring rows that are runs have most elements in common. */
+static int overlaps(const gpr_layout *layout)
+{
+    enum { SHARE = 4 };
+
+    return layout->kept > 0 &&
+           gpr_magnitude(layout->axes[layout->kept - 1].in) <= layout->n / SHARE;
+}
+
 /* fast_rows, where lanes read their rows themselves. */
 static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, double combining,
                             double tree)
@@ -628,9 +637,12 @@ static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, d
     const double rounds = (double)gpr_divide_up(lane_vectors, GPR_STREAM_VECTORS);
     /* Where a row takes several rounds, sectors that lanes share only in part are loaded again, and
      * memory delivers short runs of many rows more slowly than long ones of a few: folds of few
-     * instructions wait for it. Measured on an H100 and an H200, 163 arrays in all ways. */
+     * instructions wait for it. Measured on an H100 and an H200, 163 arrays in all ways. Lanes that
+     * have windows of their own, one a few elements behind the other, share nearly all sectors:
+     * ten arrays on an H200. */
     const double lanes = w->lanes, runs = s->fold.element < FEW_INSTRUCTIONS ? 0.6 / lanes : 0,
-                 again = rounds > 1 ? 1.2 / (lanes * lanes) + runs : 0.05;
+                 apart = w->lanes == 1 && overlaps(t->layout) ? 0.4 : 1.2 / (lanes * lanes) + runs,
+                 again = rounds > 1 ? apart : 0.05;
     /* Elements before and after whole vectors, which a warp's rows have at different places. */
     const uint64_t together = gpr_most_in_item(t, t->layout->kept + t->layout->reduced - 1);
     const double edge =

@@ -920,6 +920,27 @@ static void test_lanes_take_several_rows_where_rows_are_short(void)
           "%u rows a lane", plan.per_thread);
 }
 
+/* Windows that begin at each element: neighbouring lanes read nearly the same sectors. Those that
+ * follow each other are read by a few lanes each. */
+static void test_lanes_have_windows_of_their_own(void)
+{
+    static const int64_t extents[][2] = {{541285, 12}, {3000000, 20}};
+    gpr_plan plan;
+
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++) {
+        const int64_t step = (int64_t)gpr_dtype_bytes(GPR_INT64),
+                      strides[][2] = {{step, step}, {extents[i][1] * step, step}};
+        for (int k = 0; k < 2; k++) {
+            const gpr_status status = plan_array(GPR_KERNEL_auto, GPR_OP_MAX, GPR_INT64, 2, 1,
+                                                 extents[i], strides[k], NULL, NULL, AT, &plan);
+            const int is_own = status == GPR_OK && strcmp(plan.variant, "fast_rows") == 0 &&
+                               plan.lanes == 1 && plan.row_elements == 0;
+            CHECK(is_own == (k == 0), "%lld elements, layout %d: %s, %u lanes",
+                  (long long)extents[i][1], k, plan.variant, plan.lanes);
+        }
+    }
+}
+
 /* Whole vectors, and one per lane where lanes take several rows; or rows one after another that
  * shared memory has room for. */
 static void check_rows_plan(const gpr_plan *plan, uint64_t bytes, const char *what)
@@ -1211,6 +1232,7 @@ int main(int count, char **arguments)
     test_blocks_share_the_tiles_of_an_exact_sum_evenly();
     test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
+    test_lanes_have_windows_of_their_own();
     test_each_way_has_a_price_and_can_be_asked_for();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();
