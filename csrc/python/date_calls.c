@@ -1,4 +1,6 @@
 /* Reductions of dates and times that are two of integers: a range, and sums and means of times. */
+#include <string.h>
+
 #include "python/glue.h"
 
 static int is_result(const PyObject *found)
@@ -59,15 +61,10 @@ static PyObject *as_times(PyArrayObject *times, PyObject *integers)
     return time;
 }
 
-/* What is known of times before they are added. */
-typedef struct times_known {
-    npy_int64 low, high; /* of all but NaT */
-    int has_nat;
-} times_known;
-
-/* 0, or -1: *failed is NotImplemented, or NULL with an exception. */
-static int find_extremes(glue_state *state, PyArrayObject *integers, PyArrayObject *times,
-                         const glue_arguments *given, times_known *known, PyObject **failed)
+/* The smallest and the largest of all integers. 0, or -1: *failed is NotImplemented, or NULL with an
+ * exception. */
+static int find_extremes(glue_state *state, PyArrayObject *integers, const glue_arguments *given,
+                         npy_int64 extremes[2], PyObject **failed)
 {
     glue_arguments whole = *given;
 
@@ -75,49 +72,70 @@ static int find_extremes(glue_state *state, PyArrayObject *integers, PyArrayObje
     whole.keepdims = Py_False;
     *failed = reduce_by(state, GPR_OP_MINMAX, integers, &whole);
     if (!is_result(*failed)) return -1;
-    const npy_int64 *extremes = PyArray_DATA((PyArrayObject *)*failed);
-    known->low = extremes[0];
-    known->high = extremes[1];
-    known->has_nat = extremes[0] == NPY_DATETIME_NAT;
+    memcpy(extremes, PyArray_DATA((PyArrayObject *)*failed), 2 * sizeof *extremes);
     Py_DECREF(*failed);
-    if (!known->has_nat) return 0;
-    whole.skip_nan = Py_True;
-    *failed = reduce_by(state, GPR_OP_MIN, times, &whole);
-    if (!is_result(*failed)) return -1;
-    PyArray_ScalarAsCtype(*failed, &known->low);
-    Py_DECREF(*failed);
-    if (known->low == NPY_DATETIME_NAT) known->low = known->high = 0; /* there is nothing else */
     return 0;
+}
+
+/* The smallest of integers that are not NaT, at most `high`. */
+static npy_int64 lowest_time(PyArrayObject *integers, npy_int64 high)
+{
+    const npy_int64 *numbers = PyArray_DATA(integers); /* a result: without gaps, in any order */
+    const npy_intp count = PyArray_SIZE(integers);
+    npy_int64 low = high;
+
+    for (npy_intp i = 0; i < count; i++) {
+        const npy_int64 number = numbers[i] == NPY_DATETIME_NAT ? high : numbers[i];
+        low = number < low ? number : low;
+    }
+    return low;
 }
 
 /* Puts NaT in the place of sums, as integers, whose smallest element is NaT: both are arrays of one
  * shape. 0, or -1 with an exception. */
 static int put_nat(PyArrayObject *sums, PyArrayObject *lows)
 {
+    const int lie_alike =
+        PyArray_CompareLists(PyArray_STRIDES(sums), PyArray_STRIDES(lows), PyArray_NDIM(sums));
+    const npy_intp count = PyArray_SIZE(sums);
     PyArrayObject *const in_order =
-        (PyArrayObject *)PyArray_NewLikeArray(sums, NPY_KEEPORDER, NULL, 0);
+        lie_alike ? (PyArrayObject *)Py_NewRef(lows)
+                  : (PyArrayObject *)PyArray_NewLikeArray(sums, NPY_KEEPORDER, NULL, 0);
+    npy_int64 *sum = PyArray_DATA(sums);
 
-    if (in_order == NULL || PyArray_CopyInto(in_order, lows) < 0) {
+    if (in_order == NULL || (!lie_alike && PyArray_CopyInto(in_order, lows) < 0)) {
         Py_XDECREF(in_order);
         return -1;
     }
     const npy_int64 *low = PyArray_DATA(in_order);
-    npy_int64 *sum = PyArray_DATA(sums);
-    for (npy_intp i = 0; i < PyArray_SIZE(sums); i++)
-        if (low[i] == NPY_DATETIME_NAT) sum[i] = NPY_DATETIME_NAT;
+    for (npy_intp i = 0; i < count; i++)
+        sum[i] = low[i] == NPY_DATETIME_NAT ? NPY_DATETIME_NAT : sum[i];
     Py_DECREF(in_order);
     return 0;
 }
 
-/* The sums of integers among which NaT is: NaT of what it is among. */
-static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers,
+/* Whether a sum of `count` of them may be beyond 64 bits on its way: what NumPy makes of that depends
+ * on the order of additions, and on its version. */
+static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
+{
+    const npy_int64 most = NPY_MAX_INT64 / count;
+
+    return low < -most || high > most;
+}
+
+/* The sums of integers of which NaT is the smallest, and `high` the largest: NaT of what it is
+ * among. */
+static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, npy_int64 high,
                               const glue_arguments *given)
 {
     PyObject *const lows = reduce_by(state, GPR_OP_MIN, integers, given);
     PyObject *sums = NULL;
 
     if (!is_result(lows) || !PyArray_Check(lows)) return lows; /* of all: NaT */
-    sums = reduce_by(state, GPR_OP_SUM, integers, given);
+    if (may_overflow(lowest_time((PyArrayObject *)lows, high), high, PyArray_SIZE(integers)))
+        sums = Py_NewRef(Py_NotImplemented);
+    else
+        sums = reduce_by(state, GPR_OP_SUM, integers, given);
     if (is_result(sums) && put_nat((PyArrayObject *)sums, (PyArrayObject *)lows) < 0)
         Py_CLEAR(sums);
     Py_DECREF(lows);
@@ -126,23 +144,20 @@ static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers,
 
 PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arguments *given)
 {
-    const npy_int64 most = NPY_MAX_INT64 / PyArray_SIZE(times);
     PyArrayObject *const integers = integers_of(times);
     glue_arguments own = *given;
-    times_known known;
+    npy_int64 extremes[2];
     PyObject *sums = NULL;
 
     if (integers == NULL) return NULL;
     own.skip_nan = Py_False; /* NumPy leaves NaT out of extremes alone */
-    if (find_extremes(state, integers, times, &own, &known, &sums) < 0) goto done;
-    /* Where a partial sum may be beyond 64 bits, what NumPy makes of that depends on the order of
-     * additions, and on its version. Extremes that crossed are of no element. */
-    if (known.low <= known.high && (known.low < -most || known.high > most)) {
+    if (find_extremes(state, integers, &own, extremes, &sums) < 0) goto done;
+    if (extremes[0] == NPY_DATETIME_NAT)
+        sums = sum_with_nat(state, integers, extremes[1], &own);
+    else if (may_overflow(extremes[0], extremes[1], PyArray_SIZE(times)))
         sums = Py_NewRef(Py_NotImplemented);
-        goto done;
-    }
-    sums = known.has_nat ? sum_with_nat(state, integers, &own)
-                         : reduce_by(state, GPR_OP_SUM, integers, &own);
+    else
+        sums = reduce_by(state, GPR_OP_SUM, integers, &own);
     if (is_result(sums)) {
         PyObject *const made = as_times(times, sums);
         Py_SETREF(sums, made);
