@@ -8,14 +8,13 @@
 #include "cpu/cpu.h"
 #include "dispatch/axis_order.h"
 #include "dispatch/resolve.h"
+#include "dispatch/result_steps.h"
 #include "lib/base/clock.h"
 #include "lib/base/status.h"
 #include "lib/driver/device.h"
 #include "lib/rules/accumulators.h"
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
-
-enum { MANY = 1 << 18 }; /* results copied between two calls of the interrupt callback */
 
 static _Thread_local gpr_run last_run;
 static _Thread_local int has_run;
@@ -55,14 +54,6 @@ static gpr_status check_identity(const gpr_operator_row *row, gpr_acc_kind acc_k
                     "zero-size array to reduction operation %s which has no identity", row->ufunc);
 }
 
-/* GPR_ERROR_INTERRUPTED if the callback stops the call: called once per MANY results that are
- * copied. */
-static gpr_status check_interrupt(int (*interrupted)(void *), void *arg)
-{
-    if (interrupted == NULL || interrupted(arg) == 0) return GPR_OK;
-    return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
-}
-
 /* Rows without elements become the operator's identity, if it has one. */
 static gpr_status fill_empty(const gpr_resolved *call)
 {
@@ -76,7 +67,8 @@ static gpr_status fill_empty(const gpr_resolved *call)
     gpr_write_acc(rule->acc_kind, rule->host_acc, &identity, packed);
     gpr_finish_results(rule, rule->host_acc, packed, 1, 0, at, 0);
     for (uint64_t i = 1; i < call->view.rows; i++) {
-        if (i % MANY == 0) GPR_TRY(check_interrupt(call->interrupted, call->interrupted_arg));
+        if (i % GPR_MANY_RESULTS == 0)
+            GPR_TRY(gpr_check_interrupt(call->interrupted, call->interrupted_arg));
         memcpy(at + i * bytes, at, bytes);
     }
 done:
@@ -97,97 +89,8 @@ static gpr_status run_call(const gpr_resolved *call, gpr_run *run)
 
 /* ---------------------------------------------------------------- results with steps --------- */
 
-/* The axes of results in host memory, outputs first. */
-typedef struct result_axes {
-    int count;
-    uint64_t bytes, results; /* of a result; number of them */
-    int64_t shape[GPR_MAX_NDIM + 1];
-} result_axes;
-
-/* Whether the results' steps leave gaps or change their order; *axes is filled in if so. */
-static int has_steps(const gpr_request *request, const gpr_rule *rule, result_axes *axes)
-{
-    const int kept = request->ndim - request->reduced;
-    int64_t step = 0;
-    int differs = 0;
-
-    if (request->result_strides == NULL || request->result_on_device) return 0;
-    axes->count = 0;
-    axes->bytes = gpr_dtype_bytes(rule->result);
-    axes->results = 1;
-    if (rule->outputs > 1) axes->shape[axes->count++] = rule->outputs;
-    for (int i = 0; i < kept; i++) axes->shape[axes->count++] = request->shape[i];
-    step = (int64_t)axes->bytes;
-    for (int i = axes->count - 1; i >= 0; i--) {
-        differs |= axes->shape[i] != 1 && request->result_strides[i] != step;
-        axes->results *= (uint64_t)axes->shape[i];
-        step *= axes->shape[i];
-    }
-    return differs;
-}
-
-/* Copies `count` contiguous results to memory by steps. Compilers make vectors of a loop whose step
- * is one result backwards, if they know that. */
-#define COPY_RESULTS(label, bytes)                                                               \
-    label:                                                                                       \
-    if (step == -(int64_t)(bytes))                                                               \
-        for (int64_t i = 0; i < count; i++) memcpy(to - i * (bytes), from + i * (bytes), bytes); \
-    else                                                                                         \
-        for (int64_t i = 0; i < count; i++) memcpy(to + i * step, from + i * (bytes), bytes);    \
-    break;
-static void copy_results(char *to, int64_t step, const char *from, int64_t count, uint64_t bytes)
-{
-    if (step == (int64_t)bytes) {
-        memcpy(to, from, (uint64_t)count * bytes);
-        return;
-    }
-    switch (bytes) {
-        COPY_RESULTS(case 1, 1)
-        COPY_RESULTS(case 2, 2)
-        COPY_RESULTS(case 4, 4)
-        COPY_RESULTS(case 8, 8)
-        COPY_RESULTS(default, 16) /* there are no others */
-    }
-}
-
-/* Copies contiguous results to the request's memory, by its steps. */
-static gpr_status spread_results(const gpr_request *request, const result_axes *axes,
-                                 const char *results)
-{
-    int last = axes->count - 1;
-    const int64_t step = request->result_strides[last];
-    int64_t run = axes->shape[last]; /* of axes that continue each other */
-    int64_t index[GPR_MAX_NDIM + 1] = {0};
-    char *to = request->result;
-    int64_t unchecked = 0;
-    gpr_status status = GPR_OK;
-
-    for (; last > 0 && request->result_strides[last - 1] == run * step; last--)
-        run *= axes->shape[last - 1];
-    for (uint64_t done = 0; done < axes->results; done += (uint64_t)run) {
-        for (int64_t i = 0; i < run; i += MANY) {
-            const int64_t count = run - i < MANY ? run - i : MANY;
-
-            copy_results(to + i * step, step, results + (done + (uint64_t)i) * axes->bytes, count,
-                         axes->bytes);
-            unchecked += count;
-            if (unchecked < MANY) continue;
-            GPR_TRY(check_interrupt(request->interrupted, request->interrupted_arg));
-            unchecked = 0;
-        }
-        for (int a = last - 1; a >= 0; a--) {
-            to += request->result_strides[a];
-            if (++index[a] < axes->shape[a]) break;
-            to -= axes->shape[a] * request->result_strides[a];
-            index[a] = 0;
-        }
-    }
-done:
-    return status;
-}
-
 static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
-                                 const result_axes *axes, gpr_run *run)
+                                 const gpr_result_axes *axes, gpr_run *run)
 {
     char *results = malloc(axes->results * axes->bytes);
     gpr_status status = GPR_OK;
@@ -195,7 +98,7 @@ static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
     if (results == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
     call->result = results;
     status = run_call(call, run);
-    if (status == GPR_OK) status = spread_results(request, axes, results);
+    if (status == GPR_OK) status = gpr_spread_results(request, axes, results);
     free(results);
     return status;
 }
@@ -218,13 +121,13 @@ static __attribute__((noinline)) gpr_status reduce_in_order(const gpr_request *r
                                                             int *is_done)
 {
     gpr_ordered_request ordered;
-    result_axes axes;
+    gpr_result_axes axes;
     gpr_status status = GPR_OK;
 
     *is_done = gpr_order_kept_axes(request, &call->rule, &ordered);
     if (!*is_done) return GPR_OK;
     GPR_TRY(gpr_make_view(&ordered.request, &call->rule, &call->view));
-    (void)has_steps(&ordered.request, &call->rule, &axes);
+    (void)gpr_results_have_steps(&ordered.request, &call->rule, &axes);
     status = run_with_steps(&ordered.request, call, &axes, run);
 done:
     return status;
@@ -233,7 +136,7 @@ done:
 static gpr_status reduce(const gpr_request *request, gpr_run *run)
 {
     gpr_resolved call;
-    result_axes axes;
+    gpr_result_axes axes;
     int is_done = 0;
     gpr_status status = GPR_OK;
 
@@ -247,8 +150,9 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
     if (call.device == GPR_DEVICE_CPU && !call.on_device && view->n > 0 && view->outer > 0)
         GPR_TRY(reduce_in_order(request, &call, run, &is_done));
     if (is_done) return GPR_OK;
-    status = has_steps(request, &call.rule, &axes) ? run_with_steps(request, &call, &axes, run)
-                                                   : run_call(&call, run);
+    status = gpr_results_have_steps(request, &call.rule, &axes)
+                 ? run_with_steps(request, &call, &axes, run)
+                 : run_call(&call, run);
 done:
     return status;
 }
