@@ -29,7 +29,8 @@ enum {
     MOST_SPOILT = 5,
     SPOILT_AT_FIRST = 3,
     ASK_ELEMENTS = 1 << 17, /* that are added between two checks whether to stop */
-    TILES_TO_ASK = 8 /* between two readings of the clock, which take as long as part of a tile */
+    TILES_TO_ASK = 8, /* between two readings of the clock, which take as long as part of a tile */
+    UNITS_TO_ASK = 8  /* the same of units of rows */
 };
 
 typedef struct exact_stage {
@@ -46,7 +47,7 @@ typedef struct exact_memory {
         exact_stage elements;
         factor_stage factors[2];
         product_sums_memory products;
-        product_columns_memory product_columns;
+        product_rows_memory product_rows;
         pair_memory pairs;
         plain_memory plain;
     };
@@ -74,22 +75,24 @@ typedef void (*add_range)(struct exact_job *work, uint64_t row, uint64_t first, 
 /* An addition, divided into tasks. */
 typedef struct exact_job {
     const gpr_view *view;
-    uint64_t repeats;        /* elements of a row that each of the view's stands for */
-    gpr_cpu_factors factors; /* of products */
+    uint64_t repeats;              /* elements of a row that each of the view's stands for */
+    gpr_cpu_factors factors;       /* of products */
+    const gpr_cpu_factors *beside; /* these, or their parts: of rows side by side */
     add_range add;
     gpr_dtype sum; /* of the parts of sums */
     int counts_mask, skip_nan;
-    int components;        /* real numbers of an element */
-    int width;             /* parts of a row */
-    gpr_value neutral;     /* element, for masks and NaN */
-    uint64_t tile;         /* elements */
-    uint64_t pieces;       /* of a row */
-    uint64_t per_task;     /* rows or units, where they are not in pieces */
-    gpr_exact_part *parts; /* `width` for each piece, where rows are in pieces */
-    int has_bounds;        /* products are summed with a bound on the error first */
-    product_sums *sums;    /* of each piece, where rows are in pieces */
-    gpr_cpu_units units;   /* of rows whose sums are made side by side */
-    uint64_t length;       /* elements of a row in a piece of a unit */
+    int components;               /* real numbers of an element */
+    int width;                    /* parts of a row */
+    gpr_value neutral;            /* element, for masks and NaN */
+    uint64_t tile;                /* elements */
+    uint64_t pieces;              /* of a row */
+    uint64_t per_task;            /* rows or units, where they are not in pieces */
+    gpr_exact_part *parts;        /* `width` for each piece, where rows are in pieces */
+    int has_bounds;               /* products are summed with a bound on the error first */
+    product_sums *sums;           /* of each piece, where rows are in pieces */
+    gpr_product_sum *sums_beside; /* of each row in each piece, where they are side by side */
+    gpr_cpu_units units;          /* of rows whose sums are made side by side */
+    uint64_t length;              /* elements of a row in a piece of a unit */
     const plain_adder *plain;
     uint64_t block;       /* elements of a row that are added plainly at once */
     uint64_t block_rows;  /* that are added so at once, if not all of a unit */
@@ -294,9 +297,14 @@ static void add_products(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
 static void finish_row(const exact_job *work, uint64_t row, gpr_exact_part *parts)
 {
+    char *result = work->result + row * gpr_dtype_bytes(work->rule->result);
+
     for (int p = 0; p < work->width && work->repeats > 1; p++)
         gpr_exact_repeat(&parts[p], work->repeats);
-    gpr_finish_exact(work->rule, parts, work->result + row * gpr_dtype_bytes(work->rule->result));
+    if (work->factors.divisors != NULL)
+        gpr_cpu_finish_quotient(&work->factors, row, work->rule, parts, result);
+    else
+        gpr_finish_exact(work->rule, parts, result);
 }
 
 /* Adds a whole row exactly, and finishes it. 0 if the task has to stop. */
@@ -389,6 +397,12 @@ double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind)
 
 static double nanoseconds_alone(const exact_job *work)
 {
+    const double per_product = 0.3;
+    const gpr_view *view = work->view;
+
+    if (work->has_bounds)
+        return (double)view->rows * (double)view->n * per_product +
+               gpr_cpu_nanoseconds_to_read(view, view->dtype != work->factors.dtype);
     return gpr_cpu_exact_nanoseconds(work->view, work->add == add_elements ? GPR_ACC_EXACT
                                                                            : GPR_ACC_EXACT_MOMENTS);
 }
@@ -1040,7 +1054,7 @@ static gpr_status finish_rows(exact_job *work)
 static product_sums sum_products(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                                  exact_memory *memory)
 {
-    product_sums sums = {.merged = 0};
+    product_sums sums = gpr_cpu_no_products();
 
     for (uint64_t at = first; at < end; at += ASK_ELEMENTS) {
         if (at > first && gpr_cpu_must_stop(&work->stop)) break;
@@ -1071,54 +1085,181 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
         const product_sums sums = sum_products(work, row, 0, view->n, memory);
 
         if (work->stop.stopped) return;
-        if (gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
+        if (gpr_cpu_finish_product_sums(&work->factors, row, &sums, work->rule,
                                         work->result + row * bytes))
             continue;
         if (!add_row(work, row, memory)) return;
     }
 }
 
-/* A task: sums the products of a unit's rows side by side, and finishes them. It adds those exactly
- * that the bound does not decide. */
-static void columns_task(exact_job *work, uint64_t index, exact_memory *memory)
+/* Finishes the rows of a unit. It adds those exactly that the bound does not decide. */
+static void finish_beside_unit(exact_job *work, uint64_t row, uint64_t rows,
+                               const product_sums *sums, exact_memory *memory)
 {
-    const size_t bytes = gpr_dtype_bytes(work->rule->result);
-    uint16_t undecided[PRODUCT_COLUMNS];
-    uint64_t rows, left = 0;
+    const gpr_cpu_factors *factors = work->beside;
+    const uint64_t parts = factors->are_parts ? GPR_EXACT_PARTS : 1;
+    char *results = work->result + row * gpr_dtype_bytes(work->rule->result) / parts;
+    uint16_t undecided[MOST_PRODUCT_ROWS];
+    const uint64_t left = gpr_cpu_finish_product_rows(factors, row, rows, &memory->product_rows,
+                                                      sums, work->rule, results, undecided);
+
+    for (uint64_t i = 0; i < left && add_row(work, (row + undecided[i]) / parts, memory); i++)
+        continue;
+}
+
+/* A task: sums the products of a unit's rows side by side, and finishes them. */
+static void side_by_side_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    uint64_t rows;
     const uint64_t row = gpr_cpu_unit_row(&work->units, index, &rows);
     product_sums sums;
 
-    if (gpr_cpu_must_stop(&work->stop)) return;
-    gpr_cpu_sum_product_columns(&work->factors, row, rows, &memory->product_columns, &sums);
-    for (uint64_t j = 0; j < rows; j++) {
-        sums.of[0] = memory->product_columns.sums[j];
-        undecided[left] = (uint16_t)j;
-        left += !gpr_cpu_finish_product_sums(&work->factors, &sums, work->rule,
-                                             work->result + (row + j) * bytes);
-    }
-    for (uint64_t i = 0; i < left && add_row(work, row + undecided[i], memory); i++) continue;
+    if (index % UNITS_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop)) return;
+    gpr_cpu_sum_product_rows(work->beside, row, rows, 0, work->view->n, &memory->product_rows,
+                             &sums);
+    finish_beside_unit(work, row, rows, &sums, memory);
 }
 
-/* Sums products of rows that are columns of memory side by side. 0: it is not worth it, as there
- * are few for the threads. */
-static int finish_columns_by_bounds(exact_job *work, uint32_t threads, gpr_status *status)
+/* A task: sums the products of a piece of a unit's rows side by side. */
+static void beside_piece_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
-    enum { LEAST_WIDTH = 32, UNITS_OF_A_THREAD = 4 };
-    const gpr_view *view = work->view;
-    const uint64_t most = gpr_cpu_product_columns(&work->factors);
-    uint64_t width = most;
+    const uint64_t n = work->view->n, piece = index % work->pieces;
+    uint64_t rows;
+    const uint64_t row = gpr_cpu_unit_row(&work->units, index / work->pieces, &rows);
 
-    if (most == 0) return 0;
-    if (threads > 1) {
-        width = gpr_divide_up(view->rows, (uint64_t)threads * UNITS_OF_A_THREAD);
-        width = gpr_divide_up(width, LEAST_WIDTH) * LEAST_WIDTH;
-        width = gpr_smaller(width, most);
+    if (gpr_cpu_must_stop(&work->stop)) return;
+    gpr_cpu_sum_product_rows(work->beside, row, rows, n * piece / work->pieces,
+                             n * (piece + 1) / work->pieces, &memory->product_rows,
+                             &work->sums[index]);
+    gpr_cpu_store_product_rows(&memory->product_rows, rows,
+                               work->sums_beside + piece * work->beside->first->rows + row);
+}
+
+/* A task: merges the pieces of a unit's rows, and finishes these. */
+static void merge_pieces_task(exact_job *work, uint64_t index, exact_memory *memory)
+{
+    uint64_t rows;
+    const uint64_t row = gpr_cpu_unit_row(&work->units, index, &rows);
+    product_sums sums = {.merged = 0};
+
+    if (gpr_cpu_must_stop(&work->stop)) return;
+    gpr_cpu_clear_product_rows(&memory->product_rows, rows);
+    for (uint64_t piece = 0; piece < work->pieces; piece++)
+        gpr_cpu_merge_product_rows(&memory->product_rows, rows, &sums,
+                                   work->sums_beside + piece * work->beside->first->rows + row,
+                                   &work->sums[index * work->pieces + piece]);
+    finish_beside_unit(work, row, rows, &sums, memory);
+}
+
+/* Sums products of few long rows side by side, in pieces. */
+static gpr_status finish_pieces_beside(exact_job *work)
+{
+    const uint64_t tasks = work->units.count * work->pieces;
+    gpr_status status = GPR_OK;
+
+    work->sums = malloc(tasks * sizeof *work->sums);
+    work->sums_beside =
+        malloc(work->beside->first->rows * work->pieces * sizeof *work->sums_beside);
+    if (work->sums == NULL || work->sums_beside == NULL) {
+        status = gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                          (unsigned long long)tasks);
+        goto done;
     }
-    work->units = gpr_cpu_cut_units(view, width);
-    if (work->units.count < threads) return 0;
-    work->task = columns_task;
+    work->task = beside_piece_task;
+    GPR_TRY(run_tasks(work, tasks));
+    if (work->stop.stopped) goto done;
+    work->task = merge_pieces_task;
+    GPR_TRY(run_tasks(work, work->units.count));
+done:
+    free(work->sums);
+    free(work->sums_beside);
+    work->sums = NULL;
+    work->pieces = 1;
+    return status;
+}
+
+/* Sums products of rows side by side. 0: they are better summed one by one. */
+static int finish_side_by_side(exact_job *work, const gpr_cpu_factors *factors, uint32_t threads,
+                               gpr_status *status)
+{
+    enum { LEAST_WIDTH = 32, UNITS_OF_A_THREAD = 4, LEAST_PIECE = 1024 };
+    const uint64_t wanted = (uint64_t)threads * UNITS_OF_A_THREAD;
+    uint64_t most = MOST_PRODUCT_ROWS;
+
+    if (threads > 1) {
+        most = gpr_divide_up(factors->first->rows, wanted);
+        most = gpr_divide_up(most, LEAST_WIDTH) * LEAST_WIDTH;
+    }
+    if (!gpr_cpu_cut_product_rows(factors, most, &work->units)) return 0;
+    work->beside = factors;
+    if (work->units.count < threads) {
+        work->pieces = gpr_smaller(gpr_divide_up(wanted, work->units.count),
+                                   gpr_divide_up(work->view->n, LEAST_PIECE));
+        *status = finish_pieces_beside(work);
+        return 1;
+    }
+    work->task = side_by_side_task;
     *status = run_tasks(work, work->units.count);
     return 1;
+}
+
+/* Makes views of the parts of complex rows, and of the real numbers that they are multiplied by:
+ * two rows for each. */
+static void take_parts(gpr_view *first, gpr_view *second)
+{
+    const size_t bytes = first->bytes / GPR_EXACT_PARTS;
+    gpr_view *const views[] = {first, second};
+
+    first->dtype = gpr_real_dtype(first->dtype);
+    first->bytes = bytes;
+    for (int i = 0; i < GPR_EXACT_PARTS; i++) {
+        gpr_view *view = views[i];
+        gpr_axis *inner = &view->axes[view->outer];
+
+        memmove(inner + 1, inner, (size_t)view->inner * sizeof *inner);
+        *inner = (gpr_axis){.extent = GPR_EXACT_PARTS, .in = i == 0 ? (int64_t)bytes : 0};
+        view->outer++;
+        view->rows *= GPR_EXACT_PARTS;
+        view->rows_contiguous = view->contiguous = 0;
+    }
+}
+
+/* Sums complex numbers times real ones as rows of real numbers, side by side, where they are short
+ * or columns of memory; 0 if they are neither. Parts that are zero or not finite are left to the
+ * exact way, which multiplies by the second factors' imaginary zeros, too. Not inlined: its views
+ * would enlarge the frame of every call. */
+static __attribute__((noinline)) int finish_parts(exact_job *work, uint32_t threads,
+                                                  gpr_status *status)
+{
+    gpr_cpu_factors factors = work->factors;
+    gpr_view first, second;
+
+    gpr_copy_view(&first, factors.first);
+    gpr_copy_view(&second, factors.second);
+    take_parts(&first, &second);
+    factors.first = &first;
+    factors.second = &second;
+    factors.dtype = gpr_real_dtype(factors.dtype);
+    factors.components = 1;
+    factors.are_parts = 1;
+    return finish_side_by_side(work, &factors, threads, status);
+}
+
+/* Whether rows are complex numbers times real ones whose parts can be summed side by side. */
+static int has_parts(const gpr_cpu_factors *factors)
+{
+    const gpr_view *a = factors->first, *b = factors->second;
+
+    return factors->products == GPR_PRODUCTS && !factors->conjugates &&
+           gpr_cpu_has_rows_beside(a) && gpr_kind_of(a->dtype) == GPR_KIND_COMPLEX &&
+           gpr_kind_of(b->dtype) != GPR_KIND_COMPLEX && a->outer + a->inner < GPR_MAX_NDIM;
+}
+
+/* Sums rows side by side; 0 if they are not to be. */
+static int finish_beside(exact_job *work, uint32_t threads, gpr_status *status)
+{
+    if (has_parts(&work->factors)) return finish_parts(work, threads, status);
+    return finish_side_by_side(work, &work->factors, threads, status);
 }
 
 /* Sums the products of rows with a bound on the error, and finishes them. Clears work->has_bounds
@@ -1132,7 +1273,7 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
     gpr_status status = GPR_OK;
 
     work->task = bounds_task;
-    if (finish_columns_by_bounds(work, threads, &status)) {
+    if (finish_beside(work, threads, &status)) {
         /* all rows are finished */
     } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
         work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
@@ -1147,7 +1288,7 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
 
             for (uint64_t piece = 1; piece < work->pieces; piece++)
                 gpr_cpu_merge_product_sums(whole, &whole[piece]);
-            work->has_bounds &= gpr_cpu_finish_product_sums(&work->factors, whole, work->rule,
+            work->has_bounds &= gpr_cpu_finish_product_sums(&work->factors, row, whole, work->rule,
                                                             work->result + row * bytes);
         }
         free(work->sums);
@@ -1186,12 +1327,15 @@ static gpr_status reduce_products(const gpr_resolved *call, const gpr_view *view
                                      .conjugates = rule->conjugates,
                                      .wraps = gpr_cpu_wraps_products(rule),
                                      .dtype = gpr_cpu_dtype_of_factors(rule, view, second),
-                                     .components = work.components};
+                                     .components = work.components,
+                                     .times = repeats,
+                                     .divisors = call->divisors,
+                                     .has_one_divisor = call->has_one_divisor};
     work.tile = PRODUCT_TILE / (uint64_t)work.components;
     work.rule = rule;
     work.result = call->result;
     describe_run(run);
-    work.has_bounds = view->n > 0 && repeats == 1 && gpr_cpu_may_sum_products(&work.factors, rule);
+    work.has_bounds = view->n > 0 && gpr_cpu_may_sum_products(&work.factors, rule);
     if (work.has_bounds) status = finish_rows_by_bounds(&work);
     if (!work.has_bounds) status = finish_rows(&work);
     leave_ieee(before);

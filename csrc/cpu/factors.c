@@ -38,6 +38,17 @@ int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_vie
     return gpr_cpu_has_elements_in_place(factors, view) && factors->components == 1;
 }
 
+void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
+                             uint64_t count)
+{
+    const gpr_widening how = gpr_cpu_loops()->widen[from];
+
+    if (how.loop != NULL && how.to == to)
+        how.loop(elements, converted, count);
+    else
+        gpr_convert(from, elements, to, converted, count);
+}
+
 const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view *view,
                                   uint64_t row, uint64_t at, uint64_t count, factor_stage *s)
 {
@@ -46,7 +57,7 @@ const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view
 
     if (!view->rows_contiguous) gpr_cpu_pack(view, row * view->n + at, count, NULL, s->packed);
     if (view->dtype != factors->dtype) {
-        gpr_convert(view->dtype, elements, factors->dtype, s->converted, count);
+        gpr_cpu_convert_factors(view->dtype, elements, factors->dtype, s->converted, count);
         elements = s->converted;
     }
     return elements;

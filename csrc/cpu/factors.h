@@ -10,10 +10,14 @@
 typedef struct gpr_cpu_factors {
     const gpr_view *first, *second; /* one view, or of products of two arrays both */
     gpr_products products;
-    int conjugates;  /* the first factors */
-    int wraps;       /* products of integers are summed to an integer */
-    gpr_dtype dtype; /* that both are converted to */
-    int components;  /* real numbers of a factor */
+    int conjugates;         /* the first factors */
+    int wraps;              /* products of integers are summed to an integer */
+    gpr_dtype dtype;        /* that both are converted to */
+    int components;         /* real numbers of a factor */
+    uint64_t times;         /* that each product counts */
+    const double *divisors; /* of sums rounded to doubles: one for each row, or for all; or NULL */
+    int has_one_divisor;
+    int are_parts; /* rows are the real and imaginary parts of complex ones in turns */
 } gpr_cpu_factors;
 
 /* Memory for a tile of factors, PRODUCT_TILE real numbers, of one array. */
@@ -37,6 +41,10 @@ int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_vie
  * memory, or in the stage, which holds PRODUCT_TILE real numbers. */
 const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view *view,
                                   uint64_t row, uint64_t at, uint64_t count, factor_stage *s);
+
+/* Converts factors, by a loop of vectors where there is one. */
+void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
+                             uint64_t count);
 
 /* Makes components[p] the real numbers of `count` factors of the view's row, from `at` on: a tile
  * at most, unless they are read in place. */

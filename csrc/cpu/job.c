@@ -370,7 +370,7 @@ void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interru
     if (interrupted == NULL) return;
     gpr_note_progress(0, 1);
     stop->caller = pthread_self();
-    stop->asked = gpr_coarse_seconds();
+    stop->asked = 0; /* the first check notes the time */
 }
 
 int gpr_cpu_must_stop(gpr_cpu_stop *stop)
@@ -379,6 +379,7 @@ int gpr_cpu_must_stop(gpr_cpu_stop *stop)
     if (stop->interrupted != NULL && pthread_equal(pthread_self(), stop->caller)) {
         const double now = gpr_coarse_seconds();
 
+        if (stop->asked == 0) stop->asked = now;
         if (now - stop->asked < ASK_SECONDS) return 0;
         stop->asked = now;
         if (stop->interrupted(stop->interrupted_arg)) atomic_store(&stop->stopped, 1);
@@ -541,11 +542,10 @@ int gpr_cpu_lay_crosswise(const gpr_view *view, gpr_view *columns)
     return 1;
 }
 
-gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
+static gpr_cpu_units cut(const gpr_view *view, uint64_t width, uint64_t most_rows)
 {
-    gpr_cpu_units units = {.width = view->rows};
+    gpr_cpu_units units = {.width = width};
 
-    if (gpr_cpu_lies_crosswise(view)) units.width = view->axes[view->outer - 1].extent;
     units.blocks = gpr_divide_up(units.width, most_rows);
     /* equal widths: a narrow unit beside wide ones would read little of each row of memory */
     units.rows = gpr_divide_up(gpr_divide_up(units.width, units.blocks), ROW_STEP) * ROW_STEP;
@@ -553,6 +553,18 @@ gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
     units.blocks = gpr_divide_up(units.width, units.rows);
     units.count = view->rows / units.width * units.blocks;
     return units;
+}
+
+gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows)
+{
+    const int is_crosswise = gpr_cpu_lies_crosswise(view);
+
+    return cut(view, is_crosswise ? view->axes[view->outer - 1].extent : view->rows, most_rows);
+}
+
+gpr_cpu_units gpr_cpu_cut_rows(const gpr_view *view, uint64_t most_rows)
+{
+    return cut(view, view->rows, most_rows);
 }
 
 uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows)

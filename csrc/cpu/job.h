@@ -111,6 +111,9 @@ typedef struct gpr_cpu_units {
 /* Cuts a view of one row or more. */
 gpr_cpu_units gpr_cpu_cut_units(const gpr_view *view, uint64_t most_rows);
 
+/* As gpr_cpu_cut_units, of any neighbours, wherever they lie. */
+gpr_cpu_units gpr_cpu_cut_rows(const gpr_view *view, uint64_t most_rows);
+
 /* First row of a unit, and its number of rows. */
 uint64_t gpr_cpu_unit_row(const gpr_cpu_units *units, uint64_t unit, uint64_t *rows);
 

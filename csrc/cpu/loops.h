@@ -108,18 +108,48 @@ typedef struct gpr_product_sum {
 
 typedef gpr_product_sum (*gpr_product_sum_loop)(const void *a, const void *b, uint64_t n);
 
-/* The same sum of each of `width` columns of n <= GPR_PRODUCT_ROWS numbers, which are `p_stride`
- * and `q_stride` bytes apart. Columns lie side by side; at q there may be one for all of them. */
-enum { GPR_PRODUCT_ROWS = 1 << 10 };
-typedef struct gpr_product_columns {
-    const char *p, *q;
-    int64_t p_stride, q_stride;
-    int q_is_one;
-    uint64_t n, width;
-} gpr_product_columns;
+/* Rows of products that are summed side by side. Factors of row j begin at p[j] + p_first and, of
+ * products of two arrays, at q[j] + q_first; a row has `blocks` times n of them, at most
+ * GPR_PRODUCT_ROWS in all. Behind the last row its addresses are repeated up to a multiple of
+ * GPR_ROW_LANES. */
+enum { GPR_PRODUCT_ROWS = 1 << 10, GPR_ROW_LANES = 8 };
+typedef struct gpr_product_rows {
+    const char *const *p, *const *q;
+    int64_t p_first, p_stride, p_block, q_first, q_stride, q_block; /* bytes */
+    int q_is_one;                                                   /* all rows have the same */
+    uint64_t n, blocks, width;
+    int continues; /* from the sums there are, of GPR_PRODUCT_ROWS products with these */
+} gpr_product_rows;
 
-typedef void (*gpr_product_columns_loop)(const gpr_product_columns *columns, double *upper,
-                                         double *lower, double *sizes);
+/* The sums as gpr_product_sum's, in as many entries as there are addresses. A lane starts at -0, so
+ * that a sum of -0 alone is -0. */
+typedef void (*gpr_product_rows_loop)(const gpr_product_rows *rows, double *upper, double *lower,
+                                      double *sizes);
+
+/* How sums of products become the ends of intervals that contain the real numbers. */
+typedef struct gpr_interval_rule {
+    double times;   /* each sum counts; may be a fraction, or negative */
+    double share;   /* of a sum's size that is a bound on its error */
+    double quantum; /* of which sums are multiples, as what loops make of them: an error below
+                               it is 0. 0 if there is none; times is 1 else */
+    double step;    /* by which ends are moved apart, as a share of them */
+    double divisor; /* of the ends */
+    const double *divisors; /* in its place, one for each sum; or NULL */
+    int takes_root;         /* of sums of squares */
+    int zero_is_zero;       /* a sum of size 0 is one of zeros alone */
+    int zero_has_sign;      /* which may be -0 */
+} gpr_interval_rule;
+
+/* Sizes of sums for which bounds on errors hold. */
+#define GPR_LEAST_SUM_SIZE 0x1p-800
+#define GPR_MOST_SUM_SIZE 0x1p1000
+
+/* Finds the intervals of `count` sums, and divides their ends: as rounding, this keeps numbers in
+ * order, or reverses it. low[i] is NaN where there is no interval: where zero may be in it, too,
+ * whose sign the products decide. */
+typedef void (*gpr_intervals_loop)(const double *upper, const double *lower, const double *sizes,
+                                   uint64_t count, const gpr_interval_rule *rule, double *low,
+                                   double *high);
 
 /* The sum of products of integers, less a multiple of 2^64. */
 typedef uint64_t (*gpr_wrapped_products_loop)(const void *a, const void *b, uint64_t n);
@@ -306,8 +336,9 @@ typedef struct gpr_loops {
     gpr_products_loop products[GPR_DTYPE_COUNT];
     gpr_mantissas_loop multiply_mantissas;
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
-    gpr_product_columns_loop product_columns[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
-    gpr_product_columns_loop wide_product_columns; /* of float32, with the errors of float64 */
+    gpr_product_rows_loop product_rows[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
+    gpr_product_rows_loop wide_product_rows; /* of float32, with the errors of float64 */
+    gpr_intervals_loop intervals;
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */

@@ -56,17 +56,28 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
     sum->size += size;
 }
 
-/* Adds a vector of terms, of which REST is what rounding took. */
-#define ADD_TERMS(sum, rest, size, term, REST, SIGNED, TWICE) \
-    do {                                                      \
-        if (TWICE) {                                          \
-            vec_f64 lost;                                     \
-            ADD_WITH_REST(vec_f64, sum, term, lost);          \
-            rest += lost + (REST);                            \
-        } else {                                              \
-            sum += term;                                      \
-        }                                                     \
-        if (SIGNED) size += MAGNITUDES(term);                 \
+/* A sum and a product that is a double, rounded once, by one instruction where there is one. */
+#ifdef MULTIPLY_ADD
+#define ADD_EXACT_PRODUCT(x, y, sum) (vec_f64) MULTIPLY_ADD(x, y, sum)
+#else
+#define ADD_EXACT_PRODUCT(x, y, sum) ((sum) + (x) * (y))
+#endif
+#define ADDED_products(x, y, term, sum) ADD_EXACT_PRODUCT(x, y, sum)
+#define ADDED_squares(x, y, term, sum) ADD_EXACT_PRODUCT(x, x, sum)
+#define ADDED_magnitudes(x, y, term, sum) ((sum) + (term))
+
+/* Adds a vector of terms, of which REST is what rounding took. ADDED is the sum with terms that are
+ * doubles. */
+#define ADD_TERMS(sum, rest, size, term, REST, SIGNED, TWICE, ADDED) \
+    do {                                                             \
+        if (TWICE) {                                                 \
+            vec_f64 lost;                                            \
+            ADD_WITH_REST(vec_f64, sum, term, lost);                 \
+            rest += lost + (REST);                                   \
+        } else {                                                     \
+            sum = (ADDED);                                           \
+        }                                                            \
+        if (SIGNED) size += MAGNITUDES(term);                        \
     } while (0)
 
 /* The general way. SIGNED: terms may be negative. TWICE: terms and sums are two doubles each. */
@@ -74,9 +85,10 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
     static gpr_product_sum plain_##kind##_##name(const T *p, const T *q, uint64_t n)               \
     {                                                                                              \
         vec_f64 sums[SUM_VECTORS] = {{0}}, rests[SUM_VECTORS] = {{0}}, sizes[SUM_VECTORS] = {{0}}; \
-        gpr_product_sum found = {0, 0, 0};                                                         \
+        gpr_product_sum found = {-0.0, 0, 0};                                                      \
         uint64_t i = 0;                                                                            \
         (void)q;                                                                                   \
+        for (int k = 0; k < SUM_VECTORS; k++) sums[k] = -sums[k]; /* -0, as a sum of -0 is */      \
         for (; i + SUM_VECTORS * VECTOR_LANES <= n; i += SUM_VECTORS * VECTOR_LANES) {             \
             PREFETCH(p + i, SUM_VECTORS * VECTOR_LANES * sizeof(T));                               \
             if (SIGNED) PREFETCH(q + i, SUM_VECTORS * VECTOR_LANES * sizeof(T));                   \
@@ -87,7 +99,7 @@ INLINE void add_term(gpr_product_sum *sum, double term, double rest, double size
                               term = TERM_##kind(x, y);                                            \
                 (void)y;                                                                           \
                 ADD_TERMS(sums[k], rests[k], sizes[k], term, REST_##kind(x, y, term), SIGNED,      \
-                          TWICE);                                                                  \
+                          TWICE, ADDED_##kind(x, y, term, sums[k]));                               \
             }                                                                                      \
         }                                                                                          \
         for (; i < n; i++) {                                                                       \
@@ -151,7 +163,8 @@ DEFINE_COMPLEX_TAIL(float64, double, 1)
                 for (int t = 0; t < COMPLEX_TERMS; t++) {                                  \
                     const vec_f64 factor = t > 0 ? SWAP_PARTS(y) : y, term = x * factor;   \
                     ADD_TERMS(sums[t][k], rests[t][k], sizes[t][k], term,                  \
-                              VECTOR_PRODUCT_REST(x, factor, term), 1, TWICE);             \
+                              VECTOR_PRODUCT_REST(x, factor, term), 1, TWICE,              \
+                              ADD_EXACT_PRODUCT(x, factor, sums[t][k]));                   \
                 }                                                                          \
             }                                                                              \
         }                                                                                  \
@@ -215,86 +228,200 @@ DEFINE_SUM_LOOP(magnitudes, float64, double, sum_biased(GPR_MAGNITUDES, p, q, n,
 DEFINE_COMPLEX_SUMS_LOOP(complex64, float32, float, sum_complex_singles(p, q, n, of_parts))
 DEFINE_COMPLEX_SUMS_LOOP(complex128, float64, double, sum_complex_biased(p, q, n, of_parts))
 
-/* Columns: a lane has one, and adds its products one after the other in the general way. */
-enum { PRODUCT_COLUMN_VECTORS = 2 }; /* side by side: additions of one wait less for each other */
+/* Rows side by side: a lane has one, and adds its products one after the other in the general way.
+ * Factors of neighbouring rows are neighbours in memory, apart, or, of second ones, the same. */
+enum { ROW_VECTORS = 2 }; /* of neighbours: additions of one wait less for each other */
+typedef enum reading { NEIGHBOURS, APART, ONE_FOR_ALL } reading;
 
-#define STORE_VECTORS(to, from, vectors) \
-    for (int k = 0; k < (vectors); k++) memcpy((to) + k * VECTOR_LANES, &(from)[k], sizeof(vec_f64))
+#if VECTOR_BYTES == 64
+#define EACH_LANE(LANE) {LANE(0), LANE(1), LANE(2), LANE(3), LANE(4), LANE(5), LANE(6), LANE(7)}
+#elif VECTOR_BYTES == 32
+#define EACH_LANE(LANE) {LANE(0), LANE(1), LANE(2), LANE(3)}
+#else
+#define EACH_LANE(LANE) {LANE(0), LANE(1)}
+#endif
+typedef float half_f32 __attribute__((vector_size(VECTOR_BYTES / 2)));
 
-#define DEFINE_PRODUCT_COLUMNS(kind, name, T, LOAD, SIGNED, TWICE)                                 \
-    INLINE void some_columns_of_##kind##_##name(const gpr_product_columns *columns, uint64_t j,    \
-                                                int vectors, double *upper, double *lower,         \
-                                                double *sizes)                                     \
+INLINE vec_f64 read_lanes_float64(reading how, const char *const *rows, int64_t at)
+{
+#define LANE_AT(k) *(const double *)(const void *)(rows[how == APART ? (k) : 0] + at)
+    if (how == NEIGHBOURS) return load_f64((const double *)(const void *)(rows[0] + at));
+    return (vec_f64)EACH_LANE(LANE_AT);
+#undef LANE_AT
+}
+
+INLINE vec_f64 read_lanes_float32(reading how, const char *const *rows, int64_t at)
+{
+#define LANE_AT(k) *(const float *)(const void *)(rows[how == APART ? (k) : 0] + at)
+    if (how == NEIGHBOURS) return (vec_f64)WIDEN_F32((const float *)(const void *)(rows[0] + at));
+    return __builtin_convertvector((half_f32)EACH_LANE(LANE_AT), vec_f64);
+#undef LANE_AT
+}
+
+INLINE int are_neighbours(const char *const *rows, uint64_t count, int64_t bytes)
+{
+    int64_t differ = 0;
+
+    for (uint64_t k = 1; k < count; k++) differ |= rows[k] - rows[k - 1] - bytes;
+    return differ == 0;
+}
+
+/* Rows side by side are more streams of memory than the processor's own prefetchers follow, and
+ * neighbours jump from page to page. For each position one line or two of the next rows, `ahead`,
+ * are fetched: those at the same position, or the next one of short rows. */
+INLINE void prefetch_rows(const char *const *ahead, int vectors, reading how, int64_t at,
+                          int64_t first, uint64_t position)
+{
+    if (how == NEIGHBOURS) {
+        UNROLLED
+        for (int line = 0; line < vectors * VECTOR_BYTES; line += CACHE_LINE_BYTES)
+            __builtin_prefetch(ahead[0] + at + line);
+    } else {
+        __builtin_prefetch(ahead[position % VECTOR_LANES] + first +
+                           (int64_t)(position / VECTOR_LANES) * CACHE_LINE_BYTES);
+    }
+}
+
+#define DEFINE_PRODUCT_ROWS(kind, name, T, real, SIGNED, TWICE)                                    \
+    INLINE void add_rows_of_##kind##_##name(const gpr_product_rows *rows, uint64_t j, int vectors, \
+                                            reading of_p, reading of_q, double *upper,             \
+                                            double *lower, double *sizes)                          \
     {                                                                                              \
-        vec_f64 sums[PRODUCT_COLUMN_VECTORS] = {{0}}, rests[PRODUCT_COLUMN_VECTORS] = {{0}},       \
-                magnitudes[PRODUCT_COLUMN_VECTORS] = {{0}};                                        \
+        const uint64_t step = (uint64_t)vectors * VECTOR_LANES,                                    \
+                       next = rows->width - j > 3 * step ? j + 2 * step : j;                       \
+        const char *const *ahead = rows->p + next;                                                 \
+        vec_f64 sums[ROW_VECTORS], rests[ROW_VECTORS], magnitudes[ROW_VECTORS];                    \
                                                                                                    \
-        for (uint64_t i = 0; i < columns->n; i++) {                                                \
-            const T *p = (const T *)(const void *)(columns->p + (int64_t)i * columns->p_stride),   \
-                    *q = SIGNED ? (const T *)(const void *)(columns->q +                           \
-                                                            (int64_t)i * columns->q_stride)        \
-                                : p;                                                               \
-            UNROLLED                                                                               \
-            for (int k = 0; k < vectors; k++) {                                                    \
-                const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                                \
-                const vec_f64 x = (vec_f64)LOAD(p + at),                                           \
-                              y = !SIGNED             ? x                                          \
-                                  : columns->q_is_one ? (vec_f64){0} + (double)*q                  \
-                                                      : (vec_f64)LOAD(q + at),                     \
-                              term = TERM_##kind(x, y);                                            \
-                (void)y;                                                                           \
-                ADD_TERMS(sums[k], rests[k], magnitudes[k], term, REST_##kind(x, y, term), SIGNED, \
-                          TWICE);                                                                  \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < vectors; k++) {                                                        \
+            const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                                    \
+            sums[k] = rows->continues ? load_f64(upper + at) : -(vec_f64){0};                      \
+            rests[k] = rows->continues ? load_f64(lower + at) : (vec_f64){0};                      \
+            magnitudes[k] = rows->continues ? load_f64(sizes + at) : (vec_f64){0};                 \
+        }                                                                                          \
+        for (uint64_t b = 0; b < rows->blocks; b++) {                                              \
+            int64_t at_p = rows->p_first + (int64_t)b * rows->p_block,                             \
+                    at_q = rows->q_first + (int64_t)b * rows->q_block;                             \
+                                                                                                   \
+            for (uint64_t i = 0; i < rows->n; i++) {                                               \
+                prefetch_rows(ahead, vectors, of_p, at_p, rows->p_first, b * rows->n + i);         \
+                if (SIGNED && of_q != ONE_FOR_ALL)                                                 \
+                    prefetch_rows(rows->q + next, vectors, of_q, at_q, rows->q_first,              \
+                                  b * rows->n + i);                                                \
+                UNROLLED                                                                           \
+                for (int k = 0; k < vectors; k++) {                                                \
+                    const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                            \
+                    const vec_f64 x = read_lanes_##real(of_p, rows->p + at, at_p),                 \
+                                  y = SIGNED ? read_lanes_##real(of_q, rows->q + at, at_q) : x,    \
+                                  term = TERM_##kind(x, y);                                        \
+                    (void)y;                                                                       \
+                    ADD_TERMS(sums[k], rests[k], magnitudes[k], term, REST_##kind(x, y, term),     \
+                              SIGNED, TWICE, ADDED_##kind(x, y, term, sums[k]));                   \
+                }                                                                                  \
+                at_p += rows->p_stride;                                                            \
+                at_q += rows->q_stride;                                                            \
             }                                                                                      \
         }                                                                                          \
-        STORE_VECTORS(upper + j, sums, vectors);                                                   \
-        STORE_VECTORS(lower + j, rests, vectors);                                                  \
-        if (SIGNED)                                                                                \
-            STORE_VECTORS(sizes + j, magnitudes, vectors);                                         \
-        else                                                                                       \
-            STORE_VECTORS(sizes + j, sums, vectors);                                               \
+        UNROLLED                                                                                   \
+        for (int k = 0; k < vectors; k++) {                                                        \
+            const uint64_t at = j + (uint64_t)k * VECTOR_LANES;                                    \
+            memcpy(upper + at, &sums[k], sizeof sums[k]);                                          \
+            memcpy(lower + at, &rests[k], sizeof rests[k]);                                        \
+            memcpy(sizes + at, SIGNED ? &magnitudes[k] : &sums[k], sizeof sums[k]);                \
+        }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    static void columns_of_##kind##_##name(const gpr_product_columns *columns, double *upper,      \
-                                           double *lower, double *sizes)                           \
+    static void rows_of_##kind##_##name(const gpr_product_rows *rows, double *upper,               \
+                                        double *lower, double *sizes)                              \
     {                                                                                              \
-        const uint64_t width = columns->width;                                                     \
+        enum { SOME = ROW_VECTORS * VECTOR_LANES };                                                \
+        const int is_one = !(SIGNED) || rows->q_is_one;                                            \
         uint64_t j = 0;                                                                            \
                                                                                                    \
-        for (; j + PRODUCT_COLUMN_VECTORS * VECTOR_LANES <= width;                                 \
-             j += PRODUCT_COLUMN_VECTORS * VECTOR_LANES)                                           \
-            some_columns_of_##kind##_##name(columns, j, PRODUCT_COLUMN_VECTORS, upper, lower,      \
-                                            sizes);                                                \
-        for (; j + VECTOR_LANES <= width; j += VECTOR_LANES)                                       \
-            some_columns_of_##kind##_##name(columns, j, 1, upper, lower, sizes);                   \
-        for (; j < width; j++) {                                                                   \
-            gpr_product_sum sum = {0, 0, 0};                                                       \
-            const char *p = columns->p + j * sizeof(T), *q = columns->q_is_one || !SIGNED          \
-                                                                 ? columns->q                      \
-                                                                 : columns->q + j * sizeof(T);     \
+        while (j < rows->width) {                                                                  \
+            const uint64_t left = rows->width - j;                                                 \
                                                                                                    \
-            for (uint64_t i = 0; i < columns->n; i++) {                                            \
-                T given, second;                                                                   \
-                memcpy(&given, p + (int64_t)i * columns->p_stride, sizeof given);                  \
-                second = given;                                                                    \
-                if (SIGNED) memcpy(&second, q + (int64_t)i * columns->q_stride, sizeof second);    \
-                const double x = given, y = second, term = TERM_OF_ONE_##kind(x, y);               \
-                (void)y;                                                                           \
-                add_term(&sum, term, (TWICE) ? REST_OF_ONE_##kind(x, y, term) : 0, fabs(term));    \
+            if (left < SOME || !are_neighbours(rows->p + j, SOME, sizeof(T)) ||                    \
+                !(is_one || are_neighbours(rows->q + j, SOME, sizeof(T)))) {                       \
+                if (is_one)                                                                        \
+                    add_rows_of_##kind##_##name(rows, j, 1, APART, ONE_FOR_ALL, upper, lower,      \
+                                                sizes);                                            \
+                else                                                                               \
+                    add_rows_of_##kind##_##name(rows, j, 1, APART, APART, upper, lower, sizes);    \
+                j += VECTOR_LANES;                                                                 \
+                continue;                                                                          \
             }                                                                                      \
-            upper[j] = sum.upper;                                                                  \
-            lower[j] = sum.lower;                                                                  \
-            sizes[j] = sum.size;                                                                   \
+            if (is_one)                                                                            \
+                add_rows_of_##kind##_##name(rows, j, ROW_VECTORS, NEIGHBOURS, ONE_FOR_ALL, upper,  \
+                                            lower, sizes);                                         \
+            else                                                                                   \
+                add_rows_of_##kind##_##name(rows, j, ROW_VECTORS, NEIGHBOURS, NEIGHBOURS, upper,   \
+                                            lower, sizes);                                         \
+            j += SOME;                                                                             \
         }                                                                                          \
     }
-DEFINE_PRODUCT_COLUMNS(products, float32, float, WIDEN_F32, 1, 0)
-DEFINE_PRODUCT_COLUMNS(squares, float32, float, WIDEN_F32, 0, 0)
-DEFINE_PRODUCT_COLUMNS(magnitudes, float32, float, WIDEN_F32, 0, 0)
-DEFINE_PRODUCT_COLUMNS(products, float64, double, load_f64, 1, 1)
-DEFINE_PRODUCT_COLUMNS(squares, float64, double, load_f64, 0, 1)
-DEFINE_PRODUCT_COLUMNS(magnitudes, float64, double, load_f64, 0, 1)
+DEFINE_PRODUCT_ROWS(products, float32, float, float32, 1, 0)
+DEFINE_PRODUCT_ROWS(squares, float32, float, float32, 0, 0)
+DEFINE_PRODUCT_ROWS(magnitudes, float32, float, float32, 0, 0)
+DEFINE_PRODUCT_ROWS(products, float64, double, float64, 1, 1)
+DEFINE_PRODUCT_ROWS(squares, float64, double, float64, 0, 1)
+DEFINE_PRODUCT_ROWS(magnitudes, float64, double, float64, 0, 1)
 
-DEFINE_PRODUCT_COLUMNS(products, wide_float32, float, WIDEN_F32, 1, 1)
+DEFINE_PRODUCT_ROWS(products, wide_float32, float, float32, 1, 1)
+
+/* See gpr_intervals_loop. Of a root, sqrt(u) + (u - sqrt(u)^2 + l) / (2 sqrt(u)) is that of u + l
+ * but for l^2 / (8 u^(3/2)), which is less than 2^-100 of it, as l is no more than u's last bit.
+ * Rounding of the ends is inside the bounds on errors, which are twice as large as they need be.
+ * Written so that compilers make vectors of it. */
+INLINE void intervals_by(int takes_root, const double *restrict upper, const double *restrict lower,
+                         const double *restrict sizes, uint64_t count, gpr_interval_rule rule,
+                         double *restrict low, double *restrict high)
+{
+    const double step = rule.step, least_step = step > 0 ? 0x1p-1074 : 0, times = rule.times,
+                 plus = rule.zero_has_sign ? -0.0 : 0, /* what is added to a zero */
+        zero_size = rule.zero_is_zero ? 0 : -1;
+
+    for (uint64_t i = 0; i < count; i++) {
+        const double size = sizes[i] * fabs(times), product = upper[i] * times,
+                     rest = PRODUCT_REST(upper[i], times, product) + lower[i] * times,
+                     sum = product + rest, of_rest = sum - product,
+                     lost = (product - (sum - of_rest)) + (rest - of_rest),
+                     most = size * rule.share, error = most < rule.quantum ? 0 : most,
+                     root = takes_root ? sqrt(sum) : 1,
+                     left = takes_root ? (lost - PRODUCT_REST(root, root, sum)) / (2 * root) : lost,
+                     doubt = takes_root ? error / root + 0x1p-100 * root : error,
+                     middle = takes_root ? root : sum, from = middle + (left - doubt),
+                     to = middle + (left + doubt), start = from - (fabs(from) * step + least_step),
+                     end = to + (fabs(to) * step + least_step), zero = (upper[i] + plus) * times;
+        /* one choice at a time, which vectors make by masks of doubles */
+        double bound = start > 0 ? start : end < 0 ? start : (double)NAN, other = end;
+
+        bound = size >= GPR_LEAST_SUM_SIZE ? bound : (double)NAN;
+        bound = size <= GPR_MOST_SUM_SIZE ? bound : (double)NAN;
+        if (takes_root) bound = error < sum / 2 ? bound : (double)NAN;
+        bound = sizes[i] == zero_size ? zero : bound;
+        other = sizes[i] == zero_size ? zero : other;
+        low[i] = bound;
+        high[i] = other;
+    }
+}
+
+static void intervals(const double *upper, const double *lower, const double *sizes, uint64_t count,
+                      const gpr_interval_rule *rule, double *low, double *high)
+{
+    if (rule->takes_root)
+        intervals_by(1, upper, lower, sizes, count, *rule, low, high);
+    else
+        intervals_by(0, upper, lower, sizes, count, *rule, low, high);
+    for (uint64_t i = 0; i < count && rule->divisors != NULL; i++) {
+        low[i] /= rule->divisors[i];
+        high[i] /= rule->divisors[i];
+    }
+    for (uint64_t i = 0; i < count && rule->divisors == NULL && rule->divisor != 1; i++) {
+        low[i] /= rule->divisor;
+        high[i] /= rule->divisor;
+    }
+}
 
 /* Sums of products of integers. Those of a byte are added in 32 bits, as many as these hold, others
  * in 64 bits, of which wide ones keep the lower ones. */

@@ -47,14 +47,20 @@ INLINE double bias_unit(vec_f64 samples, uint64_t n)
     return unit;
 }
 
-/* Adds x * y to a biased lane, and what rounding takes from it to `rest`; notes in `moved` which
- * bits of the lane are not the bias's. */
-#define ADD_BIASED(x, y, bias, sum, rest, moved)                             \
-    do {                                                                     \
-        const vec_f64 next = (vec_f64)MULTIPLY_ADD(x, y, sum);               \
-        rest -= (vec_f64)LESS_PRODUCT(next - (sum), x, y);                   \
-        sum = next;                                                          \
-        moved = (vec_i64)OR_DIFFERENCE(moved, (vec_i64)next, (vec_i64)bias); \
+/* Adds x * y to a biased lane, and what rounding takes from it to `rest`. */
+#define ADD_TO_LANE(x, y, sum, rest)                           \
+    do {                                                       \
+        const vec_f64 next = (vec_f64)MULTIPLY_ADD(x, y, sum); \
+        rest -= (vec_f64)LESS_PRODUCT(next - (sum), x, y);     \
+        sum = next;                                            \
+    } while (0)
+
+/* The same, and notes in `moved` which bits of the lane are not the bias's. Lanes of terms that are
+ * not negative only grow: it is enough to look at the last ones. */
+#define ADD_BIASED(x, y, bias, sum, rest, moved)                            \
+    do {                                                                    \
+        ADD_TO_LANE(x, y, sum, rest);                                       \
+        moved = (vec_i64)OR_DIFFERENCE(moved, (vec_i64)sum, (vec_i64)bias); \
     } while (0)
 
 /* Whether all lanes still have the bias's exponent. */
@@ -103,13 +109,19 @@ INLINE int sum_biased(gpr_products kind, const double *p, const double *q, uint6
         for (int k = 0; k < AT_ONCE_VECTORS; k++) {
             const vec_f64 x = load_f64(p + i + k * VECTOR_LANES),
                           y = second_factor(kind, x, q + i + k * VECTOR_LANES);
-            ADD_BIASED(first_factor(kind, x), y, bias, sums[k], rests[k], moved);
+            if (kind == GPR_PRODUCTS)
+                ADD_BIASED(x, y, bias, sums[k], rests[k], moved);
+            else
+                ADD_TO_LANE(first_factor(kind, x), y, sums[k], rests[k]);
         }
     }
     for (; i + VECTOR_LANES <= n; i += VECTOR_LANES) {
         const vec_f64 x = load_f64(p + i), y = second_factor(kind, x, q + i);
         ADD_BIASED(first_factor(kind, x), y, bias, sums[0], rests[0], moved);
     }
+    UNROLLED
+    for (int k = 0; k < AT_ONCE_VECTORS; k++)
+        moved = (vec_i64)OR_DIFFERENCE(moved, (vec_i64)sums[k], (vec_i64)bias);
     if (!have_stayed(moved)) return 0;
     UNROLLED
     for (int k = 0; k < AT_ONCE_VECTORS; k++) sums[k] -= bias;

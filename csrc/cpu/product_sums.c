@@ -23,13 +23,11 @@ enum { IN_PLACE_TILE = 8192, COMPLEX_TILE = 2048 };
  * 2) or more. Each product is rounded by 2^(k - 106) and added to a rest of m * 2^(k - 53): 2^13 *
  * (1 + 2^9) * 2^(k - 106) < 2^(k - 83) < 2^-85 of `size`.
  * Merging rounds the second double once or twice, by 2^-105 each. Underflow loses less than 2^-1070
- * per product: nothing beside LEAST_SIZE. All bounds are twice as large or more, for the rounding
- * of magnitudes and of what is computed here. */
+ * per product: nothing beside GPR_LEAST_SUM_SIZE. All bounds are twice as large or more, for the
+ * rounding of magnitudes and of what is computed here. */
 #define NARROW_ERROR 0x1p-41
 #define WIDE_ERROR 0x1p-81
 #define MERGE_ERROR 0x1p-102
-#define LEAST_SIZE 0x1p-800
-#define MOST_SIZE 0x1p1000
 
 static int is_integer(gpr_dtype dtype)
 {
@@ -82,8 +80,8 @@ static void merge(gpr_product_sum *sum, double upper, double lower, double size)
                  lost = (sum->upper - (total - of_second)) + (upper - of_second),
                  rest = sum->lower + lower + lost;
 
-    /* the larger one first: what remains is what rounding takes from their sum */
-    sum->upper = total + rest;
+    /* the larger one first: what remains is what rounding takes from their sum; -0 stays */
+    sum->upper = rest == 0 ? total : total + rest;
     sum->lower =
         fabs(total) >= fabs(rest) ? rest - (sum->upper - total) : total - (sum->upper - rest);
     sum->size += size;
@@ -232,155 +230,550 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
     }
 }
 
-/* ---------------------------------------------------------------- columns -------------------- */
+/* ---------------------------------------------------------------- rows side by side ---------- */
 
-/* Whether float32 are read where sums of doubles are wanted. */
-static int reads_narrow(const gpr_cpu_factors *factors)
+/* How the loop reads one of the views. */
+typedef struct rows_reader {
+    const gpr_view *view;
+    int in_place;
+    int is_one; /* all rows have the same factors */
+    factor_stage *stage;
+    double *tile;        /* of numbers that are not read in place */
+    const char **starts; /* where rows begin that are not read in place */
+    int64_t *offsets;
+    const char **rows;     /* where they begin, in place or in the tile */
+    int64_t stride, block; /* bytes */
+} rows_reader;
+
+/* Numbers that the loop reads: float32 or float64. Sums of float32 to doubles are read as such. */
+static gpr_dtype dtype_of_rows(const gpr_cpu_factors *factors)
 {
-    return factors->dtype == GPR_FLOAT64 && factors->products == GPR_PRODUCTS &&
-           factors->first->dtype == GPR_FLOAT32 && factors->second->dtype == GPR_FLOAT32;
+    const int has_second = factors->products == GPR_PRODUCTS;
+
+    if (has_second && factors->dtype == GPR_FLOAT64 && is_held(factors->first, GPR_FLOAT32) &&
+        is_held(factors->second, GPR_FLOAT32))
+        return GPR_FLOAT32;
+    return dtype_of_loops(factors);
 }
 
-/* Whether the loops read a view's columns, or what stands for all of them, where they are. */
 static int is_in_place(const gpr_view *view, gpr_dtype dtype)
 {
-    return view->dtype == dtype &&
-           (gpr_cpu_columns_in_place(view) || (view->axes[view->outer - 1].in == 0 &&
-                                               view->encoding == 0 && gpr_view_is_aligned(view)));
+    return view->dtype == dtype && view->encoding == 0 && gpr_view_is_aligned(view);
 }
 
-/* The loop for columns of memory as they are, which are read as of *dtype; NULL: some have to be
- * packed, and are read as of dtype_of_loops. */
-static gpr_product_columns_loop loop_in_place(const gpr_cpu_factors *factors)
+/* Whether a sum of magnitude 0 is one of zeros: no product of others is rounded to it. */
+static int zero_is_zero(const gpr_cpu_factors *factors)
 {
-    const int is_narrow = reads_narrow(factors);
-    const gpr_dtype dtype = is_narrow ? GPR_FLOAT32 : factors->dtype;
+    const gpr_view *a = factors->first, *b = factors->second;
 
-    if (!is_in_place(factors->first, dtype)) return NULL;
-    if (factors->products == GPR_PRODUCTS && !is_in_place(factors->second, dtype)) return NULL;
-    if (is_narrow) return gpr_cpu_loops()->wide_product_columns;
-    return gpr_cpu_loops()->product_columns[factors->products][dtype];
+    if (factors->are_parts || factors->components > 1) return 0;
+    if (factors->products == GPR_MAGNITUDES || dtype_of_rows(factors) == GPR_FLOAT32) return 1;
+    return !gpr_is_inexact(a->dtype) ||
+           (factors->products == GPR_PRODUCTS && !gpr_is_inexact(b->dtype));
 }
 
-uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors)
+/* Whether columns that have to be packed are so many beside each other that runs of them are. */
+static int packs_columns(const gpr_view *view)
 {
-    enum { FEWEST = 8, SHORTEST_RUN = 16, PACKED_COLUMNS = 64 };
+    enum { SHORTEST_RUN = 16 };
+
+    return gpr_cpu_lies_crosswise(view) && view->axes[view->outer - 1].extent >= SHORTEST_RUN;
+}
+
+int gpr_cpu_has_rows_beside(const gpr_view *view)
+{
+    enum { SHORT_ROW = 256 };
+
+    return gpr_cpu_lies_crosswise(view) || view->n <= SHORT_ROW;
+}
+
+int gpr_cpu_cut_product_rows(const gpr_cpu_factors *factors, uint64_t most, gpr_cpu_units *units)
+{
+    enum { FEWEST = 3, PACKED_ROWS = 64 };
     const gpr_view *view = factors->first;
-    const int across = view->outer - 1, along = view->outer + view->inner - 1;
+    const gpr_dtype dtype = dtype_of_rows(factors);
+    const int in_place = is_in_place(view, dtype) &&
+                         (factors->products != GPR_PRODUCTS || is_in_place(factors->second, dtype));
+    uint64_t width = MOST_PRODUCT_ROWS;
 
-    if (factors->components > 1 || factors->wraps) return 0;
-    if (!gpr_cpu_lies_crosswise(view) || view->axes[across].extent < FEWEST) return 0;
-    if (view->axes[along].extent < SHORTEST_RUN && view->axes[along].extent < view->n) return 0;
-    return loop_in_place(factors) != NULL ? PRODUCT_COLUMNS : PACKED_COLUMNS;
+    if (factors->components > 1 || factors->wraps || view->rows < FEWEST) return 0;
+    if (!factors->are_parts && !gpr_cpu_has_rows_beside(view)) return 0;
+    if (!in_place && packs_columns(view)) {
+        width = gpr_smaller(gpr_larger(PRODUCT_TILE / view->n, PACKED_ROWS), MOST_PRODUCT_ROWS);
+        *units = gpr_cpu_cut_units(view, gpr_smaller(most, width));
+        return 1;
+    }
+    if (!in_place) width = gpr_larger(PRODUCT_TILE / view->n, GPR_ROW_LANES);
+    *units = gpr_cpu_cut_rows(view, gpr_smaller(gpr_smaller(width, most), MOST_PRODUCT_ROWS));
+    return 1;
 }
 
-/* Packs factors of `rows` positions, from `first` on, of `width` columns, as loops read them. */
-static const void *pack_columns(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t row,
-                                uint64_t width, uint64_t first, uint64_t rows, factor_stage *s,
-                                double *widened, product_sums *all)
+/* Finds where `width` rows, from `row` on, begin in memory. */
+static void find_rows(const gpr_view *view, uint64_t row, uint64_t width, const char **rows)
 {
-    const uint64_t count = rows * width;
-    gpr_view tile;
+    const gpr_axis *last = &view->axes[view->outer - 1];
+    uint64_t index[GPR_MAX_NDIM], j = 0;
+    const char *at = view->data;
 
-    gpr_cpu_make_tile(view, width, &tile);
-    gpr_cpu_locate(view, row, first, &tile);
-    tile.rows_contiguous = 0;
-    tile.n = count;
-    return widen(factors, gpr_cpu_read_elements(factors, &tile, 0, 0, count, s), count, widened,
-                 all);
+    for (int i = view->outer - 1; i >= 0; i--) {
+        index[i] = row % view->axes[i].extent;
+        row /= view->axes[i].extent;
+        at += (int64_t)index[i] * view->axes[i].in;
+    }
+    for (;;) {
+        const uint64_t some = gpr_smaller(width - j, last->extent - index[view->outer - 1]);
+
+        for (uint64_t k = 0; k < some; k++, at += last->in) rows[j + k] = at;
+        j += some;
+        if (j == width) return;
+        index[view->outer - 1] = 0;
+        at -= (int64_t)last->extent * last->in;
+        for (int i = view->outer - 2; i >= 0; i--) {
+            at += view->axes[i].in;
+            if (++index[i] < view->axes[i].extent) break;
+            at -= (int64_t)view->axes[i].extent * view->axes[i].in;
+            index[i] = 0;
+        }
+    }
 }
 
-void gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                                 product_columns_memory *memory, product_sums *all)
+static void repeat_last(uint64_t width, const char **rows)
 {
-    const gpr_view *view = factors->first, *second = factors->second;
-    const int across = view->outer - 1, along = view->outer + view->inner - 1,
-              has_second = factors->products == GPR_PRODUCTS,
-              is_one = has_second && second->axes[across].in == 0;
-    const gpr_dtype dtype = dtype_of_loops(factors);
-    const gpr_product_columns_loop in_place = loop_in_place(factors);
-    const gpr_product_columns_loop loop =
-        in_place != NULL ? in_place : gpr_cpu_loops()->product_columns[factors->products][dtype];
-    const uint64_t extent = view->axes[along].extent,
-                   most = in_place != NULL ? GPR_PRODUCT_ROWS : PRODUCT_TILE / width;
-    const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
-    gpr_product_columns columns = {.width = width, .q_is_one = is_one};
+    for (uint64_t j = width; j % GPR_ROW_LANES != 0; j++) rows[j] = rows[width - 1];
+}
+
+/* Converts `count` elements to numbers of the dtype that the loop reads. */
+static void convert(const gpr_cpu_factors *factors, const rows_reader *how, const void *elements,
+                    uint64_t count, gpr_dtype to, char *numbers, product_sums *all)
+{
+    const gpr_dtype from = how->view->dtype;
+
+    if (from == to) {
+        if (elements != numbers) memcpy(numbers, elements, count * gpr_dtype_bytes(to));
+        return;
+    }
+    if (factors->dtype == to || gpr_is_inexact(factors->dtype)) {
+        gpr_cpu_convert_factors(from, elements, to, numbers, count);
+        return;
+    }
+    if (from != factors->dtype) { /* integers, first to their common type */
+        gpr_convert(from, elements, factors->dtype, how->stage->converted, count);
+        elements = how->stage->converted;
+    }
+    all->is_inexact |= have_more_bits(factors->dtype, elements, count);
+    gpr_cpu_convert_factors(factors->dtype, elements, to, numbers, count);
+}
+
+/* Copies elements of rows, `offsets` from where each begins, of any alignment, as they are or in
+ * the other byte order: runs may be of one element, for which a call each takes too long. */
+#define DEFINE_GATHER(bytes, T, SWAP)                                                           \
+    static void gather_##bytes(const char *const *rows, uint64_t width, const int64_t *offsets, \
+                               uint64_t count, int is_swapped, char *to)                        \
+    {                                                                                           \
+        for (uint64_t j = 0; j < width; j++) {                                                  \
+            const char *row = rows[j];                                                          \
+                                                                                                \
+            for (uint64_t i = 0; i < count; i++, to += (bytes)) {                               \
+                T x;                                                                            \
+                memcpy(&x, row + offsets[i], bytes);                                            \
+                if (is_swapped) x = (T)SWAP(x);                                                 \
+                memcpy(to, &x, bytes);                                                          \
+            }                                                                                   \
+        }                                                                                       \
+    }
+DEFINE_GATHER(1, uint8_t, )
+DEFINE_GATHER(2, uint16_t, __builtin_bswap16)
+DEFINE_GATHER(4, uint32_t, __builtin_bswap32)
+DEFINE_GATHER(8, uint64_t, __builtin_bswap64)
+
+static void gather(const gpr_view *view, const char *const *rows, uint64_t width,
+                   const int64_t *offsets, uint64_t count, char *to)
+{
+    const int is_swapped = view->encoding == GPR_SWAPPED;
+
+    switch (view->bytes) {
+    case 1: gather_1(rows, width, offsets, count, is_swapped, to); break;
+    case 2: gather_2(rows, width, offsets, count, is_swapped, to); break;
+    case 4: gather_4(rows, width, offsets, count, is_swapped, to); break;
+    default: gather_8(rows, width, offsets, count, is_swapped, to); break;
+    }
+}
+
+/* Finds how far `count` positions of rows, from `first` on, are from the first one. */
+static void find_offsets(const gpr_view *view, uint64_t first, uint64_t count, int64_t *offsets)
+{
+    const gpr_axis *last = &view->axes[view->outer + view->inner - 1];
     gpr_view at;
 
-    *all = (product_sums){.merged = 0};
-    columns.p_stride = in_place != NULL ? view->axes[along].in : bytes * (int64_t)width;
-    columns.q_stride = in_place == NULL ? bytes * (int64_t)(is_one ? 1 : width)
-                       : has_second     ? second->axes[along].in
-                                        : 0;
-    memset(memory->sums, 0, width * sizeof *memory->sums);
-    for (uint64_t first = 0; first < view->n; first += columns.n) {
-        columns.n = gpr_smaller(view->n - first, extent - first % extent);
-        columns.n = gpr_smaller(columns.n, most);
-        if (in_place != NULL) {
-            gpr_cpu_locate(view, row, first, &at);
-            columns.p = columns.q = at.data;
-            if (has_second) gpr_cpu_locate(second, row, first, &at);
-            columns.q = at.data;
-        } else {
-            columns.p = columns.q =
-                pack_columns(factors, view, row, width, first, columns.n, &memory->read.stages[0],
-                             memory->read.widened[0], all);
-            if (has_second)
-                columns.q = pack_columns(factors, second, row, is_one ? 1 : width, first, columns.n,
-                                         &memory->read.stages[1], memory->read.widened[1], all);
-        }
-        loop(&columns, memory->upper, memory->lower, memory->sizes);
-        for (uint64_t j = 0; j < width; j++)
-            merge(&memory->sums[j], memory->upper[j], memory->lower[j], memory->sizes[j]);
-        all->merged += 2;
+    if (view->inner == 0) offsets[0] = 0; /* there is one */
+    for (uint64_t i = 0; i < count && view->inner > 0;) {
+        const uint64_t position = first + i,
+                       some = gpr_smaller(count - i, last->extent - position % last->extent);
+
+        gpr_cpu_locate(view, 0, position, &at);
+        for (uint64_t k = 0; k < some; k++)
+            offsets[i + k] = at.data - view->data + (int64_t)k * last->in;
+        i += some;
     }
+}
+
+/* Copies elements of a view to the tile, as the loop reads them. */
+static void pack(const gpr_cpu_factors *factors, const rows_reader *how, const gpr_view *view,
+                 uint64_t first, uint64_t count, gpr_dtype to, char *numbers, product_sums *all)
+{
+    char *packed = view->dtype == to ? numbers : how->stage->packed;
+
+    gpr_cpu_pack(view, first, count, NULL, packed);
+    convert(factors, how, packed, count, to, numbers, all);
+}
+
+/* Reads `count` positions, from `first` on, of rows to the tile: a row's numbers `pitch` apart from
+ * the next one's, or of columns position by position. */
+static void read_tile(const gpr_cpu_factors *factors, const rows_reader *how, uint64_t row,
+                      uint64_t width, uint64_t first, uint64_t count, uint64_t pitch,
+                      int by_columns, gpr_dtype to, product_sums *all)
+{
+    const gpr_view *view = how->view;
+    const size_t bytes = gpr_dtype_bytes(to);
+    char *tile = (char *)how->tile;
+
+    if (how->is_one) width = 1;
+    if (by_columns && !how->is_one) {
+        gpr_view columns;
+
+        gpr_cpu_make_tile(view, width, &columns);
+        gpr_cpu_locate(view, row, first, &columns);
+        if (!gpr_cpu_columns_in_place(view)) {
+            columns.rows_contiguous = 0;
+            pack(factors, how, &columns, 0, count * width, to, tile, all);
+            return;
+        }
+        for (uint64_t i = 0; i < count; i++)
+            convert(factors, how, columns.data + (int64_t)i * columns.axes[0].in, width, to,
+                    tile + i * width * bytes, all);
+        return;
+    }
+    if (count == view->n && pitch == view->n && view->contiguous) {
+        convert(factors, how, view->data + row * view->n * view->bytes, width * count, to, tile,
+                all);
+        return;
+    }
+    for (uint64_t j = 0; j < width && view->rows_contiguous; j++)
+        convert(factors, how, gpr_view_row(view, row + j) + first * view->bytes, count, to,
+                tile + j * pitch * bytes, all);
+    if (view->rows_contiguous) return;
+    find_offsets(view, first, count, how->offsets);
+    if (count == pitch) { /* rows behind each other */
+        char *packed = view->dtype == to ? tile : how->stage->packed;
+
+        gather(view, how->starts, width, how->offsets, count, packed);
+        convert(factors, how, packed, width * count, to, tile, all);
+        return;
+    }
+    for (uint64_t j = 0; j < width; j++) {
+        char *numbers = tile + j * pitch * bytes,
+             *packed = view->dtype == to ? numbers : how->stage->packed;
+
+        gather(view, how->starts + j, 1, how->offsets, count, packed);
+        convert(factors, how, packed, count, to, numbers, all);
+    }
+}
+
+/* Of the first factors or the second ones. */
+static rows_reader make_reader(const gpr_view *view, int which, gpr_dtype dtype, uint64_t row,
+                               uint64_t width, uint64_t pitch, int by_columns,
+                               product_rows_memory *memory)
+{
+    const char **rows = memory->rows[which];
+    const double *tile = memory->read.widened[which];
+    const int along = view->outer + view->inner - 1;
+    const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
+    rows_reader how = {.view = view,
+                       .in_place = is_in_place(view, dtype),
+                       .is_one = 1,
+                       .stage = &memory->read.stages[which],
+                       .tile = memory->read.widened[which],
+                       .starts = memory->starts[which],
+                       .offsets = memory->offsets,
+                       .rows = rows};
+
+    for (int i = 0; i < view->outer; i++) how.is_one &= view->axes[i].in == 0;
+    if (how.in_place) {
+        how.stride = view->inner > 0 ? view->axes[along].in : 0;
+        how.block = view->inner > 1 ? view->axes[along - 1].in : 0;
+        find_rows(view, row, width, rows);
+    } else {
+        by_columns &= !how.is_one;
+        if (!by_columns && !view->rows_contiguous)
+            find_rows(view, row, how.is_one ? 1 : width, memory->starts[which]);
+        how.stride = by_columns ? (int64_t)width * bytes : bytes;
+        for (uint64_t j = 0; j < width; j++)
+            rows[j] = (const char *)tile + (how.is_one   ? 0
+                                            : by_columns ? j
+                                                         : j * pitch) *
+                                               (uint64_t)bytes;
+    }
+    repeat_last(width, rows);
+    return how;
+}
+
+/* Makes *quantum no larger than the last bits of `count` numbers: a product with an integer is a
+ * multiple of it. */
+static void find_quantum(const char *numbers, int64_t stride, uint64_t count, gpr_dtype dtype,
+                         double *quantum)
+{
+    enum { BIAS = 1075, FIELD = 0x7ff, FRACTION = 52 };
+    int least = BIAS;
+
+    for (uint64_t i = 0; i < count; i++, numbers += stride) {
+        const double x = dtype == GPR_FLOAT32 ? (double)*(const float *)(const void *)numbers
+                                              : *(const double *)(const void *)numbers;
+        uint64_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        const int field = (int)(bits >> FRACTION & FIELD);
+        const uint64_t digits = (bits & ((UINT64_C(1) << FRACTION) - 1)) | (uint64_t)(field != 0)
+                                                                               << FRACTION;
+
+        if (digits == 0) continue;
+        const int last = field + (field == 0) + __builtin_ctzll(digits);
+        if (last < least) least = last;
+    }
+    *quantum = fmin(*quantum, ldexp(1, least - BIAS));
+}
+
+/* Bytes from a row's first factor in place to that at a position. */
+static int64_t offset_of(const rows_reader *how, uint64_t position)
+{
+    gpr_view at;
+
+    if (!how->in_place || position == 0) return 0;
+    gpr_cpu_locate(how->view, 0, position, &at);
+    return at.data - how->view->data;
+}
+
+/* Merges the sums of the loop into the others. */
+static void merge_rows(uint64_t width, product_rows_memory *memory, product_sums *all)
+{
+    for (uint64_t j = 0; j < width; j++) {
+        gpr_product_sum *sum = &memory->merged[j];
+
+        if (all->merged == 0) *sum = (gpr_product_sum){-0.0, 0, 0};
+        merge(sum, memory->upper[j], memory->lower[j], memory->sizes[j]);
+        memory->upper[j] = sum->upper;
+        memory->lower[j] = sum->lower;
+        memory->sizes[j] = sum->size;
+    }
+    all->merged += 2;
+}
+
+void gpr_cpu_store_product_rows(const product_rows_memory *memory, uint64_t width,
+                                gpr_product_sum *sums)
+{
+    for (uint64_t j = 0; j < width; j++)
+        sums[j] = (gpr_product_sum){memory->upper[j], memory->lower[j], memory->sizes[j]};
+}
+
+void gpr_cpu_merge_product_rows(product_rows_memory *memory, uint64_t width, product_sums *all,
+                                const gpr_product_sum *others, const product_sums *of_others)
+{
+    for (uint64_t j = 0; j < width; j++) {
+        gpr_product_sum sum = {memory->upper[j], memory->lower[j], memory->sizes[j]};
+
+        merge(&sum, others[j].upper, others[j].lower, others[j].size);
+        memory->upper[j] = sum.upper;
+        memory->lower[j] = sum.lower;
+        memory->sizes[j] = sum.size;
+    }
+    all->merged += of_others->merged + 1;
+    all->is_inexact |= of_others->is_inexact;
+    all->quantum = 0; /* merging may round */
+}
+
+void gpr_cpu_clear_product_rows(product_rows_memory *memory, uint64_t width)
+{
+    for (uint64_t j = 0; j < width; j++) {
+        memory->upper[j] = -0.0; /* as a sum of -0 is */
+        memory->lower[j] = memory->sizes[j] = 0;
+    }
+}
+
+void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                              uint64_t begin, uint64_t end, product_rows_memory *memory,
+                              product_sums *all)
+{
+    const gpr_view *view = factors->first;
+    const int has_second = factors->products == GPR_PRODUCTS, along = view->outer + view->inner - 1;
+    const gpr_dtype dtype = dtype_of_rows(factors);
+    const int is_wide_sum = factors->dtype == GPR_FLOAT64 && dtype == GPR_FLOAT32;
+    const gpr_product_rows_loop loop =
+        is_wide_sum ? gpr_cpu_loops()->wide_product_rows
+                    : gpr_cpu_loops()->product_rows[factors->products][dtype];
+    const uint64_t extent = view->inner > 0 ? view->axes[along].extent : 1,
+                   blocks = view->inner > 1 ? view->axes[along - 1].extent : 1,
+                   pitch =
+                       gpr_smaller(view->n, gpr_smaller(PRODUCT_TILE / width, GPR_PRODUCT_ROWS));
+    const int by_columns = packs_columns(view);
+    const rows_reader first = make_reader(view, 0, dtype, row, width, pitch, by_columns, memory);
+    rows_reader second = {.in_place = 1};
+    uint64_t added = 0, run;
+
+    if (has_second)
+        second = make_reader(factors->second, 1, dtype, row, width, pitch, by_columns, memory);
+    gpr_product_rows rows = {.p = memory->rows[0],
+                             .p_stride = first.stride,
+                             .p_block = first.block,
+                             .q = memory->rows[1],
+                             .q_stride = second.stride,
+                             .q_block = second.block,
+                             .q_is_one = second.is_one,
+                             .width = width};
+
+    /* of integers, and of their products with numbers that all rows share */
+    const int has_quantum = !gpr_is_inexact(view->dtype) && (!has_second || second.is_one);
+
+    *all = (product_sums){.quantum = has_quantum ? 1 : 0};
+    for (uint64_t at = begin; at < end; at += run) {
+        const uint64_t in_axis = extent - at % extent;
+
+        run = gpr_smaller(end - at, GPR_PRODUCT_ROWS);
+        if (!first.in_place || !second.in_place) run = gpr_smaller(run, pitch);
+        if (first.in_place || second.in_place || by_columns) run = gpr_smaller(run, in_axis);
+        rows.n = run;
+        rows.blocks = 1;
+        if (first.in_place && second.in_place && run == extent) {
+            rows.blocks = gpr_smaller(gpr_smaller(GPR_PRODUCT_ROWS, end - at) / extent,
+                                      blocks - at / extent % blocks);
+            run *= rows.blocks;
+        }
+        rows.p_first = offset_of(&first, at);
+        if (has_second) rows.q_first = offset_of(&second, at);
+        if (!first.in_place)
+            read_tile(factors, &first, row, width, at, run, pitch, by_columns, dtype, all);
+        if (!second.in_place)
+            read_tile(factors, &second, row, width, at, run, pitch, by_columns, dtype, all);
+        if (added + run > GPR_PRODUCT_ROWS) {
+            merge_rows(width, memory, all);
+            added = 0;
+        }
+        for (uint64_t b = 0; b < rows.blocks && has_quantum && has_second; b++)
+            find_quantum(rows.q[0] + rows.q_first + (int64_t)b * rows.q_block, rows.q_stride,
+                         rows.n, dtype, &all->quantum);
+        rows.continues = added > 0;
+        loop(&rows, memory->upper, memory->lower, memory->sizes);
+        added += run;
+    }
+    if (all->merged > 0) merge_rows(width, memory, all);
 }
 
 /* ---------------------------------------------------------------- results -------------------- */
 
-/* The ends of an interval that contains the real number. */
-typedef struct interval {
-    double low, high;
-} interval;
-
-/* The interval of a sum, or of its root. Returns 0 if there is none. */
-static int find_interval(const gpr_product_sum *sum, double share, int takes_root, interval *found)
+static double divisor_of(const gpr_cpu_factors *factors, uint64_t row)
 {
-    double upper = sum->upper, lower = sum->lower, error = sum->size * share;
+    return factors->divisors[factors->has_one_divisor ? 0 : row];
+}
 
-    if (!(sum->size >= LEAST_SIZE && sum->size <= MOST_SIZE)) return 0; /* nor if it is NaN */
-    if (takes_root) {
-        const double root = sqrt(upper), rest = fma(-root, root, upper) + lower;
+/* Divides a number's components, as NumPy does: complex ones by those of the divisor, whose
+ * imaginary part is 0, which makes other zeros than a product with the reciprocal alone. */
+static void divide(double *number, uint64_t components, double divisor)
+{
+    const double ratio = 0 / divisor, reciprocal = 1 / divisor, re = number[0], im = number[1];
 
-        if (!(error < upper / 2)) return 0;
-        /* root + rest / (2 root) is the root but for rest^2 / (8 root^3), less than 2^-100 of it */
-        upper = root;
-        lower = rest / (2 * root);
-        error = error / root + 0x1p-100 * root;
+    if (components == 1) {
+        number[0] /= divisor;
+        return;
     }
-    *found = (interval){upper + (lower - error), upper + (lower + error)};
-    return 1;
+    number[0] = (re + im * ratio) * reciprocal;
+    number[1] = (im - re * ratio) * reciprocal;
 }
 
-/* No less than from a double to the next one. */
-static double step_of(double x)
+void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const gpr_rule *rule,
+                             gpr_exact_part *parts, char *result)
 {
-    return fabs(x) * 0x1p-52 + 0x1p-1074;
-}
-
-int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_sums *sums,
-                                const gpr_rule *rule, char *result)
-{
-    const int is_narrow = gpr_real_dtype(rule->result) != GPR_FLOAT64;
-    const double share =
-        (is_wide(factors) ? WIDE_ERROR : NARROW_ERROR) + (double)sums->merged * MERGE_ERROR;
-    const size_t bytes = gpr_dtype_bytes(rule->result);
     const uint64_t components = (uint64_t)factors->components;
+    gpr_rule wide = *rule;
+    double number[GPR_EXACT_PARTS] = {0};
+
+    wide.result = components > 1 ? GPR_COMPLEX128 : GPR_FLOAT64;
+    gpr_finish_exact(&wide, parts, number);
+    divide(number, components, divisor_of(factors, row));
+    gpr_convert(wide.result, number, rule->result, result, 1);
+}
+
+/* How sums of rows from `row` on become intervals. A narrow result of a division rounds as it is
+ * found by the reciprocal, if numbers that differ from it by a few roundings of doubles do. */
+static gpr_interval_rule interval_rule(const gpr_cpu_factors *factors, uint64_t row,
+                                       const product_sums *sums, const gpr_rule *rule)
+{
+    const double rounded_once = 0x1p-52, rounded_thrice = 0x1p-49;
+    const int is_narrow = gpr_real_dtype(rule->result) != GPR_FLOAT64;
+    gpr_interval_rule how = {.times = (double)factors->times,
+                             .share = (is_wide(factors) ? WIDE_ERROR : NARROW_ERROR) +
+                                      (double)sums->merged * MERGE_ERROR,
+                             .quantum = factors->times == 1 ? sums->quantum : 0,
+                             .divisor = 1,
+                             .takes_root = rule->takes_root,
+                             .zero_is_zero = zero_is_zero(factors),
+                             .zero_has_sign = gpr_is_inexact(factors->dtype)};
+
+    if (factors->divisors == NULL) {
+        how.step = is_narrow ? rounded_once : 0;
+    } else if (is_narrow && factors->has_one_divisor && factors->components == 1) {
+        how.times /= factors->divisors[0];
+        how.quantum = 0;
+        how.step = rounded_thrice;
+    } else if (factors->components == 1 && !factors->are_parts) {
+        if (factors->has_one_divisor)
+            how.divisor = factors->divisors[0];
+        else
+            how.divisors = factors->divisors + row;
+    }
+    return how;
+}
+
+/* Divides the ends of intervals of parts of complex numbers, of numbers that are not 0. */
+static void divide_parts(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                         const gpr_interval_rule *how, double *low, double *high)
+{
+    if (!factors->are_parts || factors->divisors == NULL || how->step > 0) return;
+    for (uint64_t j = 0; j < width; j++) {
+        const double reciprocal = 1 / divisor_of(factors, (row + j) / GPR_EXACT_PARTS);
+
+        low[j] *= reciprocal;
+        high[j] *= reciprocal;
+    }
+}
+
+/* Stores numbers whose intervals' ends are the same number of a type; 0 at the first one that is
+ * not. */
+static int store_ends(const double *low, const double *high, uint64_t components, gpr_dtype dtype,
+                      char *result)
+{
+    const size_t bytes = gpr_dtype_bytes(dtype);
     gpr_wide_block ends;
     char stored[2 * sizeof(double _Complex)];
 
+    for (uint64_t p = 0; p < components; p++) {
+        ends.f64[p] = low[p];
+        ends.f64[components + p] = high[p];
+        if (isnan(low[p])) return 0;
+    }
+    gpr_store_wide(components > 1 ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &ends, 2, dtype, stored);
+    if (memcmp(stored, stored + bytes, bytes) != 0) return 0;
+    memcpy(result, stored, bytes);
+    return 1;
+}
+
+int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
+                                const product_sums *sums, const gpr_rule *rule, char *result)
+{
+    const gpr_interval_rule how = interval_rule(factors, row, sums, rule);
+    const int components = factors->components;
+    double low[GPR_EXACT_PARTS] = {0}, high[GPR_EXACT_PARTS] = {0};
+
     if (factors->wraps) {
-        memcpy(result, &sums->wrapped, bytes);
+        const uint64_t wrapped = sums->wrapped * factors->times;
+
+        memcpy(result, &wrapped, gpr_dtype_bytes(rule->result));
         return 1;
     }
     if (sums->is_inexact) return 0;
@@ -388,35 +781,56 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_su
         gpr_exact_store_nan(rule->result, result);
         return 1;
     }
-    for (uint64_t p = 0; p < components; p++) {
-        interval found;
+    for (int p = 0; p < components; p++) {
+        const gpr_product_sum *sum = &sums->of[p];
 
-        if (p > 0 && are_conjugates(factors)) { /* all of them are finite */
-            ends.f64[p] = ends.f64[components + p] = 0;
+        if (p > 0 && are_conjugates(factors))
+            continue; /* all of them are finite, and their sum 0 */
+        gpr_cpu_loops()->intervals(&sum->upper, &sum->lower, &sum->size, 1, &how, &low[p],
+                                   &high[p]);
+    }
+    if (factors->divisors != NULL && components > 1) {
+        divide(low, GPR_EXACT_PARTS, divisor_of(factors, row));
+        divide(high, GPR_EXACT_PARTS, divisor_of(factors, row));
+    }
+    return store_ends(low, high, (uint64_t)components, rule->result, result);
+}
+
+uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                     product_rows_memory *memory, const product_sums *all,
+                                     const gpr_rule *rule, char *results, uint16_t *undecided)
+{
+    const gpr_interval_rule how = interval_rule(factors, row, all, rule);
+    const gpr_dtype dtype = factors->are_parts ? gpr_real_dtype(rule->result) : rule->result;
+    const size_t bytes = gpr_dtype_bytes(dtype);
+    double *low = memory->low, *high = memory->high;
+    uint64_t doubtful = 0, left = 0;
+
+    gpr_cpu_loops()->intervals(memory->upper, memory->lower, memory->sizes, width, &how, low, high);
+    divide_parts(factors, row, width, &how, low, high);
+    for (uint64_t j = 0; j < width && all->is_inexact; j++) low[j] = (double)NAN;
+    if (dtype == GPR_FLOAT64) {
+        for (uint64_t j = 0; j < width; j++) doubtful += low[j] != high[j];
+        memcpy(results, low, width * bytes);
+    } else if (dtype == GPR_FLOAT32) {
+        float *to = (float *)(void *)results;
+
+        for (uint64_t j = 0; j < width; j++) {
+            to[j] = (float)low[j];
+            doubtful += to[j] != (float)high[j];
+        }
+    } else {
+        doubtful = width;
+    }
+    for (uint64_t j = 0; j < width && doubtful > 0; j++) {
+        if (dtype == GPR_FLOAT64 && low[j] == high[j]) continue;
+        if (dtype == GPR_FLOAT32 && (float)low[j] == (float)high[j]) continue;
+        if (store_ends(&low[j], &high[j], 1, dtype, results + j * bytes)) continue;
+        if (isnan(memory->sizes[j]) && !factors->are_parts && !all->is_inexact) {
+            gpr_exact_store_nan(dtype, results + j * bytes);
             continue;
         }
-        if (!find_interval(&sums->of[p], share, rule->takes_root, &found)) return 0;
-        /* both are doubles, rounded to nearest: narrower results need the real ends' side */
-        ends.f64[p] = is_narrow ? found.low - step_of(found.low) : found.low;
-        ends.f64[components + p] = is_narrow ? found.high + step_of(found.high) : found.high;
-        /* zeros have a sign that the products decide */
-        if (!(ends.f64[p] > 0) && !(ends.f64[components + p] < 0)) return 0;
+        undecided[left++] = (uint16_t)j;
     }
-    if (rule->result == GPR_FLOAT64) { /* these two as below, but in fewer steps */
-        if (ends.f64[0] != ends.f64[1]) return 0;
-        memcpy(result, &ends.f64[0], bytes);
-        return 1;
-    }
-    if (rule->result == GPR_FLOAT32) {
-        const float low = (float)ends.f64[0], high = (float)ends.f64[1];
-
-        if (low != high) return 0;
-        memcpy(result, &low, bytes);
-        return 1;
-    }
-    gpr_store_wide(components > 1 ? GPR_WIDE_COMPLEX : GPR_WIDE_FLOAT, &ends, 2, rule->result,
-                   stored);
-    if (memcmp(stored, stored + bytes, bytes) != 0) return 0;
-    memcpy(result, stored, bytes);
-    return 1;
+    return left;
 }

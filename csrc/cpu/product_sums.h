@@ -13,12 +13,14 @@
 #define GPR_CPU_PRODUCT_SUMS_H
 
 #include "cpu/factors.h"
+#include "cpu/job.h"
 
 /* The sum of products of some factors of a row, of each component. */
 typedef struct product_sums {
     gpr_product_sum of[GPR_EXACT_PARTS];
     uint64_t wrapped; /* of integers to an integer, in place of these: less a multiple of 2^64 */
     uint64_t merged;  /* sums that were merged into these */
+    double quantum;   /* of which they are multiples; 0 if none is known */
     int is_inexact;   /* a factor is no double */
 } product_sums;
 
@@ -39,35 +41,69 @@ gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
 /* Whether such sums may be enough for the rule's results. */
 int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rule);
 
-/* Adds the products of positions first .. end - 1 of a row. Begins with a structure of zeros. Needs
- * rounding to nearest, and subnormal numbers neither read nor written as zero. */
+/* The sum of no products. That of products that are all -0 is -0. */
+static inline product_sums gpr_cpu_no_products(void)
+{
+    return (product_sums){.of = {{.upper = -0.0}, {.upper = -0.0}}};
+}
+
+/* Adds the products of positions first .. end - 1 of a row. Needs rounding to nearest, and
+ * subnormal numbers neither read nor written as zero. */
 void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                           uint64_t end, product_sums_memory *memory, product_sums *sums);
 
-enum { PRODUCT_COLUMNS = 512 }; /* most rows side by side */
+enum {
+    MOST_PRODUCT_ROWS = 512, /* side by side */
+    ROW_ENTRIES = MOST_PRODUCT_ROWS + GPR_ROW_LANES
+};
 
-/* Memory for their sums, and for factors that are not read in place. */
-typedef struct product_columns_memory {
+/* Memory for sums of rows side by side, and for factors that are not read in place. */
+typedef struct product_rows_memory {
     product_sums_memory read;
-    _Alignas(64) double upper[PRODUCT_COLUMNS], lower[PRODUCT_COLUMNS], sizes[PRODUCT_COLUMNS];
-    gpr_product_sum sums[PRODUCT_COLUMNS];
-} product_columns_memory;
+    const char *rows[2][ROW_ENTRIES];   /* of both factors, as loops read them */
+    const char *starts[2][ROW_ENTRIES]; /* as they are in memory, if they are not read in place */
+    int64_t offsets[PRODUCT_TILE];      /* of a row's elements from its first one */
+    _Alignas(64) double upper[ROW_ENTRIES], lower[ROW_ENTRIES], sizes[ROW_ENTRIES];
+    _Alignas(64) double low[ROW_ENTRIES], high[ROW_ENTRIES];
+    gpr_product_sum merged[MOST_PRODUCT_ROWS]; /* of more numbers than loops add at once */
+} product_rows_memory;
 
-/* Whether rows are columns of memory whose products can be summed side by side: as many as are
- * worth it at once, or 0. */
-uint64_t gpr_cpu_product_columns(const gpr_cpu_factors *factors);
+/* Whether rows are columns of memory, or short. */
+int gpr_cpu_has_rows_beside(const gpr_view *view);
 
-/* Sums the products of `width` such rows, from `row` on, to memory->sums; *all has what is true of
- * each of them. The same is needed as above. */
-void gpr_cpu_sum_product_columns(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                                 product_columns_memory *memory, product_sums *all);
+/* Cuts rows into units whose products are summed side by side, of as many rows as are worth it and
+ * of `most` at most. 0, and nothing done, where rows are few, or long and not columns of memory. */
+int gpr_cpu_cut_product_rows(const gpr_cpu_factors *factors, uint64_t most, gpr_cpu_units *units);
+
+/* Sums the products of positions begin .. end - 1 of `width` such rows, from `row` on, to
+ * memory->upper and so on; *all has what is true of each of them. The same is needed as above. */
+void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                              uint64_t begin, uint64_t end, product_rows_memory *memory,
+                              product_sums *all);
+
+/* The sums of no products; copies sums to `width` of them; and merges such copies. */
+void gpr_cpu_clear_product_rows(product_rows_memory *memory, uint64_t width);
+void gpr_cpu_store_product_rows(const product_rows_memory *memory, uint64_t width,
+                                gpr_product_sum *sums);
+void gpr_cpu_merge_product_rows(product_rows_memory *memory, uint64_t width, product_sums *all,
+                                const gpr_product_sum *others, const product_sums *of_others);
+
+/* Stores these sums, or their roots, rounded once, or the sums rounded to doubles and divided, but
+ * those that intervals do not decide: returns how many these are, and which. */
+uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                     product_rows_memory *memory, const product_sums *all,
+                                     const gpr_rule *rule, char *results, uint16_t *undecided);
+
+/* Stores a row's exact sum, which is rounded to doubles and divided. */
+void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const gpr_rule *rule,
+                             gpr_exact_part *parts, char *result);
 
 /* Adds sums of other products. */
 void gpr_cpu_merge_product_sums(product_sums *sums, const product_sums *others);
 
-/* Stores the sum, or its root, rounded once. 0, and nothing stored, if the interval does not decide
- * it. */
-int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, const product_sums *sums,
-                                const gpr_rule *rule, char *result);
+/* Stores a row's sum, or its root, rounded once, or the sum rounded to a double and divided. 0, and
+ * nothing stored, if the interval does not decide it. */
+int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
+                                const product_sums *sums, const gpr_rule *rule, char *result);
 
 #endif

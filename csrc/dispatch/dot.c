@@ -1,8 +1,13 @@
 /* Sums of products: from a request to a result. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "cpu/cpu.h"
+#include "dispatch/axis_order.h"
 #include "dispatch/device_select.h"
 #include "dispatch/reduce.h"
 #include "dispatch/resolve.h"
+#include "dispatch/result_steps.h"
 #include "lib/run/device_path.h"
 #include "lib/run/host_pipeline.h"
 #include "lib/run/launch.h"
@@ -114,16 +119,24 @@ static __attribute__((noinline)) gpr_status resolve(const gpr_dot_request *reque
 
     given->shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;
     given->a = request_of(request, &request->a, &given->shape);
-    given->b = request_of(request, b, &given->shape);
-    *call = (gpr_resolved){.kernel = GPR_KERNEL_exact,
-                           .on_device = request->on_device,
-                           .block_size = request->block_size,
-                           .grid_size = request->grid_size,
-                           .stream = request->stream,
-                           .result = request->result,
-                           .result_on_device = request->result_on_device,
-                           .interrupted = request->interrupted,
-                           .interrupted_arg = request->interrupted_arg};
+    if (has_second) given->b = request_of(request, b, &given->shape);
+    /* member by member: the axes of a view, which are most of it, need no clearing */
+    call->second = NULL;
+    call->kernel = GPR_KERNEL_exact;
+    call->on_device = request->on_device;
+    call->block_size = request->block_size;
+    call->grid_size = request->grid_size;
+    call->stream = request->stream;
+    call->result = request->result;
+    call->result_on_device = request->result_on_device;
+    call->vouches_for_result = 0;
+    call->output_stride = 0;
+    call->means = NULL;
+    memset(call->mean_for_all, 0, sizeof call->mean_for_all);
+    call->divisors = request->divisors;
+    call->has_one_divisor = request->has_one_divisor;
+    call->interrupted = request->interrupted;
+    call->interrupted_arg = request->interrupted_arg;
     GPR_TRY(gpr_make_product_rule(request->a.dtype, b->dtype, request->factor, request->compute,
                                   &call->rule));
     GPR_TRY(gpr_choose_products(request->products, request->conjugate, request->root, &call->rule));
@@ -162,10 +175,72 @@ static gpr_status sum_nothing(const gpr_dot_request *request, gpr_dtype result)
     return gpr_reduce(&empty);
 }
 
+/* Divisors of results whose kept axes are in another order, from those in the caller's: `first` is
+ * where the first result belongs in the caller's memory. */
+static void order_divisors(const gpr_request *ordered, const gpr_result_axes *axes,
+                           const char *first, const double *divisors, double *in_order)
+{
+    int64_t index[GPR_MAX_NDIM + 1] = {0};
+    const char *at = ordered->result;
+
+    for (uint64_t i = 0; i < axes->results; i++) {
+        in_order[i] = divisors[(uint64_t)(at - first) / axes->bytes];
+        for (int a = axes->count - 1; a >= 0; a--) {
+            at += ordered->result_strides[a];
+            if (++index[a] < axes->shape[a]) break;
+            at -= axes->shape[a] * ordered->result_strides[a];
+            index[a] = 0;
+        }
+    }
+}
+
+/* Sums products of host arrays whose kept axes are brought into the order of memory. Not inlined:
+ * its request would enlarge the frame of every call. */
+static __attribute__((noinline)) gpr_status multiply_in_order(const factors *given,
+                                                              gpr_resolved *call, gpr_run *run,
+                                                              int *is_done)
+{
+    const int has_second = call->second != NULL;
+    gpr_ordered_request ordered;
+    gpr_result_axes axes;
+    gpr_view second;
+    char *results = NULL;
+    double *divisors = NULL;
+    gpr_status status = GPR_OK;
+
+    *is_done = gpr_order_kept_axes(&given->a, &call->rule, &ordered);
+    if (!*is_done) return GPR_OK;
+    GPR_TRY(gpr_make_view(&ordered.request, &call->rule, &call->view));
+    if (has_second) {
+        gpr_split_view(&call->view, given->second.dtype, given->second.encoding, &second);
+        call->second = &second;
+    }
+    (void)gpr_results_have_steps(&ordered.request, &call->rule, &axes);
+    results = malloc(axes.results * axes.bytes);
+    if (call->divisors != NULL && !call->has_one_divisor)
+        divisors = malloc(axes.results * sizeof *divisors);
+    if (results == NULL || (divisors == NULL && call->divisors != NULL && !call->has_one_divisor)) {
+        status = gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+        goto done;
+    }
+    if (divisors != NULL) {
+        order_divisors(&ordered.request, &axes, call->result, call->divisors, divisors);
+        call->divisors = divisors;
+    }
+    call->result = results;
+    GPR_TRY(gpr_cpu_reduce_products(call, run));
+    GPR_TRY(gpr_spread_results(&ordered.request, &axes, results));
+done:
+    free(results);
+    free(divisors);
+    return status;
+}
+
 static gpr_status multiply(const gpr_dot_request *request, gpr_run *run)
 {
     gpr_resolved call;
     factors given;
+    int is_done = 0;
     gpr_status status = GPR_OK;
 
     GPR_TRY(resolve(request, &call, &given));
@@ -178,7 +253,9 @@ static gpr_status multiply(const gpr_dot_request *request, gpr_run *run)
         GPR_TRY(sum_nothing(request, call.rule.result));
     } else if (view->n == 0 || call.device == GPR_DEVICE_CPU) {
         run->chunks = 1;
-        GPR_TRY(gpr_cpu_reduce_products(&call, run));
+        if (view->n > 0 && view->outer > 1)
+            GPR_TRY(multiply_in_order(&given, &call, run, &is_done));
+        if (!is_done) GPR_TRY(gpr_cpu_reduce_products(&call, run));
     } else if (request->on_device) {
         GPR_TRY(gpr_array_reduce(&call, run));
     } else {

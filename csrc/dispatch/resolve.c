@@ -179,6 +179,7 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     memset(call->mean_for_all, 0, sizeof call->mean_for_all);
     if (request->has_given_mean)
         memcpy(call->mean_for_all, request->mean_value, sizeof call->mean_for_all);
+    call->divisors = NULL;
     call->interrupted = request->interrupted;
     call->interrupted_arg = request->interrupted_arg;
 done:

@@ -336,6 +336,10 @@ typedef struct gpr_dot_request {
     int root;      /* with GPR_SQUARES: the root of the sum, rounded once to a float type */
     /* of a result on a device: a stride in bytes per kept axis; NULL: C order */
     const int64_t *result_strides;
+    /* Host arrays with a shape: sums are rounded to float64, or to complex128, divided by these
+     * and rounded to the result's type. In C order, or one for all results; NULL: no division. */
+    const double *divisors;
+    int has_one_divisor;
 } gpr_dot_request;
 
 /* Sums a[i] * b[i], on all cores or on a CUDA device; both give equal bits. A sum of floats is

@@ -202,7 +202,17 @@ static PyObject *dot_on_device(PyObject *module, PyObject *const *from, Py_ssize
  * and magnitudes. */
 enum { FACTOR = 2, AXIS = FACTOR + 2, KEEPDIMS, PRODUCTS, CONJUGATE, ROOT, ALONG_OPTIONS };
 
-/* Reads what host arrays and device arrays have in common. The call's axes stand for a sum's. */
+/* The call's axes stand for a sum's. */
+static int read_axes(const glue_state *state, PyObject *const *from, int ndim, glue_call *call)
+{
+    call->request.op = GPR_OP_SUM;
+    return glue_read_axes(state, from[AXIS], ndim, 0, call) < 0 ||
+                   glue_read_keepdims(from[KEEPDIMS], call) < 0
+               ? -1
+               : 0;
+}
+
+/* Reads what host arrays and device arrays have in common. */
 static int read_along(const glue_state *state, PyObject *const *from, int ndim, glue_call *call,
                       gpr_dot_request *request)
 {
@@ -217,23 +227,112 @@ static int read_along(const glue_state *state, PyObject *const *from, int ndim, 
     request->conjugate = PyObject_IsTrue(from[CONJUGATE]);
     request->root = PyObject_IsTrue(from[ROOT]);
     if (request->conjugate < 0 || request->root < 0) return -1;
-    call->request.op = GPR_OP_SUM;
-    if (glue_read_axes(state, from[AXIS], ndim, 0, call) < 0) return -1;
-    if (glue_read_keepdims(from[KEEPDIMS], call) < 0) return -1;
+    if (read_axes(state, from, ndim, call) < 0) return -1;
     return read_options(state, from + ALONG_OPTIONS, call, request);
 }
 
-/* Gives the request the axes of its arrays; `second` NULL: there is one. */
+/* Gives the request the axes of its arrays; `second` NULL: there is one. Results of host arrays
+ * are in memory in the order of these, as NumPy's are. */
 static void set_along(glue_call *call, int ndim, const int64_t *shape, const int64_t *first,
                       const int64_t *second, gpr_dot_request *request)
 {
-    glue_set_axes(call, ndim, shape, first, second, NULL);
+    int order[GPR_MAX_NDIM];
+    const int has_order =
+        !request->on_device && glue_find_order(call, ndim, shape, first, second, order);
+
+    call->resolution.outputs = 1;
+    glue_set_axes(call, ndim, shape, first, second, has_order ? order : NULL);
     glue_set_result_shape(call, 1);
     request->ndim = call->request.ndim;
     request->reduced = call->request.reduced;
     request->shape = call->shape;
     request->a.strides = call->strides;
     request->b.strides = call->mask_strides;
+}
+
+/* Reads divisors of sums: *one for all, or an array of one for each, copied to the order in which
+ * the results are in memory. *made is to be released. */
+static int read_divisors(PyObject *from, PyObject *results, double *one, PyObject **made,
+                         gpr_dot_request *request)
+{
+    PyArray_Descr *const descr = PyArray_DescrFromType(NPY_DOUBLE);
+
+    if (results == NULL || !PyArray_Check(from)) {
+        Py_DECREF(descr);
+        *one = PyFloat_AsDouble(from);
+        request->divisors = one;
+        request->has_one_divisor = 1;
+        return *one == -1 && PyErr_Occurred() != NULL ? -1 : 0;
+    }
+    *made = PyArray_NewLikeArray((PyArrayObject *)results, NPY_KEEPORDER, descr, 0);
+    if (*made == NULL || PyArray_CopyInto((PyArrayObject *)*made, (PyArrayObject *)from) < 0)
+        return -1;
+    request->divisors = PyArray_DATA((PyArrayObject *)*made);
+    return 0;
+}
+
+/* Clears a call but for its lists of axes, which are most of it. */
+static void begin_call(glue_call *call)
+{
+    memset(&call->request, 0, sizeof call->request);
+    call->names_kernel = 0;
+}
+
+/* Squares of complex numbers are those of both parts, which are neighbours along an axis more, a
+ * reduced one. */
+static int square_parts(PyArrayObject *array, glue_call *call, gpr_dot_request *request)
+{
+    if (request->products != GPR_SQUARES || !PyArray_ISCOMPLEX(array)) return 0;
+    if (request->ndim == GPR_MAX_NDIM) {
+        PyErr_SetString(PyExc_ValueError, "complex numbers have too many axes for their parts");
+        return -1;
+    }
+    call->shape[request->ndim] = 2;
+    call->strides[request->ndim] = PyArray_ITEMSIZE(array) / 2;
+    request->ndim++;
+    request->reduced++;
+    request->a.dtype = request->a.dtype == GPR_COMPLEX64 ? GPR_FLOAT32 : GPR_FLOAT64;
+    return 0;
+}
+
+/* Runs a request of host arrays, of which the second is NULL for squares and magnitudes, and has
+ * these steps else. The result's array, or its scalar. */
+static PyObject *run_along(glue_state *state, PyObject *const *types, PyArrayObject *a,
+                           PyArrayObject *b, const npy_intp *steps_of_b, glue_call *call,
+                           gpr_dot_request *request, PyObject *divisors)
+{
+    PyArray_Descr *dtype = NULL;
+    PyObject *array = NULL, *in_order = NULL, *result = NULL;
+    npy_complex128 scalar = 0; /* room for an element of any type */
+    int64_t strides[GPR_MAX_NDIM + 1];
+    double one;
+
+    if (read_host_factor(a, &words_of_products, &request->a) < 0) return NULL;
+    if (b != NULL && read_host_factor(b, &words_of_products, &request->b) < 0) return NULL;
+    set_along(call, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), steps_of_b, request);
+    if (square_parts(a, call, request) < 0) return NULL;
+    dtype = read_host_types(types, &words_of_products, request);
+    if (dtype == NULL) return NULL;
+    request->result = &scalar;
+    if (call->result_ndim > 0) {
+        const int64_t bytes = glue_get_result_strides(call, PyDataType_ELSIZE(dtype), strides);
+
+        Py_INCREF(dtype); /* the array takes it, also where it fails */
+        array = PyArray_NewFromDescr(&PyArray_Type, dtype, call->result_ndim, call->result_shape,
+                                     bytes != 0 ? strides : NULL, NULL, 0, NULL);
+        if (array == NULL) goto done;
+        request->result = PyArray_DATA((PyArrayObject *)array);
+    }
+    if (divisors != NULL && read_divisors(divisors, array, &one, &in_order, request) < 0) goto done;
+    if (glue_dot_unlocked(request) != GPR_OK)
+        glue_raise(state);
+    else if (glue_warn_if_none(state, call) == 0)
+        result = array != NULL ? Py_NewRef(array) : PyArray_Scalar(&scalar, dtype, NULL);
+done:
+    Py_XDECREF(in_order);
+    Py_XDECREF(array);
+    Py_DECREF(dtype);
+    return result;
 }
 
 /* dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, device,
@@ -243,9 +342,7 @@ static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t c
     glue_state *state = glue_state_of(module);
     const int has_second = count > 1 && from[1] != Py_None;
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
-    glue_call call = {.names_kernel = 0};
-    PyArray_Descr *dtype = NULL;
-    PyObject *array = NULL;
+    glue_call call;
 
     if (count != ALONG_OPTIONS + GLUE_OPTION_COUNT || !PyArray_Check(from[0]) ||
         (has_second && (!PyArray_Check(from[1]) ||
@@ -254,23 +351,64 @@ static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t c
                         "dot_along takes one array, or two of one shape, and thirteen more");
         return NULL;
     }
-    PyArrayObject *const a = (PyArrayObject *)from[0], *const b = (PyArrayObject *)from[1];
-    if (read_host_factor(a, &words_of_products, &request.a) < 0) return NULL;
-    if (has_second && read_host_factor(b, &words_of_products, &request.b) < 0) return NULL;
+    PyArrayObject *const a = (PyArrayObject *)from[0], *const b = has_second
+                                                                      ? (PyArrayObject *)from[1]
+                                                                      : NULL;
+    begin_call(&call);
     if (read_along(state, from, PyArray_NDIM(a), &call, &request) < 0) return NULL;
-    set_along(&call, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a),
-              has_second ? PyArray_STRIDES(b) : NULL, &request);
-    dtype = read_host_types(from + FACTOR, &words_of_products, &request);
-    if (dtype == NULL) return NULL;
-    array = PyArray_SimpleNewFromDescr(call.result_ndim, call.result_shape, dtype);
-    if (array == NULL) return NULL; /* dtype is gone: the array takes it, also where it fails */
-    request.result = PyArray_DATA((PyArrayObject *)array);
-    if (glue_dot_unlocked(&request) != GPR_OK)
-        glue_raise(state);
-    else if (glue_warn_if_none(state, &call) == 0)
-        return PyArray_Return((PyArrayObject *)array);
-    Py_DECREF(array);
-    return NULL;
+    return run_along(state, from + FACTOR, a, b, b != NULL ? PyArray_STRIDES(b) : NULL, &call,
+                     &request, NULL);
+}
+
+/* Finds the steps of weights along all axes of an array: of its shape, or of its extents along a
+ * tuple of axes, 0 along others. 0 if they are of neither. */
+static int spread_weights(PyArrayObject *a, PyArrayObject *weights, PyObject *axes, npy_intp *steps)
+{
+    const int ndim = PyArray_NDIM(weights);
+
+    if (PyArray_SAMESHAPE(a, weights)) {
+        memcpy(steps, PyArray_STRIDES(weights), (size_t)ndim * sizeof *steps);
+        return 1;
+    }
+    if (!PyTuple_Check(axes) || PyTuple_GET_SIZE(axes) != ndim) return 0;
+    memset(steps, 0, (size_t)PyArray_NDIM(a) * sizeof *steps);
+    for (int i = 0; i < ndim; i++) {
+        const long axis = PyLong_AsLong(PyTuple_GET_ITEM(axes, i));
+
+        if (axis == -1 && PyErr_Occurred() != NULL) return 0;
+        if (axis < 0 || axis >= PyArray_NDIM(a)) return 0;
+        if (PyArray_DIM(weights, i) != PyArray_DIM(a, (int)axis)) return 0;
+        steps[axis] = PyArray_STRIDE(weights, i);
+    }
+    return 1;
+}
+
+/* average_along(a, weights, factor, dtype, axis, keepdims, totals, kernel, device, block_size,
+ * grid_size, stream): sums of products, rounded to float64 or complex128, over the weights' totals:
+ * a number, or an array of float64 of the result's elements. */
+static PyObject *average_along(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { TOTALS = KEEPDIMS + 1, OPTIONS };
+    glue_state *state = glue_state_of(module);
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
+    glue_call call;
+    npy_intp steps[NPY_MAXDIMS];
+
+    if (count != OPTIONS + GLUE_OPTION_COUNT || !PyArray_Check(from[0]) ||
+        !PyArray_Check(from[1])) {
+        PyErr_SetString(PyExc_TypeError, "average_along takes two arrays and ten more arguments");
+        return NULL;
+    }
+    begin_call(&call);
+    PyArrayObject *const a = (PyArrayObject *)from[0], *const weights = (PyArrayObject *)from[1];
+    if (!spread_weights(a, weights, from[AXIS], steps)) {
+        if (PyErr_Occurred() == NULL)
+            PyErr_SetString(PyExc_TypeError, "weights are of the array's extents along the axes");
+        return NULL;
+    }
+    if (read_axes(state, from, PyArray_NDIM(a), &call) < 0) return NULL;
+    if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
+    return run_along(state, from + FACTOR, a, weights, steps, &call, &request, from[TOTALS]);
 }
 
 /* Whether two arrays are of one shape on one device. */
@@ -322,6 +460,9 @@ PyMethodDef glue_dot_methods[] = {
     {"dot_along", (PyCFunction)(void (*)(void))dot_along, METH_FASTCALL,
      PyDoc_STR("dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, "
                "device, block_size, grid_size, stream, /)")},
+    {"average_along", (PyCFunction)(void (*)(void))average_along, METH_FASTCALL,
+     PyDoc_STR("average_along(a, weights, factor, dtype, axis, keepdims, totals, kernel, device, "
+               "block_size, grid_size, stream, /)")},
     {"dot_along_on_device", (PyCFunction)(void (*)(void))dot_along_on_device, METH_FASTCALL,
      PyDoc_STR("dot_along_on_device(a, b, factor, dtype, axis, keepdims, products, conjugate, "
                "root, kernel, device, block_size, grid_size, stream, make) -> what make(shape, "

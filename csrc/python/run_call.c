@@ -64,15 +64,15 @@ void glue_release_gil(glue_pause *pause, int (**interrupted)(void *), void **arg
 
 /* Whether a call is over before another thread could use the GIL: NumPy keeps it up to as many
  * elements. */
-static int keeps_gil(const gpr_request *request)
+static int keeps_gil(int device, int ndim, const int64_t *shape)
 {
     enum { FEW_ELEMENTS = 500 };
     int64_t elements = 1;
 
-    if (request->device != GPR_DEVICE_CPU) return 0;
-    for (int i = 0; i < request->ndim && elements <= FEW_ELEMENTS; i++) {
-        if (request->shape[i] > FEW_ELEMENTS) return 0;
-        elements *= request->shape[i];
+    if (device != GPR_DEVICE_CPU) return 0;
+    for (int i = 0; i < ndim && elements <= FEW_ELEMENTS; i++) {
+        if (shape[i] > FEW_ELEMENTS) return 0;
+        elements *= shape[i];
     }
     return elements <= FEW_ELEMENTS;
 }
@@ -82,7 +82,7 @@ gpr_status glue_reduce_unlocked(gpr_request *request)
     glue_pause pause;
     gpr_status status = GPR_OK;
 
-    if (keeps_gil(request)) return gpr_reduce(request);
+    if (keeps_gil(request->device, request->ndim, request->shape)) return gpr_reduce(request);
     glue_release_gil(&pause, &request->interrupted, &request->interrupted_arg);
     status = gpr_reduce(request);
     PyEval_RestoreThread(pause.thread);
@@ -94,6 +94,8 @@ gpr_status glue_dot_unlocked(gpr_dot_request *request)
     glue_pause pause;
     gpr_status status = GPR_OK;
 
+    if (request->shape != NULL && keeps_gil(request->device, request->ndim, request->shape))
+        return gpr_dot(request);
     glue_release_gil(&pause, &request->interrupted, &request->interrupted_arg);
     status = gpr_dot(request);
     PyEval_RestoreThread(pause.thread);

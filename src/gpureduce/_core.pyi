@@ -92,6 +92,21 @@ def dot_along(
     stream: Any,
     /,
 ) -> Any: ...
+def average_along(
+    a: np.ndarray[Any, Any],
+    weights: np.ndarray[Any, Any],
+    factor: np.dtype[Any],
+    dtype: np.dtype[Any],
+    axis: tuple[int, ...] | None,
+    keepdims: bool,
+    totals: Any,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    /,
+) -> Any: ...
 def logsumexp(
     a: np.ndarray[Any, Any],
     dtype: np.dtype[Any],

@@ -33,6 +33,9 @@ typedef struct gpr_resolved {
     /* that are given, in device memory; NULL: mean_for_all is every row's */
     const void *means;
     double mean_for_all[2];
+    /* of a dot product's sums, one for each row or for all; else NULL */
+    const double *divisors;
+    int has_one_divisor;
     /* or NULL */
     int (*interrupted)(void *);
     void *interrupted_arg;

@@ -900,6 +900,133 @@ static void check_product_bounds(const gpr_loops *loops, gpr_dtype real, gpr_dty
     free(b);
 }
 
+/* Rows whose products are summed side by side. */
+enum { MOST_ROWS = 40, ROW_SLOTS = 48, MOST_ROW_LENGTH = 300 };
+
+/* Where rows of `n` numbers begin: neighbours in memory, or one behind the other, or one for all.
+ * Returns the bytes from a number of a row to its next one. */
+static int64_t place_rows(const uint8_t *numbers, size_t bytes, uint64_t width, uint64_t n, int how,
+                          const char **rows)
+{
+    for (uint64_t j = 0; j < ROW_SLOTS; j++) {
+        const uint64_t row = j < width ? j : width - 1;
+
+        rows[j] = (const char *)numbers + (how == 0 ? row : how == 1 ? row * n : 0) * bytes;
+    }
+    return (int64_t)((how == 0 ? width : 1) * bytes);
+}
+
+static void check_rows_of_products(gpr_product_rows_loop loop, gpr_dtype real, gpr_dtype bound,
+                                   int kind)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    const uint64_t width = (uint64_t)check_between(1, MOST_ROWS),
+                   cut = (uint64_t)check_between(1, 3),
+                   half = (uint64_t)check_between(1, MOST_ROW_LENGTH / 4),
+                   n = cut * half + (uint64_t)check_between(0, MOST_ROW_LENGTH / 4);
+    uint8_t *a = draw_factors(real, width * n), *b = draw_factors(real, width * n);
+    const char *p[ROW_SLOTS], *q[ROW_SLOTS];
+    const int of_second = (int)check_between(0, 2);
+    double upper[ROW_SLOTS], lower[ROW_SLOTS], sizes[ROW_SLOTS];
+    gpr_product_rows rows = {.p = p, .q = q, .width = width, .q_is_one = of_second == 2};
+
+    rows.p_stride = place_rows(a, bytes, width, n, (int)check_between(0, 1), p);
+    rows.q_stride = place_rows(b, bytes, width, n, of_second, q);
+    /* blocks first, and then what is left */
+    rows.n = half;
+    rows.blocks = cut;
+    rows.p_block = (int64_t)half * rows.p_stride;
+    rows.q_block = (int64_t)half * rows.q_stride;
+    loop(&rows, upper, lower, sizes);
+    rows.continues = 1;
+    rows.p_first = (int64_t)(cut * half) * rows.p_stride;
+    rows.q_first = (int64_t)(cut * half) * rows.q_stride;
+    rows.n = n - cut * half;
+    rows.blocks = 1;
+    loop(&rows, upper, lower, sizes);
+    for (uint64_t j = 0; j < width; j++) {
+        const gpr_product_sum made = {upper[j], lower[j], sizes[j]};
+        gpr_exact_part exact;
+
+        gpr_exact_clear_products(&exact, GPR_FLOAT64);
+        for (uint64_t i = 0; i < n; i++) {
+            double x, y;
+
+            gpr_convert(real, p[j] + (int64_t)i * rows.p_stride, GPR_FLOAT64, &x, 1);
+            gpr_convert(real, q[j] + (int64_t)i * rows.q_stride, GPR_FLOAT64, &y, 1);
+            if (kind != GPR_PRODUCTS) x = fabs(x), y = kind == GPR_SQUARES ? x : 1;
+            gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &y, 1);
+        }
+        check_bound(&exact, bound, made, kind);
+    }
+    free(a);
+    free(b);
+}
+
+static void check_product_rows(const gpr_loops *loops)
+{
+    for (int kind = GPR_PRODUCTS; kind <= GPR_MAGNITUDES; kind++) {
+        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT32], GPR_FLOAT32, GPR_FLOAT32,
+                               kind);
+        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT64], GPR_FLOAT64, GPR_FLOAT64,
+                               kind);
+    }
+    check_rows_of_products(loops->wide_product_rows, GPR_FLOAT32, GPR_FLOAT64, GPR_PRODUCTS);
+}
+
+/* Intervals beside long doubles, whose own error is far less than the widths that are drawn. */
+static void check_intervals(const gpr_loops *loops)
+{
+    const uint64_t count = (uint64_t)check_between(1, MOST_ROWS);
+    const gpr_interval_rule rule = {.times = (double)check_between(1, 9),
+                                    .share = ldexp(1, -(int)check_between(30, 50)),
+                                    .divisor = (double)check_between(1, 9),
+                                    .takes_root = (int)check_between(0, 1),
+                                    .zero_is_zero = (int)check_between(0, 1),
+                                    .zero_has_sign = 1};
+    double upper[MOST_ROWS], lower[MOST_ROWS], sizes[MOST_ROWS], low[MOST_ROWS], high[MOST_ROWS];
+
+    for (uint64_t i = 0; i < count; i++) {
+        upper[i] = draw_number(-20, 20);
+        if (rule.takes_root) upper[i] = fabs(upper[i]);
+        lower[i] = upper[i] * ldexp((double)check_between(-9, 9), -60);
+        sizes[i] = fabs(upper[i]) * (double)check_between(1, 3);
+        switch (check_between(0, 9)) {
+        case 0: upper[i] = -0.0, lower[i] = sizes[i] = 0; break;
+        case 1: sizes[i] = check_between(0, 1) ? INFINITY : (double)NAN; break;
+        case 2: sizes[i] = 0x1p60; break; /* zero may be in the interval */
+        default: break;
+        }
+    }
+    loops->intervals(upper, lower, sizes, count, &rule, low, high);
+    for (uint64_t i = 0; i < count; i++) {
+        const long double times = rule.times,
+                          sum = ((long double)upper[i] + (long double)lower[i]) * times,
+                          error = (long double)sizes[i] * times * rule.share,
+                          middle = rule.takes_root ? sqrtl(sum) : sum,
+                          doubt = rule.takes_root ? error / middle : error;
+        const int is_zero = sizes[i] == 0,
+                  has_none =
+                      is_zero ? !rule.zero_is_zero : !isfinite(sizes[i]) || error >= fabsl(sum) / 2;
+
+        if (is_zero && rule.zero_is_zero) {
+            CHECK(low[i] == 0 && high[i] == 0 && signbit(low[i]) && signbit(high[i]),
+                  "%s: a sum of -0", gpr_cpu_isa());
+        } else if (has_none) {
+            CHECK(isnan(low[i]) || (!rule.takes_root && error < fabsl(sum)),
+                  "%s: an interval where there is none", gpr_cpu_isa());
+        } else {
+            const long double from = (long double)low[i] * rule.divisor,
+                              to = (long double)high[i] * rule.divisor;
+
+            CHECK(from <= middle - 0.4L * doubt && to >= middle + 0.4L * doubt,
+                  "%s: the interval lacks numbers", gpr_cpu_isa());
+            CHECK(from >= middle - 2 * doubt && to <= middle + 2 * doubt,
+                  "%s: the interval is too wide", gpr_cpu_isa());
+        }
+    }
+}
+
 /* Conversions before a loop, beside those of the library. */
 static void check_widening(const gpr_loops *loops, gpr_dtype dtype)
 {
@@ -1017,6 +1144,8 @@ static void test_loops_and_host_fold_alike(void)
             }
         }
         for (int draw = 0; draw < DRAWS; draw++) {
+            check_product_rows(loops);
+            check_intervals(loops);
             check_product_bounds(loops, GPR_FLOAT32, GPR_COMPLEX64);
             check_product_bounds(loops, GPR_FLOAT64, GPR_COMPLEX128);
         }
