@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["average", "norm"]
 
+_FLOAT64 = np.dtype(np.float64)
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -115,12 +116,18 @@ def norm(
     >>> gr.norm(np.array([1, -2, 3]), 1)
     np.float64(6.0)
     """
+    if (
+        type(a) is np.ndarray
+        and (ord is None or (type(axis) is int and type(ord) is int and ord == 2))
+        and (axis is None or _is_plain_axis(axis, a.ndim))
+    ):
+        types = _types_of_two(a.dtype)
+        if types is not None:
+            return _core.dot_along(
+                a, None, *types, axis, bool(keepdims), SQUARES, False, True,
+                "auto", device, block_size, grid_size, stream,
+            )  # fmt: skip
     options: Options = ("auto", device, block_size, grid_size, stream)
-    if ord is None and axis is None and type(a) is np.ndarray and a.dtype.char in "fd":
-        dtype = native_dtype(a.dtype)
-        return along_host(
-            a, None, dtype, dtype, None, bool(keepdims), options, products=SQUARES, root=True
-        )
     library = device_library(a)
     if library is None:
         x: Any = as_array(a, "a.filled(0)")
@@ -128,6 +135,30 @@ def norm(
         return made[()] if isinstance(made, np.ndarray) else made
     check_plain(a, "a")
     return _DeviceNorm(library, a, options).run(ord, axis, keepdims)
+
+
+def _is_plain_axis(axis: Any, ndim: int) -> bool:
+    """Whether an axis, or two of them, need no conversion; others are converted, or refused."""
+    if type(axis) is int:
+        return -ndim <= axis < ndim
+    if type(axis) is not tuple or len(axis) != 2:
+        return False
+    first, second = axis
+    return (
+        type(first) is type(second) is int
+        and first != second
+        and 0 <= min(axis) <= max(axis) < ndim
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _types_of_two(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]] | None:
+    """Dtypes of a host array's squares, of both parts of complex elements, and of its 2-norm."""
+    name = name_of(dtype)
+    if name not in _core.DTYPES:
+        return None
+    result = native_dtype("float64" if name.startswith(EXACT) else _PARTS.get(name, name))
+    return (result if name in _PARTS else native_dtype(dtype)), result
 
 
 class _Norm:
@@ -239,21 +270,11 @@ class _HostNorm(_Norm):
         return self.factor if self.factor.kind in "fV" else native_dtype(self.result)
 
     def two(self, axis: tuple[int, ...], keepdims: bool) -> Any:
-        array, result = self.array, self.native_result()
-        if array.dtype.kind != "c":
-            return along_host(
-                array, None, self.factor, result, axis, keepdims, self.options,
-                products=SQUARES, root=True,
-            )  # fmt: skip
-        # The squares of both parts, which are neighbours in memory, along an axis more.
-        parts = np.lib.stride_tricks.as_strided(
-            array.real, (*array.shape, 2), (*array.strides, array.itemsize // 2), writeable=False
-        )
-        kept = along_host(
-            parts, None, result, result, (*axis, array.ndim), True, self.options,
+        factor = self.native_result() if self.factor.kind == "c" else self.factor
+        return along_host(
+            self.array, None, factor, self.native_result(), axis, keepdims, self.options,
             products=SQUARES, root=True,
         )  # fmt: skip
-        return self.without(np.asarray(kept), (array.ndim, *(() if keepdims else axis)))
 
     def one(self, axis: tuple[int, ...], keepdims: bool) -> Any:
         if self.array.dtype.kind == "c":
@@ -540,6 +561,18 @@ def _result_of(a: np.dtype[Any], weights: np.dtype[Any]) -> np.dtype[Any]:
     return np.promote_types(a, weights)
 
 
+@functools.lru_cache(maxsize=256)
+def _types_of_average(
+    a: np.dtype[Any], weights: np.dtype[Any]
+) -> tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]]:
+    """Dtypes of a host array's average, of its sums, and of factors."""
+    result = _result_of(a, weights)
+    if name_of(result) not in _core.DTYPES:
+        raise TypeError(f"average is not defined for dtype {result}: it takes numbers")
+    wide = np.dtype(np.complex128 if result.kind == "c" else np.float64)
+    return result, wide, np.promote_types(a, weights)
+
+
 def _average_host(
     a: Any,
     axis: Any,
@@ -549,7 +582,11 @@ def _average_host(
     options: Options,
 ) -> Any:
     array = as_array(a, "a.filled(0)")
-    axes = None if axis is None else normalize_axis_tuple(axis, array.ndim, argname="axis")
+    axes: tuple[int, ...] | None = None
+    if type(axis) is int and 0 <= axis < array.ndim:
+        axes = (axis,)
+    elif axis is not None:
+        axes = normalize_axis_tuple(axis, array.ndim, argname="axis")
     if weights is None:
         mean = _functions.mean(array, axes, keepdims=keepdims, **placement(options))
         if not returned:
@@ -558,31 +595,43 @@ def _average_host(
         return mean, count if np.ndim(mean) == 0 else np.full_like(mean, count)
     w = as_array(weights, "weights.filled(0)", "weights")
     _check_weights(array.shape, w.shape, axes)
-    result = _result_of(array.dtype, w.dtype)
-    if name_of(result) not in _core.DTYPES:
-        raise TypeError(f"average is not defined for dtype {result}: it takes numbers")
-    wide = np.dtype(np.complex128 if result.kind == "c" else np.float64)
-    everywhere, own = w, axes
-    if w.shape != array.shape:  # then they have one sum for all results
-        everywhere = np.lib.stride_tricks.as_strided(
-            w, array.shape, _spread(array.shape, w.shape, w.strides, axes), writeable=False
-        )
-        own = None
-    total = _functions.sum(w, own, wide, keepdims=keepdims, device="cpu")
-    if not _functions.all(total):
+    result, wide, factor = _types_of_average(array.dtype, w.dtype)
+    # Weights that all results share have one sum.
+    own = axes if w.shape == array.shape else None
+    is_real = w.dtype.kind != "c"
+    total = _functions.sum(
+        w, own, _FLOAT64 if is_real else wide, keepdims=keepdims and own is axes, device="cpu"
+    )
+    if not total.all():
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-    factor = np.promote_types(array.dtype, w.dtype)
+    if is_real:
+        average = _core.average_along(array, w, factor, result, axes, keepdims, total, *options)
+    else:
+        average = _average_by_complex(array, w, factor, result, axes, keepdims, total, options)
+    if not returned:
+        return average
+    with np.errstate(over="ignore", invalid="ignore"):
+        return average, np.broadcast_to(total, np.shape(average)).astype(result)[()]
+
+
+def _average_by_complex(
+    array: Array,
+    w: Array,
+    factor: np.dtype[Any],
+    result: np.dtype[Any],
+    axes: tuple[int, ...] | None,
+    keepdims: bool,
+    total: Any,
+    options: Options,
+) -> Any:
+    everywhere = np.lib.stride_tricks.as_strided(
+        w, array.shape, _spread(array.shape, w.shape, w.strides, axes), writeable=False
+    )
+    wide = np.dtype(np.complex128)
     products = along_host(array, everywhere, factor, wide, axes, keepdims, options)
-    if w.shape != array.shape and keepdims:
-        total = np.reshape(total, (1,) * array.ndim)
     with np.errstate(over="ignore", invalid="ignore"):
         average = products / total
-        if result != wide:
-            average = average.astype(result)
-        if not returned:
-            return average
-        scale = np.broadcast_to(total, np.shape(average)).astype(result)[()]
-    return average, scale
+        return average if result == wide else average.astype(result)
 
 
 def _average_device(

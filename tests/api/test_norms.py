@@ -161,6 +161,118 @@ def test_columns_have_the_bits_of_their_copies(
             assert np.array_equal(made, np.array(own), True), (n, width, isa)
 
 
+def short_rows(rng: np.random.Generator, name: str) -> Any:
+    """An array of three axes with rows of a few to some hundred numbers, in a random layout."""
+    shape = [int(n) for n in rng.integers(1, 6, 3)]
+    shape[rng.integers(3)] = int(
+        rng.choice([1, 2, 3, 17, 100, 300, 1100], p=[1 / 5] * 4 + [1 / 15] * 3)
+    )
+    dtype = np.dtype(DTYPES.get(name, name))
+    kind = rng.choice(["plain", "wide", "zeros"])
+    values = rng.normal(size=shape) * 20
+    if kind == "wide" and dtype.kind in "fc":
+        values = values * 2.0 ** rng.integers(-9, 9, shape)
+    if kind == "zeros":
+        values[rng.random(shape) < 0.7] = 0
+    if dtype.kind == "u":
+        values = np.abs(values)
+    x = (values + 1j * values[::-1] if dtype.kind == "c" else values).astype(dtype)
+    layout = rng.choice(["C", "F", "permuted", "reversed", "strided", "swapped", "unaligned"])
+    if layout == "F":
+        return np.asfortranarray(x)
+    if layout == "permuted":
+        order = rng.permutation(3)
+        return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    if layout == "reversed":
+        return x[::-1, :, ::-1]
+    if layout == "strided":
+        return np.repeat(x, 2, axis=1)[:, ::2]
+    if layout == "swapped":
+        return x.astype(dtype.newbyteorder())
+    if layout == "unaligned":
+        memory = np.empty(x.nbytes + 1, np.uint8)[1:].view(dtype).reshape(x.shape)
+        memory[...] = x
+        return memory
+    return x
+
+
+def parts_of(number: Any) -> tuple[Fraction, Fraction]:
+    value = complex(number)
+    return Fraction(value.real), Fraction(value.imag)
+
+
+@pytest.mark.parametrize("name", [*NUMPYS, "complex64", "complex128"])
+def test_rows_side_by_side_are_rounded_once(name: str, rng: np.random.Generator, isa: str) -> None:
+    """Of every type, layout and axis; of integers, some sums are halfway between two doubles."""
+    for _ in range(6):
+        x = short_rows(rng, name)
+        axis: Any = (0, 1, 2, (0, 2), (2, 1))[rng.integers(5)]
+        axes = (axis,) if isinstance(axis, int) else axis
+        made = np.asarray(gr.norm(x, axis=axis, device="cpu"))
+        rows = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(made.size, -1)
+        to = made.dtype.name
+        exact = [[parts_of(number) for number in row] for row in rows]
+        for numbers, one in zip(exact, made.ravel(), strict=True):
+            square = sum((re * re + im * im for re, im in numbers), Fraction(0))
+            assert one == root_to(square, to), (name, x.shape, x.strides, axis, isa)
+        weights = rng.uniform(0.1, 2, rows.shape[1]).astype(rng.choice(["float32", "float64"]))
+        shaped = weights.reshape([x.shape[i] for i in axes])
+        made = np.asarray(gr.average(x, axis=axis, weights=shaped, device="cpu"))
+        ratios = [Fraction(float(weight)) for weight in weights]
+        total = float(sum(ratios))
+        for numbers, one in zip(exact, made.ravel(), strict=True):
+            sums = [
+                float(sum((parts[i] * w for parts, w in zip(numbers, ratios, strict=True))))
+                for i in range(2)
+            ]
+            wanted = (
+                np.complex128(complex(*sums)) / np.complex128(total)
+                if made.dtype.kind == "c"
+                else np.float64(sums[0]) / total
+            )
+            assert one == wanted.astype(made.dtype), (name, x.shape, x.strides, axis, isa)
+
+
+def test_averages_over_each_rows_own_weights(rng: np.random.Generator) -> None:
+    """Results are in memory in the order of the array, and totals in that of the weights."""
+    for name in ("float32", "float64", "complex64", "complex128", "int16"):
+        for _ in range(6):
+            x = short_rows(rng, name)
+            weights = np.asfortranarray(rng.uniform(0.1, 2, x.shape))
+            axis = int(rng.integers(3))
+            made, totals = gr.average(x, axis=axis, weights=weights, returned=True, device="cpu")
+            rows = np.moveaxis(x, axis, -1).reshape(made.size, -1)
+            theirs = np.moveaxis(weights, axis, -1).reshape(made.size, -1)
+            for row, own, one, total in zip(rows, theirs, made.flat, totals.flat, strict=True):
+                assert (one, total) == gr.average(row, weights=own, returned=True, device="cpu")
+
+
+def test_zeros_of_averages_have_the_signs_of_their_products() -> None:
+    zeros = np.zeros((2, 40))
+    for x in (zeros, -zeros, zeros.astype(np.float32), zeros.astype(np.int8), zeros > 0):
+        for weights in ([1.0, 2.0], [-1.0, -2.0], [-1.0, 3.0], [-0.0, -7.0]):
+            own = [gr.vdot(x[:, i], np.array(weights), device="cpu") for i in range(40)]
+            wanted = np.array(own) / sum(weights)
+            made = gr.average(x, axis=0, weights=weights, device="cpu")
+            assert np.array_equal(np.signbit(made), np.signbit(wanted)), (x.dtype, weights)
+            assert not made.any()
+
+
+def test_results_are_in_memory_in_the_order_of_numpys(rng: np.random.Generator) -> None:
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        x = rng.normal(size=(4, 5, 6)).transpose(order)
+        for axis in range(3):
+            weights = rng.uniform(1, 2, x.shape[axis])
+            for made, numpys in (
+                (gr.norm(x, axis=axis, device="cpu"), np.linalg.norm(x, axis=axis)),
+                (
+                    gr.average(x, axis=axis, weights=weights, device="cpu"),
+                    np.average(x, axis=axis, weights=weights),
+                ),
+            ):
+                assert made.strides == numpys.strides, (order, axis)
+
+
 def test_squares_leave_the_range_and_norms_do_not() -> None:
     for scale in (2.0**600, 2.0**-600, 2.0**-1070):
         x = np.array([3.0, -4.0]) * scale
