@@ -123,8 +123,8 @@ static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
     return low < -most || high > most;
 }
 
-/* The sums of integers of which NaT is the smallest, and `high` the largest: NaT of what it is
- * among. */
+/* The sums of integers of which NaT is the smallest, and `high` the largest, NaT if all are: NaT of
+ * what it is among. */
 static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, npy_int64 high,
                               const glue_arguments *given)
 {
@@ -132,7 +132,8 @@ static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, npy_in
     PyObject *sums = NULL;
 
     if (!is_result(lows) || !PyArray_Check(lows)) return lows; /* of all: NaT */
-    if (may_overflow(lowest_time((PyArrayObject *)lows, high), high, PyArray_SIZE(integers)))
+    if (high != NPY_DATETIME_NAT &&
+        may_overflow(lowest_time((PyArrayObject *)lows, high), high, PyArray_SIZE(integers)))
         sums = Py_NewRef(Py_NotImplemented);
     else
         sums = reduce_by(state, GPR_OP_SUM, integers, given);
