@@ -369,58 +369,133 @@ DEFINE_PRODUCT_ROWS(magnitudes, float64, double, float64, 0, 1)
 
 DEFINE_PRODUCT_ROWS(products, wide_float32, float, float32, 1, 1)
 
+INLINE vec_f64 magnitudes_of(vec_f64 x)
+{
+    return (vec_f64)((vec_i64)x & INT64_MAX);
+}
+
+INLINE vec_f64 roots_of(vec_f64 x)
+{
+    UNROLLED
+    for (int k = 0; k < VECTOR_LANES; k++) x[k] = sqrt(x[k]);
+    return x;
+}
+
 /* See gpr_intervals_loop. Of a root, sqrt(u) + (u - sqrt(u)^2 + l) / (2 sqrt(u)) is that of u + l
  * but for l^2 / (8 u^(3/2)), which is less than 2^-100 of it, as l is no more than u's last bit.
- * Rounding of the ends is inside the bounds on errors, which are twice as large as they need be.
- * Written so that compilers make vectors of it. */
-INLINE void intervals_by(int takes_root, const double *restrict upper, const double *restrict lower,
-                         const double *restrict sizes, uint64_t count, gpr_interval_rule rule,
-                         double *restrict low, double *restrict high)
+ * Rounding of the ends is inside the bounds on errors, which are twice as large as they need be. */
+INLINE void intervals_of(int takes_root, vec_f64 upper, vec_f64 lower, vec_f64 sizes,
+                         const gpr_interval_rule *rule, vec_f64 *low, vec_f64 *high)
 {
-    const double step = rule.step, least_step = step > 0 ? 0x1p-1074 : 0, times = rule.times,
-                 plus = rule.zero_has_sign ? -0.0 : 0, /* what is added to a zero */
-        zero_size = rule.zero_is_zero ? 0 : -1;
+    const vec_f64 none = (double)NAN - (vec_f64){0}, times = rule->times - (vec_f64){0},
+                  size = sizes * fabs(rule->times), product = upper * rule->times,
+                  rest = VECTOR_PRODUCT_REST(upper, times, product) + lower * rule->times,
+                  sum = product + rest, of_rest = sum - product,
+                  lost = (product - (sum - of_rest)) + (rest - of_rest), most = size * rule->share,
+                  error = choose_f64((vec_i64)(most < rule->quantum), (vec_f64){0}, most);
+    vec_f64 middle = sum, left = lost, doubt = error;
 
-    for (uint64_t i = 0; i < count; i++) {
-        const double size = sizes[i] * fabs(times), product = upper[i] * times,
-                     rest = PRODUCT_REST(upper[i], times, product) + lower[i] * times,
-                     sum = product + rest, of_rest = sum - product,
-                     lost = (product - (sum - of_rest)) + (rest - of_rest),
-                     most = size * rule.share, error = most < rule.quantum ? 0 : most,
-                     root = takes_root ? sqrt(sum) : 1,
-                     left = takes_root ? (lost - PRODUCT_REST(root, root, sum)) / (2 * root) : lost,
-                     doubt = takes_root ? error / root + 0x1p-100 * root : error,
-                     middle = takes_root ? root : sum, from = middle + (left - doubt),
-                     to = middle + (left + doubt), start = from - (fabs(from) * step + least_step),
-                     end = to + (fabs(to) * step + least_step), zero = (upper[i] + plus) * times;
-        /* one choice at a time, which vectors make by masks of doubles */
-        double bound = start > 0 ? start : end < 0 ? start : (double)NAN, other = end;
-
-        bound = size >= GPR_LEAST_SUM_SIZE ? bound : (double)NAN;
-        bound = size <= GPR_MOST_SUM_SIZE ? bound : (double)NAN;
-        if (takes_root) bound = error < sum / 2 ? bound : (double)NAN;
-        bound = sizes[i] == zero_size ? zero : bound;
-        other = sizes[i] == zero_size ? zero : other;
-        low[i] = bound;
-        high[i] = other;
+    if (takes_root) {
+        middle = roots_of(sum);
+        left = (lost - VECTOR_PRODUCT_REST(middle, middle, sum)) / (2 * middle);
+        doubt = error / middle + 0x1p-100 * middle;
     }
+    const vec_f64 start = middle + (left - doubt), end = middle + (left + doubt),
+                  zero = (upper + (rule->zero_has_sign ? -0.0 : 0)) * rule->times;
+    const vec_i64 is_zero = (vec_i64)(sizes == (rule->zero_is_zero ? 0.0 : -1.0));
+    vec_i64 is_bounded = ((vec_i64)(start > 0) | (vec_i64)(end < 0)) &
+                         (vec_i64)(size >= GPR_LEAST_SUM_SIZE) &
+                         (vec_i64)(size <= GPR_MOST_SUM_SIZE);
+
+    if (takes_root) is_bounded &= (vec_i64)(error < sum / 2);
+    *low = choose_f64(is_zero, zero, choose_f64(is_bounded, start, none));
+    *high = choose_f64(is_zero, zero, end);
+}
+
+/* The same for ends that are moved apart by more than a few roundings of doubles: the rests of
+ * products are left out. Of a root, whose sum is its size, the bound is as large a share. */
+INLINE void wider_intervals_of(int takes_root, vec_f64 upper, vec_f64 lower, vec_f64 sizes,
+                               const gpr_interval_rule *rule, vec_f64 *low, vec_f64 *high)
+{
+    const double roundings = 0x1p-50;
+    const vec_f64 none = (double)NAN - (vec_f64){0}, size = sizes * fabs(rule->times),
+                  sum = upper * rule->times + lower * rule->times,
+                  middle = takes_root ? roots_of(sum) : sum,
+                  most = (takes_root ? middle : size) * (rule->share + roundings),
+                  error = choose_f64((vec_i64)(most < rule->quantum), (vec_f64){0}, most),
+                  apart = error + (magnitudes_of(middle) * rule->step + 0x1p-1074),
+                  start = middle - apart, end = middle + apart,
+                  zero = (upper + (rule->zero_has_sign ? -0.0 : 0)) * rule->times;
+    const vec_i64 is_zero = (vec_i64)(sizes == (rule->zero_is_zero ? 0.0 : -1.0)),
+                  is_bounded = ((vec_i64)(start > 0) | (vec_i64)(end < 0)) &
+                               (vec_i64)(size >= GPR_LEAST_SUM_SIZE) &
+                               (vec_i64)(size <= GPR_MOST_SUM_SIZE);
+
+    *low = choose_f64(is_zero, zero, choose_f64(is_bounded, start, none));
+    *high = choose_f64(is_zero, zero, end);
+}
+
+INLINE void intervals_by(int takes_root, int is_wider, const double *upper, const double *lower,
+                         const double *sizes, uint64_t count, gpr_interval_rule rule, double *low,
+                         double *high)
+{
+    vec_f64 of_upper, of_lower, of_sizes, starts, ends;
+    uint64_t i = 0;
+
+#define FIND_INTERVALS                                                                       \
+    if (is_wider)                                                                            \
+        wider_intervals_of(takes_root, of_upper, of_lower, of_sizes, &rule, &starts, &ends); \
+    else                                                                                     \
+        intervals_of(takes_root, of_upper, of_lower, of_sizes, &rule, &starts, &ends);
+    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+        memcpy(&of_upper, upper + i, sizeof of_upper);
+        memcpy(&of_lower, lower + i, sizeof of_lower);
+        memcpy(&of_sizes, sizes + i, sizeof of_sizes);
+        FIND_INTERVALS
+        memcpy(low + i, &starts, sizeof starts);
+        memcpy(high + i, &ends, sizeof ends);
+    }
+    if (i < count) {
+        const size_t bytes = (count - i) * sizeof(double);
+
+        of_upper = of_lower = of_sizes = (vec_f64){0};
+        memcpy(&of_upper, upper + i, bytes);
+        memcpy(&of_lower, lower + i, bytes);
+        memcpy(&of_sizes, sizes + i, bytes);
+        FIND_INTERVALS
+        memcpy(low + i, &starts, bytes);
+        memcpy(high + i, &ends, bytes);
+    }
+#undef FIND_INTERVALS
+}
+
+/* Divides ends, each by its own divisor or by one. Mostly two ends are one number. */
+INLINE void divide_ends(const double *divisors, uint64_t step, uint64_t count, double *low,
+                        double *high)
+{
+    uint64_t apart = 0;
+
+    for (uint64_t i = 0; i < count; i++) apart += low[i] != high[i];
+    for (uint64_t i = 0; i < count; i++) low[i] /= divisors[i * step];
+    if (apart == 0) memcpy(high, low, count * sizeof *low);
+    for (uint64_t i = 0; i < count && apart > 0; i++) high[i] /= divisors[i * step];
 }
 
 static void intervals(const double *upper, const double *lower, const double *sizes, uint64_t count,
                       const gpr_interval_rule *rule, double *low, double *high)
 {
-    if (rule->takes_root)
-        intervals_by(1, upper, lower, sizes, count, *rule, low, high);
+    if (rule->step > 0 && rule->takes_root)
+        intervals_by(1, 1, upper, lower, sizes, count, *rule, low, high);
+    else if (rule->step > 0)
+        intervals_by(0, 1, upper, lower, sizes, count, *rule, low, high);
+    else if (rule->takes_root)
+        intervals_by(1, 0, upper, lower, sizes, count, *rule, low, high);
     else
-        intervals_by(0, upper, lower, sizes, count, *rule, low, high);
-    for (uint64_t i = 0; i < count && rule->divisors != NULL; i++) {
-        low[i] /= rule->divisors[i];
-        high[i] /= rule->divisors[i];
-    }
-    for (uint64_t i = 0; i < count && rule->divisors == NULL && rule->divisor != 1; i++) {
-        low[i] /= rule->divisor;
-        high[i] /= rule->divisor;
-    }
+        intervals_by(0, 0, upper, lower, sizes, count, *rule, low, high);
+    if (rule->divisors != NULL)
+        divide_ends(rule->divisors, 1, count, low, high);
+    else if (rule->divisor != 1)
+        divide_ends(&rule->divisor, 0, count, low, high);
 }
 
 /* Sums of products of integers. Those of a byte are added in 32 bits, as many as these hold, others
