@@ -61,8 +61,8 @@ static PyObject *as_times(PyArrayObject *times, PyObject *integers)
     return time;
 }
 
-/* The smallest and the largest of all integers. 0, or -1: *failed is NotImplemented, or NULL with an
- * exception. */
+/* The smallest and the largest of all integers. 0, or -1: *failed is NotImplemented, or NULL with
+ * an exception. */
 static int find_extremes(glue_state *state, PyArrayObject *integers, const glue_arguments *given,
                          npy_int64 extremes[2], PyObject **failed)
 {
@@ -114,8 +114,8 @@ static int put_nat(PyArrayObject *sums, PyArrayObject *lows)
     return 0;
 }
 
-/* Whether a sum of `count` of them may be beyond 64 bits on its way: what NumPy makes of that depends
- * on the order of additions, and on its version. */
+/* Whether a sum of `count` of them may be beyond 64 bits on its way: what NumPy makes of that
+ * depends on the order of additions, and on its version. */
 static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
 {
     const npy_int64 most = NPY_MAX_INT64 / count;
