@@ -1132,8 +1132,8 @@ static int ends_soon(const recipe *how, const char *row, int64_t *at)
     return is_end(how, row + *at * (int64_t)how->loop_bytes);
 }
 
-/* Whether the first elements of each of a few long rows decide; then results are stored. NumPy reads
- * no more of them. */
+/* Whether the first elements of each of a few long rows decide; then results are stored. NumPy
+ * reads no more of them. */
 static int decides_soon(job *work)
 {
     enum { MOST_ROWS = 256 };

@@ -1,9 +1,9 @@
 /* Part of loops_template.h: where in a row an element is. */
 
-/* A hit is searched in stretches that a vector loop tests as one: a few short ones, as many hits are
- * near the beginning, then longer ones, then short ones again. Its place in the short stretch is the
- * smallest of the places of all lanes. The last stretch of a run may overlap the one before it, in
- * which there was no hit. */
+/* A hit is searched in stretches that a vector loop tests as one: a few short ones, as many hits
+ * are near the beginning, then longer ones, then short ones again. Its place in the short stretch
+ * is the smallest of the places of all lanes. The last stretch of a run may overlap the one before
+ * it, in which there was no hit. */
 enum { FIND_STRETCH = 256, FIND_SHORT_STRETCH = 32, FIND_FIRST = 4 * FIND_SHORT_STRETCH };
 
 #define SKIP_STRETCHES(p, n, i, value, BITS, HIT, STRETCH)                          \
