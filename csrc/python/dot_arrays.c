@@ -367,7 +367,7 @@ static int spread_weights(PyArrayObject *a, PyArrayObject *weights, PyObject *ax
     const int ndim = PyArray_NDIM(weights);
 
     if (PyArray_SAMESHAPE(a, weights)) {
-        memcpy(steps, PyArray_STRIDES(weights), (size_t)ndim * sizeof *steps);
+        if (ndim > 0) memcpy(steps, PyArray_STRIDES(weights), (size_t)ndim * sizeof *steps);
         return 1;
     }
     if (!PyTuple_Check(axes) || PyTuple_GET_SIZE(axes) != ndim) return 0;
