@@ -369,11 +369,6 @@ DEFINE_PRODUCT_ROWS(magnitudes, float64, double, float64, 0, 1)
 
 DEFINE_PRODUCT_ROWS(products, wide_float32, float, float32, 1, 1)
 
-INLINE vec_f64 magnitudes_of(vec_f64 x)
-{
-    return (vec_f64)((vec_i64)x & INT64_MAX);
-}
-
 INLINE vec_f64 roots_of(vec_f64 x)
 {
     UNROLLED
@@ -381,92 +376,108 @@ INLINE vec_f64 roots_of(vec_f64 x)
     return x;
 }
 
+typedef struct sums_of_products {
+    vec_f64 upper, lower, sizes;
+} sums_of_products;
+typedef struct vec_interval {
+    vec_f64 low, high;
+} vec_interval;
+
+/* An interval from its ends: none where it is not sure, or where zero may be in it. */
+INLINE vec_interval bounded(const gpr_interval_rule *rule, sums_of_products sums, vec_f64 start,
+                            vec_f64 end, vec_i64 is_sure)
+{
+    const vec_f64 none = (double)NAN - (vec_f64){0}, size = sums.sizes * fabs(rule->times),
+                  zero = (sums.upper + (rule->zero_has_sign ? -0.0 : 0)) * rule->times;
+    const vec_i64 is_zero = (vec_i64)(sums.sizes == (rule->zero_is_zero ? 0.0 : -1.0)),
+                  is_bounded = ((vec_i64)(start > 0) | (vec_i64)(end < 0)) & is_sure &
+                               (vec_i64)(size >= GPR_LEAST_SUM_SIZE) &
+                               (vec_i64)(size <= GPR_MOST_SUM_SIZE);
+
+    return (vec_interval){choose_f64(is_zero, zero, choose_f64(is_bounded, start, none)),
+                          choose_f64(is_zero, zero, end)};
+}
+
 /* See gpr_intervals_loop. Of a root, sqrt(u) + (u - sqrt(u)^2 + l) / (2 sqrt(u)) is that of u + l
  * but for l^2 / (8 u^(3/2)), which is less than 2^-100 of it, as l is no more than u's last bit.
  * Rounding of the ends is inside the bounds on errors, which are twice as large as they need be. */
-INLINE void intervals_of(int takes_root, vec_f64 upper, vec_f64 lower, vec_f64 sizes,
-                         const gpr_interval_rule *rule, vec_f64 *low, vec_f64 *high)
+INLINE vec_interval narrowest_intervals(int takes_root, sums_of_products sums,
+                                        const gpr_interval_rule *rule)
 {
-    const vec_f64 none = (double)NAN - (vec_f64){0}, times = rule->times - (vec_f64){0},
-                  size = sizes * fabs(rule->times), product = upper * rule->times,
-                  rest = VECTOR_PRODUCT_REST(upper, times, product) + lower * rule->times,
+    const vec_f64 times = rule->times - (vec_f64){0}, size = sums.sizes * fabs(rule->times),
+                  product = sums.upper * rule->times,
+                  rest = VECTOR_PRODUCT_REST(sums.upper, times, product) + sums.lower * rule->times,
                   sum = product + rest, of_rest = sum - product,
                   lost = (product - (sum - of_rest)) + (rest - of_rest), most = size * rule->share,
                   error = choose_f64((vec_i64)(most < rule->quantum), (vec_f64){0}, most);
     vec_f64 middle = sum, left = lost, doubt = error;
+    vec_i64 is_sure = ~(vec_i64){0};
 
     if (takes_root) {
         middle = roots_of(sum);
         left = (lost - VECTOR_PRODUCT_REST(middle, middle, sum)) / (2 * middle);
         doubt = error / middle + 0x1p-100 * middle;
+        is_sure = (vec_i64)(error < sum / 2);
     }
-    const vec_f64 start = middle + (left - doubt), end = middle + (left + doubt),
-                  zero = (upper + (rule->zero_has_sign ? -0.0 : 0)) * rule->times;
-    const vec_i64 is_zero = (vec_i64)(sizes == (rule->zero_is_zero ? 0.0 : -1.0));
-    vec_i64 is_bounded = ((vec_i64)(start > 0) | (vec_i64)(end < 0)) &
-                         (vec_i64)(size >= GPR_LEAST_SUM_SIZE) &
-                         (vec_i64)(size <= GPR_MOST_SUM_SIZE);
-
-    if (takes_root) is_bounded &= (vec_i64)(error < sum / 2);
-    *low = choose_f64(is_zero, zero, choose_f64(is_bounded, start, none));
-    *high = choose_f64(is_zero, zero, end);
+    return bounded(rule, sums, middle + (left - doubt), middle + (left + doubt), is_sure);
 }
 
 /* The same for ends that are moved apart by more than a few roundings of doubles: the rests of
- * products are left out. Of a root, whose sum is its size, the bound is as large a share. */
-INLINE void wider_intervals_of(int takes_root, vec_f64 upper, vec_f64 lower, vec_f64 sizes,
-                               const gpr_interval_rule *rule, vec_f64 *low, vec_f64 *high)
+ * products are left out. A sum of at least half its size has a root whose error is at most as large
+ * a share. */
+INLINE vec_interval wider_intervals(int takes_root, sums_of_products sums,
+                                    const gpr_interval_rule *rule)
 {
-    const double roundings = 0x1p-50;
-    const vec_f64 none = (double)NAN - (vec_f64){0}, size = sizes * fabs(rule->times),
-                  sum = upper * rule->times + lower * rule->times,
-                  middle = takes_root ? roots_of(sum) : sum,
-                  most = (takes_root ? middle : size) * (rule->share + roundings),
-                  error = choose_f64((vec_i64)(most < rule->quantum), (vec_f64){0}, most),
-                  apart = error + (magnitudes_of(middle) * rule->step + 0x1p-1074),
-                  start = middle - apart, end = middle + apart,
-                  zero = (upper + (rule->zero_has_sign ? -0.0 : 0)) * rule->times;
-    const vec_i64 is_zero = (vec_i64)(sizes == (rule->zero_is_zero ? 0.0 : -1.0)),
-                  is_bounded = ((vec_i64)(start > 0) | (vec_i64)(end < 0)) &
-                               (vec_i64)(size >= GPR_LEAST_SUM_SIZE) &
-                               (vec_i64)(size <= GPR_MOST_SUM_SIZE);
+    const double share = rule->share + 0x1p-50;
+    const vec_f64 size = sums.sizes * fabs(rule->times),
+                  sum = sums.upper * rule->times + sums.lower * rule->times;
+    vec_f64 middle = sum, error = size * share;
+    vec_i64 is_sure = ~(vec_i64){0};
 
-    *low = choose_f64(is_zero, zero, choose_f64(is_bounded, start, none));
-    *high = choose_f64(is_zero, zero, end);
+    error = choose_f64((vec_i64)(error < rule->quantum), (vec_f64){0}, error);
+    if (takes_root) {
+        middle = roots_of(sum);
+        error = middle * share;
+        is_sure = (vec_i64)(size <= 2 * sum);
+    }
+    error += MAGNITUDES(middle) * rule->step + 0x1p-1074;
+    return bounded(rule, sums, middle - error, middle + error, is_sure);
+}
+
+INLINE vec_interval intervals_of(int takes_root, int is_wider, sums_of_products sums,
+                                 const gpr_interval_rule *rule)
+{
+    return is_wider ? wider_intervals(takes_root, sums, rule)
+                    : narrowest_intervals(takes_root, sums, rule);
 }
 
 INLINE void intervals_by(int takes_root, int is_wider, const double *upper, const double *lower,
                          const double *sizes, uint64_t count, gpr_interval_rule rule, double *low,
                          double *high)
 {
-    vec_f64 of_upper, of_lower, of_sizes, starts, ends;
+    sums_of_products sums;
+    vec_interval found;
     uint64_t i = 0;
 
-#define FIND_INTERVALS                                                                       \
-    if (is_wider)                                                                            \
-        wider_intervals_of(takes_root, of_upper, of_lower, of_sizes, &rule, &starts, &ends); \
-    else                                                                                     \
-        intervals_of(takes_root, of_upper, of_lower, of_sizes, &rule, &starts, &ends);
     for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
-        memcpy(&of_upper, upper + i, sizeof of_upper);
-        memcpy(&of_lower, lower + i, sizeof of_lower);
-        memcpy(&of_sizes, sizes + i, sizeof of_sizes);
-        FIND_INTERVALS
-        memcpy(low + i, &starts, sizeof starts);
-        memcpy(high + i, &ends, sizeof ends);
+        memcpy(&sums.upper, upper + i, sizeof sums.upper);
+        memcpy(&sums.lower, lower + i, sizeof sums.lower);
+        memcpy(&sums.sizes, sizes + i, sizeof sums.sizes);
+        found = intervals_of(takes_root, is_wider, sums, &rule);
+        memcpy(low + i, &found.low, sizeof found.low);
+        memcpy(high + i, &found.high, sizeof found.high);
     }
     if (i < count) {
         const size_t bytes = (count - i) * sizeof(double);
 
-        of_upper = of_lower = of_sizes = (vec_f64){0};
-        memcpy(&of_upper, upper + i, bytes);
-        memcpy(&of_lower, lower + i, bytes);
-        memcpy(&of_sizes, sizes + i, bytes);
-        FIND_INTERVALS
-        memcpy(low + i, &starts, bytes);
-        memcpy(high + i, &ends, bytes);
+        sums = (sums_of_products){.upper = {0}};
+        memcpy(&sums.upper, upper + i, bytes);
+        memcpy(&sums.lower, lower + i, bytes);
+        memcpy(&sums.sizes, sizes + i, bytes);
+        found = intervals_of(takes_root, is_wider, sums, &rule);
+        memcpy(low + i, &found.low, bytes);
+        memcpy(high + i, &found.high, bytes);
     }
-#undef FIND_INTERVALS
 }
 
 /* Divides ends, each by its own divisor or by one. Mostly two ends are one number. */

@@ -978,12 +978,14 @@ static void check_product_rows(const gpr_loops *loops)
 static void check_intervals(const gpr_loops *loops)
 {
     const uint64_t count = (uint64_t)check_between(1, MOST_ROWS);
-    const gpr_interval_rule rule = {.times = (double)check_between(1, 9),
-                                    .share = ldexp(1, -(int)check_between(30, 50)),
-                                    .divisor = (double)check_between(1, 9),
-                                    .takes_root = (int)check_between(0, 1),
-                                    .zero_is_zero = (int)check_between(0, 1),
-                                    .zero_has_sign = 1};
+    const gpr_interval_rule rule = {
+        .times = (double)check_between(1, 9),
+        .share = ldexp(1, -(int)check_between(30, 50)),
+        .step = check_between(0, 1) ? ldexp(1, -(int)check_between(40, 52)) : 0,
+        .divisor = (double)check_between(1, 9),
+        .takes_root = (int)check_between(0, 1),
+        .zero_is_zero = (int)check_between(0, 1),
+        .zero_has_sign = 1};
     double upper[MOST_ROWS], lower[MOST_ROWS], sizes[MOST_ROWS], low[MOST_ROWS], high[MOST_ROWS];
 
     for (uint64_t i = 0; i < count; i++) {
@@ -1004,10 +1006,14 @@ static void check_intervals(const gpr_loops *loops)
                           sum = ((long double)upper[i] + (long double)lower[i]) * times,
                           error = (long double)sizes[i] * times * rule.share,
                           middle = rule.takes_root ? sqrtl(sum) : sum,
-                          doubt = rule.takes_root ? error / middle : error;
+                          doubt = (rule.takes_root ? error / middle : error) +
+                                  fabsl(middle) * rule.step;
+        /* wider intervals of roots are those of sums that are about as large as their sizes */
         const int is_zero = sizes[i] == 0,
-                  has_none =
-                      is_zero ? !rule.zero_is_zero : !isfinite(sizes[i]) || error >= fabsl(sum) / 2;
+                  is_smaller =
+                      rule.takes_root && rule.step > 0 && sizes[i] > 2 * (upper[i] + lower[i]),
+                  has_none = is_zero ? !rule.zero_is_zero
+                                     : !isfinite(sizes[i]) || error >= fabsl(sum) / 2 || is_smaller;
 
         if (is_zero && rule.zero_is_zero) {
             CHECK(low[i] == 0 && high[i] == 0 && signbit(low[i]) && signbit(high[i]),
