@@ -1,6 +1,5 @@
 /* Sums of products: from a request to a result. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cpu/cpu.h"
 #include "dispatch/axis_order.h"
@@ -120,8 +119,7 @@ static __attribute__((noinline)) gpr_status resolve(const gpr_dot_request *reque
     given->shape = request->n <= INT64_MAX ? (int64_t)request->n : -1;
     given->a = request_of(request, &request->a, &given->shape);
     if (has_second) given->b = request_of(request, b, &given->shape);
-    /* member by member: the axes of a view, which are most of it, need no clearing */
-    call->second = NULL;
+    gpr_clear_call(call);
     call->kernel = GPR_KERNEL_exact;
     call->on_device = request->on_device;
     call->block_size = request->block_size;
@@ -129,10 +127,6 @@ static __attribute__((noinline)) gpr_status resolve(const gpr_dot_request *reque
     call->stream = request->stream;
     call->result = request->result;
     call->result_on_device = request->result_on_device;
-    call->vouches_for_result = 0;
-    call->output_stride = 0;
-    call->means = NULL;
-    memset(call->mean_for_all, 0, sizeof call->mean_for_all);
     call->divisors = request->divisors;
     call->has_one_divisor = request->has_one_divisor;
     call->interrupted = request->interrupted;
@@ -200,11 +194,11 @@ static __attribute__((noinline)) gpr_status multiply_in_order(const factors *giv
                                                               gpr_resolved *call, gpr_run *run,
                                                               int *is_done)
 {
-    const int has_second = call->second != NULL;
+    const int has_second = call->second != NULL,
+              has_many = call->divisors != NULL && !call->has_one_divisor;
     gpr_ordered_request ordered;
     gpr_result_axes axes;
     gpr_view second;
-    char *results = NULL;
     double *divisors = NULL;
     gpr_status status = GPR_OK;
 
@@ -216,22 +210,14 @@ static __attribute__((noinline)) gpr_status multiply_in_order(const factors *giv
         call->second = &second;
     }
     (void)gpr_results_have_steps(&ordered.request, &call->rule, &axes);
-    results = malloc(axes.results * axes.bytes);
-    if (call->divisors != NULL && !call->has_one_divisor)
+    if (has_many) {
         divisors = malloc(axes.results * sizeof *divisors);
-    if (results == NULL || (divisors == NULL && call->divisors != NULL && !call->has_one_divisor)) {
-        status = gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-        goto done;
-    }
-    if (divisors != NULL) {
+        if (divisors == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
         order_divisors(&ordered.request, &axes, call->result, call->divisors, divisors);
         call->divisors = divisors;
     }
-    call->result = results;
-    GPR_TRY(gpr_cpu_reduce_products(call, run));
-    GPR_TRY(gpr_spread_results(&ordered.request, &axes, results));
+    status = gpr_run_with_steps(&ordered.request, call, &axes, gpr_cpu_reduce_products, run);
 done:
-    free(results);
     free(divisors);
     return status;
 }

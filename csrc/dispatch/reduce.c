@@ -2,7 +2,6 @@
  * of the run. */
 #include "dispatch/reduce.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -87,22 +86,6 @@ static gpr_status run_call(const gpr_resolved *call, gpr_run *run)
     return gpr_cpu_reduce(call, run);
 }
 
-/* ---------------------------------------------------------------- results with steps --------- */
-
-static gpr_status run_with_steps(const gpr_request *request, gpr_resolved *call,
-                                 const gpr_result_axes *axes, gpr_run *run)
-{
-    char *results = malloc(axes->results * axes->bytes);
-    gpr_status status = GPR_OK;
-
-    if (results == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
-    call->result = results;
-    status = run_call(call, run);
-    if (status == GPR_OK) status = gpr_spread_results(request, axes, results);
-    free(results);
-    return status;
-}
-
 /* ---------------------------------------------------------------- the calls ------------------ */
 
 /* Elements of the array, also those that are not read again. */
@@ -128,7 +111,7 @@ static __attribute__((noinline)) gpr_status reduce_in_order(const gpr_request *r
     if (!*is_done) return GPR_OK;
     GPR_TRY(gpr_make_view(&ordered.request, &call->rule, &call->view));
     (void)gpr_results_have_steps(&ordered.request, &call->rule, &axes);
-    status = run_with_steps(&ordered.request, call, &axes, run);
+    status = gpr_run_with_steps(&ordered.request, call, &axes, run_call, run);
 done:
     return status;
 }
@@ -151,7 +134,7 @@ static gpr_status reduce(const gpr_request *request, gpr_run *run)
         GPR_TRY(reduce_in_order(request, &call, run, &is_done));
     if (is_done) return GPR_OK;
     status = gpr_results_have_steps(request, &call.rule, &axes)
-                 ? run_with_steps(request, &call, &axes, run)
+                 ? gpr_run_with_steps(request, &call, &axes, run_call, run)
                  : run_call(&call, run);
 done:
     return status;

@@ -2,6 +2,7 @@
  * then axes, places and device. Each is decided here, once per call. */
 #include "dispatch/resolve.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "dispatch/device_select.h"
@@ -156,17 +157,24 @@ static int64_t output_stride_of(const gpr_request *request, const gpr_resolved *
     return request->result_strides[0] / (int64_t)gpr_dtype_rows[call->rule.result].bytes;
 }
 
+void gpr_clear_call(gpr_resolved *call)
+{
+    const size_t cleared = offsetof(gpr_resolved, second);
+
+    memset((char *)call + cleared, 0, sizeof *call - cleared);
+}
+
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
 {
     const gpr_view *view = &call->view;
     gpr_status status = GPR_OK;
 
+    gpr_clear_call(call);
     GPR_TRY(gpr_resolve_view(request, &call->rule, &call->kernel, &call->view));
     GPR_TRY(gpr_select_device(request->device, view, &call->rule, &call->device));
     GPR_TRY(gpr_check_places(request, call->device));
     if (request->on_device) GPR_TRY(gpr_check_device_array(request, view, &call->rule));
     if (call->device >= 0) GPR_TRY(gpr_cuda_available());
-    call->second = NULL;
     call->on_device = request->on_device;
     call->block_size = request->block_size;
     call->grid_size = request->grid_size;
@@ -176,10 +184,8 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     call->vouches_for_result = request->vouches_for_result;
     call->output_stride = output_stride_of(request, call);
     call->means = request->has_given_mean ? request->mean : NULL;
-    memset(call->mean_for_all, 0, sizeof call->mean_for_all);
     if (request->has_given_mean)
         memcpy(call->mean_for_all, request->mean_value, sizeof call->mean_for_all);
-    call->divisors = NULL;
     call->interrupted = request->interrupted;
     call->interrupted_arg = request->interrupted_arg;
 done:

@@ -4,6 +4,9 @@
 
 #include "lib/rules/resolved.h"
 
+/* Clears a call but for its rule and its view, whose axes are most of it and need no clearing. */
+void gpr_clear_call(gpr_resolved *call);
+
 /* Checks everything about a request that can be checked before work starts, in the order of
  * importance to a user. request->resolution has the results of gpr_resolve, if that was called. */
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call);

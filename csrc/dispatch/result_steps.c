@@ -1,6 +1,7 @@
 /* Copies results to where their steps lead; see result_steps.h. */
 #include "dispatch/result_steps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/registry.h"
@@ -89,5 +90,20 @@ gpr_status gpr_spread_results(const gpr_request *request, const gpr_result_axes 
         }
     }
 done:
+    return status;
+}
+
+gpr_status gpr_run_with_steps(const gpr_request *request, gpr_resolved *call,
+                              const gpr_result_axes *axes,
+                              gpr_status (*run_call)(const gpr_resolved *, gpr_run *), gpr_run *run)
+{
+    char *results = malloc(axes->results * axes->bytes);
+    gpr_status status = GPR_OK;
+
+    if (results == NULL) return gpr_fail(GPR_ERROR_MEMORY, "out of memory");
+    call->result = results;
+    status = run_call(call, run);
+    if (status == GPR_OK) status = gpr_spread_results(request, axes, results);
+    free(results);
     return status;
 }

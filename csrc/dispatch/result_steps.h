@@ -2,7 +2,7 @@
 #ifndef GPR_DISPATCH_RESULT_STEPS_H
 #define GPR_DISPATCH_RESULT_STEPS_H
 
-#include "lib/rules/rules.h"
+#include "lib/rules/resolved.h"
 
 /* results copied between two calls of the interrupt callback */
 enum { GPR_MANY_RESULTS = 1 << 18 };
@@ -24,5 +24,12 @@ int gpr_results_have_steps(const gpr_request *request, const gpr_rule *rule, gpr
 /* Copies contiguous results to the request's memory, by its steps. */
 gpr_status gpr_spread_results(const gpr_request *request, const gpr_result_axes *axes,
                               const char *results);
+
+/* Runs a call by `run_call`, to memory of its own for the results, and copies them from there.
+ * GPR_ERROR_MEMORY. */
+gpr_status gpr_run_with_steps(const gpr_request *request, gpr_resolved *call,
+                              const gpr_result_axes *axes,
+                              gpr_status (*run_call)(const gpr_resolved *, gpr_run *),
+                              gpr_run *run);
 
 #endif

@@ -4,23 +4,25 @@
 
 #include <time.h>
 
-/* Seconds on a clock that only goes forward. */
-static inline double gpr_seconds(void)
+static inline double gpr_seconds_on(clockid_t clock)
 {
     struct timespec now;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    (void)clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Seconds on a clock that only goes forward. */
+static inline double gpr_seconds(void)
+{
+    return gpr_seconds_on(CLOCK_MONOTONIC);
 }
 
 /* The same within a few milliseconds, where the system has a clock that takes less time to read. */
 static inline double gpr_coarse_seconds(void)
 {
 #ifdef CLOCK_MONOTONIC_COARSE
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return gpr_seconds_on(CLOCK_MONOTONIC_COARSE);
 #else
     return gpr_seconds();
 #endif
