@@ -37,6 +37,8 @@ enum {
     ROWS_PER_THREAD = 4,    /* of less than FAR_ROW_BYTES, that are not cut into pieces */
     SOON_BYTES = 16 * 1024, /* of rows that few elements end, whatever their length ... */
     LEAST_SOON_BYTES = 1024 * 1024, /* ... in arrays for which threads may be woken */
+    FIRST_PACKED = 64,              /* elements that are packed and looked at first ... */
+    LEAST_PACKED = 512,             /* ... of rows that are so long */
     FIRST_SHARE = 16,       /* of a row that all threads read: looked at before they are woken */
     TILE_ROWS = 16,         /* of a tile: a cache line of float32 */
     TILE_BYTES = 64 * 1024, /* of a tile, in a worker's stack */
@@ -75,6 +77,7 @@ typedef struct composite {
     int many_at_once;      /* one call of a loop takes many rows */
     int parts;             /* numbers of an element as the loops of columns read it */
     int by_loop;           /* positions: rows have a loop of their own */
+    int looks_first;       /* rows are packed, and one of their first elements may end the search */
     int finds_late;        /* pieces find the best segment, which alone is searched at the end */
     uint64_t most_columns; /* of a unit */
     uint64_t segment;      /* positions taken at once */
@@ -491,8 +494,9 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     if (run < LEAST_RUN) run = 0;
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {
+        const uint64_t segment = first == 0 && c->looks_first ? FIRST_PACKED : c->segment;
         const uint64_t most =
-            run > 0 ? gpr_smaller(run - first % run, SEGMENT_BYTES / bytes) : c->segment;
+            run > 0 ? gpr_smaller(run - first % run, SEGMENT_BYTES / bytes) : segment;
         const uint64_t count = gpr_smaller(end - first, most);
         const char *elements = in->tile;
         const uint8_t *marks = NULL;
@@ -1110,8 +1114,29 @@ static int is_end(const recipe *how, const char *element)
     double parts[2] = {0};
 
     if (how->loop_dtype == GPR_BOOL) return (*element != 0) == (how->rule->fold == GPR_FOLD_argmax);
+    if (how->loop_dtype == GPR_FLOAT32) {
+        float number;
+
+        memcpy(&number, element, sizeof number);
+        return isnan(number);
+    }
     gpr_convert(how->loop_dtype, element, GPR_COMPLEX128, parts, 1);
     return isnan(parts[0]) || isnan(parts[1]);
+}
+
+/* Positions in rows of n elements that the loops read. */
+static void find_positions(const job *work, const char *elements, int64_t stride, uint64_t rows,
+                           uint64_t n, int64_t *positions)
+{
+    const recipe *how = &work->how[0];
+
+    if (how->loop_dtype == GPR_BOOL)
+        gpr_cpu_find_truths(elements, stride, rows, n, how->rule->fold == GPR_FOLD_argmax,
+                            positions);
+    else if (work->composite->by_loop)
+        position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
+    else
+        find_in_each(how, elements, stride, rows, n, positions);
 }
 
 /* Whether loops look for such an element in memory. */
@@ -1130,6 +1155,19 @@ static int ends_soon(const recipe *how, const char *row, int64_t *at)
     else
         position_loops(how)->rows[how->loop_dtype](row, 0, 1, SOON_BYTES / how->loop_bytes, at);
     return is_end(how, row + *at * (int64_t)how->loop_bytes);
+}
+
+/* The same of a row that is packed. */
+static int ends_soon_packed(const job *work, uint64_t row, stage *s, int64_t *at)
+{
+    const recipe *how = &work->how[0];
+    const composite *c = work->composite;
+    const char *elements = c->in_place ? gpr_view_row(c->plain, row) : s->packed;
+
+    if (!c->in_place) gpr_cpu_pack(c->plain, row * work->view->n, FIRST_PACKED, NULL, s->packed);
+    elements = gpr_cpu_prepare(how, elements, FIRST_PACKED, s);
+    find_positions(work, elements, 0, 1, FIRST_PACKED, at);
+    return is_end(how, elements + *at * (int64_t)how->loop_bytes);
 }
 
 /* Whether the first elements of each of a few long rows decide; then results are stored. NumPy
@@ -1272,17 +1310,34 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
         finish_squares(work, squares, NULL, rows, row);
         return;
     }
-    if (how->loop_dtype == GPR_BOOL)
-        gpr_cpu_find_truths(elements, stride, rows, n, how->rule->fold == GPR_FOLD_argmax,
-                            positions);
-    else if (work->composite->by_loop)
-        position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
-    else
-        find_in_each(how, elements, stride, rows, n, positions);
+    find_positions(work, elements, stride, rows, n, positions);
     memcpy(results, positions, rows * sizeof *positions);
 }
 
-/* Positions in short rows, or their moments: one call of a loop for many rows. */
+/* Stores positions of rows from `row` on until the first elements of one do not end its search.
+ * Returns how many rows these are. */
+static uint64_t store_ended(const job *work, uint64_t row, uint64_t end, stage *s)
+{
+    uint64_t ended = row;
+    int64_t at;
+
+    for (; ended < end && ends_soon_packed(work, ended, s, &at); ended++)
+        memcpy(work->result + ended * work->result_bytes, &at, sizeof at);
+    return ended - row;
+}
+
+/* Whether the search of a row whose position is stored may have ended at its first elements. */
+static int may_have_ended(const job *work, uint64_t row)
+{
+    int64_t at;
+
+    memcpy(&at, work->result + row * work->result_bytes, sizeof at);
+    return at < FIRST_PACKED;
+}
+
+/* Positions in short rows, or their moments: one call of a loop for many rows. Where the first
+ * elements of a row may end its search, they are looked at first, as long as they did in the row
+ * before. */
 static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
 {
     stage *s = in != NULL ? &in->s : NULL;
@@ -1298,8 +1353,12 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
     const uint64_t held = c->direct && searches ? RESULT_BATCH
                                                 : (c->direct ? c->segment : STAGE_ELEMENTS) / n,
                    at_once = held > 0 ? gpr_smaller(RESULT_BATCH, held) : 1;
+    int looks_first = c->looks_first;
 
     while (row < end) {
+        if (looks_first) row += store_ended(work, row, end, s);
+        if (row == end) break;
+
         const uint64_t rows = gpr_smaller(gpr_smaller(end - row, at_once), extent - row % extent);
         const char *elements = NULL;
         int64_t stride = (int64_t)(n * how->loop_bytes);
@@ -1316,6 +1375,7 @@ static void fold_many(const job *work, uint64_t row, uint64_t end, scratch *in)
         else
             fold_each(work, elements, stride, rows, row);
         row += rows;
+        looks_first = c->looks_first && may_have_ended(work, row - 1);
     }
 }
 
@@ -1326,6 +1386,7 @@ static int units_task(void *context, uint64_t index, void *memory)
     unit_memory *in = memory;
     const uint64_t end = gpr_smaller(work->units.count, (index + 1) * work->per_task);
     uint64_t waiting = 0, first_row = 0;
+    int looks_first = work->composite->looks_first;
 
     if (gpr_cpu_must_stop(&work->stop)) return 0;
     if (work->composite->many_at_once) {
@@ -1356,10 +1417,17 @@ static int units_task(void *context, uint64_t index, void *memory)
     }
     if (work->composite->columns) return 1;
     for (uint64_t unit = index * work->per_task; unit < end; unit++) {
-        uint64_t row = 0;
-        const uint64_t rows =
-            fold_unit(work, unit, 0, work->view->n, in, &row, in->values + waiting);
+        uint64_t row = 0, ended = 0, rows = 0;
 
+        if (looks_first) ended = store_ended(work, unit, end, &in->in.s);
+        if (ended > 0 && waiting > 0) {
+            finish(work, in->values, waiting, first_row);
+            waiting = 0;
+        }
+        unit += ended;
+        if (unit == end) break;
+        rows = fold_unit(work, unit, 0, work->view->n, in, &row, in->values + waiting);
+        looks_first = work->composite->looks_first && in->values[waiting].position < FIRST_PACKED;
         if (waiting == 0) first_row = row;
         waiting += rows;
         if (waiting + work->units.rows <= RESULT_BATCH && unit + 1 < end) continue;
@@ -1416,18 +1484,29 @@ static void keep_ends(job *work)
  * row, of one in the middle and of the last one. */
 static void expect_ends(job *work)
 {
-    enum { ENDED_ROW_NANOSECONDS = 50 };
+    enum { ENDED_ROW_NANOSECONDS = 50, ENDED_PACKED_NANOSECONDS = 150 };
     const gpr_view *view = work->view;
-    const recipe *how = &work->how[0];
+    const composite *c = work->composite;
     const uint64_t rows[] = {0, view->rows / 2, view->rows - 1};
+    const int looks_in_memory =
+        may_end_soon(work) && c->direct && c->many_at_once && view->n >= SOON_BYTES / view->bytes;
     int64_t at;
+    stage *s = NULL;
+    size_t ended = 0;
 
-    if (!may_end_soon(work) || !work->composite->direct || !work->composite->many_at_once ||
-        view->n < SOON_BYTES / view->bytes || !gpr_cpu_has_bytes(view, LEAST_SOON_BYTES))
-        return;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (!ends_soon(how, gpr_view_row(view, rows[i]), &at)) return;
-    work->nanoseconds = (double)view->rows * ENDED_ROW_NANOSECONDS;
+    if (!(looks_in_memory || c->looks_first) || !gpr_cpu_has_bytes(view, LEAST_SOON_BYTES)) return;
+    if (c->looks_first) {
+        s = malloc(sizeof *s);
+        if (s == NULL) return; /* it only takes longer */
+    }
+    while (ended < sizeof rows / sizeof rows[0] &&
+           (c->looks_first ? ends_soon_packed(work, rows[ended], s, &at)
+                           : ends_soon(&work->how[0], gpr_view_row(view, rows[ended]), &at)))
+        ended++;
+    if (ended == sizeof rows / sizeof rows[0])
+        work->nanoseconds = (double)view->rows *
+                            (c->looks_first ? ENDED_PACKED_NANOSECONDS : ENDED_ROW_NANOSECONDS);
+    free(s);
 }
 
 /* Whether one of the first pieces of the only row contains an element that no later one can
@@ -1574,6 +1653,8 @@ static void describe(const job *work, composite *c)
     if (c->columns) c->segment = MOMENT_COLUMNS;
     c->finds_late = finds && c->direct && view->rows == 1 && view->n > work->length;
     c->by_loop = finds && !c->crosswise && finds_in_rows(how);
+    c->looks_first =
+        may_end(work) && !c->direct && !c->leaves_out && !c->crosswise && view->n >= LEAST_PACKED;
     const uint64_t threads = gpr_cpu_threads_for(gpr_cpu_job_nanoseconds(work));
     const int is_whole = view->n <= work->length || (view->rows >= ROWS_PER_THREAD * threads &&
                                                      view->n < FAR_ROW_BYTES / view->bytes);

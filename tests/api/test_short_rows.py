@@ -111,3 +111,25 @@ def test_extremes_of_one_element_are_it(name: str) -> None:
             got = getattr(gr, function)(given, axis=1, device="cpu")
             assert got.dtype == dtype
             assert got.tobytes() == given[:, 0].astype(dtype).tobytes(), (function, SEED)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", ">f4", "<f8", "complex64", "bool"])
+def test_rows_that_are_packed_end_at_a_nan_or_the_first_truth(name: str) -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED, len(name)])
+    dtype = native_dtype("bfloat16") if name == "bfloat16" else np.dtype(name)
+    for n in [511, 512, 513, 1023, 1024, 1025, 4097, *rng.integers(512, 40000, 4)]:
+        step = int(rng.integers(1, 3)) if name in ("float16", "bfloat16", ">f4") else 2
+        rows = int(rng.integers(1, 200_000 // int(n) + 2))
+        if name == "bool":
+            a = rng.random((rows, int(n) * step)) < rng.choice([0, 1e-4, 1e-2])
+        else:
+            a = rng.standard_normal((rows, int(n) * step))
+            a[rng.random(a.shape) < rng.choice([0, 1e-4, 1e-2])] = np.nan
+        # Rows that end at once, among others: at the elements that are looked at first, or behind.
+        a[rng.random(rows) < rng.choice([0.5, 0.9, 1]), int(rng.choice([0, 63, 64, 130]))] = np.nan
+        a = a.astype(dtype)[:, ::step][:: rng.choice([-1, 1])]
+        for function in ("argmax", "argmin"):
+            got = getattr(gr, function)(a, axis=1, device="cpu")
+            wide = a.astype(np.float32) if name == "bfloat16" else a
+            assert np.array_equal(got, getattr(np, function)(wide, axis=1)), (function, n, SEED)
