@@ -1204,23 +1204,32 @@ static int finish_side_by_side(exact_job *work, const gpr_cpu_factors *factors, 
 }
 
 /* Makes views of the parts of complex rows, and of the real numbers that they are multiplied by:
- * two rows for each. */
+ * two rows for each. Those of neighbouring rows with the same factors are one axis. */
 static void take_parts(gpr_view *first, gpr_view *second)
 {
     const size_t bytes = first->bytes / GPR_EXACT_PARTS;
+    const int last = first->outer - 1, is_one = last >= 0 &&
+                                                first->axes[last].in == (int64_t)first->bytes &&
+                                                second->axes[last].in == 0;
     gpr_view *const views[] = {first, second};
 
     first->dtype = gpr_real_dtype(first->dtype);
     first->bytes = bytes;
     for (int i = 0; i < GPR_EXACT_PARTS; i++) {
         gpr_view *view = views[i];
-        gpr_axis *inner = &view->axes[view->outer];
+        gpr_axis *parts = &view->axes[view->outer], *rows = parts - 1;
+        const int64_t step = i == 0 ? (int64_t)bytes : 0;
 
-        memmove(inner + 1, inner, (size_t)view->inner * sizeof *inner);
-        *inner = (gpr_axis){.extent = GPR_EXACT_PARTS, .in = i == 0 ? (int64_t)bytes : 0};
-        view->outer++;
         view->rows *= GPR_EXACT_PARTS;
         view->rows_contiguous = view->contiguous = 0;
+        if (is_one) {
+            rows->extent *= GPR_EXACT_PARTS;
+            rows->in = step;
+            continue;
+        }
+        memmove(parts + 1, parts, (size_t)view->inner * sizeof *parts);
+        *parts = (gpr_axis){.extent = GPR_EXACT_PARTS, .in = step};
+        view->outer++;
     }
 }
 
