@@ -61,18 +61,21 @@ static PyObject *as_times(PyArrayObject *times, PyObject *integers)
     return time;
 }
 
-/* The smallest and the largest of all integers. 0, or -1: *failed is NotImplemented, or NULL with
- * an exception. */
-static int find_extremes(glue_state *state, PyArrayObject *integers, const glue_arguments *given,
-                         npy_int64 extremes[2], PyObject **failed)
+/* Reduces all integers: to the smallest and the largest, or to one of them. 0, or -1: *failed is
+ * NotImplemented, or NULL with an exception. */
+static int reduce_all(glue_state *state, gpr_operator op, PyArrayObject *integers,
+                      const glue_arguments *given, npy_int64 *numbers, PyObject **failed)
 {
     glue_arguments whole = *given;
 
     whole.axis = Py_None;
     whole.keepdims = Py_False;
-    *failed = reduce_by(state, GPR_OP_MINMAX, integers, &whole);
+    *failed = reduce_by(state, op, integers, &whole);
     if (!is_result(*failed)) return -1;
-    memcpy(extremes, PyArray_DATA((PyArrayObject *)*failed), 2 * sizeof *extremes);
+    if (op == GPR_OP_MINMAX)
+        memcpy(numbers, PyArray_DATA((PyArrayObject *)*failed), 2 * sizeof *numbers);
+    else
+        PyArray_ScalarAsCtype(*failed, numbers);
     Py_DECREF(*failed);
     return 0;
 }
@@ -123,22 +126,28 @@ static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
     return low < -most || high > most;
 }
 
-/* The sums of integers of which NaT is the smallest, and `high` the largest, NaT if all are: NaT of
- * what it is among. */
-static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, npy_int64 high,
+/* The sums of integers of which NaT is the smallest: NaT of what it is among. `high` is the largest,
+ * NaT if all are; NULL if that is not known. */
+static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, const npy_int64 *high,
                               const glue_arguments *given)
 {
     PyObject *const lows = reduce_by(state, GPR_OP_MIN, integers, given);
     PyObject *sums = NULL;
+    npy_int64 largest = 0;
 
     if (!is_result(lows) || !PyArray_Check(lows)) return lows; /* of all: NaT */
-    if (high != NPY_DATETIME_NAT &&
-        may_overflow(lowest_time((PyArrayObject *)lows, high), high, PyArray_SIZE(integers)))
+    if (high != NULL)
+        largest = *high;
+    else if (reduce_all(state, GPR_OP_MAX, integers, given, &largest, &sums) < 0)
+        goto done;
+    if (largest != NPY_DATETIME_NAT &&
+        may_overflow(lowest_time((PyArrayObject *)lows, largest), largest, PyArray_SIZE(integers)))
         sums = Py_NewRef(Py_NotImplemented);
     else
         sums = reduce_by(state, GPR_OP_SUM, integers, given);
     if (is_result(sums) && put_nat((PyArrayObject *)sums, (PyArrayObject *)lows) < 0)
         Py_CLEAR(sums);
+done:
     Py_DECREF(lows);
     return sums;
 }
@@ -152,13 +161,17 @@ PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arg
 
     if (integers == NULL) return NULL;
     own.skip_nan = Py_False; /* NumPy leaves NaT out of extremes alone */
-    if (find_extremes(state, integers, &own, extremes, &sums) < 0) goto done;
-    if (extremes[0] == NPY_DATETIME_NAT)
-        sums = sum_with_nat(state, integers, extremes[1], &own);
-    else if (may_overflow(extremes[0], extremes[1], PyArray_SIZE(times)))
-        sums = Py_NewRef(Py_NotImplemented);
-    else
-        sums = reduce_by(state, GPR_OP_SUM, integers, &own);
+    if (given->mask == Py_None && glue_begins_with_nat(integers)) {
+        sums = sum_with_nat(state, integers, NULL, &own); /* reads them once less */
+    } else {
+        if (reduce_all(state, GPR_OP_MINMAX, integers, &own, extremes, &sums) < 0) goto done;
+        if (extremes[0] == NPY_DATETIME_NAT)
+            sums = sum_with_nat(state, integers, &extremes[1], &own);
+        else if (may_overflow(extremes[0], extremes[1], PyArray_SIZE(times)))
+            sums = Py_NewRef(Py_NotImplemented);
+        else
+            sums = reduce_by(state, GPR_OP_SUM, integers, &own);
+    }
     if (is_result(sums)) {
         PyObject *const made = as_times(times, sums);
         Py_SETREF(sums, made);

@@ -87,6 +87,13 @@ static npy_intp find_nat(const npy_int64 *numbers, npy_intp count)
     return -1;
 }
 
+int glue_begins_with_nat(PyArrayObject *integers)
+{
+    return PyArray_ISONESEGMENT(integers) && PyArray_ISALIGNED(integers) &&
+           PyArray_ISNOTSWAPPED(integers) &&
+           find_nat(PyArray_DATA(integers), PyArray_SIZE(integers)) >= 0;
+}
+
 /* The place of the first NaT of each row; NULL without an exception where a row has none near its
  * beginning. */
 static PyObject *find_nat_of_rows(PyArrayObject *dates)
