@@ -274,12 +274,14 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 
 // Vectors in flight per lane where lanes read their rows directly.
 constexpr unsigned row_vectors = 4;
-// Copies in[0 .. n) to shared memory and returns its address there: as far from a multiple of 16
-// bytes as in global memory, so that whole vectors are copied. All threads must call; a block
-// barrier is passed. `staged` has room for n elements and 16 bytes.
-template <class In, unsigned BLOCK>
+// Copies in[0 .. n), at most MOST elements, to shared memory and returns its address there: as far
+// from a multiple of 16 bytes as in global memory, so that whole vectors are copied. All threads
+// must call; a block barrier is passed. `staged` has room for MOST elements and 16 bytes.
+template <class In, unsigned BLOCK, unsigned MOST>
 GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
 {
+    constexpr unsigned rounds = (MOST / vector_elements<In> + BLOCK) / BLOCK,
+                       at_once = rounds < row_vectors ? rounds : row_vectors;
     const unsigned past =
         static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector)) / sizeof(In);
     const Vector *from =
@@ -287,41 +289,89 @@ GPR_DEVICE const In *stage(const In *in, unsigned n, Vector *staged)
     In *elements = reinterpret_cast<In *>(staged);
     const unsigned begin = past == 0 ? 0 : 1; // first whole vector
     const unsigned end = (past + n) / vector_elements<In>;
-
-    if (end > begin) {
-#pragma unroll 4
-        for (unsigned i = begin + threadIdx.x; i < end; i += BLOCK)
-            staged[i] = load_vector(from + i);
-    }
     const unsigned head =
         begin * vector_elements<In> < past + n ? begin * vector_elements<In> : past + n;
     const unsigned tail = end * vector_elements<In> > head ? end * vector_elements<In> : head;
-    for (unsigned i = past + threadIdx.x; i < head; i += BLOCK) elements[i] = in[i - past];
-    for (unsigned i = tail + threadIdx.x; i < past + n; i += BLOCK) elements[i] = in[i - past];
+    // Elements before the first whole vector are those of the first threads, and those behind the
+    // last one are of the last threads.
+    static_assert(2 * vector_elements<In> <= BLOCK, "a thread has one of either");
+    const bool is_first = past + threadIdx.x < head;
+    const unsigned edge = is_first ? past + threadIdx.x : tail + (BLOCK - 1 - threadIdx.x);
+    const bool has_edge = is_first || edge < past + n;
+    In element = {};
+
+    if (has_edge) element = in[edge - past];
+#pragma unroll 1
+    for (unsigned next = begin + threadIdx.x; next < end; next += at_once * BLOCK) {
+        Vector v[at_once];
+#pragma unroll
+        for (unsigned k = 0; k < at_once; k++) {
+            if (next + k * BLOCK < end) v[k] = load_vector(from + next + k * BLOCK);
+        }
+#pragma unroll
+        for (unsigned k = 0; k < at_once; k++) {
+            if (next + k * BLOCK < end) staged[next + k * BLOCK] = v[k];
+        }
+    }
+    if (has_edge) elements[edge] = element;
     __syncthreads(); // all elements are there
     return elements + past;
 }
 
-// Folds this lane's share of a row of n elements in shared memory. Rows of an even number of words
-// begin at few of the banks, so lanes of different rows begin at different elements.
-template <class Traits>
-GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsigned n,
-                                            unsigned lane, unsigned group)
+// Steps of lanes through a row of n elements.
+GPR_DEVICE unsigned steps_of_lanes(unsigned n)
+{
+    return (n + lanes - 1) / lanes;
+}
+// The step that a row in shared memory begins with. Rows of an even number of words begin at few of
+// the banks, so lanes of different rows begin at different elements.
+template <class In> GPR_DEVICE unsigned first_step(unsigned n, unsigned group)
 {
     constexpr unsigned banks = 32;
-    const unsigned steps = (n + lanes - 1) / lanes;
     // Of `banks` rows, so many begin at one bank.
-    const unsigned words = n * sizeof(typename Traits::In) / 4;
+    const unsigned words = n * sizeof(In) / 4;
     const unsigned alike = words == 0 ? 1 : words & (0u - words);
-    constexpr unsigned bytes = sizeof(typename Traits::In), in_word = bytes < 4 ? 4 / bytes : 1;
-    unsigned i = alike == 1 ? 0 : group * (alike < banks ? alike : banks) / banks * in_word % steps;
+    constexpr unsigned in_word = sizeof(In) < 4 ? 4 / sizeof(In) : 1;
+    if (alike == 1) return 0;
+    return group * (alike < banks ? alike : banks) / banks * in_word % steps_of_lanes(n);
+}
+// Folds this lane's share of a row of n elements in shared memory, from step i on. Some are loaded
+// before they are folded, as one after the other takes longer to load than to fold; not elements of
+// eight bytes, for which there are no registers left.
+template <class Traits>
+GPR_DEVICE typename Traits::Acc fold_staged(const typename Traits::In *row, unsigned n,
+                                            unsigned lane, unsigned i)
+{
+    constexpr unsigned some = sizeof(typename Traits::In) < 8 ? 4 : 1;
+    const unsigned steps = steps_of_lanes(n);
     ThreadAccumulator<Traits> accumulator;
 
-    for (unsigned k = 0; k < steps; k++) {
-        const unsigned e = i * lanes + lane;
-        if (e < n) accumulator.add(row[e], e);
+    const auto fold_one = [&] {
+        const unsigned at = i * lanes + lane;
+        if (at < n) accumulator.add(row[at], at);
         i = i + 1 < steps ? i + 1 : 0;
+    };
+    if constexpr (some == 1) {
+        for (unsigned k = 0; k < steps; k++) fold_one();
+        return accumulator.finalize();
     }
+    unsigned left = steps;
+    for (; left >= some; left -= some) {
+        typename Traits::In x[some];
+        unsigned at[some];
+#pragma unroll
+        for (unsigned u = 0; u < some; u++) {
+            at[u] = i * lanes + lane;
+            if (lanes == 1 || at[u] < n) x[u] = row[at[u]];
+            i = i + 1 < steps ? i + 1 : 0;
+        }
+#pragma unroll
+        for (unsigned u = 0; u < some; u++) {
+            if (lanes == 1 || at[u] < n) accumulator.add(x[u], at[u]);
+        }
+    }
+#pragma unroll 1
+    for (; left > 0; left--) fold_one();
     return accumulator.finalize();
 }
 
@@ -387,6 +437,7 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     const unsigned group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
     const RowOffsets base = layout.row_offsets(first);
     const In *staged_in = nullptr;
+    unsigned begin[per_thread]; // steps, of staged rows
     RowOffsets start[per_thread];
     Acc value[per_thread];
     Vector loaded[is_single ? per_thread : 1];
@@ -401,9 +452,13 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if constexpr (is_staged) {
-        constexpr unsigned bytes = groups * per_thread * row_elements * sizeof(In);
-        __shared__ Vector staged[bytes / sizeof(Vector) + 2]; // the first one may begin before
-        staged_in = stage<In, BLOCK>(in + base.in, static_cast<unsigned>(count * rows.n), staged);
+        constexpr unsigned most = groups * per_thread * row_elements;
+        __shared__ Vector staged[most * sizeof(In) / sizeof(Vector) + 2]; // one may begin before
+        const unsigned n = static_cast<unsigned>(rows.n);
+#pragma unroll
+        for (unsigned k = 0; k < per_thread; k++)
+            begin[k] = first_step<In>(n, k * groups + group); // while loads are under way
+        staged_in = stage<In, BLOCK, most>(in + base.in, count * n, staged);
     }
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
@@ -431,7 +486,7 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if (r >= count) continue;
         if constexpr (is_staged) {
             const unsigned n = static_cast<unsigned>(rows.n);
-            value[k] = fold_staged<Traits>(staged_in + r * n, n, lane, group);
+            value[k] = fold_staged<Traits>(staged_in + r * n, n, lane, begin[k]);
         } else if constexpr (is_single) {
             ThreadAccumulator<Traits> accumulator;
             const Vector tile[1] = {loaded[k]};
