@@ -205,8 +205,9 @@ GPR_DEVICE unsigned count_present(const Vector (&v)[VECTORS])
     return count;
 }
 
-// Whether a tile may have a NaN: no more than an instruction per element. A sum of elements is NaN
-// if one of them is, or if there are infinities. Halves without their signs compare as integers.
+// Whether a tile may have a NaN: an instruction per element, two per float64. A sum of elements is
+// NaN if one of them is, or if there are infinities. Halves without their signs compare as
+// integers, and so do the upper halves of float64.
 template <class In, unsigned VECTORS> GPR_DEVICE bool may_have_nan(const Vector (&v)[VECTORS])
 {
     if constexpr (same<In, float>) {
@@ -227,6 +228,17 @@ template <class In, unsigned VECTORS> GPR_DEVICE bool may_have_nan(const Vector 
                 largest = larger_halves(largest, v[k].word[w] & 0x7fff7fffu);
         }
         return largest >> 16 > infinity || (largest & 0xffffu) > infinity;
+    } else if constexpr (same<In, double>) {
+        unsigned largest = 0;
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) {
+#pragma unroll
+            for (unsigned w = 1; w < 4; w += 2) {
+                const unsigned upper = v[k].word[w] & 0x7fffffffu;
+                largest = upper > largest ? upper : largest;
+            }
+        }
+        return largest >= 0x7ff00000u;
     } else {
         return true;
     }

@@ -146,7 +146,7 @@ template <unsigned VECTORS, unsigned BLOCK, class In> struct OnlyTile {
         Vector only_edges[1] = {edges};
         const unsigned in_edges = has_edges ? gpr::leave_out_nans<In>(only_edges, nothing) : 0;
         edges = only_edges[0];
-        return in_edges + gpr::leave_out_nans<In>(v, nothing);
+        return may_have_nan<In>(v) ? in_edges + gpr::leave_out_nans<In>(v, nothing) : in_edges;
     }
 };
 
@@ -165,7 +165,11 @@ GPR_DEVICE void accumulate_tiles(Adder &adder, const Run<In> &run, const Row &ro
     while (!tiles.is_done()) {
         tiles.advance();
         tiles.fetch(next, nothing);
-        if constexpr (Adder::skips_nan) adder.left_out += leave_out_nans<In>(now, nothing);
+        if constexpr (Adder::skips_nan) {
+            // after the first one, each tile is expected to have some
+            if (adder.left_out != 0 || may_have_nan<In>(now))
+                adder.left_out += leave_out_nans<In>(now, nothing);
+        }
         adder.accumulate(now);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) now[k] = next[k];

@@ -251,10 +251,8 @@ static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
     enum { LONG_ROW = 32 << 10, LARGE_BYTES = 100000000 };
     const gpr_layout *layout = t->layout;
     const uint64_t row_bytes = layout->n * t->element_bytes;
-    const int are_pairs_quick =
-        t->rule->element == GPR_FLOAT16 || (t->rule->element == GPR_BFLOAT16 && t->rule->skip_nan);
 
-    return gpr_rows_are_runs(layout) && !are_pairs_quick && row_bytes >= LONG_ROW &&
+    return gpr_rows_are_runs(layout) && t->rule->element != GPR_FLOAT16 && row_bytes >= LONG_ROW &&
            layout->rows >= t->facts->multiprocessors && layout->rows * row_bytes >= LARGE_BYTES &&
            has_whole_vectors(t, layout->kept + layout->reduced - 1);
 }
@@ -266,13 +264,11 @@ static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */
-    enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_HALF_BYTES = 4 << 20, APART_BYTES = 64 << 20 };
+    enum { FEW = 100000, FEW_FLOAT64 = 20000, APART_BYTES = 64 << 20 };
     enum { BFLOAT16_TILE_BYTES = 2 * GPR_VECTOR_BYTES }; /* of columns, which are all full then */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
     const int is_proved = !gpr_pair_sum_is_float64(element);
-    /* NaN of bfloat16, which takes as many instructions as a bin. */
-    const int leaves_out_halves = t->element_bytes == 2 && t->rule->skip_nan && is_proved;
 
     if (are_lanes_faster(t, by_fast) || are_bins_faster_in_long_rows(t)) return 1;
     if (strcmp(by_fast->variant, "fast_few") == 0)
@@ -282,7 +278,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
-        return leaves_out_halves ? bytes < FEW_HALF_BYTES : rows == 1 || is_proved;
+        return rows == 1 || is_proved;
     if (gpr_rows_are_runs(t->layout)) return 0;
     if (strcmp(by_fast->variant, "fast_narrow") == 0) return 0;
     if (!gpr_is_row_major(t->layout)) return are_bins_faster_in_columns(t, by_fast);
