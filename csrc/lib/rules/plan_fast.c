@@ -210,9 +210,26 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 
 /* ---------------------------------------------------------------- rectangles ----------------- */
 
-/* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`.
- * `run_bytes`: of a run of memory that neighbours of a block read, 0 where that is all the same. */
-static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, double run_bytes)
+/* Runs of memory that neighbours of a block read. */
+typedef struct runs_read {
+    double bytes; /* of each; 0 where that is all the same */
+    int by_turns; /* blocks that share rows take turns: what is between runs is another's */
+} runs_read;
+
+/* How many times as many bytes are read for such runs. Their ends are read twice, if not by one
+ * block. Of a sector that several blocks share, each reads all. */
+static double bytes_of_runs(runs_read runs, uint64_t blocks)
+{
+    const double ends = GPR_SECTOR_BYTES / 2.;
+
+    if (runs.bytes == 0) return 1;
+    if (blocks > 1 && runs.by_turns && runs.bytes < GPR_SECTOR_BYTES)
+        return (runs.bytes + GPR_SECTOR_BYTES) / runs.bytes;
+    return 1 + ends / runs.bytes;
+}
+
+/* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`. */
+static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, runs_read runs)
 {
     enum { OF_ITEM = 6 }; /* instructions, beside those that fold its elements */
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
@@ -227,8 +244,6 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const double steps = gpr_tree_steps(height);
     const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
     const double tree = steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS);
-    /* The ends of runs are read twice, if not by one block. */
-    const double bytes = s->bytes * (run_bytes > 0 ? 1 + GPR_SECTOR_BYTES / (2 * run_bytes) : 1);
     uint64_t list[MOST_LISTED];
     const int count = list_blocks(s, slots, w->groups, gpr_divide_up(n, height), list);
 
@@ -237,7 +252,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
         const double rounds = (double)gpr_divide_up(each, under_way);
         w->blocks = list[i];
         w->ns =
-            blocks_ns(s, w, (double)(w->groups * list[i]), bytes,
+            blocks_ns(s, w, (double)(w->groups * list[i]), s->bytes * bytes_of_runs(runs, list[i]),
                       division + (double)each * OF_ITEM + steps * (10 + outputs * s->fold.combine),
                       rounds * s->costs.load_ns + (double)each * ITEM_NS + tree);
         if (list[i] > 1) w->ns += merging_ns(s, gpr_divide_up(list[i], height), outputs) + tree;
@@ -292,8 +307,9 @@ static void consider_items(search *s, uint32_t item)
                      .width = width,
                      .strips = strips,
                      .groups = others * strips};
-            consider_rectangle(s, &w, n, item,
-                               strips > 1 ? (double)(width * item * t->element_bytes) : 0);
+            consider_rectangle(
+                s, &w, n, item,
+                (runs_read){.bytes = strips > 1 ? (double)(width * item * t->element_bytes) : 0});
             if (width <= 1 || width / 2 < least ||
                 (double)w.groups > 4 * (double)gpr_fast_residents(t, block))
                 break;
@@ -330,7 +346,7 @@ static void consider_groups(search *s, uint32_t item)
                      .width = width,
                      .strips = 0,
                      .groups = gpr_divide_up(items, width)};
-            consider_rectangle(s, &w, t->layout->n, item, run_bytes);
+            consider_rectangle(s, &w, t->layout->n, item, (runs_read){.bytes = run_bytes});
         }
     }
 }
@@ -348,10 +364,10 @@ static void consider_columns(search *s)
     consider_groups(s, item);
 }
 
-/* Bytes of memory that neighbours of a block of fast_strided read in one load; 0 where neighbouring
- * blocks read the neighbouring bytes at another time anyway. */
-static double run_bytes(const gpr_plan_task *t, int row_major, uint32_t item, uint64_t width,
-                        uint64_t height)
+/* What neighbours of a block of fast_strided read in one load: any runs where neighbouring blocks
+ * read the neighbouring bytes at another time anyway. */
+static runs_read runs_of(const gpr_plan_task *t, int row_major, uint32_t item, uint64_t width,
+                         uint64_t height)
 {
     const gpr_layout *layout = t->layout;
     const gpr_axis *near =
@@ -359,7 +375,8 @@ static double run_bytes(const gpr_plan_task *t, int row_major, uint32_t item, ui
     const uint64_t step = gpr_magnitude(near->in) * t->element_bytes,
                    many = row_major ? height : width;
 
-    return step > GPR_SECTOR_BYTES ? 0 : (double)(many * item * step);
+    if (step > GPR_SECTOR_BYTES) return (runs_read){0};
+    return (runs_read){.bytes = (double)(many * item * step), .by_turns = row_major};
 }
 
 static void consider_strided(search *s)
@@ -392,7 +409,7 @@ static void consider_strided(search *s)
             last = width;
             if (!row_major && height > 1 && width < 8) break;
             if (row_major && height < 4 && n >= 8) break;
-            consider_rectangle(s, &w, n, 1, run_bytes(t, row_major, trial.item, w.width, height));
+            consider_rectangle(s, &w, n, 1, runs_of(t, row_major, trial.item, w.width, height));
         }
     }
 }

@@ -413,9 +413,10 @@ static const gpr_device_facts device = {
 
 /* Plans an array of float32 (or of another type) at an address that is as aligned as memory ever
  * is. NULL strides: C order. */
-static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int ndim, int reduced,
-                             const int64_t *shape, const int64_t *strides, const uint8_t *mask,
-                             const int64_t *mask_strides, uintptr_t address, gpr_plan *plan)
+static gpr_status plan_array_on(const gpr_device_facts *facts, int kernel, gpr_operator op,
+                                gpr_dtype dtype, int ndim, int reduced, const int64_t *shape,
+                                const int64_t *strides, const uint8_t *mask,
+                                const int64_t *mask_strides, uintptr_t address, gpr_plan *plan)
 {
     const gpr_request request = {.op = op,
                                  .dtype = dtype,
@@ -437,7 +438,15 @@ static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int n
           "%s", gpr_last_error()->message);
     gpr_fit_rule(&gpr_kernel_rows[kernel], &rule);
     gpr_view_layout(&view, NULL, &layout);
-    return gpr_make_plan(kernel, &rule, &layout, 1, 0, 0, &device, plan);
+    return gpr_make_plan(kernel, &rule, &layout, 1, 0, 0, facts, plan);
+}
+
+static gpr_status plan_array(int kernel, gpr_operator op, gpr_dtype dtype, int ndim, int reduced,
+                             const int64_t *shape, const int64_t *strides, const uint8_t *mask,
+                             const int64_t *mask_strides, uintptr_t address, gpr_plan *plan)
+{
+    return plan_array_on(&device, kernel, op, dtype, ndim, reduced, shape, strides, mask,
+                         mask_strides, address, plan);
 }
 
 typedef struct layout_case {
@@ -941,6 +950,30 @@ static void test_lanes_have_windows_of_their_own(void)
     }
 }
 
+/* Masked rows of an odd number of halves are read element by element. Blocks that share rows take
+ * turns, so that neighbours in a block read whole sectors there: a block with less would read those
+ * of all others. */
+static void test_blocks_that_take_turns_read_whole_sectors(void)
+{
+    static const gpr_dtype dtypes[] = {GPR_FLOAT16, GPR_BFLOAT16};
+    const int64_t shape[] = {19263, 11821}, mask[] = {11821, 1};
+    gpr_device_facts fast = device;
+    gpr_plan plan;
+
+    fast.memory_bytes_per_ns = 4814;
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        const gpr_status status =
+            plan_array_on(&fast, GPR_KERNEL_exact, GPR_OP_SUM, dtypes[i], 2, 1, shape, NULL,
+                          (const uint8_t *)AT, mask, AT, &plan);
+        const uint64_t run = plan.block / plan.width * gpr_dtype_bytes(dtypes[i]);
+
+        CHECK(status == GPR_OK && strcmp(plan.variant, "fast_strided") == 0 && plan.item == 1 &&
+                  (plan.passes[0].blocks == 1 || run >= GPR_SECTOR_BYTES),
+              "%s: %u blocks, runs of %llu bytes", plan.variant, plan.passes[0].blocks,
+              (unsigned long long)run);
+    }
+}
+
 /* Whole vectors, and one per lane where lanes take several rows; or rows one after another that
  * shared memory has room for. */
 static void check_rows_plan(const gpr_plan *plan, uint64_t bytes, const char *what)
@@ -1233,6 +1266,7 @@ int main(int count, char **arguments)
     test_exact_moments_and_products_have_kernels_of_their_own();
     test_lanes_take_several_rows_where_rows_are_short();
     test_lanes_have_windows_of_their_own();
+    test_blocks_that_take_turns_read_whole_sectors();
     test_each_way_has_a_price_and_can_be_asked_for();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();
