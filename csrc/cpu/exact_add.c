@@ -1208,9 +1208,9 @@ static int finish_side_by_side(exact_job *work, const gpr_cpu_factors *factors, 
 static void take_parts(gpr_view *first, gpr_view *second)
 {
     const size_t bytes = first->bytes / GPR_EXACT_PARTS;
-    const int last = first->outer - 1, is_one = last >= 0 &&
-                                                first->axes[last].in == (int64_t)first->bytes &&
-                                                second->axes[last].in == 0;
+    const int last = first->outer - 1;
+    const int is_one =
+        last >= 0 && first->axes[last].in == (int64_t)first->bytes && second->axes[last].in == 0;
     gpr_view *const views[] = {first, second};
 
     first->dtype = gpr_real_dtype(first->dtype);

@@ -429,6 +429,21 @@ static PyObject *reduce_ndarray(const glue_function *self, PyObject *const *give
     Py_RETURN_NOTIMPLEMENTED;
 }
 
+/* The same of a sum or product with a start whose `out` takes it as it is: where the start is added
+ * to a wider number, the core makes an array of its own. */
+static PyObject *reduce_to_out(const glue_function *self, PyObject *const *given)
+{
+    PyObject *without[PARAMETER_COUNT], *const result = reduce_ndarray(self, given);
+
+    if (result != Py_NotImplemented || given[PARAMETER_out] == Py_None ||
+        given[PARAMETER_initial] == NULL || (self->op != GPR_OP_SUM && self->op != GPR_OP_PROD))
+        return result;
+    Py_DECREF(result);
+    memcpy(without, given, sizeof without);
+    without[PARAMETER_out] = Py_None;
+    return if_taken(given[PARAMETER_out], reduce_ndarray(self, without));
+}
+
 /* The result by the core; NotImplemented where NumPy has further rules. */
 static PyObject *call_core(const glue_function *self, PyObject *const *given)
 {
@@ -439,7 +454,7 @@ static PyObject *call_core(const glue_function *self, PyObject *const *given)
         const int is_made = result != NULL && result != Py_NotImplemented;
         return is_made && self->op == GPR_OP_MINMAX ? finish(self, result, given) : result;
     }
-    PyObject *const result = reduce_ndarray(self, given);
+    PyObject *const result = reduce_to_out(self, given);
     if (result == NULL || result == Py_NotImplemented) return result;
     if (self->op == GPR_OP_MINMAX) return finish(self, result, given);
     if (out == Py_None || result == out) return result;

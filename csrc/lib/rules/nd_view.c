@@ -279,6 +279,18 @@ done:
     return status;
 }
 
+/* Whether elements are in the other byte order, and that matters: integers are 0 in any. */
+static int is_swapped(const gpr_request *request, const gpr_rule *rule)
+{
+    const gpr_kind kind = gpr_kind_of(request->dtype);
+    const int is_integer = kind == GPR_KIND_SIGNED || kind == GPR_KIND_UNSIGNED,
+              asks_for_zeros = rule->fold == GPR_FOLD_any || rule->fold == GPR_FOLD_all ||
+                               rule->fold == GPR_FOLD_count;
+
+    if (!request->byteswapped || gpr_dtype_bytes(request->dtype) == 1) return 0;
+    return request->on_device || !is_integer || !asks_for_zeros;
+}
+
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view)
 {
     const int outer = request->ndim - request->reduced;
@@ -291,8 +303,8 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
     view->mask = request->mask;
     view->dtype = request->dtype;
     view->bytes = gpr_dtype_bytes(request->dtype);
-    view->encoding = (request->byteswapped && view->bytes > 1 ? GPR_SWAPPED : 0) |
-                     (request->nat_last ? GPR_NAT_LAST : 0);
+    view->encoding =
+        (is_swapped(request, rule) ? GPR_SWAPPED : 0) | (request->nat_last ? GPR_NAT_LAST : 0);
     view->first_position = 0;
     view->outer = view->inner = 0;
     read_axes(request, view->bytes, axes);
