@@ -336,7 +336,7 @@ int glue_read_dates(gpr_request *request);
 /* Makes results of such a request, which follow each other, those of its dates. */
 void glue_restore_dates(const gpr_request *request, npy_intp count);
 int glue_have_nat(const npy_int64 *dates, npy_intp count);
-/* Whether there is a NaT near the beginning of memory without gaps, of int64 in the place of dates. */
+/* Whether a NaT is near the beginning of memory without gaps, of int64 in the place of dates. */
 int glue_begins_with_nat(PyArrayObject *integers);
 /* As glue_read_start, for extremes of dates: a date of their type. */
 int glue_read_date_start(gpr_operator op, int skips_nat, PyArrayObject *dates, PyObject *initial,
