@@ -126,7 +126,7 @@ static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
     return low < -most || high > most;
 }
 
-/* The sums of integers of which NaT is the smallest: NaT of what it is among. `high` is the largest,
+/* The sums of integers of which NaT is the smallest: NaT of what it is among. `high`: the largest,
  * NaT if all are; NULL if that is not known. */
 static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, const npy_int64 *high,
                               const glue_arguments *given)
