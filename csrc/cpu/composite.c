@@ -494,7 +494,9 @@ static void fold_row(const job *work, uint64_t row, uint64_t first, uint64_t end
     if (run < LEAST_RUN) run = 0;
     *value = c->nothing;
     while (first < end && !needs_no_more(work, value)) {
-        const uint64_t segment = first == 0 && c->looks_first ? FIRST_PACKED : c->segment;
+        /* of a piece: before whole rows are folded, their first elements are looked at */
+        const int is_first = c->looks_first && first == 0 && end < work->view->n;
+        const uint64_t segment = is_first ? FIRST_PACKED : c->segment;
         const uint64_t most =
             run > 0 ? gpr_smaller(run - first % run, SEGMENT_BYTES / bytes) : segment;
         const uint64_t count = gpr_smaller(end - first, most);
@@ -1124,16 +1126,14 @@ static int is_end(const recipe *how, const char *element)
     return isnan(parts[0]) || isnan(parts[1]);
 }
 
-/* Positions in rows of n elements that the loops read. */
-static void find_positions(const job *work, const char *elements, int64_t stride, uint64_t rows,
-                           uint64_t n, int64_t *positions)
+/* Positions in rows of n elements that the loops read; `by_loop`: by the loop for rows. */
+static void find_positions(const recipe *how, int by_loop, const char *elements, int64_t stride,
+                           uint64_t rows, uint64_t n, int64_t *positions)
 {
-    const recipe *how = &work->how[0];
-
     if (how->loop_dtype == GPR_BOOL)
         gpr_cpu_find_truths(elements, stride, rows, n, how->rule->fold == GPR_FOLD_argmax,
                             positions);
-    else if (work->composite->by_loop)
+    else if (by_loop)
         position_loops(how)->rows[how->loop_dtype](elements, stride, rows, n, positions);
     else
         find_in_each(how, elements, stride, rows, n, positions);
@@ -1150,10 +1150,9 @@ static int may_end_soon(const job *work)
 /* Whether one of the first elements of a row ends its search; *at is where. */
 static int ends_soon(const recipe *how, const char *row, int64_t *at)
 {
-    if (how->loop_dtype == GPR_BOOL)
-        gpr_cpu_find_truths(row, 0, 1, SOON_TRUTHS, how->rule->fold == GPR_FOLD_argmax, at);
-    else
-        position_loops(how)->rows[how->loop_dtype](row, 0, 1, SOON_BYTES / how->loop_bytes, at);
+    const uint64_t some = how->loop_dtype == GPR_BOOL ? SOON_TRUTHS : SOON_BYTES / how->loop_bytes;
+
+    find_positions(how, 1, row, 0, 1, some, at);
     return is_end(how, row + *at * (int64_t)how->loop_bytes);
 }
 
@@ -1166,7 +1165,7 @@ static int ends_soon_packed(const job *work, uint64_t row, stage *s, int64_t *at
 
     if (!c->in_place) gpr_cpu_pack(c->plain, row * work->view->n, FIRST_PACKED, NULL, s->packed);
     elements = gpr_cpu_prepare(how, elements, FIRST_PACKED, s);
-    find_positions(work, elements, 0, 1, FIRST_PACKED, at);
+    find_positions(how, c->by_loop, elements, 0, 1, FIRST_PACKED, at);
     return is_end(how, elements + *at * (int64_t)how->loop_bytes);
 }
 
@@ -1310,7 +1309,7 @@ static void fold_each(const job *work, const char *elements, int64_t stride, uin
         finish_squares(work, squares, NULL, rows, row);
         return;
     }
-    find_positions(work, elements, stride, rows, n, positions);
+    find_positions(how, work->composite->by_loop, elements, stride, rows, n, positions);
     memcpy(results, positions, rows * sizeof *positions);
 }
 
