@@ -8,6 +8,7 @@
 
 #ifdef __cplusplus
 
+typedef unsigned char gpr_u8;
 typedef unsigned gpr_u32;
 typedef unsigned long long gpr_u64;
 typedef long long gpr_i64;
@@ -31,6 +32,7 @@ typedef long long gpr_i64;
 #include <stddef.h>
 #include <stdint.h>
 
+typedef uint8_t gpr_u8;
 typedef uint32_t gpr_u32;
 typedef uint64_t gpr_u64;
 typedef int64_t gpr_i64;

@@ -589,7 +589,7 @@ static uint64_t outputs_of_row(const engine_launch *op)
 
     switch (op->kernel->shape) {
     case COLUMNS: return columns_of_strip(op);
-    case NARROW: return l->column.extent;
+    case NARROW: return l->columns;
     case STRIDED:
     case EXACT_STRIDED: return l->width;
     default: return 1;
@@ -605,8 +605,8 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
 
     if (op->kernel->shape == COLUMNS && l->strips == 0) {
         const uint64_t number = row * columns_of_strip(op) + k;
-        index = number / l->column.extent;
-        column = number % l->column.extent;
+        index = number / l->columns;
+        column = number % l->columns;
         o.exists = number < l->count;
     } else if (op->kernel->shape == COLUMNS) {
         index = row / l->strips;
@@ -618,12 +618,12 @@ static output output_at(const engine_launch *op, uint64_t row, uint64_t k)
         o.exists = index < l->count;
     }
     if (op->kernel->shape == COLUMNS || op->kernel->shape == NARROW)
-        o.exists = o.exists && column < l->column.extent;
+        o.exists = o.exists && column < l->columns;
     if (!o.exists) return o;
     step_to(op->axes, m->kept, index, &o, NULL);
-    o.in += (int64_t)column * l->column.in;
-    o.mask += (int64_t)column * l->column.mask;
-    o.out += (int64_t)column * l->column.out;
+    o.in += (int64_t)column;
+    o.mask += (int64_t)column;
+    o.out += (int64_t)column * l->column_out;
     o.mean = (int64_t)column * op->given_mean.column;
     for (unsigned a = m->kept; a-- > 0; index /= op->axes[a].extent)
         o.mean += (int64_t)(a > 0 ? index % op->axes[a].extent : index) * op->mean_steps[a];
@@ -1158,10 +1158,12 @@ static void extend(const gpr_axis *axes, unsigned count, int64_t *low, int64_t *
 static const char *check_reach(const engine_launch *op, uintptr_t start, unsigned axes,
                                size_t member, uint64_t run, size_t bytes, const char *what)
 {
+    const gpr_axis column = {
+        .extent = op->layout.columns, .in = 1, .mask = 1, .out = op->layout.column_out};
     int64_t low = 0, high = 0;
 
     extend(op->axes, axes, &low, &high, member);
-    extend(&op->layout.column, op->layout.column.extent > 0, &low, &high, member);
+    extend(&column, column.extent > 0, &low, &high, member);
     return check_array(start + (uintptr_t)(low * (int64_t)bytes), (uint64_t)(high - low) + run,
                        bytes, bytes & (0 - bytes),
                        what); /* an accumulator of 24 bytes is aligned to 8 */
@@ -1172,7 +1174,7 @@ static const char *check_means(const engine_launch *op)
 {
     const engine_module *m = op->kernel->module;
     const size_t bytes = gpr_dtype_bytes(m->mean);
-    const gpr_axis column = {.extent = op->layout.column.extent, .in = op->given_mean.column};
+    const gpr_axis column = {.extent = op->layout.columns, .in = op->given_mean.column};
     int64_t low = 0, high = 0;
 
     if (m->mean == GPR_DTYPE_DEFAULT || op->given_mean.means == 0) return NULL;

@@ -74,6 +74,39 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
     }
 }
 
+// Adds this thread's share of a run that is a round of the group (add_whole_vectors) or less:
+// VECTORS vectors at most, and one element at either end, which are all under way at once. Sizes
+// have 32 bits: with a row or two for a block, no load hides how long a place takes to compute.
+template <class Traits, unsigned VECTORS, bool WHOLE>
+GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
+                              const typename Traits::In *in, unsigned n, unsigned rank,
+                              unsigned size)
+{
+    using In = typename Traits::In;
+    constexpr unsigned each = vector_elements<In>;
+    const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
+    const unsigned head = to_aligned < n ? to_aligned : n;
+    const unsigned vectors = (n - head) / each, tail = head + vectors * each,
+                   last = tail + (size - 1 - rank);
+    const Vector *first = reinterpret_cast<const Vector *>(in + head);
+    Vector v[VECTORS][1];
+    In before = {}, behind = {};
+
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        if (rank + k * size < vectors) v[k][0] = load_vector(first + (rank + k * size));
+    }
+    if (!WHOLE && rank < head) before = in[rank];
+    if (!WHOLE && last < n) behind = in[last];
+    if (!WHOLE && rank < head) accumulator.add(before, rank);
+    if (!WHOLE && last < n) accumulator.add(behind, last);
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) {
+        const unsigned place = rank + k * size;
+        if (place < vectors) accumulator.add_tile(v[k], in, head + place * each, 0);
+    }
+}
+
 // Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
 // at once. `in` is aligned to its elements only: add_ends adds those before the first multiple of
 // 16 bytes and those after the last whole vector.
@@ -82,9 +115,8 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
 // lanes of a row. While whole rounds are left, WIDTH neighbours load VECTORS * WIDTH consecutive
 // vectors: a thread's loads are constant distances apart, so that one address register serves all
 // of them. The rest is dealt out one vector per thread, so that no thread loads more than one
-// vector more than another. Of a row that is no round, the rest is under way while the elements at
-// its ends are added: but by a few lanes, which have other rows beside them, and for which the
-// registers that this takes cost more.
+// vector more than another. A run that is a round or less is added at once: but by a few lanes,
+// which have other rows beside them, and for which the registers that this takes cost more.
 //
 // WHOLE: the run begins at a multiple of 16 bytes and ends there.
 //
@@ -94,6 +126,16 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
                                   const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
+    if constexpr (WIDTH >= GPR_WARP_LANES) {
+        constexpr uint64 most = 1u << 26; // of either, so that their products have 32 bits
+        constexpr unsigned of_thread = VECTORS * vector_elements<In>;
+        if (n < most && group.size < most && n <= of_thread * group.size) {
+            add_short_run<Traits, VECTORS, WHOLE>(
+                accumulator, in, static_cast<unsigned>(n), static_cast<unsigned>(group.rank),
+                static_cast<unsigned>(group.size));
+            return;
+        }
+    }
     const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
     const uint64 head = to_aligned < n ? to_aligned : n;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
@@ -106,29 +148,18 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
     const Vector *mine = vectors + place;
     Vector rest[VECTORS][1];
 
-    const auto add_both_ends = [&] {
-        if constexpr (!WHOLE) add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
-    };
-    const auto load_rest = [&] { // again all loads first
-        mine = end - left + group.rank;
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-            if (mine + k * group.size < end) rest[k][0] = load_vector(mine + k * group.size);
-        }
-    };
-    if (WIDTH >= GPR_WARP_LANES && left < round) {
-        load_rest();
-        add_both_ends();
-    } else {
-        add_both_ends();
+    if constexpr (!WHOLE) add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
 #pragma unroll 1
-        for (; left >= round; left -= round, mine += round) {
-            Vector v[VECTORS];
+    for (; left >= round; left -= round, mine += round) {
+        Vector v[VECTORS];
 #pragma unroll
-            for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
-            accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
-        }
-        load_rest();
+        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
+        accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
+    }
+    mine = end - left + group.rank;
+#pragma unroll
+    for (unsigned k = 0; k < VECTORS; k++) { // again all loads first
+        if (mine + k * group.size < end) rest[k][0] = load_vector(mine + k * group.size);
     }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {

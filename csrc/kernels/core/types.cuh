@@ -115,6 +115,13 @@ GPR_DEVICE unsigned anew(unsigned number)
     asm volatile("" : "+r"(number));
     return number;
 }
+GPR_DEVICE uint64 anew(uint64 number)
+{
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+l"(number));
+#endif
+    return number;
+}
 
 // ---------------------------------------------------------------- complex arithmetic ------------
 

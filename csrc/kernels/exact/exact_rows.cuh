@@ -77,8 +77,8 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
         for (unsigned p = 0; p < parts; p++) is_so = is_so && adder.bins[p].is_empty();
         return is_so;
     }
-    // All lanes of a warp must call.
-    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS])
+    // All lanes of a warp must call. Whether more tiles follow is the same for all.
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], bool more_follow)
     {
         const bool seeks = __any_sync(all_lanes, !is_placed) != 0; // whoever has a place goes along
         const Magnitudes measured = adder.measure(v);
@@ -89,7 +89,8 @@ template <class Traits, unsigned VECTORS> struct ShortFloats {
                 adder.begin(one_bin_suffices<T> ? least_top<T> : RowBins<T>::top_for(key));
         }
         fits = fits && adder.try_add(v, measured);
-        if (seeks) is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
+        if (seeks && more_follow)
+            is_placed = group_or(key != 0 || !is_empty() ? 1 : 0) != 0 || is_placed;
         adder.note_others(v);
     }
     // The group's sum of part p, in all of its lanes.
@@ -116,7 +117,7 @@ template <class Traits, unsigned VECTORS> struct ShortIntegers {
     static constexpr bool fits = true;
     IntegerAdder<Traits, VECTORS, SingleThread<1>> adder;
 
-    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS]) { adder.add(v); }
+    GPR_DEVICE void accumulate(const Vector (&v)[VECTORS], bool) { adder.add(v); }
     GPR_DEVICE Short sum(unsigned) const
     {
         return Short{{group_sum(adder.upper), group_sum(adder.lower)}, 0};
@@ -195,10 +196,11 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
     uint64 flags[parts_of<In>];
 
 #pragma unroll 1
-    for (uint64 done = 0; done < n; done += lanes * tiles.elements) {
+    for (uint64 done = 0; done < n;) {
         Vector v[VECTORS];
-        tiles.fetch(v, nothing);
-        row.accumulate(v);
+        tiles.fetch_by_warp(v, nothing);
+        done += lanes * tiles.elements;
+        row.accumulate(v, done < n);
     }
     const bool fits = __any_sync(all_lanes, !row.fits) == 0 || group_or(row.fits ? 0 : 1) == 0;
     uint64 count = n;

@@ -31,15 +31,29 @@ public:
         : in(row), mask(row_mask), iterator(layout, first, step), left(steps_of(n, first, step))
     {
     }
+    GPR_DEVICE StridedTiles(const In *row, const unsigned char *row_mask, const Layout &layout,
+                            const ShareOfRow &share)
+        : in(row), mask(row_mask), iterator(layout, share.begin, share.step), left(share.count)
+    {
+    }
     GPR_DEVICE bool is_done() const { return left == 0; }
 
     // The next tile; what it has no element for is `nothing`.
     GPR_DEVICE void fetch(Vector (&v)[VECTORS], const Vector &nothing)
     {
-        const unsigned count = left < steps ? static_cast<unsigned>(left) : steps;
-        left -= count;
+        const unsigned count = take();
         if constexpr (RUN > 1) fill_from_items(v, count, nothing);
         else if (reduced_axes == 1 && count == elements) fill<true>(v, count, nothing);
+        else fill<false>(v, count, nothing);
+    }
+    // The same by all lanes of a warp, in one of the ways: else whole tiles, and those that lack an
+    // element, would wait for memory one after the other.
+    GPR_DEVICE void fetch_by_warp(Vector (&v)[VECTORS], const Vector &nothing)
+    {
+        static_assert(RUN == 1, "elements, of which not all lanes have as many");
+        const unsigned count = take();
+        if (reduced_axes == 1 && __all_sync(all_lanes, count == elements))
+            fill<true>(v, count, nothing);
         else fill<false>(v, count, nothing);
     }
     // The same of a row that is hardly ever a whole tile.
@@ -55,18 +69,24 @@ private:
     StridedIterator iterator;
     uint64 left; // elements, or items
 
+    // How many of them are the next tile's.
+    GPR_DEVICE unsigned take()
+    {
+        const unsigned count = left < steps ? static_cast<unsigned>(left) : steps;
+        left -= count;
+        return count;
+    }
+
     // All loads come first.
     GPR_DEVICE void load_some(In (&x)[elements], bool (&keep)[elements], unsigned count)
     {
+        for_addresses<elements>(in, mask, iterator, count,
+                                [&](unsigned i, const Addresses<In> &at) {
+                                    x[i] = *at.in;
+                                    if constexpr (masked) keep[i] = *at.mask != 0;
+                                });
 #pragma unroll
-        for (unsigned i = 0; i < elements; i++) {
-            keep[i] = i < count;
-            if (keep[i]) {
-                x[i] = in[iterator.offsets().in];
-                if constexpr (masked) keep[i] = mask[iterator.offsets().mask] != 0;
-            }
-            iterator.advance();
-        }
+        for (unsigned i = 0; i < elements; i++) keep[i] = i < count && (!masked || keep[i]);
     }
     // The same of a whole tile along one axis: its elements are at even distances.
     GPR_DEVICE void load_even(In (&x)[elements], bool (&keep)[elements])
@@ -107,12 +127,9 @@ private:
     GPR_DEVICE void fill_from_items(Vector (&v)[VECTORS], unsigned count, const Vector &nothing)
     {
         Item<In> items[steps];
+        uint64 positions[steps];
 
-#pragma unroll
-        for (unsigned i = 0; i < steps; i++) { // all loads first
-            if (i < count) items[i] = load_item(in, mask, iterator.offsets());
-            iterator.advance();
-        }
+        if (count > 0) load_items(items, positions, in, mask, iterator, count);
 #pragma unroll
         for (unsigned k = 0; k < VECTORS; k++) v[k] = nothing;
 #pragma unroll
@@ -146,7 +163,7 @@ template <unsigned BLOCK> struct Strip {
 
     GPR_DEVICE Strip(const Rows &rows, const Layout &layout)
         : row(row_of(rows, blockIdx.x)),
-          r(Rectangle::of_block<BLOCK>(layout.width, layout.row_major != 0)),
+          r(Rectangle::of_block<BLOCK>(layout)),
           first(row.index * layout.width),
           count(layout.count - first < layout.width ? static_cast<unsigned>(layout.count - first)
                                                     : layout.width)
@@ -166,8 +183,7 @@ template <unsigned BLOCK> struct Strip {
         if (!has_row()) return 0;
         const RowOffsets start = layout.row_offsets(first + r.x);
         StridedTiles<Traits, VECTORS, item> tiles(in + start.in, layout.mask + start.mask, layout,
-                                               static_cast<uint64>(row.block) * r.height + r.y,
-                                               static_cast<uint64>(row.blocks) * r.height, row.n);
+                                                  ShareOfRow(layout, row, r));
 
         // Lanes whose tiles did not fit, or whose bins were full, wait here for the others: else
         // they would go on by themselves to the end, each with loads of its own.

@@ -247,18 +247,25 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     for (bool is_merged = false;; is_merged = true) {
         if (!is_found || is_merged) value = block_redux<Traits, BLOCK>(value);
         if (share.row.blocks == 1 || is_merged) break;
+        // What only rows of several blocks need is computed for them alone.
+        Row row = share.row;
+        row.virtual_block = anew(row.virtual_block);
+        row.index = anew(row.index);
         if constexpr (has_own_accumulator<Traits>) {
             const Acc values[1] = {value};
             left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;
             Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
         }
-        if (!is_last_block(scratch.partials() + share.row.virtual_block, value,
-                           ticket_of<Traits>(scratch, share.row, 1), share.row.blocks))
+        if (!is_last_block(scratch.partials() + row.virtual_block, value,
+                           ticket_of<Traits>(scratch, row, 1), row.blocks))
             return;
-        if constexpr (proves_sums<Traits>) share = share_of();
-        const Acc *partials = scratch.partials() + share.row.index * share.row.blocks;
+        if constexpr (proves_sums<Traits>) {
+            share = share_of();
+            row = share.row;
+        }
+        const Acc *partials = scratch.partials() + row.index * row.blocks;
         value = Traits::identity();
-        for (unsigned i = threadIdx.x; i < share.row.blocks; i += BLOCK)
+        for (unsigned i = threadIdx.x; i < row.blocks; i += BLOCK)
             value = Traits::combine(value, partials[i]);
     }
     left = threadIdx.x == 0 && !store_result<Traits>(share.result, value, layout.elements,

@@ -25,28 +25,31 @@ namespace gpr {
 template <class In> constexpr unsigned items_under_way =
     gpr_items_under_way(item * sizeof(In), reduced_axes, masked);
 
+// Items at the end of a row that are loaded together if one of them exists.
+constexpr unsigned loaded_together = 4;
+
 // A thread's place in its block's rectangle. Threads outside the rectangle have y == height and
 // only pass barriers.
 struct Rectangle {
     unsigned width, height;
     unsigned x, y;
 
-    // `row_major`: neighbouring threads read neighbouring positions of a row; otherwise
+    // layout.row_major: neighbouring threads read neighbouring positions of a row; otherwise
     // neighbouring rows.
-    template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(unsigned width, bool row_major)
+    template <unsigned BLOCK> static GPR_DEVICE Rectangle of_block(const Layout &layout)
     {
-        return of_thread<BLOCK>(threadIdx.x, width, row_major);
+        return of_thread<BLOCK>(threadIdx.x, layout);
     }
     template <unsigned BLOCK>
-    static GPR_DEVICE Rectangle of_thread(unsigned thread, unsigned width, bool row_major)
+    static GPR_DEVICE Rectangle of_thread(unsigned thread, const Layout &layout)
     {
-        Rectangle r;
-        if (width == BLOCK) return Rectangle{BLOCK, 1, thread, 0};
-        r.width = width;
-        r.height = BLOCK / width;
-        r.x = row_major ? thread / r.height : thread % width;
-        r.y = row_major ? thread % r.height : thread / width;
-        if (row_major && r.x >= width) r.x = 0, r.y = r.height;
+        static_assert(BLOCK <= 1024, "gpr_inverse divides up to this number");
+        const bool row_major = layout.row_major != 0;
+        const unsigned quotient = thread * layout.inverse >> GPR_INVERSE_BITS,
+                       rest = thread - quotient * (row_major ? layout.height : layout.width);
+        Rectangle r = {layout.width, layout.height, rest, quotient};
+        if (row_major) r.x = quotient, r.y = rest;
+        if (row_major && r.x >= r.width) r.x = 0, r.y = r.height;
         return r;
     }
     GPR_DEVICE bool works() const { return y < height; }
@@ -219,9 +222,77 @@ GPR_DEVICE uint64 steps_of(uint64 n, uint64 begin, uint64 step)
     return n - begin <= step ? 1 : (n - begin - 1) / step + 1; // spares short rows a division
 }
 
-// Folds rows of row.n items that begin at `in`; each thread gets the accumulators of its own items.
-// A thread's first item is row.block * r.height + r.y, and the next ones follow at row.blocks *
-// r.height items.
+// The items of a row that a thread of a rectangle reads: the first is row.block * r.height + r.y,
+// and the next ones follow at row.blocks * r.height items.
+struct ShareOfRow {
+    uint64 begin, step, count;
+
+    GPR_DEVICE ShareOfRow(const Layout &layout, const Row &row, const Rectangle &r)
+        : begin(static_cast<uint64>(row.block) * r.height + r.y),
+          step(static_cast<uint64>(row.blocks) * r.height),
+          count(layout.steps + (begin < layout.longer ? 1 : 0))
+    {
+    }
+};
+
+// Where a thread's elements are, and their bytes of the mask. Along one axis they are at even
+// distances: an address is the one before and a step.
+template <class In> struct Addresses {
+    const In *in;
+    const unsigned char *mask;
+
+    static GPR_DEVICE Addresses of(const In *row, const unsigned char *row_mask,
+                                   const ElementOffsets &offsets)
+    {
+        return {row + offsets.in, masked ? row_mask + offsets.mask : row_mask};
+    }
+    // Those after one step of an iterator, of which these are the ones before.
+    GPR_DEVICE Addresses next(const In *row, const unsigned char *row_mask,
+                              const StridedIterator &iterator) const
+    {
+        if constexpr (reduced_axes > 1) return of(row, row_mask, iterator.offsets());
+        const ElementOffsets step = iterator.step();
+        return {in + step.in, masked ? mask + step.mask : mask};
+    }
+};
+
+// Calls load(u, at) for items u of 0 to COUNT - 1, of which the first `there` exist, by groups of
+// some, and not for groups that lack all. Items behind the end have the first one's addresses:
+// else each needs a predicate until it is added, of which there are seven, and where these run out,
+// a load waits until another one has been added.
+template <unsigned COUNT, class In, class Load>
+GPR_DEVICE void for_addresses(const In *in, const unsigned char *mask, StridedIterator &iterator,
+                              unsigned there, const Load &load)
+{
+    constexpr unsigned together = COUNT < loaded_together ? COUNT : loaded_together;
+    const Addresses<In> first = Addresses<In>::of(in, mask, iterator.offsets());
+    Addresses<In> next = first;
+#pragma unroll
+    for (unsigned k = 0; k < COUNT; k += together) {
+        if (k >= there) continue;
+#pragma unroll
+        for (unsigned u = k; u < k + together; u++) {
+            const bool exists = u < there;
+            load(u, Addresses<In>{exists ? next.in : first.in, exists ? next.mask : first.mask});
+            iterator.advance();
+            next = next.next(in, mask, iterator);
+        }
+    }
+}
+
+// Loads the next `there` items of an iterator, at least one and at most COUNT, and notes their
+// positions. All are under way at once.
+template <unsigned COUNT, class In>
+GPR_DEVICE void load_items(Item<In> (&items)[COUNT], uint64 (&positions)[COUNT], const In *in,
+                           const unsigned char *mask, StridedIterator &iterator, unsigned there)
+{
+    for_addresses<COUNT>(in, mask, iterator, there, [&](unsigned u, const Addresses<In> &at) {
+        positions[u] = iterator.offsets().position;
+        items[u] = load_item(at.in, at.mask, ElementOffsets{0, 0, 0});
+    });
+}
+
+// Folds rows that begin at `in`; each thread gets the accumulators of its own items.
 template <class Traits, unsigned OUTPUTS>
 GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char *mask,
                              const Layout &layout, const Row &row, const Rectangle &r,
@@ -235,10 +306,9 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                    is_large = Traits::positional || proves_sums<Traits> || is_masked_pair;
     constexpr unsigned under_way =
         is_large ? gpr_fewer_under_way(items_under_way<In>, is_masked_pair) : items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * r.height;
-    const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
-    uint64 left = steps_of(row.n, begin, step);
-    StridedIterator iterator(layout, begin, step);
+    const ShareOfRow mine(layout, row, r);
+    uint64 left = mine.count;
+    StridedIterator iterator(layout, mine.begin, mine.step);
     Outputs<Traits, OUTPUTS> outputs;
     iterator.take_step(layout);
 
@@ -249,11 +319,10 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                            together = item < wanted ? wanted / item : 1;
         static_assert(under_way % together == 0, "items under way are added in whole groups");
         Item<In> items[under_way];
-#pragma unroll
-        for (unsigned u = 0; u < under_way; u++) {
-            if (u < left) items[u] = load_item(in, mask, iterator.offsets());
-            iterator.advance();
-        }
+        uint64 positions[under_way];
+        if (left > 0)
+            load_items(items, positions, in, mask, iterator,
+                       left < under_way ? static_cast<unsigned>(left) : under_way);
         for (; left >= under_way; left -= under_way) {
             const unsigned further = // items that are not under way, if they are few
                 left < 2 * under_way ? static_cast<unsigned>(left - under_way) : under_way;
@@ -278,31 +347,35 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
                                                      [&](unsigned k) { return u + k < left; });
         }
     } else {
+        Item<In> items[under_way];
+        uint64 positions[under_way];
         // Adds `there` items; the compiler knows their number in all calls but the last.
-        const auto add_some = [&](uint64 there) {
-            Item<In> items[under_way];
-            uint64 positions[under_way];
-#pragma unroll
-            for (unsigned u = 0; u < under_way; u++) { // all loads first
-                positions[u] = iterator.offsets().position;
-                if (u < there) items[u] = load_item(in, mask, iterator.offsets());
-                iterator.advance();
-            }
+        const auto add_some = [&](unsigned there) {
             if constexpr (has_own_accumulator<Traits>) {
                 outputs.template add_items<under_way>([&](unsigned u) { return items[u]; },
                                                       [&](unsigned u) { return u < there; });
             } else {
+                constexpr unsigned together =
+                    under_way < loaded_together ? under_way : loaded_together;
 #pragma unroll
-                for (unsigned u = 0; u < under_way; u++) {
-                    if (u < there) outputs.add(items[u], positions[u], layout);
+                for (unsigned k = 0; k < under_way; k += together) {
+                    if (k >= there) continue;
+#pragma unroll
+                    for (unsigned u = k; u < k + together; u++) {
+                        if (u == 0 || u < there) outputs.add(items[u], positions[u], layout);
+                    }
                 }
             }
         };
         for (; left >= under_way; left -= under_way) {
+            load_items(items, positions, in, mask, iterator, under_way);
             add_some(under_way);
             outputs.renormalize();
         }
-        add_some(left);
+        if (left > 0) {
+            load_items(items, positions, in, mask, iterator, static_cast<unsigned>(left));
+            add_some(static_cast<unsigned>(left));
+        }
     }
 #pragma unroll
     for (unsigned k = 0; k < OUTPUTS; k++) value[k] = outputs.finalize(k);
@@ -366,10 +439,9 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
 {
     using In = typename Traits::In;
     constexpr unsigned under_way = items_under_way<In>;
-    const uint64 step = static_cast<uint64>(row.blocks) * r.height;
-    const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
-    const unsigned steps = static_cast<unsigned>(steps_of(row.n, begin, step));
-    StridedIterator iterator(layout, begin, step);
+    const ShareOfRow mine(layout, row, r);
+    const unsigned steps = static_cast<unsigned>(mine.count);
+    StridedIterator iterator(layout, mine.begin, mine.step);
     Extremes<Traits> extremes;
 
     if (steps == 0) return;
@@ -391,7 +463,7 @@ GPR_DEVICE void fold_strided_extremes(const typename Traits::In *in, const Layou
     if (taken < steps) add_some(taken, steps - taken);
 #pragma unroll
     for (unsigned j = 0; j < item; j++) {
-        const StridedIterator there(layout, begin + extremes.at[j] * step, 0);
+        const StridedIterator there(layout, mine.begin + extremes.at[j] * mine.step, 0);
         value[j] = extremes.finalize(j, there.offsets().position);
     }
 }
@@ -426,8 +498,6 @@ template <class Traits, unsigned OUTPUTS> struct StridedShare {
     template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
         constexpr unsigned under_way = 4;
-        const uint64 step = static_cast<uint64>(row.blocks) * r.height;
-        const uint64 begin = static_cast<uint64>(row.block) * r.height + r.y;
         const unsigned first = r.x * OUTPUTS;
         unsigned wanted = 0; // bit k: output k
 
@@ -435,8 +505,9 @@ template <class Traits, unsigned OUTPUTS> struct StridedShare {
 #pragma unroll
         for (unsigned k = 0; k < OUTPUTS; k++) wanted |= again.wants(first + k) ? 1u << k : 0;
         if (wanted == 0) return;
-        StridedIterator iterator(*layout, begin, step);
-        uint64 left = steps_of(row.n, begin, step);
+        const ShareOfRow mine(*layout, row, r);
+        StridedIterator iterator(*layout, mine.begin, mine.step);
+        uint64 left = mine.count;
 #pragma unroll 1
         for (; left > 0; left -= left < under_way ? left : under_way) {
             Item<In> items[under_way];
@@ -548,7 +619,7 @@ GPR_DEVICE unsigned store_item(typename Traits::Out *to,
 #pragma unroll
         for (unsigned k = 0; k < item; k++) {
             const bool is_stored =
-                store_result<Traits>(to + k * layout.column.out, value[k], layout.elements,
+                store_result<Traits>(to + k * layout.column_out, value[k], layout.elements,
                                      params.of_row(layout, row, column + k));
             left |= is_stored ? 0 : 1u << k;
         }
@@ -584,17 +655,24 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
     for (bool is_merged = false;; is_merged = true) {
         reduce_rectangle<Traits, BLOCK>(partial, value, share.r);
         if (share.row.blocks == 1 || is_merged) return true;
-        store_partials<Traits>(scratch, share.row, share.r, value);
-        unsigned *ticket = ticket_of<Traits>(scratch, share.row, share.r.width * OUTPUTS);
+        // What only rows of several blocks need is computed for them alone.
+        Row row = share.row;
+        row.virtual_block = anew(row.virtual_block);
+        row.index = anew(row.index);
+        store_partials<Traits>(scratch, row, share.r, value);
+        unsigned *ticket = ticket_of<Traits>(scratch, row, share.r.width * OUTPUTS);
         if constexpr (has_own_accumulator<Traits>) {
             const bool has_values = share.has_rows && share.r.y == 0;
             const unsigned left =
                 has_values ? Traits::to_publish(value) : 0;
             Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
         }
-        if (!is_last_to_arrive(ticket, share.row.blocks)) return false;
-        if constexpr (proves_sums<Traits>) share = share_of();
-        load_partials<Traits>(scratch, share.row, share.r, value);
+        if (!is_last_to_arrive(ticket, row.blocks)) return false;
+        if constexpr (proves_sums<Traits>) {
+            share = share_of();
+            row = share.row;
+        }
+        load_partials<Traits>(scratch, row, share.r, value);
     }
 }
 

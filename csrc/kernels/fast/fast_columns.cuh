@@ -26,7 +26,7 @@
 //   Launch: row v of `rows` is a strip of width * item columns; blocks split its positions. rows.n
 //   counts positions, rows.count strips: layout.strips of them per group; 0 where strips go on in
 //   the next group. Each item of elements is aligned to its size, and so are the mask's bytes;
-//   layout.column.extent is a multiple of item. With more than one block per row, scratch has width
+//   layout.columns is a multiple of item. With more than one block per row, scratch has width
 //   * item partials per virtual block and a ticket per strip.
 //
 // Still paid: strips at the edge that are not full; and partials of all columns where blocks share
@@ -49,16 +49,15 @@ GPR_DEVICE ColumnPlace column_place(const Layout &layout, uint64 strip, uint64 s
     const unsigned columns = layout.width * item;
 
     if (layout.strips == 0) {
-        const uint64 number = strip * columns + c, group = number / layout.column.extent;
-        return {group, number - group * layout.column.extent, number < layout.count};
+        const uint64 number = strip * columns + c, group = number / layout.columns;
+        return {group, number - group * layout.columns, number < layout.count};
     }
     // The division is skipped where it can be: it costs more than a thread's loads where rows are
     // few.
-    const uint64 group = layout.strips == 1        ? strip
-                         : layout.strips == strips ? 0
-                                                   : strip / layout.strips;
-    const uint64 column = (layout.strips == 1 ? 0 : strip - group * layout.strips) * columns + c;
-    return {group, column, column < layout.column.extent};
+    if (layout.strips == 1) return {strip, c, c < layout.columns};
+    const uint64 group = layout.strips == strips ? 0 : strip / layout.strips;
+    const uint64 column = (strip - group * layout.strips) * columns + c;
+    return {group, column, column < layout.columns};
 }
 
 // A thread's share of its columns.
@@ -75,7 +74,7 @@ template <class Traits> struct ColumnsShare : StridedShare<Traits, item> {
     {
         ColumnsShare share;
         share.row = row_of(rows, block);
-        share.r = Rectangle::of_thread<BLOCK>(thread, layout.width, false);
+        share.r = Rectangle::of_thread<BLOCK>(thread, layout);
         share.place = column_place(layout, share.row.index, rows.count, share.r.x * item);
         const RowOffsets start = layout.row_offsets(share.place.group);
         share.in = in + start.in + share.place.column;
@@ -89,7 +88,7 @@ template <class Traits> struct ColumnsShare : StridedShare<Traits, item> {
     GPR_DEVICE Out *result_at(const ColumnPlace &there) const
     {
         return out + this->layout->row_offsets(there.group).out +
-               static_cast<long long>(there.column) * this->layout->column.out;
+               static_cast<long long>(there.column) * this->layout->column_out;
     }
     GPR_DEVICE Out *result_of(unsigned c) const
     {

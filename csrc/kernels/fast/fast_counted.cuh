@@ -35,7 +35,7 @@ fast_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         row_elements == 0 ? 1 : row_elements; // 0 in programs that do not launch this kernel
     const uint64 first = ((rows.first + blockIdx.x) * BLOCK + threadIdx.x) * item;
     const In *rows_in = in + first * length;
-    typename Traits::Out *to = out + static_cast<long long>(first) * layout.column.out;
+    typename Traits::Out *to = out + static_cast<long long>(first) * layout.column_out;
     Acc value[item];
 
     if (first >= rows.count) return;
@@ -60,7 +60,7 @@ fast_counted(const typename Traits::In *in, typename Traits::Out *out, Rows rows
         Acc one = Traits::identity();
         for (unsigned j = 0; j < length; j++)
             one = Traits::combine(one, Traits::lift(rows_in[r * length + j], j));
-        Traits::store(to + r * layout.column.out, one, layout.elements,
+        Traits::store(to + r * layout.column_out, one, layout.elements,
                       params.of_row(layout, 0, first + r));
     }
 }

@@ -16,7 +16,7 @@
 //
 //   Launch: row v of `rows` is a strip of BLOCK * item * per_thread columns; one block serves it.
 //   rows.n is row_elements or a little less, rows.count is strips: layout.strips of them per
-//   combination of the other kept axes. Each item is aligned to its size; layout.column.extent is a
+//   combination of the other kept axes. Each item is aligned to its size; layout.columns is a
 //   multiple of item. One reduced axis, no mask; where positions are found, they ascend.
 //
 // Still paid: strips at the edge that are not full.
@@ -48,7 +48,7 @@ template <class Traits, unsigned BLOCK> struct FewShare {
         const uint64 first = strip * (apart * per_thread);
         const RowOffsets start = layout.row_offsets(group);
         return {in + start.in + first,
-                out + start.out + static_cast<long long>(first) * layout.column.out, &layout,
+                out + start.out + static_cast<long long>(first) * layout.column_out, &layout,
                 group, first, static_cast<unsigned>(rows.n)};
     }
     static GPR_DEVICE unsigned blocks() { return 1; }
@@ -58,7 +58,7 @@ template <class Traits, unsigned BLOCK> struct FewShare {
     {
         return k / item * apart + threadIdx.x * item + k % item;
     }
-    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column.out; }
+    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column_out; }
     template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
 #pragma unroll 1
@@ -100,7 +100,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) { // all loads first
-        if (column + k * apart >= layout.column.extent) continue;
+        if (column + k * apart >= layout.columns) continue;
 #pragma unroll
         for (unsigned p = 0; p < length; p++) {
             if (!exists(p)) continue;
@@ -111,7 +111,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     [[maybe_unused]] unsigned left = 0; // bit k * item + j: column j of the thread's item k
 #pragma unroll
     for (unsigned k = 0; k < per_thread; k++) {
-        if (column + k * apart >= layout.column.extent) continue;
+        if (column + k * apart >= layout.columns) continue;
         typename Traits::Acc value[item];
         if constexpr (finds_extremes<Traits> && length <= most_found<In>) {
             Extremes<Traits> extremes;

@@ -12,7 +12,7 @@
 //   column  | 0  1  2  0  | 1  2  0  1  | 2  0  1  2  | 0  1  2  0  | ...
 //   slot    | 0  1  2  3  | 4  5  6  7  | 8  9 10 11  | 0  1  2  3  | ...     slot s: column s % 3
 //
-//   Launch: row v of `rows` is layout.column.extent columns of rows.n elements each; blocks split
+//   Launch: row v of `rows` is layout.columns columns of rows.n elements each; blocks split
 //   the run. `width` threads of a block work; width * item is a multiple of the number of columns,
 //   which is at most BLOCK * item. Elements need no alignment beyond their own: the first block
 //   reads those before the first whole item and after the last one by one. No mask. With more than
@@ -157,7 +157,7 @@ template <class Traits, unsigned BLOCK> struct NarrowShare {
         share.in = in + start.in;
         share.out = out + start.out;
         share.layout = &layout;
-        share.columns = static_cast<unsigned>(layout.column.extent);
+        share.columns = static_cast<unsigned>(layout.columns);
         share.n = share.row.n * share.columns;
         const unsigned past = static_cast<unsigned>(reinterpret_cast<uint64>(share.in) %
                                                     (item * sizeof(In)) / sizeof(In));
@@ -177,7 +177,7 @@ template <class Traits, unsigned BLOCK> struct NarrowShare {
     {
         return ((is_merged ? 0 : shift()) + threadIdx.x + k * BLOCK) % columns;
     }
-    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column.out; }
+    GPR_DEVICE Out *result_of(unsigned c) const { return out + c * layout->column_out; }
     template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
         const unsigned width = layout->width;

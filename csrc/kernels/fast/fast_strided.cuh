@@ -33,7 +33,7 @@ template <class Traits> struct RowShare : StridedShare<Traits, 1> {
     {
         RowShare share;
         share.row = row_of(rows, block);
-        share.r = Rectangle::of_thread<BLOCK>(thread, layout.width, layout.row_major != 0);
+        share.r = Rectangle::of_thread<BLOCK>(thread, layout);
         share.index = share.row.index * layout.width + share.r.x;
         share.has_rows = share.index < layout.count;
         const RowOffsets start = layout.row_offsets(share.has_rows ? share.index : 0);

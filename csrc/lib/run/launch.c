@@ -121,22 +121,30 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
 {
     const gpr_layout *layout = &plan->layout;
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
-    const uint64_t threads = plan->width == 0 ? 0 : plan->block / plan->width; /* sharing a row */
+    const gpr_pass *pass = &plan->passes[0];
+    const uint32_t width = plan->width == 0 ? 1 : plan->width,
+                   height = width < plan->block ? plan->block / width : 1;
+    const uint64_t threads = gpr_larger(pass->blocks, 1) * height; /* that share a row */
 
-    argument->layout = (gpr_layout_params){
-        .mask = work->mask,
-        .first_position = layout->first_position,
-        .elements = layout->n,
-        .count = layout->rows,
-        .column = plan->column,
-        .strips = plan->strips,
-        .item_position = plan->item_position,
-        .step = (int64_t)(plan->passes[0].blocks * threads * (uint64_t)inner->in),
-        .width = plan->width,
-        .row_major = plan->row_major,
-        .packed = plan->packed,
-        .ascends = plan->ascends,
-        .slots = plan->slots};
+    argument->layout =
+        (gpr_layout_params){.mask = work->mask,
+                            .first_position = layout->first_position,
+                            .elements = layout->n,
+                            .count = layout->rows,
+                            .columns = plan->column.extent,
+                            .column_out = plan->column.out,
+                            .strips = plan->strips,
+                            .item_position = plan->item_position,
+                            .step = (int64_t)(threads * (uint64_t)inner->in),
+                            .steps = pass->n / threads,
+                            .longer = pass->n % threads,
+                            .width = plan->width,
+                            .height = height,
+                            .inverse = gpr_inverse(plan->row_major != 0 ? height : width),
+                            .slots = plan->slots,
+                            .row_major = plan->row_major != 0,
+                            .packed = plan->packed != 0,
+                            .ascends = plan->ascends != 0};
     /* the others are no kernel's to read: copying all of them would cost each call 2 KiB */
     memcpy(argument->axes, layout->axes,
            (size_t)(layout->kept + layout->reduced) * sizeof *layout->axes);
