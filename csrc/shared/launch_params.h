@@ -41,10 +41,7 @@ typedef struct gpr_axis {
 } gpr_axis;
 
 /* A layout: where rows begin, where their elements are, and where results go. The kept axes come
- * behind it, then the reduced ones, at least one of each; the last one of each varies fastest.
- *
- * Parameters are not free: 16 bytes and 1024 of them are 0.7 microseconds apart (an empty kernel on
- * an H200). With this struct, those of an array with one axis of each kind have 256. */
+ * behind it, then the reduced ones, at least one of each; the last one of each varies fastest. */
 typedef struct gpr_layout_params {
     GPR_DEVICE_POINTER(const unsigned char) mask; /* a byte per element, 0: leave it out */
     gpr_u64 first_position;                       /* of a row's first element in memory */
