@@ -52,71 +52,60 @@ template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
     return past == 0 ? 0 : vector_elements<In> - past;
 }
 
-// Adds the elements before in[head] and those from in[tail] on, which are less than a vector each:
-// the first ones by the group's first threads, the last ones by its last threads. WIDTH divides the
-// group's size.
-template <class Traits, unsigned WIDTH>
-GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
-                         uint64 head, uint64 tail, uint64 n, ThreadGroup group)
-{
-    using In = typename Traits::In;
-    const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
-
-    if constexpr (WIDTH >= GPR_WARP_LANES) { // one of each at most: both loads first
-        In first_element = {}, last_element = {};
-        if (first < head) first_element = in[first];
-        if (last < n) last_element = in[last];
-        if (first < head) accumulator.add(first_element, first);
-        if (last < n) accumulator.add(last_element, last);
-    } else {
-        for (uint64 i = first; i < head; i += group.size) accumulator.add(in[i], i);
-        for (uint64 i = last; i < n; i += group.size) accumulator.add(in[i], i);
-    }
-}
-
-// Adds this thread's share of a run that is a round of the group (add_whole_vectors) or less:
-// VECTORS vectors at most, and one element at either end, which are all under way at once. Sizes
-// have 32 bits: with a row or two for a block, no load hides how long a place takes to compute.
-template <class Traits, unsigned VECTORS, bool WHOLE>
+// Adds this thread's share of in[begin .. begin + n), which is less than a round of the group
+// (add_whole_vectors): VECTORS vectors at most, and elements before the first one and behind the
+// last. Sizes have 32 bits: where a row is not more than this, no load hides how long it takes to
+// compute where to load from.
+//
+// A warp or more has a thread for each element at the ends: all loads are under way at once. Fewer
+// lanes have other rows beside them, and the registers that this takes cost them more. They have
+// added the elements before the first vector.
+template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE>
 GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
-                              const typename Traits::In *in, unsigned n, unsigned rank,
-                              unsigned size)
+                              const typename Traits::In *in, uint64 begin, unsigned n,
+                              unsigned rank, unsigned size)
 {
     using In = typename Traits::In;
     constexpr unsigned each = vector_elements<In>;
-    const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
+    constexpr bool has_ends = !WHOLE, is_warp = WIDTH >= GPR_WARP_LANES;
+    const In *run = in + begin;
+    const unsigned to_aligned = has_ends && is_warp ? elements_to_aligned(run) : 0;
     const unsigned head = to_aligned < n ? to_aligned : n;
     const unsigned vectors = (n - head) / each, tail = head + vectors * each,
                    last = tail + (size - 1 - rank);
-    const Vector *first = reinterpret_cast<const Vector *>(in + head);
+    const Vector *first = reinterpret_cast<const Vector *>(run + head);
     Vector v[VECTORS][1];
-    In before = {}, behind = {};
 
+    if constexpr (has_ends && !is_warp) {
+        for (unsigned i = last; i < n; i += size) accumulator.add(run[i], begin + i);
+    }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
         if (rank + k * size < vectors) v[k][0] = load_vector(first + (rank + k * size));
     }
-    if (!WHOLE && rank < head) before = in[rank];
-    if (!WHOLE && last < n) behind = in[last];
-    if (!WHOLE && rank < head) accumulator.add(before, rank);
-    if (!WHOLE && last < n) accumulator.add(behind, last);
+    if constexpr (has_ends && is_warp) {
+        In before = {}, behind = {};
+        if (rank < head) before = run[rank];
+        if (last < n) behind = run[last];
+        if (rank < head) accumulator.add(before, begin + rank);
+        if (last < n) accumulator.add(behind, begin + last);
+    }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
         const unsigned place = rank + k * size;
-        if (place < vectors) accumulator.add_tile(v[k], in, head + place * each, 0);
+        if (place < vectors) accumulator.add_tile(v[k], in, begin + (head + place * each), 0);
     }
 }
 
 // Adds this thread's share of in[0 .. n), by 16-byte vectors of which up to VECTORS are in flight
-// at once. `in` is aligned to its elements only: add_ends adds those before the first multiple of
-// 16 bytes and those after the last whole vector.
+// at once. `in` is aligned to its elements only: those before the first multiple of 16 bytes are
+// added by the group's first threads, those after the last whole vector by its last threads.
 //
 // WIDTH divides the group's size and is how many of its threads are neighbours: a block, or the
 // lanes of a row. While whole rounds are left, WIDTH neighbours load VECTORS * WIDTH consecutive
 // vectors: a thread's loads are constant distances apart, so that one address register serves all
 // of them. The rest is dealt out one vector per thread, so that no thread loads more than one
-// vector more than another. A run that is a round or less is added at once: but by a few lanes,
-// which have other rows beside them, and for which the registers that this takes cost more.
+// vector more than another.
 //
 // WHOLE: the run begins at a multiple of 16 bytes and ends there.
 //
@@ -126,46 +115,39 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
                                   const typename Traits::In *in, uint64 n, ThreadGroup group)
 {
     using In = typename Traits::In;
-    if constexpr (WIDTH >= GPR_WARP_LANES) {
-        constexpr uint64 most = 1u << 26; // of either, so that their products have 32 bits
-        constexpr unsigned of_thread = VECTORS * vector_elements<In>;
-        if (n < most && group.size < most && n <= of_thread * group.size) {
-            add_short_run<Traits, VECTORS, WHOLE>(
-                accumulator, in, static_cast<unsigned>(n), static_cast<unsigned>(group.rank),
-                static_cast<unsigned>(group.size));
-            return;
-        }
-    }
-    const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
-    const uint64 head = to_aligned < n ? to_aligned : n;
-    const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
-    uint64 left = (n - head) / vector_elements<In>; // vectors that no thread has loaded
-    const uint64 tail = head + left * vector_elements<In>;
-    const uint64 round = VECTORS * group.size;
-    const uint64 place =
-        VECTORS == 1 ? group.rank : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
-    const Vector *end = vectors + left;
-    const Vector *mine = vectors + place;
-    Vector rest[VECTORS][1];
+    constexpr unsigned each = vector_elements<In>;
+    constexpr bool is_warp = WIDTH >= GPR_WARP_LANES;
+    constexpr uint64 many = 1u << 24; // threads: a round of fewer has less than 2^32 elements
+    uint64 done = 0;                  // elements of which the thread has added its share
 
-    if constexpr (!WHOLE) add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
+    if (!is_warp || n >= VECTORS * each * group.size) {
+        const uint64 round = VECTORS * group.size;
+        const uint64 place = VECTORS == 1
+                                 ? group.rank
+                                 : group.rank / WIDTH * (WIDTH * VECTORS) + group.rank % WIDTH;
+        const unsigned to_aligned = WHOLE ? 0 : elements_to_aligned(in);
+        const uint64 head = to_aligned < n ? to_aligned : n;
+        const Vector *mine = reinterpret_cast<const Vector *>(in + head) + place;
+        uint64 left = (n - head) / each; // vectors
+
+        for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
 #pragma unroll 1
-    for (; left >= round; left -= round, mine += round) {
-        Vector v[VECTORS];
+        for (; left >= round; left -= round, mine += round) {
+            Vector v[VECTORS];
 #pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
-        accumulator.add_tile(v, in, position_of(mine, in), WIDTH * vector_elements<In>);
+            for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
+            accumulator.add_tile(v, in, position_of(mine, in), WIDTH * each);
+        }
+        done = head + ((n - head) / each - left) * each;
     }
-    mine = end - left + group.rank;
-#pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) { // again all loads first
-        if (mine + k * group.size < end) rest[k][0] = load_vector(mine + k * group.size);
+    if (is_warp && group.size >= many) {
+#pragma unroll 1
+        for (uint64 i = done + group.rank; i < n; i += group.size) accumulator.add(in[i], i);
+        return;
     }
-#pragma unroll
-    for (unsigned k = 0; k < VECTORS; k++) {
-        if (mine + k * group.size < end)
-            accumulator.add_tile(rest[k], in, position_of(mine + k * group.size, in), 0);
-    }
+    add_short_run<Traits, VECTORS, WIDTH, WHOLE>(
+        accumulator, in, done, static_cast<unsigned>(n - done), static_cast<unsigned>(group.rank),
+        static_cast<unsigned>(group.size));
 }
 
 // add_whole_vectors for any elements. Accumulators of an earlier pass may have a size that does not

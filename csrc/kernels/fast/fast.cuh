@@ -165,6 +165,23 @@ private:
     }
 };
 
+// Adds the elements before in[head] and those from in[tail] on, which are less than a vector each:
+// the first ones by the group's first threads, the last ones by its last threads. The group has a
+// warp at least, so that a thread has one of each at most.
+template <class Traits>
+GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
+                         uint64 head, uint64 tail, uint64 n, ThreadGroup group)
+{
+    using In = typename Traits::In;
+    const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
+    In first_element = {}, last_element = {};
+
+    if (first < head) first_element = in[first]; // both loads first
+    if (last < n) last_element = in[last];
+    if (first < head) accumulator.add(first_element, first);
+    if (last < n) accumulator.add(last_element, last);
+}
+
 // add_whole_vectors for accumulators that take so long to add to that a thread's next vectors are
 // under way meanwhile: each vector's place is loaded again before the vector is added, with one of
 // the next round or, in the last one, of the rest.
@@ -197,7 +214,7 @@ GPR_DEVICE void add_vectors_ahead(ThreadAccumulator<Traits> &accumulator,
     for (unsigned k = 0; k < VECTORS; k++) {
         if (k < there) v[k] = load_vector(mine + k * apart);
     }
-    add_ends<Traits, WIDTH>(accumulator, in, head, tail, n, group);
+    add_ends<Traits>(accumulator, in, head, tail, n, group);
 #pragma unroll 1
     while (left >= round) {
         left -= round;
