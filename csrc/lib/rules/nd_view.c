@@ -121,6 +121,13 @@ static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
     }
 }
 
+/* Whether elements that come again, all of them as often, change nothing: of idempotent folds, and
+ * of means, as the sum and the number of elements grow alike. */
+static int may_read_repeats_once(const gpr_rule *rule)
+{
+    return gpr_fold_rows[rule->fold].idempotent || rule->divide;
+}
+
 /* Makes of each of a row's axes along which all elements are the same one, their mask too, an axis
  * of the first one alone, if the fold finds the same. Of equals the first is found: positions that
  * are counted, not carried along, stay the same without the axes in front. */
@@ -129,7 +136,7 @@ static void read_repeats_once(const gpr_request *request, const gpr_rule *rule, 
 {
     const int only_in_front = !may_reorder(request, rule);
 
-    for (int i = 0; i < count && gpr_fold_rows[rule->fold].idempotent; i++) {
+    for (int i = 0; i < count && may_read_repeats_once(rule); i++) {
         if (axes[i].extent > 1 && axes[i].in == 0 && axes[i].mask == 0)
             axes[i].extent = 1;
         else if (only_in_front && axes[i].extent > 1)

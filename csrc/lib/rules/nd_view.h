@@ -37,7 +37,7 @@ typedef struct gpr_view {
     uint64_t first_position;
     /* product of outer extents */
     uint64_t rows;
-    /* product of inner extents, those that an idempotent fold reads once left out */
+    /* product of inner extents, without those along which elements come again and change nothing */
     uint64_t n;
     /* each row's elements are adjacent, aligned, unmasked, native byte order */
     int rows_contiguous;

@@ -56,6 +56,23 @@ static void test_reordered(void)
           "reversed rows");
 }
 
+/* Of elements that come again a mean needs one each, a sum needs them all. */
+static void test_means_of_repeats(void)
+{
+    static float data[6];
+    const int64_t shape[2] = {6, 10}, repeats[2] = {4, 0};
+    gpr_request request = request_of(2, 2, shape, repeats, data);
+    gpr_view view;
+
+    for (int on_device = 0; on_device <= 1; on_device++) {
+        request.on_device = on_device;
+        request.op = GPR_OP_MEAN;
+        CHECK(view_of(&request, &view) == GPR_OK && view.n == 6, "mean of %" PRIu64, view.n);
+        request.op = GPR_OP_SUM;
+        CHECK(view_of(&request, &view) == GPR_OK && view.n == 60, "sum of %" PRIu64, view.n);
+    }
+}
+
 /* On a device, where positions are steps of axes: those of repeats count, though none is read. */
 static void test_positions_behind_repeats(void)
 {
@@ -547,6 +564,7 @@ int main(void)
     test_what_leads_out_of_memory_is_refused();
     test_contiguous();
     test_reordered();
+    test_means_of_repeats();
     test_positions_behind_repeats();
     test_kept_axes_as_in_memory();
     test_not_contiguous();
