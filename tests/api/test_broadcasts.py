@@ -144,6 +144,19 @@ def test_no_memory_is_taken_for_what_repeats(
     check("norm", [float(sum(x * x for x in g) * MANY) ** 0.5 for g in groups])
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64", "uint8"])
+@pytest.mark.parametrize("compute", ["int8", "int32", "uint8", "int64"])
+def test_means_in_integers_wrap_as_often_as_elements_come_again(
+    dtype: str, compute: str, rng: np.random.Generator
+) -> None:
+    column = rng.integers(50, 120, (3, 1)).astype(dtype)
+    array = np.broadcast_to(column, (3, int(rng.integers(4, 40))))
+    got = gr.mean(array, axis=1, dtype=compute, device="cpu")
+    assert_alike(got, gr.mean(array.copy(), axis=1, dtype=compute, device="cpu"), True, 1, dtype)
+    if compute == "int64":  # in NumPy, sums of narrower ones do not wrap
+        assert_alike(got, np.mean(array, axis=1, dtype=compute), True, 1, dtype)
+
+
 def test_helpers_take_no_memory_either(rng: np.random.Generator) -> None:
     array = np.broadcast_to(np.array([[1.0], [np.nan], [3.0]]), (3, MANY))
     found = gr.describe(array, device="cpu")

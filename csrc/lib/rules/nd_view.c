@@ -122,10 +122,11 @@ static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
 }
 
 /* Whether elements that come again, all of them as often, change nothing: of idempotent folds, and
- * of means, as the sum and the number of elements grow alike. */
+ * of means of floats, as the sum and the number of elements grow alike. Sums of integers may wrap.
+ */
 static int may_read_repeats_once(const gpr_rule *rule)
 {
-    return gpr_fold_rows[rule->fold].idempotent || rule->divide;
+    return gpr_fold_rows[rule->fold].idempotent || (rule->divide && gpr_is_inexact(rule->compute));
 }
 
 /* Makes of each of a row's axes along which all elements are the same one, their mask too, an axis

@@ -56,7 +56,8 @@ static void test_reordered(void)
           "reversed rows");
 }
 
-/* Of elements that come again a mean needs one each, a sum needs them all. */
+/* Of elements that come again a mean needs one each; a sum, or a mean of integers that may wrap,
+ * needs them all. */
 static void test_means_of_repeats(void)
 {
     static float data[6];
@@ -70,6 +71,10 @@ static void test_means_of_repeats(void)
         CHECK(view_of(&request, &view) == GPR_OK && view.n == 6, "mean of %" PRIu64, view.n);
         request.op = GPR_OP_SUM;
         CHECK(view_of(&request, &view) == GPR_OK && view.n == 60, "sum of %" PRIu64, view.n);
+        request.op = GPR_OP_MEAN;
+        request.compute = GPR_INT8;
+        CHECK(view_of(&request, &view) == GPR_OK && view.n == 60, "int8 mean of %" PRIu64, view.n);
+        request.compute = GPR_DTYPE_DEFAULT;
     }
 }
 
