@@ -58,20 +58,10 @@ typedef struct block {
 _Static_assert(sizeof(batch) <= GPR_TASK_MEMORY && sizeof(block) <= GPR_TASK_MEMORY,
                "workers have room for them");
 
-/* Whether accumulators of elements that come several times become those of all of them: floats'
- * means are the same of one of each. */
-static int repeats_matter(const job *work)
-{
-    const gpr_rule *rule = work->how[0].rule;
-    const int is_mean = rule->divide || rule->acc_kind == GPR_ACC_SUM_COUNT;
-
-    return work->repeats > 1 && !(is_mean && gpr_is_inexact(rule->compute));
-}
-
 /* That an accumulator is of. */
 static uint64_t elements_of_row(const job *work)
 {
-    return work->view->n * (repeats_matter(work) ? work->repeats : 1);
+    return work->view->n * gpr_larger(work->repeats, 1);
 }
 
 /* Stores `count` sums and products that are doubles, or pairs of them, or means of those and of
@@ -128,7 +118,7 @@ static void finish(job *work, char *accumulators, char *high, uint64_t count, ui
     char *results = work->result + row * work->result_bytes;
     const uint64_t n = elements_of_row(work);
 
-    if (repeats_matter(work)) {
+    if (work->repeats > 1) {
         gpr_cpu_repeat(how->fold, how->acc, work->repeats, accumulators, count);
         if (work->recipes > 1)
             gpr_cpu_repeat(work->how[1].fold, work->how[1].acc, work->repeats, high, count);
@@ -584,7 +574,7 @@ static gpr_status reduce_columns(job *work, gpr_run *run)
     if (is_direct) most = most_columns(work);
     work->into_results = work->recipes == 1 && gpr_is_result(work->how[0].rule, work->how[0].acc) &&
                          (uintptr_t)work->result % work->result_bytes == 0 &&
-                         (view->n <= COLUMN_PIECE || is_wide_enough(work)) && !repeats_matter(work);
+                         (view->n <= COLUMN_PIECE || is_wide_enough(work)) && work->repeats <= 1;
     if (work->into_results && work->columns_direct) most = most_result_columns(work, most);
     work->units = work->columns_wide ? cut_wide_units(view) : gpr_cpu_cut_units(view, most);
     work->copies = copies_of(work);

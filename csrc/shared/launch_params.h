@@ -68,8 +68,8 @@ typedef struct gpr_layout_params {
 } gpr_layout_params;
 
 /* i / divisor is i * gpr_inverse(divisor) >> GPR_INVERSE_BITS for i and divisors up to 1024: as the
- * inverse is rounded up, the quotient is too large by less than i / 2^21, which is less than one
- * part of the divisor. */
+ * inverse is rounded up, the quotient is too large by less than i / 2^21, which is less than
+ * 1 / divisor. */
 enum { GPR_INVERSE_BITS = 21 };
 GPR_CONSTANT_FUNCTION gpr_u32 gpr_inverse(gpr_u32 divisor)
 {

@@ -67,6 +67,15 @@ GPR_DEVICE Row row_of(const Rows &rows, unsigned block_of_grid)
     return row;
 }
 
+// Returns the row and hides its number and its block's (types.cuh): what several blocks of a row
+// need is computed behind this, and not where rows have one.
+GPR_DEVICE Row anew(Row row)
+{
+    row.virtual_block = anew(row.virtual_block);
+    row.index = anew(row.index);
+    return row;
+}
+
 // Threads that fit a multiprocessor of every supported GPU, with 64 registers each.
 constexpr unsigned resident_threads = GPR_RESIDENT_THREADS;
 static_assert(sizeof(Vector) == GPR_VECTOR_BYTES, "the most that one instruction loads");

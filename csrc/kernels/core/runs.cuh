@@ -52,6 +52,25 @@ template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
     return past == 0 ? 0 : vector_elements<In> - past;
 }
 
+// Adds the elements of in[begin .. begin + n) before the first whole vector, which are `head`, and
+// those behind the last one, from `tail` on: less than a vector each. A group of `size` threads, a
+// warp or more, has a thread for each of them: the first ones and the last ones. Size is an
+// unsigned type that holds n + size.
+template <class Traits, class Size>
+GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
+                         uint64 begin, Size head, Size tail, Size n, Size rank, Size size)
+{
+    using In = typename Traits::In;
+    const In *run = in + begin;
+    const Size last = tail + (size - 1 - rank);
+    In first_element = {}, last_element = {};
+
+    if (rank < head) first_element = run[rank]; // both loads first
+    if (last < n) last_element = run[last];
+    if (rank < head) accumulator.add(first_element, begin + rank);
+    if (last < n) accumulator.add(last_element, begin + last);
+}
+
 // Adds this thread's share of in[begin .. begin + n), which is less than a round of the group
 // (add_whole_vectors): VECTORS vectors at most, and elements before the first one and behind the
 // last. Sizes have 32 bits: where a row is not more than this, no load hides how long it takes to
@@ -71,25 +90,20 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
     const In *run = in + begin;
     const unsigned to_aligned = has_ends && is_warp ? elements_to_aligned(run) : 0;
     const unsigned head = to_aligned < n ? to_aligned : n;
-    const unsigned vectors = (n - head) / each, tail = head + vectors * each,
-                   last = tail + (size - 1 - rank);
+    const unsigned vectors = (n - head) / each, tail = head + vectors * each;
     const Vector *first = reinterpret_cast<const Vector *>(run + head);
     Vector v[VECTORS][1];
 
     if constexpr (has_ends && !is_warp) {
-        for (unsigned i = last; i < n; i += size) accumulator.add(run[i], begin + i);
+        for (unsigned i = tail + (size - 1 - rank); i < n; i += size)
+            accumulator.add(run[i], begin + i);
     }
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
         if (rank + k * size < vectors) v[k][0] = load_vector(first + (rank + k * size));
     }
-    if constexpr (has_ends && is_warp) {
-        In before = {}, behind = {};
-        if (rank < head) before = run[rank];
-        if (last < n) behind = run[last];
-        if (rank < head) accumulator.add(before, begin + rank);
-        if (last < n) accumulator.add(behind, begin + last);
-    }
+    if constexpr (has_ends && is_warp)
+        add_ends<Traits>(accumulator, in, begin, head, tail, n, rank, size);
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
         const unsigned place = rank + k * size;

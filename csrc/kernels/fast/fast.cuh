@@ -165,23 +165,6 @@ private:
     }
 };
 
-// Adds the elements before in[head] and those from in[tail] on, which are less than a vector each:
-// the first ones by the group's first threads, the last ones by its last threads. The group has a
-// warp at least, so that a thread has one of each at most.
-template <class Traits>
-GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
-                         uint64 head, uint64 tail, uint64 n, ThreadGroup group)
-{
-    using In = typename Traits::In;
-    const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
-    In first_element = {}, last_element = {};
-
-    if (first < head) first_element = in[first]; // both loads first
-    if (last < n) last_element = in[last];
-    if (first < head) accumulator.add(first_element, first);
-    if (last < n) accumulator.add(last_element, last);
-}
-
 // add_whole_vectors for accumulators that take so long to add to that a thread's next vectors are
 // under way meanwhile: each vector's place is loaded again before the vector is added, with one of
 // the next round or, in the last one, of the rest.
@@ -214,7 +197,7 @@ GPR_DEVICE void add_vectors_ahead(ThreadAccumulator<Traits> &accumulator,
     for (unsigned k = 0; k < VECTORS; k++) {
         if (k < there) v[k] = load_vector(mine + k * apart);
     }
-    add_ends<Traits>(accumulator, in, head, tail, n, group);
+    add_ends<Traits>(accumulator, in, uint64(0), head, tail, n, group.rank, group.size);
 #pragma unroll 1
     while (left >= round) {
         left -= round;
@@ -264,10 +247,7 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     for (bool is_merged = false;; is_merged = true) {
         if (!is_found || is_merged) value = block_redux<Traits, BLOCK>(value);
         if (share.row.blocks == 1 || is_merged) break;
-        // What only rows of several blocks need is computed for them alone.
-        Row row = share.row;
-        row.virtual_block = anew(row.virtual_block);
-        row.index = anew(row.index);
+        Row row = anew(share.row);
         if constexpr (has_own_accumulator<Traits>) {
             const Acc values[1] = {value};
             left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;

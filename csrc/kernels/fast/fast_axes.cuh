@@ -655,10 +655,7 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
     for (bool is_merged = false;; is_merged = true) {
         reduce_rectangle<Traits, BLOCK>(partial, value, share.r);
         if (share.row.blocks == 1 || is_merged) return true;
-        // What only rows of several blocks need is computed for them alone.
-        Row row = share.row;
-        row.virtual_block = anew(row.virtual_block);
-        row.index = anew(row.index);
+        Row row = anew(share.row);
         store_partials<Traits>(scratch, row, share.r, value);
         unsigned *ticket = ticket_of<Traits>(scratch, row, share.r.width * OUTPUTS);
         if constexpr (has_own_accumulator<Traits>) {
