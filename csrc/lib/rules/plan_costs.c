@@ -68,7 +68,7 @@ gpr_fold_costs gpr_fold_costs_of(const gpr_rule *rule, uint64_t acc_bytes)
 double gpr_time_of(const gpr_plan_costs *costs, const gpr_load *load)
 {
     /* From so many waves on, blocks end at different times and waves are no longer in step. */
-    const double out_of_step = 8, beside = 0.1;
+    const double out_of_step = 8;
     const double waves = load->blocks / load->slots;
     const double turns = waves <= 1 ? 1 : waves < out_of_step ? gpr_whole(waves) : waves + 0.5;
     const double busy = gpr_lesser(load->blocks, load->sms);
@@ -79,5 +79,5 @@ double gpr_time_of(const gpr_plan_costs *costs, const gpr_load *load)
     const double larger = reading > arithmetic ? reading : arithmetic;
     const double largest = larger > chain ? larger : chain;
 
-    return largest + beside * (reading + arithmetic + chain - largest);
+    return largest + load->beside * (reading + arithmetic + chain - largest);
 }

@@ -4,7 +4,7 @@
  *   time = the largest of  bytes / bandwidth
  *                          arithmetic / throughput
  *                          waves * (start of a block + rounds of loads * latency + tree)
- *        + a tenth of the other two
+ *        + a share of the other two, a tenth or more
  *        + where blocks share rows: publishing + rounds of reading partials + tree
  *
  * The plan's files include this, and device_info.c, which adds costs to the facts of a GPU. */
@@ -32,6 +32,7 @@ typedef struct gpr_load {
     double slots;    /* blocks that the GPU holds at a time */
     double sms;      /* multiprocessors */
     double block_ns; /* time of a block that waits for no other */
+    double beside;   /* of what is not the longest, the share that does not overlap with it */
 } gpr_load;
 
 /* The time of `load`, until the last block ends. */

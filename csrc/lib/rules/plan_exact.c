@@ -245,7 +245,9 @@ static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fa
 }
 
 /* Whether a block per row by bins is faster than by pairs, as measured on an H200: in large arrays
- * of long rows of whole vectors, of which bins take less time for each element. */
+ * of long rows of whole vectors, of which bins take less time for each element. Small blocks end
+ * and begin beside others that read: 0.86 to 1.03 of the time of twice as many threads. */
+enum { LONG_ROW_BLOCK = 128 };
 static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 {
     enum { LONG_ROW = 32 << 10, LARGE_BYTES = 100000000 };
@@ -458,6 +460,7 @@ gpr_status gpr_plan_exact(const gpr_plan_task *t, gpr_plan *plan)
         int is_planned = 0;
         const gpr_status status = plan_pairs(t, plan, &is_planned);
         if (status != GPR_OK || is_planned) return status;
+        if (t->block == 0 && are_bins_faster_in_long_rows(t)) plan->block = LONG_ROW_BLOCK;
     }
     if (t->rule->acc_kind == GPR_ACC_EXACT_MOMENTS) {
         /* Short rows wait for their divisions, of which one block of that kernel makes several

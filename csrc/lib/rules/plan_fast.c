@@ -26,6 +26,12 @@ static const double ITEM_NS = 15;
 static const double LIGHT = 1.6;
 /* Nanoseconds that an instruction waits for the one before it. */
 static const double DEPENDENT_NS = 2.5;
+/* Shares of shorter times that come on top of the longest one (gpr_load). Blocks of rows that are
+ * runs read in a few rounds, and nothing while they combine: that takes its time where one wave
+ * follows the other. Measured on an H200, 980 arrays by blocks of 64 to 512 threads. */
+static const double BESIDE = 0.1, RUNS_BESIDE = 0.3;
+/* More of the bytes of fast_stream that blocks of half the threads wait for, in many rounds. */
+static const double JUMP = 0.02;
 
 typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
 
@@ -121,25 +127,30 @@ static int list_blocks(const search *s, double slots, uint64_t groups, uint64_t 
 }
 enum { MOST_LISTED = 7 };
 
-/* Block sizes to try: the caller's, or some up to the largest. Small blocks are for arrays that
- * would not fill the GPU by others. */
-static int list_sizes(const search *s, uint32_t list[])
+/* Block sizes to try: the caller's, or those from `least` to the largest. */
+static int list_sizes(const search *s, uint32_t least, uint32_t list[])
 {
-    enum { SMALL = 64, LARGE = 256 };
     const gpr_plan_task *t = s->t;
-    const double filled =
-        (double)gpr_fast_residents(t, GPR_WARP_LANES) * GPR_WARP_LANES * GPR_STREAM_BYTES;
     int count = 0;
 
     if (t->block != 0) {
         list[0] = t->block;
         return 1;
     }
-    for (uint32_t block = s->bytes < filled ? SMALL : LARGE; block <= GPR_MOST_BLOCK; block *= 2)
-        list[count++] = block;
+    for (uint32_t block = least; block <= GPR_MOST_BLOCK; block *= 2) list[count++] = block;
     return count;
 }
-enum { MOST_SIZES = 5 };
+enum { MOST_SIZES = 5, SMALL_BLOCK = 64, LARGE_BLOCK = 256 };
+
+/* The least block but for rows of a block each that are runs. Small ones are for arrays that would
+ * not fill the GPU by others. */
+static uint32_t least_block(const search *s)
+{
+    const double filled =
+        (double)gpr_fast_residents(s->t, GPR_WARP_LANES) * GPR_WARP_LANES * GPR_STREAM_BYTES;
+
+    return s->bytes < filled ? SMALL_BLOCK : LARGE_BLOCK;
+}
 
 /* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are,
  * the longer their threads wait for each other, and a multiprocessor for the next block, as
@@ -194,7 +205,8 @@ static double blocks_ns(const search *s, const way *w, double blocks, double byt
                            .blocks = blocks,
                            .slots = slots,
                            .sms = s->t->facts->multiprocessors,
-                           .block_ns = s->costs.block_ns + block_ns};
+                           .block_ns = s->costs.block_ns + block_ns,
+                           .beside = w->variant == STREAM && blocks > slots ? RUNS_BESIDE : BESIDE};
 
     return gpr_time_of(&s->costs, &load) * size_factor(w->block);
 }
@@ -283,7 +295,7 @@ static void consider_items(search *s, uint32_t item)
     const uint64_t items = gpr_divide_up(extent, item),
                    least = LEAST_STRIP_BYTES / (item * t->element_bytes);
     uint32_t sizes[MOST_SIZES];
-    const int count = list_sizes(s, sizes);
+    const int count = list_sizes(s, least_block(s), sizes);
 
     for (int i = 0; i < count; i++) {
         uint64_t width = gpr_smaller(items, sizes[i]);
@@ -331,7 +343,7 @@ static void consider_groups(search *s, uint32_t item)
                                  ? 2 * run * (apart < NEAR_BYTES ? NEAR_BYTES / apart : 1)
                                  : 0;
     uint32_t sizes[MOST_SIZES];
-    const int count = extent < t->layout->rows ? list_sizes(s, sizes) : 0;
+    const int count = extent < t->layout->rows ? list_sizes(s, least_block(s), sizes) : 0;
 
     for (int i = 0; i < count; i++) {
         if (t->block == 0 && sizes[i] * t->acc_bytes > GPR_BLOCK_ACC_BYTES) break;
@@ -387,7 +399,7 @@ static void consider_strided(search *s)
     const uint64_t n = gpr_use_items(t, &trial), rows = layout->rows;
     const int row_major = gpr_is_row_major(layout);
     uint32_t sizes[MOST_SIZES];
-    const int count = list_sizes(s, sizes);
+    const int count = list_sizes(s, least_block(s), sizes);
 
     for (int i = 0; i < count; i++) {
         const uint32_t block = sizes[i];
@@ -591,7 +603,8 @@ static void consider_stream(search *s)
     const uint64_t rows = t->layout->rows,
                    vectors = gpr_divide_up(t->layout->n * t->element_bytes, GPR_VECTOR_BYTES);
     uint32_t sizes[MOST_SIZES];
-    const int count = list_sizes(s, sizes);
+    const int count = list_sizes(s, SMALL_BLOCK, sizes);
+    const uint32_t least_shared = t->block != 0 ? t->block : least_block(s);
 
     for (int i = 0; i < count; i++) {
         const uint32_t block = sizes[i];
@@ -608,12 +621,12 @@ static void consider_stream(search *s)
                  .groups = rows};
         const int listed = list_blocks(s, (double)gpr_fast_residents(t, block), rows,
                                        gpr_divide_up(vectors, block), list);
-        for (int j = 0; j < listed; j++) {
+        for (int j = 0; j < listed && (list[j] == 1 || block >= least_shared); j++) {
             const uint64_t each = gpr_divide_up(vectors, list[j] * block);
             /* Blocks of many rounds jump: the fewer bytes they read in a run, the more pages of
              * memory are open at a time. */
             const double jumps =
-                each > GPR_STREAM_VECTORS && block < LARGE ? 0.04 * ((double)LARGE / block - 1) : 0;
+                each > GPR_STREAM_VECTORS && block < LARGE ? JUMP * ((double)LARGE / block - 1) : 0;
             w.blocks = list[j];
             w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes * (1 + jumps),
                              (double)each * 4 + steps * (4 + s->fold.combine),

@@ -974,6 +974,40 @@ static void test_blocks_that_take_turns_read_whole_sectors(void)
     }
 }
 
+/* A block that has a row of a few rounds reads nothing while it combines: small ones end and begin
+ * beside others that read. An array that does not fill the GPU with them is read by large ones. */
+static void test_rows_of_a_few_rounds_have_small_blocks(void)
+{
+    static const struct {
+        gpr_operator op;
+        gpr_dtype dtype;
+        int64_t shape[2];
+        int is_small;
+    } cases[] = {
+        {GPR_OP_ARGMAX, GPR_FLOAT32, {15527, 4322}, 1},
+        {GPR_OP_VAR, GPR_FLOAT32, {23274, 4325}, 1},
+        {GPR_OP_PROD, GPR_FLOAT64, {16434, 3062}, 1},
+        {GPR_OP_SUM, GPR_FLOAT32, {3879, 4325}, 1},
+        {GPR_OP_SUM, GPR_BFLOAT16, {11842, 17000}, 1},
+        {GPR_OP_ARGMAX, GPR_FLOAT32, {167, 100000}, 0},
+        {GPR_OP_VAR, GPR_FLOAT32, {62, 50000}, 0},
+    };
+    gpr_device_facts fast = device;
+    gpr_plan plan;
+
+    fast.memory_bytes_per_ns = 4814;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int kernel = cases[i].op == GPR_OP_SUM ? GPR_KERNEL_exact : GPR_KERNEL_fast;
+        const gpr_status status = plan_array_on(&fast, kernel, cases[i].op, cases[i].dtype, 2, 1,
+                                                cases[i].shape, NULL, NULL, NULL, AT, &plan);
+
+        CHECK(status == GPR_OK && plan.passes[0].blocks == 1 &&
+                  (plan.block <= 128) == cases[i].is_small,
+              "case %zu: %s, %u blocks of %u threads a row", i, plan.variant, plan.passes[0].blocks,
+              plan.block);
+    }
+}
+
 /* Whole vectors, and one per lane where lanes take several rows; or rows one after another that
  * shared memory has room for. */
 static void check_rows_plan(const gpr_plan *plan, uint64_t bytes, const char *what)
@@ -1267,6 +1301,7 @@ int main(int count, char **arguments)
     test_lanes_take_several_rows_where_rows_are_short();
     test_lanes_have_windows_of_their_own();
     test_blocks_that_take_turns_read_whole_sectors();
+    test_rows_of_a_few_rounds_have_small_blocks();
     test_each_way_has_a_price_and_can_be_asked_for();
     test_random_layouts_keep_the_kernels_promises(count > 1 ? atoi(arguments[1]) : 100000);
     return check_end();
