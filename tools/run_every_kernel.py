@@ -50,6 +50,9 @@ COLUMNS = (
     ((300, 16, 9), (144, 1, 16), None),
     ((41, 8, 90), (720, 1, 8), 3),
 )
+# Bytes of rows of which every other one is the same: so many that two are reduced, and their results
+# copied.
+SAME_ROWS_BYTES = 17 << 20
 # Rows that a warp alone can add again, of each kernel of `fast` that sums in pairs of doubles: a
 # block's, short ones, side by side in whole items, a few beside each other, and across memory.
 OF_PAIRS = (
@@ -179,8 +182,10 @@ def lay_out(
 
 def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) -> Iterator[Trial]:
     """Rows of each layout."""
-    for shape, steps, grid in (*LAYOUTS, *COLUMNS):
-        rows = lay_out(rng, native_dtype(name), shape, steps)
+    dtype = native_dtype(name)
+    same = (SAME_ROWS_BYTES // (2 * 1000 * dtype.itemsize), 2, 1000)
+    for shape, steps, grid in (*LAYOUTS, *COLUMNS, (same, (0, 1000, 1), None)):
+        rows = lay_out(rng, dtype, shape, steps)
         if op == "prod":  # at most 2**5, of types that hold no more
             rows[:] = 1
             rows[..., rng.integers(0, shape[-1], 5)] = 2

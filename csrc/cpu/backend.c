@@ -1,6 +1,5 @@
 /* A call of the CPU backend: which of its ways makes the results.
  *
- *     rows that are the same   one of them is reduced, and its result copied
  *     rows of one element      sums and means of floats are stored here
  *     exact sums of integers   exact_integers.c, where 64 bits hold what they follow from
  *     other exact sums         exact_add.c
@@ -8,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/broadcast_rows.h"
 #include "cpu/cpu.h"
 #include "cpu/exact_integers.h"
 #include "cpu/job.h"
@@ -77,7 +75,7 @@ static int adds_singly(const gpr_resolved *call)
     }
 }
 
-static gpr_status reduce_all(const gpr_resolved *call, gpr_run *run)
+gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_rule *rule = &call->rule;
     gpr_status status = GPR_OK;
@@ -92,42 +90,4 @@ static gpr_status reduce_all(const gpr_resolved *call, gpr_run *run)
     if (!gpr_is_inexact(rule->element))
         status = gpr_cpu_reduce_integers_exactly(call, run, &is_done);
     return status != GPR_OK || is_done ? status : gpr_cpu_reduce_exactly(call, run);
-}
-
-/* Not inlined: its call would enlarge the frame of every one. */
-static __attribute__((noinline)) gpr_status reduce_distinct_rows(const gpr_resolved *call,
-                                                                 uint64_t axes, gpr_run *run)
-{
-    const size_t bytes = gpr_bytes_of(call->rule.result);
-    gpr_resolved distinct = {.rule = call->rule,
-                             .kernel = call->kernel,
-                             .device = call->device,
-                             .interrupted = call->interrupted,
-                             .interrupted_arg = call->interrupted_arg};
-    char *results = NULL;
-    gpr_status status = GPR_OK;
-
-    gpr_view_distinct_rows(&call->view, axes, &distinct.view);
-    results = malloc((uint64_t)call->rule.outputs * distinct.view.rows * bytes);
-    if (results == NULL)
-        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the results of %llu rows",
-                        (unsigned long long)distinct.view.rows);
-    distinct.result = results;
-    GPR_TRY(reduce_all(&distinct, run));
-    for (int i = 0; i < call->rule.outputs; i++) {
-        const char *from = results + (uint64_t)i * distinct.view.rows * bytes;
-        char *to = (char *)call->result + (uint64_t)i * call->view.rows * bytes;
-
-        GPR_TRY(gpr_cpu_spread_results(call, axes, from, bytes, to));
-    }
-done:
-    free(results);
-    return status;
-}
-
-gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
-{
-    const uint64_t axes = gpr_cpu_broadcast_axes(call);
-
-    return axes != 0 ? reduce_distinct_rows(call, axes, run) : reduce_all(call, run);
 }

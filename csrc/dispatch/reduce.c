@@ -6,6 +6,7 @@
 
 #include "cpu/cpu.h"
 #include "dispatch/axis_order.h"
+#include "dispatch/broadcast_rows.h"
 #include "dispatch/resolve.h"
 #include "dispatch/result_steps.h"
 #include "lib/base/clock.h"
@@ -75,15 +76,22 @@ done:
 }
 
 /* One reduction of one row or more, by the backend that the call comes to. */
-static gpr_status run_call(const gpr_resolved *call, gpr_run *run)
+static gpr_status run_on_backend(const gpr_resolved *call, gpr_run *run)
 {
-    if (call->view.n == 0 && !call->result_on_device) {
-        return fill_empty(call);
-    }
     if (call->on_device) return gpr_array_reduce(call, run);
     if (call->device >= 0) return gpr_stream_reduce(call, run);
     run->chunks = 1;
     return gpr_cpu_reduce(call, run);
+}
+
+/* The same of rows that may have no elements, or may be the same. */
+static gpr_status run_call(const gpr_resolved *call, gpr_run *run)
+{
+    if (call->view.n == 0 && !call->result_on_device) return fill_empty(call);
+    const uint64_t axes = gpr_broadcast_axes(call);
+
+    return axes != 0 ? gpr_reduce_distinct_rows(call, axes, run_on_backend, run)
+                     : run_on_backend(call, run);
 }
 
 /* ---------------------------------------------------------------- the calls ------------------ */

@@ -4,12 +4,14 @@
 
 #include "dispatch/resolve.h"
 #include "lib/driver/program.h"
+#include "lib/run/distinct_rows.h"
 #include "lib/run/host_pipeline.h"
 #include "lib/run/launch.h"
 
 /* A call on its way to a program; on the heap, as it is too large for small stacks. */
 typedef struct way_to_program {
     gpr_resolved call;
+    gpr_distinct_rows distinct;
     gpr_layout layout;
     gpr_plan plan;
     int cc, compiled; /* what for, and how many were */
@@ -22,16 +24,18 @@ static gpr_status resolve(const gpr_request *request, gpr_resolved *call)
     GPR_TRY(gpr_resolve_view(request, &call->rule, &call->kernel, &call->view));
     call->block_size = request->block_size;
     call->grid_size = request->grid_size;
+    call->result_on_device = request->on_device;
 done:
     return status;
 }
 
 /* Compiles the program of a plan unless the cache has it. */
-static gpr_status compile(way_to_program *way, const gpr_plan *plan, int finishes)
+static gpr_status compile(way_to_program *way, const gpr_plan *plan, int finishes, int copies)
 {
-    const gpr_kernel_traits traits = gpr_plan_traits(plan, &way->call.rule, finishes);
+    gpr_kernel_traits traits = gpr_plan_traits(plan, &way->call.rule, finishes);
     gpr_object object = {0};
     int compiled = 0;
+    traits.copies = copies;
     const gpr_status status = gpr_make_object(&traits, way->cc, 1, &object, &compiled);
 
     gpr_object_clear(&object);
@@ -42,20 +46,21 @@ static gpr_status compile(way_to_program *way, const gpr_plan *plan, int finishe
 /* The program of a device array's call, for results in memory that is aligned as memory is. */
 static gpr_status warm_array(way_to_program *way, const gpr_device_facts *facts)
 {
-    const gpr_resolved *call = &way->call;
+    const int copies = gpr_find_distinct_rows(&way->call, &way->distinct);
+    const gpr_resolved *call = copies ? &way->distinct.call : &way->call;
     gpr_status status = GPR_OK;
 
     gpr_view_layout(&call->view, NULL, &way->layout);
     GPR_TRY(gpr_make_plan(call->kernel, &call->rule, &way->layout, 1, call->block_size,
                           call->grid_size, facts, &way->plan));
-    status = compile(way, &way->plan, 1);
+    status = compile(way, &way->plan, 1, copies);
 done:
     return status;
 }
 
 static gpr_status take_chunk(void *context, const gpr_plan *plan)
 {
-    return compile(context, plan, 0);
+    return compile(context, plan, 0, 0);
 }
 
 /* Those of a host array's chunks, whose sizes differ in ordinary and in pinned memory. */

@@ -89,6 +89,21 @@ typedef struct gpr_given_mean_params {
     gpr_i64 column;                       /* steps in given means along the layout's column */
 } gpr_given_mean_params;
 
+/* An axis of results: its steps in results, and the steps to those that kernels have stored, which
+ * are 0 along an axis of rows that are the same. */
+typedef struct gpr_copy_axis {
+    gpr_u64 extent;
+    gpr_i64 out, from;
+} gpr_copy_axis;
+
+enum { GPR_MOST_COPY_AXES = 65 }; /* NumPy's most, and one of two results a row */
+typedef struct gpr_copy_params {
+    gpr_u64 count; /* results */
+    gpr_u32 axes;  /* at least one; the last one varies fastest */
+    gpr_u32 unused;
+    gpr_copy_axis axis[GPR_MOST_COPY_AXES];
+} gpr_copy_params;
+
 /* The second of two arrays, whose elements meet the first one's in pairs. */
 typedef struct gpr_second_params {
     GPR_DEVICE_POINTER(const void) in;
@@ -108,5 +123,6 @@ GPR_ASSERT_OFFSET(gpr_layout_params, row_major, 104);
 static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
 static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
 static_assert(sizeof(gpr_second_params) == 16, "a second array");
+static_assert(sizeof(gpr_copy_params) == 16 + GPR_MOST_COPY_AXES * 24, "results to copy");
 
 #endif

@@ -361,6 +361,45 @@ def check_layouts(task: dict[str, Any]) -> None:
         call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
 
 
+READ_AGAIN = 16 << 20
+"""Bytes of rows that are the same from which on one of these rows is reduced, and copied."""
+
+
+def draw_same_rows(rng: np.random.Generator, op: str, dtype: np.dtype[Any], copied: bool) -> Case:
+    """An array of rows most of which are the same; just enough for copies of results, or not."""
+    n, distinct = int(rng.integers(200, 5000)), int(rng.integers(1, 4))
+    bound = READ_AGAIN // (n * dtype.itemsize)
+    same = 1 + -(-bound // distinct) if copied else max(2, bound // distinct // 8)
+    axes = [(same, True), (distinct, False)]
+    if rng.random() < 0.5:
+        axes.append((2, bool(rng.random() < 0.5)))
+    axes = [axes[i] for i in rng.permutation(len(axes))] + [(n, False)]
+    shape, strides, step = tuple(extent for extent, _ in axes), [0] * len(axes), 1
+    for axis in rng.permutation(len(axes)):
+        extent, is_same = axes[axis]
+        if not is_same:
+            strides[axis] = step
+            step *= extent + int(rng.integers(0, 2))
+    views = []
+    for memory in (elements_of(rng, op, dtype)(step), rng.random(step) < 0.7):
+        steps = [stride * memory.itemsize for stride in strides]
+        views.append(Strided(memory, as_strided(memory, shape, steps)))
+    masked = op not in POSITIONS and rng.random() < 0.3
+    return Case(views[0], views[1] if masked else None, 1, 0)
+
+
+def check_same_rows(task: dict[str, Any]) -> None:
+    """Rows that are the same, of ``op`` by ``kernel`` under a schedule; ``block``, ``seed``."""
+    op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
+    for number, copied in enumerate((True, False)):
+        rng, where = under_a_schedule(task, number, f"same rows {op}")
+        case = draw_same_rows(rng, op, dtype, copied)
+        case.kernel = task["kernel"]
+        call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
+        launches = _core.last_run()["launches"]
+        assert (launches == 2) == copied, f"{where}: {launches} launches"
+
+
 # Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how
 # many blocks. The last axis is reduced.
 MADE_FOR = {

@@ -94,6 +94,28 @@ def test_variances_about_given_means_read_the_means_of_their_rows() -> None:
     assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
 
 
+def test_results_of_rows_that_are_the_same_are_copied() -> None:
+    """Of results that lie anywhere, in one type or two results a row."""
+    cases = (
+        ("sum", "fast"), ("sum", "exact"), ("argmax", "fast"), ("minmax", "fast"), ("any", "fast"),
+        ("count_nonzero", "fast"), ("max", "fast"),
+    )  # fmt: skip
+    tasks = [
+        {
+            "do": "layouts.check_same_rows",
+            "op": op,
+            "kernel": kernel,
+            "dtype": "float32" if kernel == "exact" else draw_dtype(op, place),
+            "block": (0, 64)[(SEED + place) % 2],
+            "seed": SEED,
+            "limit": 120.0,
+        }
+        for place, (op, kernel) in some(enumerate(cases), 1 / 3, "same rows")
+    ]
+    wrong = emu.failures(tasks)
+    assert not wrong, f"{len(wrong)} of {len(tasks)}:\n" + "\n".join(wrong)
+
+
 def test_columns_of_up_to_24_elements_share_programs() -> None:
     cases = (("sum", "uint8"), ("max", "int16"), ("argmin", "float32"), ("var", "float16"))
     tasks = [

@@ -239,7 +239,7 @@ gpr_status gpr_kernel_info_at(int index, gpr_kernel_info *info)
         .commutative_only = (row->flags & GPR_ORDERED) == 0,
         .deterministic = (row->flags & GPR_VARIES) == 0,
         .min_compute_capability = row->min_cc,
-        .is_on_cpu = row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0,
+        .is_on_cpu = gpr_is_planned(row),
     };
     return GPR_OK;
 }

@@ -104,6 +104,13 @@ typedef struct gpr_kernel_row {
     const char *summary, *removes, *pays, *source;
 } gpr_kernel_row;
 
+/* Whether the kernel is planned for each layout, and stores results itself, rather than
+ * finalize_rows after it: those of `fast` and `exact`. */
+static inline int gpr_is_planned(const gpr_kernel_row *row)
+{
+    return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
+}
+
 /* Most blocks of a cluster; 1 for kernels without clusters. */
 static inline uint32_t gpr_most_cluster(const gpr_kernel_row *row)
 {

@@ -53,7 +53,7 @@ typedef struct gpr_ring {
 typedef struct gpr_program {
     gpr_kernel_traits traits;
     CUmodule module;
-    CUfunction first, next, fill, finish; /* NULL: the kernel has none */
+    CUfunction first, next, fill, finish, copy; /* NULL: the kernel has none */
     struct gpr_program *chained;
 } gpr_program;
 

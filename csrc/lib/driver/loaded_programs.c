@@ -84,6 +84,7 @@ gpr_status gpr_load_program(gpr_device *device, const gpr_kernel_traits *traits,
     GPR_TRY(get_function(program, &object, entries.next, &program->next));
     GPR_TRY(get_function(program, &object, entries.fill, &program->fill));
     GPR_TRY(get_function(program, &object, entries.finish, &program->finish));
+    GPR_TRY(get_function(program, &object, entries.copy, &program->copy));
     program->chained = *bucket;
     *bucket = program;
     *result = program;

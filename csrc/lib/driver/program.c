@@ -90,24 +90,19 @@ gpr_status gpr_kernel_headers(int kernel)
 
 /* ---------------------------------------------------------------- the text ------------------- */
 
-/* Whether the kernel itself finalizes its sums, rather than finalize_rows after it. */
-static int makes_results(const gpr_kernel_row *row)
-{
-    return row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0;
-}
-
 gpr_entries gpr_program_entries(const gpr_kernel_traits *traits)
 {
     const gpr_kernel_row *row = &gpr_kernel_rows[traits->kernel];
     const int same = traits->element == traits->acc && traits->compute == traits->acc &&
                      !traits->skip_nan && traits->fold != GPR_FOLD_count &&
                      gpr_fold_rows[traits->fold].acc_kind == GPR_ACC_NUMBER;
-    gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1};
+    gpr_entries entries = {.first = 0, .next = -1, .fill = -1, .finish = -1, .copy = -1};
 
     if (row->finish == GPR_ATOMIC) entries.fill = 1;
     if (row->finish == GPR_PASSES && row->cover != GPR_ONE) entries.next = same ? 0 : 1;
-    if (traits->finish != NULL && !makes_results(row))
+    if (traits->finish != NULL && !gpr_is_planned(row))
         entries.finish = entries.fill > 0 || entries.next > 0 ? 2 : 1;
+    if (traits->copies) entries.copy = 1; /* of kernels that make results: they have one entry */
     return entries;
 }
 
@@ -174,14 +169,15 @@ static int is_sum_by_pairs(const gpr_kernel_traits *traits)
 
 /* The files that a program includes: each variant of a kernel of exact sums has its own, or is in
  * the kernel's. */
-static void write_includes(const gpr_kernel_traits *traits, int finalizes_rows, gpr_text *text)
+static void write_includes(const gpr_kernel_traits *traits, const gpr_entries *at, gpr_text *text)
 {
     if (gpr_is_exact(gpr_fold_rows[traits->fold].acc_kind))
         gpr_text_add(text, "#include \"%s.cuh\"\n",
                      is_sum_by_pairs(traits) ? "exact_fast" : traits->variant);
     else
         gpr_text_add(text, "#include \"%s\"\n", gpr_kernel_rows[traits->kernel].file);
-    if (finalizes_rows) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
+    if (at->finish > 0) gpr_text_add(text, "#include \"finalize_rows.cuh\"\n");
+    if (at->copy > 0) gpr_text_add(text, "#include \"copy_results.cuh\"\n");
 }
 
 /* Writes the role of a product's second factors. */
@@ -240,7 +236,7 @@ static void write_first(const gpr_kernel_traits *traits, gpr_text *text)
 static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
 {
     if (traits->finish == NULL) {
-        if (makes_results(&gpr_kernel_rows[traits->kernel]))
+        if (gpr_is_planned(&gpr_kernel_rows[traits->kernel]))
             gpr_text_add(text, "using Last = gpr::Unfinished<First>;\n");
         return;
     }
@@ -260,7 +256,7 @@ static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entri
                                 program_text *program)
 {
     gpr_translation *translation = &program->translation;
-    const char *first = makes_results(&gpr_kernel_rows[traits->kernel]) ? "Last" : "First";
+    const char *first = gpr_is_planned(&gpr_kernel_rows[traits->kernel]) ? "Last" : "First";
     gpr_status status = GPR_OK;
 
     gpr_text_add(&program->entries[0], "gpr::%s<%s, %uu>", traits->variant, first, traits->block);
@@ -269,7 +265,9 @@ static gpr_status write_entries(const gpr_kernel_traits *traits, const gpr_entri
                      traits->block);
     if (at->fill > 0) gpr_text_add(&program->entries[at->fill], "gpr::fill_identity<First>");
     if (at->finish > 0) gpr_text_add(&program->entries[at->finish], "gpr::finalize_rows<Last>");
-    translation->entry_count = 1 + (at->next > 0) + (at->fill > 0) + (at->finish > 0);
+    if (at->copy > 0) gpr_text_add(&program->entries[at->copy], "gpr::copy_results<Last>");
+    translation->entry_count =
+        1 + (at->next > 0) + (at->fill > 0) + (at->finish > 0) + (at->copy > 0);
     for (int i = 0; i < translation->entry_count; i++) {
         GPR_TRY(gpr_text_status(&program->entries[i]));
         translation->entries[i] = program->entries[i].text;
@@ -294,7 +292,7 @@ static gpr_status write_program(const gpr_kernel_traits *traits, program_text *p
     gpr_status status = GPR_OK;
 
     gpr_write_constants(traits, text);
-    write_includes(traits, entries.finish > 0, text);
+    write_includes(traits, &entries, text);
     write_first(traits, text);
     gpr_text_add(text, "using Next = gpr::Next<First>;\n");
     write_last(traits, text);
@@ -451,7 +449,7 @@ gpr_status gpr_write_program(int kernel, gpr_operator op, gpr_dtype dtype, uint3
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
-    if (makes_results(row))
+    if (gpr_is_planned(row))
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' has several programs: each layout has its own", row->name);
     GPR_TRY(gpr_make_rule(op, dtype, GPR_DTYPE_DEFAULT, &rule));

@@ -28,6 +28,8 @@ typedef struct gpr_kernel_traits {
     /* with finish: variances are about means that are given, of type `mean` */
     int has_given_mean;
     gpr_dtype mean;
+    /* with finish: results are copied to those of rows that are the same */
+    int copies;
     /* one of the registry's or the planner's strings */
     const char *variant;
 } gpr_kernel_traits;
@@ -35,7 +37,7 @@ typedef struct gpr_kernel_traits {
 /* Positions of a program's entries; -1: the kernel has none. The first and the next pass share one
  * where partials have the type of elements, as in sums of float32. */
 typedef struct gpr_entries {
-    int first, next, fill, finish;
+    int first, next, fill, finish, copy;
 } gpr_entries;
 
 /* Which entries a traits's program has. */

@@ -12,7 +12,7 @@ gpr_status gpr_check_block_size(const gpr_kernel_row *row, uint32_t block_size)
     const int in_range = block_size >= GPR_WARP_LANES && block_size <= GPR_MOST_BLOCK;
 
     /* which a call need not have named: `auto` is one of them */
-    if (row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0) {
+    if (gpr_is_planned(row)) {
         if (in_range && block_size % GPR_WARP_LANES == 0) return GPR_OK;
         return gpr_fail(GPR_ERROR_VALUE,
                         "block_size must be a multiple of 32 from 32 to 1024, not %u", block_size);

@@ -41,4 +41,13 @@ typedef struct gpr_resolved {
     void *interrupted_arg;
 } gpr_resolved;
 
+/* Copies a call without its view. */
+static inline void gpr_copy_settings(gpr_resolved *to, const gpr_resolved *from)
+{
+    const size_t behind_view = offsetof(gpr_resolved, second);
+
+    to->rule = from->rule;
+    memcpy((char *)to + behind_view, (const char *)from + behind_view, sizeof *to - behind_view);
+}
+
 #endif

@@ -33,7 +33,7 @@ gpr_status gpr_plan_kernel(int kernel, int device, uint64_t rows, uint64_t n, ui
     if (kernel < 0 || kernel >= GPR_KERNEL_COUNT)
         return gpr_fail(GPR_ERROR_VALUE, "no kernel has index %d", kernel);
     const gpr_kernel_row *row = &gpr_kernel_rows[kernel];
-    if (row->family == GPR_FAMILY_PLANNER || (row->flags & GPR_SUMS_EXACTLY) != 0)
+    if (gpr_is_planned(row))
         return gpr_fail(GPR_ERROR_VALUE,
                         "kernel '%s' has several programs: each layout has its own", row->name);
     GPR_TRY(gpr_device_find(device, &on));

@@ -122,8 +122,8 @@ static gpr_status check_all_memory(const gpr_array_job *job)
         GPR_TRY(check_memory(job->device, first, bytes, "the mean"));
     }
     if (call->result_on_device && !call->vouches_for_result) {
-        gpr_view_result_extent(view, &call->rule, call->result, call->output_stride, &first,
-                               &bytes);
+        gpr_view_result_extent(job->distinct != NULL ? job->distinct->all : view, &call->rule,
+                               call->result, call->output_stride, &first, &bytes);
         GPR_TRY(check_memory(job->device, first, bytes, "the result"));
     }
 done:
@@ -176,7 +176,8 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     gpr_view_layout(view, call->result_on_device ? call->result : NULL, &layout);
     GPR_TRY(gpr_make_plan(call->kernel, rule, &layout, !job->leaves_accumulators, call->block_size,
                           call->grid_size, &job->device->facts, &job->plan));
-    const gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
+    gpr_kernel_traits traits = gpr_plan_traits(&job->plan, rule, !job->leaves_accumulators);
+    traits.copies = job->distinct != NULL;
     GPR_TRY(gpr_load_program(job->device, &traits, run, &job->program));
     GPR_TRY(gpr_scratch_acquire(job->device, &job->plan, rule, job->program->finish != NULL,
                                 &job->work, &job->scratch));
@@ -186,8 +187,14 @@ done:
 
 gpr_status gpr_array_queue(gpr_array_job *job, CUdeviceptr outputs, uint32_t *launches)
 {
+    gpr_status status = GPR_OK;
+
     job->work.outputs = outputs;
-    return gpr_launch_plan(&job->plan, job->program, &job->work, launches);
+    GPR_TRY(gpr_launch_plan(&job->plan, job->program, &job->work, launches));
+    if (job->distinct != NULL)
+        status = gpr_launch_copies(job->program, &job->distinct->copies, &job->work, launches);
+done:
+    return status;
 }
 
 gpr_status gpr_array_leave(gpr_array_job *job, gpr_status status)
@@ -335,11 +342,25 @@ static gpr_status enter_and_reduce(gpr_array_job *job, gpr_run *run)
     return status;
 }
 
+/* Not inlined: its record would enlarge the frame of every call. 0 in *is_done: there are no rows
+ * that are the same. */
+static __attribute__((noinline)) gpr_status reduce_distinct_rows(const gpr_resolved *call,
+                                                                 gpr_run *run, int *is_done)
+{
+    gpr_distinct_rows distinct;
+    gpr_array_job job = {.call = &distinct.call, .distinct = &distinct};
+
+    *is_done = gpr_find_distinct_rows(call, &distinct);
+    return *is_done ? enter_and_reduce(&job, run) : GPR_OK;
+}
+
 gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run)
 {
     gpr_array_job job = {.call = call};
+    int is_done = 0;
+    const gpr_status status = reduce_distinct_rows(call, run, &is_done);
 
-    return enter_and_reduce(&job, run);
+    return is_done ? status : enter_and_reduce(&job, run);
 }
 
 gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run)

@@ -2,7 +2,7 @@
 #ifndef GPR_LIB_DEVICE_PATH_H
 #define GPR_LIB_DEVICE_PATH_H
 
-#include "lib/rules/resolved.h"
+#include "lib/run/distinct_rows.h"
 #include "lib/run/launch.h"
 #include "lib/run/scratch.h"
 
@@ -10,6 +10,7 @@
 typedef struct gpr_array_job {
     gpr_device *device;
     const gpr_resolved *call;
+    const gpr_distinct_rows *distinct; /* of which `call` is the call; NULL: it is the caller's */
     gpr_plan plan;
     gpr_program *program;
     gpr_work work;
@@ -19,8 +20,8 @@ typedef struct gpr_array_job {
 } gpr_array_job;
 
 /* Checks memory and stream, plans, loads the program, takes scratch. The device is entered.
- * job->device and job->call are set; *run counts programs. GPR_ERROR_VALUE: memory that is not the
- * device's, a stream of another device. */
+ * job->device, job->call and job->distinct are set; *run counts programs. GPR_ERROR_VALUE: memory
+ * that is not the device's, a stream of another device. */
 gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run);
 /* Queues the kernels with results at `outputs`: device memory, or pinned memory. Adds to
  * *launches. */

@@ -53,6 +53,11 @@ typedef struct gpr_work {
 gpr_status gpr_launch_plan(const gpr_plan *plan, const gpr_program *program, const gpr_work *work,
                            uint32_t *launches);
 
+/* Queues the copies of results of distinct rows, by a program that has copy_results. Adds to
+ * *launches. */
+gpr_status gpr_launch_copies(const gpr_program *program, const gpr_copy_params *copies,
+                             const gpr_work *work, uint32_t *launches);
+
 /* Waits for what a failed call has queued: the caller may free its memory, and nothing may go on
  * using it. A stream that is being captured runs nothing, and is not waited for. */
 void gpr_settle_stream(CUstream stream, gpr_status status);

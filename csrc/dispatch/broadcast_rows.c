@@ -1,6 +1,7 @@
 /* Rows that are the same; see broadcast_rows.h. */
-#include "cpu/broadcast_rows.h"
+#include "dispatch/broadcast_rows.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/integers.h"
@@ -11,11 +12,13 @@ enum {
     UNASKED = 1 << 20     /* results between two questions whether to stop */
 };
 
-uint64_t gpr_cpu_broadcast_axes(const gpr_resolved *call)
+uint64_t gpr_broadcast_axes(const gpr_resolved *call)
 {
     const gpr_view *view = &call->view;
 
-    if (call->rule.has_given_mean || view->rows < 2 || view->n == 0) return 0;
+    if (call->result_on_device || call->rule.has_given_mean || view->rows < 2 || view->n == 0 ||
+        !gpr_is_planned(&gpr_kernel_rows[call->kernel]))
+        return 0;
     if (view->n < LEAST_ELEMENTS && view->rows * view->n < LEAST_ELEMENTS) return 0;
     return gpr_view_same_rows(view);
 }
@@ -45,8 +48,9 @@ static void fill(char *restrict to, const char *restrict result, uint64_t count,
     }
 }
 
-gpr_status gpr_cpu_spread_results(const gpr_resolved *call, uint64_t axes, const char *results,
-                                  size_t bytes, char *all)
+/* Copies results of `bytes` each, of distinct rows, to the results of all rows. */
+static gpr_status copy_results(const gpr_resolved *call, uint64_t axes, const char *results,
+                               size_t bytes, char *all)
 {
     const gpr_view *view = &call->view;
     const int last = view->outer - 1;
@@ -79,4 +83,46 @@ gpr_status gpr_cpu_spread_results(const gpr_resolved *call, uint64_t axes, const
         }
     }
     return GPR_OK;
+}
+
+/* The distinct rows of a call, whose results follow each other. */
+static void find_distinct_rows(const gpr_resolved *call, uint64_t axes, gpr_resolved *distinct)
+{
+    gpr_view *view = &distinct->view;
+    int64_t step = 1;
+
+    gpr_copy_settings(distinct, call);
+    gpr_view_distinct_rows(&call->view, axes, view);
+    for (int i = view->outer - 1; i >= 0; i--) {
+        view->axes[i].out = step;
+        step *= (int64_t)view->axes[i].extent;
+    }
+    if (call->rule.outputs > 1) distinct->output_stride = step;
+}
+
+gpr_status gpr_reduce_distinct_rows(const gpr_resolved *call, uint64_t axes,
+                                    gpr_status (*run_call)(const gpr_resolved *, gpr_run *),
+                                    gpr_run *run)
+{
+    const size_t bytes = gpr_bytes_of(call->rule.result);
+    gpr_resolved distinct;
+    char *results = NULL;
+    gpr_status status = GPR_OK;
+
+    find_distinct_rows(call, axes, &distinct);
+    results = malloc((uint64_t)call->rule.outputs * distinct.view.rows * bytes);
+    if (results == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the results of %llu rows",
+                        (unsigned long long)distinct.view.rows);
+    distinct.result = results;
+    GPR_TRY(run_call(&distinct, run));
+    for (int i = 0; i < call->rule.outputs; i++) {
+        const char *from = results + (uint64_t)i * distinct.view.rows * bytes;
+        char *to = (char *)call->result + (uint64_t)i * call->view.rows * bytes;
+
+        GPR_TRY(copy_results(call, axes, from, bytes, to));
+    }
+done:
+    free(results);
+    return status;
 }
