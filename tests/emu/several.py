@@ -34,9 +34,9 @@ def values_of(rng: np.random.Generator, shape: Any, dtype: str) -> Any:
 
 
 def draw(rng: np.random.Generator, dtype: str, most: int) -> tuple[Any, int | None]:
-    """An array whose rows are runs of memory of 4 KiB and up to `most` elements more; an axis."""
+    """An array whose rows are runs of memory of 2 KiB and up to `most` elements more; an axis."""
     begin = int(rng.integers(0, 8))
-    length = 4096 // _core.DTYPES[dtype][0] + begin + int(rng.integers(0, most))
+    length = 2048 // _core.DTYPES[dtype][0] + begin + int(rng.integers(0, most))
     if rng.random() < 0.6:
         return values_of(rng, length, dtype)[begin:], None
     return values_of(rng, (int(rng.integers(2, 5)), length), dtype)[:, begin:], 1
@@ -118,6 +118,21 @@ def check_device_arrays(task: dict[str, Any]) -> None:
             blocks = {key: options.get(key) for key in ("block_size", "grid_size")}
             passes += _one_pass.find_pass(source, axis, ops, **blocks) is not None
     assert passes > 0 or "ops" in task, "no tuple was reduced in one pass"
+
+
+def check_long_rows(task: dict[str, Any]) -> None:
+    """Folds whose bits depend on the order, of rows of some rounds and elements at either end."""
+    rng = np.random.default_rng(task["seed"])
+    _one_pass.LEAST_BYTES = 0
+    itemsize = _core.DTYPES[task["dtype"]][0]
+    options = {"axis": None, "block_size": task["block"], "grid_size": 1}
+    round_ = 4 * 16 // itemsize * task["block"]
+    for number in range(24):
+        begin = int(rng.integers(0, 8))
+        length = int(rng.integers(1, 4)) * round_ + int(rng.integers(0, round_))
+        values = values_of(rng, begin + length, task["dtype"])[begin:]
+        context = f"{number}, {values.dtype} {values.shape} GPR_TEST_SEED={task['seed']}"
+        compare(device(values), ("std", "argmin", "mean"), options, context)
 
 
 def check_host_arrays(task: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ def demand(do: str, dtypes: list[str], **more: object) -> None:
         {
             "do": do,
             "dtype": dtype,
-            "block": (0, 64, 256, 0)[(SEED + i) % 4],
+            "block": (0, 32, 64, 256)[(SEED + i) % 4],
             "seed": SEED,
             "count": 8 if EVERYTHING else 1,
             "limit": 900.0 if EVERYTHING else 240.0,
@@ -40,6 +40,10 @@ def demand(do: str, dtypes: list[str], **more: object) -> None:
 @pytest.mark.long
 def test_device_arrays_have_the_bits_of_calls_of_their_own() -> None:
     demand("several.check_device_arrays", draw(1, DTYPES, 0))
+
+
+def test_folds_add_elements_in_the_order_of_their_own_calls() -> None:
+    demand("several.check_long_rows", draw(1, ("bool", "int32", "int8"), 2), block=32)
 
 
 @pytest.mark.long

@@ -98,7 +98,7 @@ def test_pieces_leave_zeros_and_nan_to_the_caller() -> None:
     ("ops", "dtype", "more"),
     [
         (("sum", "min"), "complex64", {}),
-        (("sum", "min"), "float32", {"shape": (1000,)}),
+        (("sum", "min"), "float32", {"shape": (500,)}),
         (("sum", "min"), "float32", {"shape": (4096, 4096), "axis": 0}),
         (("sum", "min"), "float32", {"shape": (1 << 20,), "strides": (8,)}),
         (("sum", "bitwise_and"), "float32", {}),
@@ -116,6 +116,18 @@ def test_rows_are_reduced_beside_each_other() -> None:
     assert (made["rows"], made["n"], made["blocks"], made["in_pass"]) == (70000, 4096, 1, 3)
     few = plan(("sum", "min"), "float32", shape=(3, 1 << 24), axis=-1)[1]
     assert few["blocks"] > 1
+
+
+def test_many_rows_have_small_blocks() -> None:
+    def block(rows: int, n: int) -> int:
+        return int(plan(("sum", "min"), "float32", shape=(rows, n), axis=1)[1]["block"])
+
+    assert [block(*shape) for shape in ((70000, 1100), (5000, 20000), (1200, 100000))] == [
+        32,
+        64,
+        256,
+    ]
+    assert block(100, 1 << 20) >= 256
 
 
 def test_bad_plans_are_refused() -> None:

@@ -214,6 +214,8 @@ template <> struct ExactAccumulatorOf<void> { using type = NoExactSum; };
 //     ROUNDS   while all of the row's threads have a tile
 //     REST     vectors that are left, up to stream_vectors per thread
 //
+// Folds get what is after the last vector before REST, where add_whole_vectors adds it.
+//
 // AHEAD: the next tile is loaded while one is added. Where few threads fit a multiprocessor, they
 // have the registers for it, and nothing else hides the time that adding takes.
 template <unsigned BLOCK, bool AHEAD, class In, class Folds, class Exact>
@@ -225,7 +227,8 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
     const uint64 head = to_aligned < n ? to_aligned : n;
     const Vector *vectors = reinterpret_cast<const Vector *>(in + head);
     uint64 left = (n - head) / each; // vectors that no thread has loaded
-    const uint64 tail = head + left * each, round = stream_vectors * group.size;
+    const uint64 tail = head + left * each, round = stream_vectors * group.size,
+                 last = tail + group.size - group.rank - 1;
     const Vector *end = vectors + left;
     const Vector *mine = vectors + group.rank / BLOCK * (BLOCK * stream_vectors) +
                          group.rank % BLOCK;
@@ -266,6 +269,7 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) // all loads first
                 v[k] = at + k * group.size < end ? load_vector(at + k * group.size) : nothing;
+            if (last < n) folds.add(in[last], last);
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) {
                 const Vector one[1] = {v[k]};
@@ -273,7 +277,7 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
                     folds.add_tile(one, in, position_of(at + k * group.size, in), 0);
             }
         } else {
-            const uint64 first = group.rank, last = tail + group.size - group.rank - 1;
+            const uint64 first = group.rank;
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) v[k] = nothing;
             // either are fewer than a vector's
@@ -281,10 +285,7 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
                 store_element(v[0], 0, in[first]);
                 folds.add(in[first], first);
             }
-            if (last < n) {
-                store_element(v[1], 0, in[last]);
-                folds.add(in[last], last);
-            }
+            if (last < n) store_element(v[1], 0, in[last]);
             has_some = first < head || last < n;
         }
         exact.add(v, stage == ROUNDS, has_some);
