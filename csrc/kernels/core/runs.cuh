@@ -76,9 +76,8 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
 // last. Sizes have 32 bits: where a row is not more than this, no load hides how long it takes to
 // compute where to load from.
 //
-// A warp or more has a thread for each element at the ends: all loads are under way at once. Fewer
-// lanes have other rows beside them, and the registers that this takes cost them more. They have
-// added the elements before the first vector.
+// As many threads as a vector has elements have one of each at most at the ends: all loads are under
+// way at once. Less than a warp has added the elements before the first vector.
 template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE>
 GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
                               const typename Traits::In *in, uint64 begin, unsigned n,
@@ -86,7 +85,7 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
 {
     using In = typename Traits::In;
     constexpr unsigned each = vector_elements<In>;
-    constexpr bool has_ends = !WHOLE, is_warp = WIDTH >= GPR_WARP_LANES;
+    constexpr bool has_ends = !WHOLE, is_warp = WIDTH >= GPR_WARP_LANES, one_each = WIDTH >= each;
     const In *run = in + begin;
     const unsigned to_aligned = has_ends && is_warp ? elements_to_aligned(run) : 0;
     const unsigned head = to_aligned < n ? to_aligned : n;
@@ -94,7 +93,7 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
     const Vector *first = reinterpret_cast<const Vector *>(run + head);
     Vector v[VECTORS][1];
 
-    if constexpr (has_ends && !is_warp) {
+    if constexpr (has_ends && !one_each) {
         for (unsigned i = tail + (size - 1 - rank); i < n; i += size)
             accumulator.add(run[i], begin + i);
     }
@@ -102,7 +101,7 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
     for (unsigned k = 0; k < VECTORS; k++) {
         if (rank + k * size < vectors) v[k][0] = load_vector(first + (rank + k * size));
     }
-    if constexpr (has_ends && is_warp)
+    if constexpr (has_ends && one_each)
         add_ends<Traits>(accumulator, in, begin, head, tail, n, rank, size);
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
@@ -130,7 +129,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
 {
     using In = typename Traits::In;
     constexpr unsigned each = vector_elements<In>;
-    constexpr bool is_warp = WIDTH >= GPR_WARP_LANES;
+    constexpr bool is_warp = WIDTH >= GPR_WARP_LANES, one_each = !WHOLE && WIDTH >= each;
     constexpr uint64 many = 1u << 24; // threads: a round of fewer has less than 2^32 elements
     uint64 done = 0;                  // elements of which the thread has added its share
 
@@ -143,8 +142,13 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
         const uint64 head = to_aligned < n ? to_aligned : n;
         const Vector *mine = reinterpret_cast<const Vector *>(in + head) + place;
         uint64 left = (n - head) / each; // vectors
+        In before = {};                  // under way while whole rounds are
 
-        for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
+        if constexpr (one_each) {
+            if (group.rank < head) before = in[group.rank];
+        } else {
+            for (uint64 i = group.rank; i < head; i += group.size) accumulator.add(in[i], i);
+        }
 #pragma unroll 1
         for (; left >= round; left -= round, mine += round) {
             Vector v[VECTORS];
@@ -152,6 +156,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
             for (unsigned k = 0; k < VECTORS; k++) v[k] = load_vector(mine + k * WIDTH);
             accumulator.add_tile(v, in, position_of(mine, in), WIDTH * each);
         }
+        if (one_each && group.rank < head) accumulator.add(before, group.rank);
         done = head + ((n - head) / each - left) * each;
     }
     if (is_warp && group.size >= many) {

@@ -214,7 +214,7 @@ template <> struct ExactAccumulatorOf<void> { using type = NoExactSum; };
 //     ROUNDS   while all of the row's threads have a tile
 //     REST     vectors that are left, up to stream_vectors per thread
 //
-// Folds get what is after the last vector before REST, where add_whole_vectors adds it.
+// Folds get the edges before REST, where add_whole_vectors adds them.
 //
 // AHEAD: the next tile is loaded while one is added. Where few threads fit a multiprocessor, they
 // have the registers for it, and nothing else hides the time that adding takes.
@@ -269,6 +269,7 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) // all loads first
                 v[k] = at + k * group.size < end ? load_vector(at + k * group.size) : nothing;
+            if (group.rank < head) folds.add(in[group.rank], group.rank);
             if (last < n) folds.add(in[last], last);
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) {
@@ -277,16 +278,12 @@ GPR_DEVICE void add_share(Folds &folds, Exact &exact, const In *in, uint64 n, Th
                     folds.add_tile(one, in, position_of(at + k * group.size, in), 0);
             }
         } else {
-            const uint64 first = group.rank;
 #pragma unroll
             for (unsigned k = 0; k < stream_vectors; k++) v[k] = nothing;
             // either are fewer than a vector's
-            if (first < head) {
-                store_element(v[0], 0, in[first]);
-                folds.add(in[first], first);
-            }
+            if (group.rank < head) store_element(v[0], 0, in[group.rank]);
             if (last < n) store_element(v[1], 0, in[last]);
-            has_some = first < head || last < n;
+            has_some = group.rank < head || last < n;
         }
         exact.add(v, stage == ROUNDS, has_some);
         stage += stage == ROUNDS ? 0 : 1;
