@@ -50,8 +50,8 @@ COLUMNS = (
     ((300, 16, 9), (144, 1, 16), None),
     ((41, 8, 90), (720, 1, 8), 3),
 )
-# Bytes of rows of which every other one is the same: so many that two are reduced, and copies made of
-# their results.
+# Bytes of rows of which every other one is the same: so many that two are reduced, and the others
+# get copies of their results.
 SAME_ROWS_BYTES = 17 << 20
 # Rows that a warp alone can add again, of each kernel of `fast` that sums in pairs of doubles: a
 # block's, short ones, side by side in whole items, a few beside each other, and across memory.

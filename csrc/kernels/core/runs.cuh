@@ -76,8 +76,8 @@ GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename 
 // last. Sizes have 32 bits: where a row is not more than this, no load hides how long it takes to
 // compute where to load from.
 //
-// As many threads as a vector has elements have one of each at most at the ends: all loads are under
-// way at once. Less than a warp has added the elements before the first vector.
+// As many threads as a vector has elements have one at each end at most: all loads are under way at
+// once. Less than a warp has added the elements before the first vector.
 template <class Traits, unsigned VECTORS, unsigned WIDTH, bool WHOLE>
 GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
                               const typename Traits::In *in, uint64 begin, unsigned n,
