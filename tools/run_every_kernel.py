@@ -192,6 +192,9 @@ def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) 
         call = partial(gr.reduce, OnDevice(rows), op, axis=-1, kernel="fast", grid_size=grid)
 
         def is_right_there(result: Any, rows: np.ndarray[Any, Any] = rows) -> bool:
+            is_copied = rows.shape[:-1] == same[:-1]
+            if is_copied and _core.last_run()["launches"] != 2:
+                return False
             found = tuple(map(fetch, result)) if op == "minmax" else fetch(result)
             return is_right(rows, op, -1, found)
 

@@ -5,7 +5,6 @@
  *     other exact sums         exact_add.c
  *     all others               cpu.c */
 #include <math.h>
-#include <stdlib.h>
 
 #include "cpu/cpu.h"
 #include "cpu/exact_integers.h"

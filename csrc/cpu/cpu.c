@@ -675,7 +675,9 @@ double gpr_cpu_nanoseconds(const gpr_view *view, const gpr_rule *rule)
     if (gpr_fold_of_exact_integers(rule, view->n, 8 * (unsigned)view->bytes, view->mask != NULL,
                                    &fold))
         rule = &fold;
-    repeats = gpr_cpu_may_repeat(rule) ? gpr_cpu_repeats(view, NULL) : 0;
+    const uint64_t least =
+        gpr_is_exact(rule->acc_kind) ? GPR_CPU_LEAST_ADDED : GPR_CPU_LEAST_FOLDED;
+    repeats = gpr_cpu_may_repeat(rule) ? gpr_cpu_repeats(view, NULL, least) : 0;
     if (repeats != 0) {
         (void)gpr_view_once(view, repeats, &once);
         work.view = view = &once;
@@ -817,7 +819,8 @@ gpr_status gpr_cpu_reduce_by_folds(const gpr_resolved *call, gpr_run *run)
 {
     uint64_t repeats = 0;
 
-    if (gpr_cpu_may_repeat(&call->rule)) repeats = gpr_cpu_repeats(&call->view, NULL);
+    if (gpr_cpu_may_repeat(&call->rule))
+        repeats = gpr_cpu_repeats(&call->view, NULL, GPR_CPU_LEAST_FOLDED);
     if (repeats != 0) return reduce_once(call, repeats, run);
     return reduce_view(call, &call->view, 1, run);
 }

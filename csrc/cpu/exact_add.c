@@ -1008,7 +1008,7 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
 gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
                                void *interrupted_arg, gpr_exact_part *part)
 {
-    const uint64_t repeats = gpr_cpu_repeats(view, NULL);
+    const uint64_t repeats = gpr_cpu_repeats(view, NULL, GPR_CPU_LEAST_ADDED);
     gpr_view once;
     const uint64_t times = repeats != 0 ? gpr_view_once(view, repeats, &once) : 1;
     exact_job work = make_job(times > 1 ? &once : view, part->dtype, interrupted, interrupted_arg);
@@ -1364,7 +1364,7 @@ static __attribute__((noinline)) gpr_status reduce_products_once(const gpr_resol
 
 gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
 {
-    const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second);
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second, GPR_CPU_LEAST_ADDED);
 
     if (repeats != 0) return reduce_products_once(call, repeats, run);
     return reduce_products(call, &call->view, call->second, 1, run);
@@ -1420,7 +1420,7 @@ static __attribute__((noinline)) gpr_status reduce_exactly_once(const gpr_resolv
 
 gpr_status gpr_cpu_reduce_exactly(const gpr_resolved *call, gpr_run *run)
 {
-    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL);
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL, GPR_CPU_LEAST_ADDED);
 
     if (repeats != 0) return reduce_exactly_once(call, repeats, run);
     return reduce_exactly(call, &call->view, 1, run);

@@ -347,7 +347,7 @@ static __attribute__((noinline)) gpr_status reduce_once(const gpr_resolved *call
 
 gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record)
 {
-    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL);
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, NULL, GPR_CPU_LEAST_ADDED);
 
     if (repeats != 0) return reduce_once(call, repeats, result, record);
     return reduce_view(call, &call->view, 1, result, record);

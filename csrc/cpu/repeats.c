@@ -5,16 +5,13 @@
 
 #include "lib/base/integers.h"
 
-enum {
-    LEAST_ELEMENTS = 1 << 15, /* of a row: what is begun per row costs less than reading them */
-    LEAST_TIMES = 16
-};
+enum { LEAST_TIMES = 16 };
 
-uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second)
+uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second, uint64_t least)
 {
     uint64_t repeats = 0, times = 1;
 
-    if (view->n < LEAST_ELEMENTS || view->rows == 0) return 0;
+    if (view->n < least || view->rows == 0) return 0;
     repeats = gpr_view_repeats(view);
     if (second != NULL) repeats &= gpr_view_repeats(second);
     for (int i = 0; i < view->inner && repeats != 0; i++)

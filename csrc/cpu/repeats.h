@@ -7,10 +7,14 @@
 #include "lib/rules/nd_view.h"
 #include "lib/rules/rules.h"
 
+/* Elements of a row from which on reading them takes longer than what is done for each row to read
+ * some once: where they are folded, and where they are added exactly. */
+enum { GPR_CPU_LEAST_FOLDED = 1 << 10, GPR_CPU_LEAST_ADDED = 1 << 12 };
+
 /* The axes to read once, as gpr_view_repeats returns them, along which the elements of `second` are
- * the same, too, if it is not NULL; 0 where rows are so short, or elements come so few times, that
- * nothing is gained. */
-uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second);
+ * the same, too, if it is not NULL; 0 where rows have less than `least` elements, or these come so
+ * few times, that nothing is gained. */
+uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second, uint64_t least);
 
 /* Whether elements that a rule folds as numbers, positions or moments may be read once: not those
  * of float products, whose rounding errors would be raised to a power, and not integers that are

@@ -17,7 +17,7 @@ uint64_t gpr_broadcast_axes(const gpr_resolved *call)
     const gpr_view *view = &call->view;
 
     if (call->result_on_device || call->rule.has_given_mean || view->rows < 2 || view->n == 0 ||
-        !gpr_is_planned(&gpr_kernel_rows[call->kernel]))
+        (call->device >= 0 && !gpr_is_planned(&gpr_kernel_rows[call->kernel])))
         return 0;
     if (view->n < LEAST_ELEMENTS && view->rows * view->n < LEAST_ELEMENTS) return 0;
     return gpr_view_same_rows(view);
@@ -49,8 +49,8 @@ static void fill(char *restrict to, const char *restrict result, uint64_t count,
 }
 
 /* Copies results of `bytes` each, of distinct rows, to the results of all rows. */
-static gpr_status copy_results(const gpr_resolved *call, uint64_t axes, const char *results,
-                               size_t bytes, char *all)
+static gpr_status copy_to_same_rows(const gpr_resolved *call, uint64_t axes, const char *results,
+                                    size_t bytes, char *all)
 {
     const gpr_view *view = &call->view;
     const int last = view->outer - 1;
@@ -85,8 +85,7 @@ static gpr_status copy_results(const gpr_resolved *call, uint64_t axes, const ch
     return GPR_OK;
 }
 
-/* The distinct rows of a call, whose results follow each other. */
-static void find_distinct_rows(const gpr_resolved *call, uint64_t axes, gpr_resolved *distinct)
+void gpr_take_distinct_rows(const gpr_resolved *call, uint64_t axes, gpr_resolved *distinct)
 {
     gpr_view *view = &distinct->view;
     int64_t step = 1;
@@ -109,7 +108,7 @@ gpr_status gpr_reduce_distinct_rows(const gpr_resolved *call, uint64_t axes,
     char *results = NULL;
     gpr_status status = GPR_OK;
 
-    find_distinct_rows(call, axes, &distinct);
+    gpr_take_distinct_rows(call, axes, &distinct);
     results = malloc((uint64_t)call->rule.outputs * distinct.view.rows * bytes);
     if (results == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the results of %llu rows",
@@ -120,7 +119,7 @@ gpr_status gpr_reduce_distinct_rows(const gpr_resolved *call, uint64_t axes,
         const char *from = results + (uint64_t)i * distinct.view.rows * bytes;
         char *to = (char *)call->result + (uint64_t)i * call->view.rows * bytes;
 
-        GPR_TRY(copy_results(call, axes, from, bytes, to));
+        GPR_TRY(copy_to_same_rows(call, axes, from, bytes, to));
     }
 done:
     free(results);

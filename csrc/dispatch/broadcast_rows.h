@@ -6,8 +6,12 @@
 #include "lib/rules/resolved.h"
 
 /* The axes of a call's rows along which all are the same, as gpr_view_same_rows returns them; 0
- * where little is gained, and for kernels of the course, which read what they are given. */
+ * where little is gained, and on a GPU for kernels of the course, which read what they are
+ * given. */
 uint64_t gpr_broadcast_axes(const gpr_resolved *call);
+
+/* Makes *distinct the call of gpr_view_distinct_rows's view, whose results follow each other. */
+void gpr_take_distinct_rows(const gpr_resolved *call, uint64_t axes, gpr_resolved *distinct);
 
 /* Reduces the rows of gpr_view_distinct_rows's view by `run_call`, and copies their results to
  * those of all rows. Asks the call's interrupted(). GPR_ERROR_INTERRUPTED. */

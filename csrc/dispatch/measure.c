@@ -1,5 +1,6 @@
 /* Device time of a reduction, by events around its launches, and prices of the ways to read its
  * array. */
+#include "dispatch/broadcast_rows.h"
 #include "dispatch/resolve.h"
 #include "lib/run/device_path.h"
 
@@ -62,11 +63,50 @@ static gpr_status check_ways(int kernel)
                     gpr_kernel_rows[kernel].name);
 }
 
+/* What is measured. */
+typedef struct task {
+    uint32_t way;
+    int warmup, repeats;
+    uint64_t flush_bytes;
+    float *milliseconds;
+} task;
+
+static __attribute__((noinline)) gpr_status measure_rows(const gpr_resolved *call,
+                                                         const gpr_distinct_rows *distinct,
+                                                         const task *asked)
+{
+    gpr_array_job job = {.call = call, .distinct = distinct};
+    gpr_status status = GPR_OK;
+
+    GPR_TRY(gpr_device_enter(call->device, &job.device));
+    job.device->facts.way = asked->way; /* until it is left: no other thread plans for it */
+    status = measure(&job, asked->warmup, asked->repeats, asked->flush_bytes, asked->milliseconds);
+    job.device->facts.way = 0;
+    gpr_device_leave(job.device);
+done:
+    return status;
+}
+
+/* Of rows that are the same the call reads one. Not inlined, nor is the one above: their records
+ * would make one frame of several KiB. */
+static __attribute__((noinline)) gpr_status measure_distinct_rows(const gpr_resolved *call,
+                                                                  const task *asked)
+{
+    const uint64_t axes = gpr_broadcast_axes(call);
+    gpr_distinct_rows distinct;
+
+    if (gpr_find_distinct_rows(call, &distinct))
+        return measure_rows(&distinct.call, &distinct, asked);
+    if (axes == 0) return measure_rows(call, NULL, asked);
+    gpr_take_distinct_rows(call, axes, &distinct.call);
+    return measure_rows(&distinct.call, NULL, asked);
+}
+
 gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup, int repeats,
                            uint64_t flush_bytes, float *milliseconds)
 {
+    const task asked = {way, warmup, repeats, flush_bytes, milliseconds};
     gpr_resolved call;
-    gpr_array_job job = {.call = &call};
     gpr_status status = GPR_OK;
 
     if (!request->on_device)
@@ -77,11 +117,9 @@ gpr_status gpr_measure_way(const gpr_request *request, uint32_t way, int warmup,
     if (is_empty(&call.view))
         return gpr_fail(GPR_ERROR_VALUE, "there is nothing to measure in an empty array");
     if (way != 0) GPR_TRY(check_ways(call.kernel));
-    GPR_TRY(gpr_device_enter(call.device, &job.device));
-    job.device->facts.way = way; /* of this device until it is left: no other thread plans for it */
-    status = measure(&job, warmup, repeats, flush_bytes, milliseconds);
-    job.device->facts.way = 0;
-    gpr_device_leave(job.device);
+    /* ways are of the array as it is, as gpr_price_ways has them */
+    status = way == 0 && gpr_view_same_rows(&call.view) != 0 ? measure_distinct_rows(&call, &asked)
+                                                             : measure_rows(&call, NULL, &asked);
 done:
     return status;
 }

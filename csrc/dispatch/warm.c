@@ -2,6 +2,7 @@
  * planned like the call, and compiled into the disk cache. Nothing is loaded or launched. */
 #include <stdlib.h>
 
+#include "dispatch/broadcast_rows.h"
 #include "dispatch/resolve.h"
 #include "lib/driver/program.h"
 #include "lib/run/distinct_rows.h"
@@ -46,7 +47,8 @@ static gpr_status compile(way_to_program *way, const gpr_plan *plan, int finishe
 /* The program of a device array's call, for results in memory that is aligned as memory is. */
 static gpr_status warm_array(way_to_program *way, const gpr_device_facts *facts)
 {
-    const int copies = gpr_find_distinct_rows(&way->call, &way->distinct);
+    /* ways are of the array as it is */
+    const int copies = facts->way == 0 && gpr_find_distinct_rows(&way->call, &way->distinct);
     const gpr_resolved *call = copies ? &way->distinct.call : &way->call;
     gpr_status status = GPR_OK;
 
@@ -66,12 +68,15 @@ static gpr_status take_chunk(void *context, const gpr_plan *plan)
 /* Those of a host array's chunks, whose sizes differ in ordinary and in pinned memory. */
 static gpr_status warm_stream(way_to_program *way, const gpr_device_facts *facts)
 {
+    const uint64_t axes = gpr_broadcast_axes(&way->call);
+    const gpr_resolved *call = axes != 0 ? &way->distinct.call : &way->call;
     gpr_status status = GPR_OK;
 
     /* the host writes results of nothing */
     if (way->call.view.n == 0) return GPR_OK;
+    if (axes != 0) gpr_take_distinct_rows(&way->call, axes, &way->distinct.call);
     for (int pinned = 0; pinned < 2; pinned++)
-        GPR_TRY(gpr_plan_stream(&way->call, facts, pinned, take_chunk, way));
+        GPR_TRY(gpr_plan_stream(call, facts, pinned, take_chunk, way));
 done:
     return status;
 }

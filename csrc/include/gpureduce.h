@@ -730,7 +730,7 @@ typedef struct gpr_several_plan {
 
 /* Plans `count` reductions of a device array. Reads dtype, shape, strides, data (for alignment),
  * reduced, block_size and grid_size of the request. A member is in the pass if rows are runs of
- * memory of 4 KiB or more, elements are real, and either its bits do not depend on how the row is
+ * memory of 2 KiB or more, elements are real, and either its bits do not depend on how the row is
  * cut, or the pass cuts it as the member's own call would. `pieces`: rows come in pieces, or some
  * at a time, and the caller checks extremes of floats, whose zeros and NaN may be others'.
  * resident: 0 for the plan's own choice. in_pass is 0 where less than two members are left, and

@@ -98,6 +98,39 @@ static void copy_elements(PyArrayObject *array, char *to)
     }
 }
 
+/* Whether it takes native byte order to tell which elements are 0: numbers that have a -0. */
+static int needs_swap(PyArrayObject *array)
+{
+    return PyArray_ISBYTESWAPPED(array) && !PyArray_ISINTEGER(array) && !PyArray_ISBOOL(array) &&
+           !PyArray_ISDATETIME(array);
+}
+
+#define DEFINE_SWAP(bits)                                             \
+    static void swap_##bits(npy_intp count, char *numbers)            \
+    {                                                                 \
+        for (npy_intp i = 0; i < count; i++, numbers += (bits) / 8) { \
+            uint##bits##_t x;                                         \
+            memcpy(&x, numbers, sizeof x);                            \
+            x = __builtin_bswap##bits(x);                             \
+            memcpy(numbers, &x, sizeof x);                            \
+        }                                                             \
+    }
+DEFINE_SWAP(16)
+DEFINE_SWAP(32)
+DEFINE_SWAP(64)
+
+/* Brings copied elements into native byte order. */
+static void swap_floats(PyArrayObject *array, char *elements)
+{
+    const npy_intp parts = PyArray_ISCOMPLEX(array) ? 2 : 1, count = PyArray_SIZE(array) * parts;
+
+    switch (PyArray_ITEMSIZE(array) / parts) {
+    case 2: swap_16(count, elements); break;
+    case 4: swap_32(count, elements); break;
+    default: swap_64(count, elements); break;
+    }
+}
+
 PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options)
 {
     const npy_intp count = PyArray_SIZE(array), bytes = PyArray_NBYTES(array);
@@ -109,9 +142,11 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
     int64_t found = 0;
     int kernel, device;
 
-    if (count == 0 || bytes > FEW_BYTES || PyArray_ISBYTESWAPPED(array)) return NULL;
-    const int in_place = is_dense(array, &data) && PyArray_ISALIGNED(array);
+    if (count == 0 || bytes > FEW_BYTES) return NULL;
+    const int swaps = needs_swap(array),
+              in_place = is_dense(array, &data) && PyArray_ISALIGNED(array) && !swaps;
     if (!in_place && PyArray_NDIM(array) == 0) return NULL;
+    if (swaps && !PyArray_ISFLOAT(array) && !PyArray_ISCOMPLEX(array)) return NULL;
     if (PyArray_ISDATETIME(array))
         dtype = GPR_INT64;
     else if (glue_find_dtype(PyArray_DESCR(array), "reducing an array of dtype", &dtype) < 0)
@@ -122,6 +157,7 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
         if (bytes > STACK_BYTES) elements = PyMem_Malloc((size_t)bytes);
         if (elements == NULL) return NULL;
         copy_elements(array, elements);
+        if (swaps) swap_floats(array, elements);
         data = elements;
     }
     if (gpr_count_few(dtype, data, (uint64_t)count, kernel, device, &found)) {

@@ -35,6 +35,10 @@ GPR_CONSTANT_FUNCTION unsigned gpr_cooperative_blocks(unsigned block)
  * that a load takes). Twice as many cost registers that the compiler does not find. */
 enum { GPR_STREAM_VECTORS = 4, GPR_STREAM_BYTES = GPR_STREAM_VECTORS * GPR_VECTOR_BYTES };
 
+/* Threads of a row from which on what is less than a round is read element by element: a round of
+ * fewer has less than 2^32 elements. */
+enum { GPR_MANY_THREADS = 1 << 24 };
+
 /* Items that a thread has under way where rows are no runs of memory: 64 bytes, but no more items
  * than registers hold beside their addresses: fewer where several axes are iterated over and a mask
  * is read too. */

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from reference import ALL_DTYPES, WITHOUT_IDENTITY, assert_reduction, is_float
 
+import gpureduce as gr
 from emu.cases import SCHEDULES, exact_values, set_option
 from gpureduce import _core
 
@@ -365,9 +366,13 @@ READ_AGAIN = 16 << 20
 """Bytes of rows that are the same from which on one of these rows is reduced, and copied."""
 
 
-def draw_same_rows(rng: np.random.Generator, op: str, dtype: np.dtype[Any], copied: bool) -> Case:
-    """An array of rows most of which are the same; just enough for copies of results, or not."""
-    n, distinct = int(rng.integers(200, 5000)), int(rng.integers(1, 4))
+def draw_same_rows(
+    rng: np.random.Generator, op: str, dtype: np.dtype[Any], copied: bool, n: int
+) -> Case:
+    """An array of rows of ``n`` elements, most of them the same; just enough for copies of results,
+    or not.
+    """
+    distinct = int(rng.integers(1, 4))
     bound = READ_AGAIN // (n * dtype.itemsize)
     same = 1 + -(-bound // distinct) if copied else max(2, bound // distinct // 8)
     axes = [(same, True), (distinct, False)]
@@ -389,15 +394,54 @@ def draw_same_rows(rng: np.random.Generator, op: str, dtype: np.dtype[Any], copi
 
 
 def check_same_rows(task: dict[str, Any]) -> None:
-    """Rows that are the same, of ``op`` by ``kernel`` under a schedule; ``block``, ``seed``."""
+    """Rows that are the same, ``count`` times, every other time too few for copies of results;
+    ``op``, ``kernel``, ``block``, ``seed``, and perhaps ``n``.
+    """
     op, dtype = task["op"], ALL_DTYPES[task["dtype"]]
-    for number, copied in enumerate((True, False)):
+    for number in range(task["count"]):
+        copied = number % 2 == 0
         rng, where = under_a_schedule(task, number, f"same rows {op}")
-        case = draw_same_rows(rng, op, dtype, copied)
+        n = task.get("n") or int(np.exp(rng.uniform(np.log(16), np.log(5000))))
+        case = draw_same_rows(rng, op, dtype, copied, n)
         case.kernel = task["kernel"]
         call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
         launches = _core.last_run()["launches"]
         assert (launches == 2) == copied, f"{where}: {launches} launches"
+        check_results_in_host_memory(case, op, where)
+
+
+def check_results_in_host_memory(case: Case, op: str, where: str) -> None:
+    """Reduce what may be rows that are the same, in memory of the device and of the host."""
+    array, mask = case.array, case.mask
+    want = expected(op, array.view, None if mask is None else mask.view)
+    options: dict[str, Any] = {"strides": array.view.strides}
+    pointers = [_core.alloc_device(0, array.memory.nbytes)]
+    _core.upload(0, pointers[0], array.memory)
+    if mask is not None:
+        pointers.append(_core.alloc_device(0, mask.memory.nbytes))
+        _core.upload(0, pointers[1], mask.memory)
+        options |= {
+            "mask": int(pointers[1]) + mask.offset,
+            "mask_strides": mask.view.strides,
+        }
+    try:
+        there = _core.reduce_device(
+            op, int(pointers[0]) + array.offset, array.view.shape, array.view.dtype, case.reduced,
+            case.kernel, 0, **options,
+        )  # fmt: skip
+    finally:
+        for pointer in pointers:
+            _core.free_device(0, pointer)
+    kept = {"where": mask.view} if mask is not None else {}
+    if kept and op in ("min", "max", "minmax"):
+        kept = {}
+        want_here = expected(op, array.view, None)
+    else:
+        want_here = want
+    here = getattr(gr, op)(array.view, axis=-1, kernel=case.kernel, device="cuda", **kept)
+    for what, got, right in (("device", there, want), ("host", here, want_here)):
+        got = np.asarray(got)
+        assert np.array_equal(got.astype(right.dtype), right), f"{where}, of the {what}: {got}"
 
 
 # Arrays that a kernel without a name in the catalogue is for: shape, strides in elements, and how

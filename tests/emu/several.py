@@ -132,7 +132,13 @@ def check_long_rows(task: dict[str, Any]) -> None:
         length = int(rng.integers(1, 4)) * round_ + int(rng.integers(0, round_))
         values = values_of(rng, begin + length, task["dtype"])[begin:]
         context = f"{number}, {values.dtype} {values.shape} GPR_TEST_SEED={task['seed']}"
-        compare(device(values), ("std", "argmin", "mean"), options, context)
+        memory, ops = device(values), ("std", "argmin", "mean")
+        compare(memory, ops, options, context)
+        source = _core.find_library(memory).read(memory)
+        blocks = {key: options[key] for key in ("block_size", "grid_size")}
+        found = _one_pass.find_pass(source, None, ops, **blocks)
+        assert found is not None, context
+        assert found.positions == (0, 1, 2), context
 
 
 def check_host_arrays(task: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ struct member {
     unsigned place, group;
 };
 
-typedef enum stage { FIRST, NEXT, FILL, FINISH } stage;
+typedef enum stage { FIRST, NEXT, FILL, FINISH, COPY } stage;
 
 /* What is special about the kernels that know layouts; RUN: every other one. */
 typedef enum shape {
@@ -89,6 +89,7 @@ struct engine_launch {
     int64_t mean_steps[GPR_MAX_NDIM];
     gpr_second_params second;
     gpr_several_params several;
+    gpr_copy_params copies;
     uint64_t count; /* of a fill */
 };
 
@@ -245,15 +246,20 @@ CUresult engine_find(engine_module *module, const char *name, engine_kernel **ke
         if (strcmp(gpr_kernel_rows[i].name, row_name) == 0) row = &gpr_kernel_rows[i];
     }
     const int fill = strcmp(variant, "fill_identity") == 0,
-              finish = strcmp(variant, "finalize_rows") == 0;
+              finish = strcmp(variant, "finalize_rows") == 0,
+              copy = strcmp(variant, "copy_results") == 0;
     const int several = shape_of(variant) == SEVERAL;
-    if (row == NULL && !fill && !finish && !several) return NOT_FOUND;
+    if (row == NULL && !fill && !finish && !copy && !several) return NOT_FOUND;
     if (several != (module->member_count > 0)) return NOT_FOUND;
     engine_kernel *made = calloc(1, sizeof *made);
     if (made == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     made->module = module;
     made->row = row;
-    made->stage = fill ? FILL : finish ? FINISH : strcmp(stage_name, "Next") == 0 ? NEXT : FIRST;
+    made->stage = fill                              ? FILL
+                  : finish                          ? FINISH
+                  : copy                            ? COPY
+                  : strcmp(stage_name, "Next") == 0 ? NEXT
+                                                    : FIRST;
     made->shape = shape_of(variant);
     made->block = block;
     made->next = module->kernels;
@@ -303,6 +309,11 @@ const char *engine_prepare(engine_kernel *kernel, engine_shape shape, void **arg
     if (kernel->stage == FILL) {
         made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
         made->count = *(uint64_t *)arguments[1];
+        return NULL;
+    }
+    if (kernel->stage == COPY) {
+        made->to = (uintptr_t)*(CUdeviceptr *)arguments[0];
+        memcpy(&made->copies, arguments[1], sizeof made->copies);
         return NULL;
     }
     if (kernel->shape == SEVERAL) {
@@ -1088,6 +1099,26 @@ static const char *run_several(const engine_launch *op)
 
 /* ---------------------------------------------------------------- a launch ------------------- */
 
+/* Copies results to those of rows that are the same. */
+static void run_copies(const engine_launch *op)
+{
+    const gpr_copy_params *p = &op->copies;
+    const size_t bytes = gpr_dtype_bytes(op->kernel->module->result);
+
+    for (uint64_t i = 0; i < p->count; i++) {
+        int64_t to = 0, from = 0;
+        uint64_t left = i;
+        for (uint32_t a = p->axes; a-- > 0; left /= p->axis[a].extent) {
+            const int64_t index = (int64_t)(left % p->axis[a].extent);
+            to += index * p->axis[a].out;
+            from += index * p->axis[a].from;
+        }
+        if (to != from)
+            memcpy((char *)op->to + to * (int64_t)bytes, (char *)op->to + from * (int64_t)bytes,
+                   bytes);
+    }
+}
+
 const char *engine_run(engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
@@ -1102,6 +1133,10 @@ const char *engine_run(engine_launch *op)
             const output o = output_at(op, i, 0);
             store_result(op, &o, load(m, op->from, i));
         }
+        return NULL;
+    }
+    if (f->stage == COPY) {
+        run_copies(op);
         return NULL;
     }
     if (f->shape == SEVERAL) return run_several(op);
@@ -1381,6 +1416,26 @@ static const char *check_several(const engine_launch *op)
     return check_shared_rows(op, &all);
 }
 
+/* Axes count all results, which are in live memory; steps to what is copied are those to copies
+ * or none. */
+static const char *check_copies(const engine_launch *op)
+{
+    const gpr_copy_params *p = &op->copies;
+    const size_t bytes = gpr_dtype_bytes(op->kernel->module->result);
+    uint64_t count = 1, reach = 1;
+    uintptr_t first = op->to;
+
+    if (p->axes == 0 || p->axes > GPR_MOST_COPY_AXES) return "copies along no axes, or too many";
+    for (uint32_t a = 0; a < p->axes; a++) {
+        const gpr_copy_axis *axis = &p->axis[a];
+        if (axis->from != 0 && axis->from != axis->out) return "copies of results beside others";
+        count *= axis->extent;
+        first = reach_of(first, axis->extent, axis->out, bytes, &reach);
+    }
+    if (count != p->count || count == 0) return "another number of copies than axes have results";
+    return check_array(first, reach, bytes, bytes, "copies of results outside live memory");
+}
+
 const char *engine_check(const engine_launch *op)
 {
     const engine_kernel *f = op->kernel;
@@ -1400,6 +1455,7 @@ const char *engine_check(const engine_launch *op)
                             "accumulators outside live memory");
         return wrong != NULL ? wrong : check_results(op);
     }
+    if (f->stage == COPY) return check_copies(op);
     if (f->shape == SEVERAL) return check_several(op);
     if (rows == 0) return "launch over nothing";
     wrong = check_kind(op);

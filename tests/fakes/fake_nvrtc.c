@@ -120,8 +120,8 @@ static int refuse(struct program *program, const char *why, const char *what)
     return COMPILATION;
 }
 
-/* The lowered name of an entry: "fake <variant> <First|Next|Last|Traits> <block>"; a fill and
- * finalize_rows have no block. */
+/* The lowered name of an entry: "fake <variant> <First|Next|Last|Traits> <block>"; a fill,
+ * finalize_rows and copy_results have no block. */
 static int lower(const char *entry, char *lowered)
 {
     char variant[WORD_ROOM] = "", stage[WORD_ROOM] = "";
@@ -138,7 +138,8 @@ static int lower(const char *entry, char *lowered)
         end = 0;
         if (sscanf(entry, "gpr::%63[a-z_0-9]<%63[A-Za-z]>%n", variant, stage, &end) != 2 ||
             end == 0 ||
-            (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finalize_rows") != 0))
+            (strcmp(variant, "fill_identity") != 0 && strcmp(variant, "finalize_rows") != 0 &&
+             strcmp(variant, "copy_results") != 0))
             return 0;
     }
     (void)snprintf(lowered, TEXT_ROOM, "fake %s %s %u", variant, stage, block);

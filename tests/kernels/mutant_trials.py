@@ -43,6 +43,8 @@ TRAITS = {"identity", "lift", "combine", "atomic_combine", "add", "add_tile", "f
 COPYING = ("async_copy", "bulk_copy")
 # Several reductions in one pass.
 SEVERAL = "several"
+# Results of rows that are the same, of which one was reduced.
+COPIES = "copy_results"
 # Exact sums by kernels of `fast`, whose programs start at this file.
 BY_PAIRS = "exact_fast"
 
@@ -68,6 +70,7 @@ ENTRIES = {
     CUSTOM: ["custom_rows", "custom_strided", "custom_merge", "custom_facts"],
     CUSTOM_TRAITS: ["custom_clear"],
     SEVERAL: ["several"],
+    COPIES: ["copy_results"],
     BY_PAIRS: [
         "fast_stream",
         "fast_rows",
@@ -313,6 +316,9 @@ def trials(mutant: Mutant) -> Iterator[Trial]:
         yield from named_kernels_to_try()
     if kernels[0] == SEVERAL:
         yield from passes_to_try()
+    if kernels[0] == COPIES:
+        yield from copies_to_try()
+        return
     if kernels[0] == ALONG_AXES:
         yield from sums_along_axes_to_try()
     cases, layouts = cases_to_try(mutant, kernels), exact_layouts_to_try(kernels)
@@ -365,7 +371,7 @@ def cases_to_try(mutant: Mutant, kernels: list[str]) -> Iterator[Trial]:
     ):  # of its largest blocks a thread's columns go down in several steps
         yield "fast_columns", "float32", 1024, {"do": "layouts.check_made_for", "op": "var"}
         yield "fast_columns", "uint8", 1024, {"do": "layouts.check_made_for", "op": "max"}
-    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM, CUSTOM_TRAITS, SEVERAL)
+    others = (*OF_PRODUCTS, ALONG_AXES, BY_PAIRS, CUSTOM, CUSTOM_TRAITS, SEVERAL, COPIES)
     kernels = [kernel for kernel in kernels if kernel not in others]
     if not kernels:
         return
@@ -419,6 +425,17 @@ def what_to_do(mutant: Mutant, kernel: str, op: str) -> dict[str, object]:
     if mutant.function == FILL:
         what["rows"] = [(33, 70), FULL]
     return what
+
+
+def copies_to_try() -> Iterator[Trial]:
+    """Results of rows that are the same along any axes, one or two a row; and more than there are
+    threads.
+    """
+    for op, dtype, n in (
+        ("max", "int32", 0), ("minmax", "int16", 0), ("sum", "float64", 0), ("max", "int8", 20),
+    ):  # fmt: skip
+        what = {"do": "layouts.check_same_rows", "op": op, "n": n, "count": 6, "limit": 300.0}
+        yield "fast", dtype, 64, what
 
 
 def passes_to_try() -> Iterator[Trial]:

@@ -108,6 +108,7 @@ def test_results_of_rows_that_are_the_same_are_copied() -> None:
             "dtype": "float32" if kernel == "exact" else draw_dtype(op, place),
             "block": (0, 64)[(SEED + place) % 2],
             "seed": SEED,
+            "count": 2,
             "limit": 120.0,
         }
         for place, (op, kernel) in some(enumerate(cases), 1 / 3, "same rows")

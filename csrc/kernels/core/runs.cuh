@@ -53,9 +53,9 @@ template <class In> GPR_DEVICE unsigned elements_to_aligned(const In *in)
 }
 
 // Adds the elements of in[begin .. begin + n) before the first whole vector, which are `head`, and
-// those behind the last one, from `tail` on: less than a vector each. A group of `size` threads, a
-// warp or more, has a thread for each of them: the first ones and the last ones. Size is an
-// unsigned type that holds n + size.
+// those behind the last one, from `tail` on: less than a vector each. A group of `size` threads, at
+// least as many as a vector has elements, has one for each of them: the first ones and the last
+// ones. Size is an unsigned type that holds n + size.
 template <class Traits, class Size>
 GPR_DEVICE void add_ends(ThreadAccumulator<Traits> &accumulator, const typename Traits::In *in,
                          uint64 begin, Size head, Size tail, Size n, Size rank, Size size)
@@ -85,7 +85,8 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
 {
     using In = typename Traits::In;
     constexpr unsigned each = vector_elements<In>;
-    constexpr bool has_ends = !WHOLE, is_warp = WIDTH >= GPR_WARP_LANES, one_each = WIDTH >= each;
+    constexpr bool has_ends = !WHOLE, is_warp = WIDTH >= GPR_WARP_LANES,
+                   one_each = has_ends && WIDTH >= each;
     const In *run = in + begin;
     const unsigned to_aligned = has_ends && is_warp ? elements_to_aligned(run) : 0;
     const unsigned head = to_aligned < n ? to_aligned : n;
@@ -101,7 +102,7 @@ GPR_DEVICE void add_short_run(ThreadAccumulator<Traits> &accumulator,
     for (unsigned k = 0; k < VECTORS; k++) {
         if (rank + k * size < vectors) v[k][0] = load_vector(first + (rank + k * size));
     }
-    if constexpr (has_ends && one_each)
+    if constexpr (one_each)
         add_ends<Traits>(accumulator, in, begin, head, tail, n, rank, size);
 #pragma unroll
     for (unsigned k = 0; k < VECTORS; k++) {
@@ -130,8 +131,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
     using In = typename Traits::In;
     constexpr unsigned each = vector_elements<In>;
     constexpr bool is_warp = WIDTH >= GPR_WARP_LANES, one_each = !WHOLE && WIDTH >= each;
-    constexpr uint64 many = 1u << 24; // threads: a round of fewer has less than 2^32 elements
-    uint64 done = 0;                  // elements of which the thread has added its share
+    uint64 done = 0; // elements of which the thread has added its share
 
     if (!is_warp || n >= VECTORS * each * group.size) {
         const uint64 round = VECTORS * group.size;
@@ -159,7 +159,7 @@ GPR_DEVICE void add_whole_vectors(ThreadAccumulator<Traits> &accumulator,
         if (one_each && group.rank < head) accumulator.add(before, group.rank);
         done = head + ((n - head) / each - left) * each;
     }
-    if (is_warp && group.size >= many) {
+    if (is_warp && group.size >= GPR_MANY_THREADS) {
 #pragma unroll 1
         for (uint64 i = done + group.rank; i < n; i += group.size) accumulator.add(in[i], i);
         return;

@@ -210,11 +210,10 @@ template <> struct ExactAccumulatorOf<void> { using type = NoExactSum; };
 // of add_whole_vectors (runs.cuh); an exact sum gets whole tiles: vectors that a lane lacks are
 // `nothing`. One loop, as the code that adds a tile to an exact sum is long:
 //
-//     EDGES    elements before the first whole vector and after the last: one each per thread
+//     EDGES    elements before the first whole vector and after the last, one each per thread, to
+//              an exact sum
 //     ROUNDS   while all of the row's threads have a tile
-//     REST     vectors that are left, up to stream_vectors per thread
-//
-// Folds get the edges before REST, where add_whole_vectors adds them.
+//     REST     these elements to folds; vectors that are left, up to stream_vectors per thread
 //
 // AHEAD: the next tile is loaded while one is added. Where few threads fit a multiprocessor, they
 // have the registers for it, and nothing else hides the time that adding takes.

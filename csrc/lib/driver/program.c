@@ -533,6 +533,7 @@ gpr_status gpr_compile_program(int kernel, gpr_operator op, gpr_dtype dtype, gpr
         traits.row_elements = is_of_fast || chosen->lanes == 1 ? SAMPLE_ROW : 0;
         traits.integer_bins = chosen->integer_bins;
         traits.variant = chosen->name != NULL ? chosen->name : row->name;
+        traits.copies = i == 0 && gpr_is_planned(row); /* one of them has these, too */
         GPR_TRY(gpr_add_machine_code(&traits, cc,
                                      machine_code_bytes != NULL ? machine_code_bytes : &unasked));
     }

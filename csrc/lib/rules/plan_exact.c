@@ -13,6 +13,9 @@
 enum { WARP_ROW_BYTES = 16 << 10, THREAD_ROW_ELEMENTS = 16 };
 /* Bytes of scratch for rows that several blocks add to. */
 enum { EXACT_SCRATCH_BYTES = 64 << 20 };
+/* Threads of a block for each long row by bins: small ones end and begin beside others that read,
+ * and took 0.86 to 1.03 of the time of twice as many threads on an H200. */
+enum { LONG_ROW_BLOCK = 128 };
 
 /* Serves each group of `width` rows by `blocks` blocks. They add their sums to the counters of the
  * group's slot (shared/exact_format.h); where kernels publish limb partials, each block has one per
@@ -245,9 +248,7 @@ static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fa
 }
 
 /* Whether a block per row by bins is faster than by pairs, as measured on an H200: in large arrays
- * of long rows of whole vectors, of which bins take less time for each element. Small blocks end
- * and begin beside others that read: 0.86 to 1.03 of the time of twice as many threads. */
-enum { LONG_ROW_BLOCK = 128 };
+ * of long rows of whole vectors, of which bins take less time for each element. */
 static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 {
     enum { LONG_ROW = 32 << 10, LARGE_BYTES = 100000000 };

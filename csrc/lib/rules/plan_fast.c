@@ -596,6 +596,14 @@ static void consider_narrow(search *s)
 
 /* ---------------------------------------------------------------- rows that are runs --------- */
 
+/* Whether a thread cannot add so many vectors, and two elements at the ends, to a pair of doubles
+ * without a proof (gpr_plan_exact). */
+static int is_share_too_long(const search *s, uint64_t vectors)
+{
+    return adds_pairs(s) && gpr_pair_sum_is_float64(s->t->rule->element) &&
+           (vectors + 2) * (GPR_VECTOR_BYTES / s->t->element_bytes) > GPR_PAIR_SHARE;
+}
+
 static void consider_stream(search *s)
 {
     enum { LARGE = 512 };
@@ -623,6 +631,7 @@ static void consider_stream(search *s)
                                        gpr_divide_up(vectors, block), list);
         for (int j = 0; j < listed && (list[j] == 1 || block >= least_shared); j++) {
             const uint64_t each = gpr_divide_up(vectors, list[j] * block);
+            if (block < least_shared && is_share_too_long(s, each)) continue;
             /* Blocks of many rounds jump: the fewer bytes they read in a run, the more pages of
              * memory are open at a time. */
             const double jumps =

@@ -25,8 +25,9 @@ enum {
     SMALL_BLOCK = 256,
     LEAST_BLOCK = 64, /* of rows that are worth more than a warp */
     WARP_ROW_BYTES = 20 << 10,
-    FILLS = 2, /* times that a block per row fills the GPU where it is as small as that */
-    SMALL_ROW_BYTES = 16 << 10, /* rows up to these have less than two vectors per thread else */
+    WAVES = 2,                     /* that small blocks are at least, one per row */
+    THREADS_OF_MANY_PLACES = 2048, /* of a multiprocessor, if it has places for 32 blocks */
+    SMALL_ROW_BYTES = 16 << 10,    /* rows up to these have less than two vectors per thread else */
     LEAST_ROW_BYTES = 2048,
     MIN_NAN_CC = 80 /* from here on minima of float32 that may be NaN are an instruction */
 };
@@ -102,7 +103,9 @@ static gpr_status find_own_call(const gpr_request *array, const gpr_member *memb
     own->n = way->view.n;
     if (own->rows == 0 || own->n == 0) goto done;
     gpr_view_layout(&way->view, NULL, &way->layout);
-    own->is_run = gpr_rows_are_runs(layout) && layout->kept == 1;
+    /* of rows that are the same, their own calls read one */
+    own->is_run = gpr_rows_are_runs(layout) && layout->kept == 1 &&
+                  (own->rows == 1 || layout->axes[0].in != 0);
     own->row_step = layout->axes[0].in;
     own->out_step = layout->axes[0].out;
     own->is_free = is_free_of_order(&own->rule, pieces, facts->cc);
@@ -138,16 +141,17 @@ static int find_blocks(const own_call *own, int count, gpr_several_plan *plan)
 }
 
 /* Threads of a block. Of many rows each has a small one, which ends and begins beside others that
- * read; a short one is a warp's. 15 sets of members in rows of 4 to 400 KB on an H200 took 0.24 to
- * 1.01 of the time that they took in blocks of 256 and 512. */
+ * read; a short one is a warp's on GPUs with places for as many blocks. 15 sets of members in rows
+ * of 4 to 400 KB took 0.24 to 1.01 of the time of blocks of 256 and 512 on an H200. */
 static uint32_t choose_block(const gpr_several_plan *plan, const gpr_device_facts *facts)
 {
     const uint64_t row_bytes = plan->n * gpr_dtype_bytes(plan->dtype),
-                   threads = (uint64_t)FILLS * facts->multiprocessors * plan->resident;
-    const int is_small = plan->resident % OWN_BLOCK != 0 || row_bytes < SMALL_ROW_BYTES;
+                   threads = (uint64_t)WAVES * facts->multiprocessors * plan->resident;
+    const int is_small = plan->resident % OWN_BLOCK != 0 || row_bytes < SMALL_ROW_BYTES,
+              is_warps = row_bytes < WARP_ROW_BYTES &&
+                         facts->threads_per_multiprocessor >= THREADS_OF_MANY_PLACES;
 
-    for (uint32_t block = row_bytes < WARP_ROW_BYTES ? GPR_WARP_LANES : LEAST_BLOCK;
-         block <= SMALL_BLOCK; block *= 2)
+    for (uint32_t block = is_warps ? GPR_WARP_LANES : LEAST_BLOCK; block <= SMALL_BLOCK; block *= 2)
         if (plan->rows * block >= threads) return block;
     return is_small ? SMALL_BLOCK : OWN_BLOCK;
 }
@@ -190,7 +194,8 @@ static void choose_members(const own_call *own, gpr_several_plan *plan)
     for (int i = 0; i < plan->count; i++) {
         const int is_exact = own[i].rule.acc_kind == GPR_ACC_EXACT;
         if (!own[i].is_run || own[i].rows != plan->rows || own[i].n != plan->n) continue;
-        if (!own[i].is_free && (own[i].block != plan->block || own[i].blocks != plan->blocks))
+        if (!own[i].is_free && (own[i].block != plan->block || own[i].blocks != plan->blocks ||
+                                (uint64_t)plan->block * plan->blocks >= GPR_MANY_THREADS))
             continue;
         if (is_exact && exact != NULL && exact->rule.skip_nan != own[i].rule.skip_nan) continue;
         if (is_exact) exact = &own[i];

@@ -342,25 +342,29 @@ static gpr_status enter_and_reduce(gpr_array_job *job, gpr_run *run)
     return status;
 }
 
-/* Not inlined: its record would enlarge the frame of every call. 0 in *is_done: there are no rows
- * that are the same. */
+static __attribute__((noinline)) gpr_status reduce_rows(const gpr_resolved *call,
+                                                        const gpr_distinct_rows *distinct,
+                                                        gpr_run *run)
+{
+    gpr_array_job job = {.call = call, .distinct = distinct};
+
+    return enter_and_reduce(&job, run);
+}
+
+/* Not inlined, nor is the one above: their records would enlarge the frame of every call. */
 static __attribute__((noinline)) gpr_status reduce_distinct_rows(const gpr_resolved *call,
-                                                                 gpr_run *run, int *is_done)
+                                                                 gpr_run *run)
 {
     gpr_distinct_rows distinct;
-    gpr_array_job job = {.call = &distinct.call, .distinct = &distinct};
 
-    *is_done = gpr_find_distinct_rows(call, &distinct);
-    return *is_done ? enter_and_reduce(&job, run) : GPR_OK;
+    return gpr_find_distinct_rows(call, &distinct) ? reduce_rows(&distinct.call, &distinct, run)
+                                                   : reduce_rows(call, NULL, run);
 }
 
 gpr_status gpr_array_reduce(const gpr_resolved *call, gpr_run *run)
 {
-    gpr_array_job job = {.call = call};
-    int is_done = 0;
-    const gpr_status status = reduce_distinct_rows(call, run, &is_done);
-
-    return is_done ? status : enter_and_reduce(&job, run);
+    return gpr_view_same_rows(&call->view) != 0 ? reduce_distinct_rows(call, run)
+                                                : reduce_rows(call, NULL, run);
 }
 
 gpr_status gpr_array_accumulate(const gpr_resolved *call, gpr_run *run)

@@ -13,8 +13,8 @@ typedef struct gpr_distinct_rows {
     gpr_copy_params copies;
 } gpr_distinct_rows;
 
-/* Fills in *distinct and returns 1 where that takes less time than reading all rows. Kernels of the
- * course read what they are given: 0, and nothing is filled in. */
+/* Fills in *distinct and returns 1 where that takes less time than reading all rows. Else 0, and
+ * *distinct holds nothing: also for kernels of the course, which read what they are given. */
 int gpr_find_distinct_rows(const gpr_resolved *call, gpr_distinct_rows *distinct);
 
 #endif

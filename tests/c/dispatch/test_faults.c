@@ -357,6 +357,53 @@ static gpr_status results_on_the_device(void)
     return with_device_array(3000, 40, queue_sums);
 }
 
+/* Sums of rows that come SAME times, in device memory and in the host's, and their time. */
+static gpr_status sum_same_rows(void *data, uint64_t rows, uint64_t n)
+{
+    enum { SAME = 300 };
+    const int64_t shape[3] = {SAME, (int64_t)rows, (int64_t)n}, strides[3] = {0, 4 * (int64_t)n, 4};
+    const uint64_t results = SAME * rows;
+    int64_t *sums = calloc(results, sizeof *sums);
+    gpr_request request = sums_of(GPR_INT32, 3, shape, data, sums);
+    float milliseconds = -1;
+    void *there = NULL;
+    gpr_status status = GPR_OK, freed = GPR_OK;
+
+    REQUIRE(sums != NULL);
+    request.strides = strides;
+    request.on_device = 1;
+    for (int on_device = 0; on_device < 2 && status == GPR_OK; on_device++) {
+        memset(sums, 0, results * sizeof *sums);
+        if (on_device) {
+            status = gpr_alloc_device(0, results * sizeof *sums, &there);
+            if (status != GPR_OK) break;
+            request.result = there;
+            request.result_on_device = 1;
+        }
+        status = settled(gpr_reduce(&request));
+        REQUIRE(status != GPR_OK || gpr_last_run()->launches == 1 + (uint32_t)on_device);
+        fake.wait();
+        if (status == GPR_OK) status = settled(gpr_measure(&request, 0, 1, 0, &milliseconds));
+        fake.wait();
+        if (status == GPR_OK && on_device)
+            status = gpr_download(0, NULL, sums, there, results * sizeof *sums);
+        for (uint64_t i = 0; i < results && status == GPR_OK; i++) {
+            int64_t expected = 0;
+            for (uint64_t k = 0; k < n; k++) expected += value_at(i % rows * n + k);
+            REQUIRE(sums[i] == expected);
+        }
+    }
+    if (there != NULL) freed = gpr_free_device(0, there);
+    if (is_still_there(freed)) REQUIRE(gpr_free_device(0, there) == GPR_OK);
+    free(sums);
+    return status != GPR_OK ? status : freed;
+}
+
+static gpr_status rows_that_are_the_same(void)
+{
+    return with_device_array(3, 5000, sum_same_rows);
+}
+
 static gpr_status results_of_a_graph(void)
 {
     return with_device_array(3000, 40, capture_sums);
@@ -840,6 +887,7 @@ static const work works[] = {
     {"device array cooperatively", device_array_cooperatively},
     {"results on the device", results_on_the_device},
     {"results of a graph", results_of_a_graph},
+    {"rows that are the same", rows_that_are_the_same},
     {"variances about means", variances_with_given_means},
     {"state of device arrays", state_of_device_arrays},
     {"products of device arrays", products_of_device_arrays},
