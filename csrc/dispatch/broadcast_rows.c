@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/result_steps.h"
 #include "lib/base/integers.h"
 #include "lib/base/status.h"
 
-enum {
-    LEAST_ELEMENTS = 512, /* of all rows: fewer are read sooner than results get a second room */
-    UNASKED = 1 << 20     /* results between two questions whether to stop */
-};
+/* Of all rows: fewer are read sooner than results get a second room. */
+enum { LEAST_ELEMENTS = 512 };
 
 uint64_t gpr_broadcast_axes(const gpr_resolved *call)
 {
@@ -57,22 +56,22 @@ static gpr_status copy_to_same_rows(const gpr_resolved *call, uint64_t axes, con
     const uint64_t run = view->axes[last].extent, runs = view->rows / run;
     const int is_filled = (axes >> last & 1) != 0;
     uint64_t index[GPR_MAX_NDIM] = {0}, steps[GPR_MAX_NDIM], step = 1, unasked = 0;
+    gpr_status status = GPR_OK;
 
     for (int i = last; i >= 0; i--) {
         steps[i] = (axes >> i & 1) != 0 ? 0 : step * bytes;
         if (steps[i] != 0) step *= view->axes[i].extent;
     }
     for (uint64_t r = 0; r < runs; r++) {
-        for (uint64_t done = 0, some; done < run; done += some, all += some * bytes) {
-            some = gpr_smaller(run - done, UNASKED);
+        for (uint64_t made = 0, some; made < run; made += some, all += some * bytes) {
+            some = gpr_smaller(run - made, GPR_MANY_RESULTS);
             if (is_filled)
                 fill(all, results, some, bytes);
             else
-                memcpy(all, results + done * bytes, some * bytes);
+                memcpy(all, results + made * bytes, some * bytes);
             unasked += some;
-            if (unasked < UNASKED || call->interrupted == NULL) continue;
-            if (call->interrupted(call->interrupted_arg) != 0)
-                return gpr_fail(GPR_ERROR_INTERRUPTED, "the reduction was interrupted");
+            if (unasked < GPR_MANY_RESULTS) continue;
+            GPR_TRY(gpr_check_interrupt(call->interrupted, call->interrupted_arg));
             unasked = 0;
         }
         for (int i = last - 1; i >= 0; i--) {
@@ -82,7 +81,8 @@ static gpr_status copy_to_same_rows(const gpr_resolved *call, uint64_t axes, con
             index[i] = 0;
         }
     }
-    return GPR_OK;
+done:
+    return status;
 }
 
 void gpr_take_distinct_rows(const gpr_resolved *call, uint64_t axes, gpr_resolved *distinct)

@@ -159,9 +159,7 @@ static int64_t output_stride_of(const gpr_request *request, const gpr_resolved *
 
 void gpr_clear_call(gpr_resolved *call)
 {
-    const size_t cleared = offsetof(gpr_resolved, second);
-
-    memset((char *)call + cleared, 0, sizeof *call - cleared);
+    memset((char *)call + GPR_BEHIND_VIEW, 0, sizeof *call - GPR_BEHIND_VIEW);
 }
 
 gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)

@@ -105,32 +105,6 @@ static int needs_swap(PyArrayObject *array)
            !PyArray_ISDATETIME(array);
 }
 
-#define DEFINE_SWAP(bits)                                             \
-    static void swap_##bits(npy_intp count, char *numbers)            \
-    {                                                                 \
-        for (npy_intp i = 0; i < count; i++, numbers += (bits) / 8) { \
-            uint##bits##_t x;                                         \
-            memcpy(&x, numbers, sizeof x);                            \
-            x = __builtin_bswap##bits(x);                             \
-            memcpy(numbers, &x, sizeof x);                            \
-        }                                                             \
-    }
-DEFINE_SWAP(16)
-DEFINE_SWAP(32)
-DEFINE_SWAP(64)
-
-/* Brings copied elements into native byte order. */
-static void swap_floats(PyArrayObject *array, char *elements)
-{
-    const npy_intp parts = PyArray_ISCOMPLEX(array) ? 2 : 1, count = PyArray_SIZE(array) * parts;
-
-    switch (PyArray_ITEMSIZE(array) / parts) {
-    case 2: swap_16(count, elements); break;
-    case 4: swap_32(count, elements); break;
-    default: swap_64(count, elements); break;
-    }
-}
-
 PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject *const *options)
 {
     const npy_intp count = PyArray_SIZE(array), bytes = PyArray_NBYTES(array);
@@ -157,7 +131,9 @@ PyObject *glue_count_few(const glue_state *state, PyArrayObject *array, PyObject
         if (bytes > STACK_BYTES) elements = PyMem_Malloc((size_t)bytes);
         if (elements == NULL) return NULL;
         copy_elements(array, elements);
-        if (swaps) swap_floats(array, elements);
+        if (swaps)
+            PyDataType_GetArrFuncs(PyArray_DESCR(array))
+                ->copyswapn(elements, PyArray_ITEMSIZE(array), NULL, 0, count, 1, array);
         data = elements;
     }
     if (gpr_count_few(dtype, data, (uint64_t)count, kernel, device, &found)) {

@@ -432,13 +432,10 @@ def check_results_in_host_memory(case: Case, op: str, where: str) -> None:
     finally:
         for pointer in pointers:
             _core.free_device(0, pointer)
-    kept = {"where": mask.view} if mask is not None else {}
-    if kept and op in ("min", "max", "minmax"):
-        kept = {}
-        want_here = expected(op, array.view, None)
-    else:
-        want_here = want
-    here = getattr(gr, op)(array.view, axis=-1, kernel=case.kernel, device="cuda", **kept)
+    keep = None if mask is None or op in ("min", "max", "minmax") else mask.view  # no start here
+    where_kept = {} if keep is None else {"where": keep}
+    here = getattr(gr, op)(array.view, axis=-1, kernel=case.kernel, device="cuda", **where_kept)
+    want_here = expected(op, array.view, keep)
     for what, got, right in (("device", there, want), ("host", here, want_here)):
         got = np.asarray(got)
         assert np.array_equal(got.astype(right.dtype), right), f"{where}, of the {what}: {got}"

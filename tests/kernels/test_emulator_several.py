@@ -25,7 +25,7 @@ def demand(do: str, dtypes: list[str], **more: object) -> None:
         {
             "do": do,
             "dtype": dtype,
-            "block": (0, 32, 64, 256)[(SEED + i) % 4],
+            "block": (0, 32, 0, 64, 0, 256)[(SEED + i) % 6],
             "seed": SEED,
             "count": 8 if EVERYTHING else 1,
             "limit": 900.0 if EVERYTHING else 240.0,

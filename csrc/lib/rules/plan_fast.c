@@ -141,7 +141,7 @@ static int list_sizes(const search *s, uint32_t least, uint32_t list[])
     for (uint32_t block = least; block <= GPR_MOST_BLOCK; block *= 2) list[count++] = block;
     return count;
 }
-enum { MOST_SIZES = 5, SMALL_BLOCK = 64, LARGE_BLOCK = 256 };
+enum { MOST_SIZES = 5, SMALL_BLOCK = 64 };
 
 /* The least block but for rows of a block each that are runs. Small ones are for arrays that would
  * not fill the GPU by others. */
@@ -150,7 +150,7 @@ static uint32_t least_block(const search *s)
     const double filled =
         (double)gpr_fast_residents(s->t, GPR_WARP_LANES) * GPR_WARP_LANES * GPR_STREAM_BYTES;
 
-    return s->bytes < filled ? SMALL_BLOCK : LARGE_BLOCK;
+    return s->bytes < filled ? SMALL_BLOCK : DEFAULT_BLOCK;
 }
 
 /* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are,

@@ -41,13 +41,15 @@ typedef struct gpr_resolved {
     void *interrupted_arg;
 } gpr_resolved;
 
+/* Where what follows the rule and the view begins: the view's axes are most of a call. */
+enum { GPR_BEHIND_VIEW = offsetof(gpr_resolved, second) };
+
 /* Copies a call without its view. */
 static inline void gpr_copy_settings(gpr_resolved *to, const gpr_resolved *from)
 {
-    const size_t behind_view = offsetof(gpr_resolved, second);
-
     to->rule = from->rule;
-    memcpy((char *)to + behind_view, (const char *)from + behind_view, sizeof *to - behind_view);
+    memcpy((char *)to + GPR_BEHIND_VIEW, (const char *)from + GPR_BEHIND_VIEW,
+           sizeof *to - GPR_BEHIND_VIEW);
 }
 
 #endif
