@@ -287,7 +287,8 @@ done:
     return status;
 }
 
-/* Whether elements are in the other byte order, and that matters: integers are 0 in any. */
+/* Whether elements are in the other byte order, and that matters: integers are 0 in any, but not
+ * those less 1. */
 static int is_swapped(const gpr_request *request, const gpr_rule *rule)
 {
     const gpr_kind kind = gpr_kind_of(request->dtype);
@@ -296,7 +297,7 @@ static int is_swapped(const gpr_request *request, const gpr_rule *rule)
                                rule->fold == GPR_FOLD_count;
 
     if (!request->byteswapped || gpr_dtype_bytes(request->dtype) == 1) return 0;
-    return request->on_device || !is_integer || !asks_for_zeros;
+    return request->on_device || request->nat_last || !is_integer || !asks_for_zeros;
 }
 
 gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_view *view)

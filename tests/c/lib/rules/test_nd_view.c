@@ -208,6 +208,14 @@ static void test_not_contiguous(void)
     CHECK(view_of(&request, &view) == GPR_OK && !view.rows_contiguous, "byteswapped");
     request.dtype = GPR_UINT8;
     CHECK(view_of(&request, &view) == GPR_OK && view.contiguous, "a byte has one order");
+    for (int puts_nat_last = 0; puts_nat_last <= 1; puts_nat_last++) {
+        request.dtype = GPR_INT64;
+        request.op = GPR_OP_ALL;
+        request.nat_last = puts_nat_last;
+        CHECK(view_of(&request, &view) == GPR_OK &&
+                  view.encoding == (puts_nat_last ? GPR_SWAPPED | GPR_NAT_LAST : 0),
+              "integers are 0 in any byte order, but not those less 1: %d", puts_nat_last);
+    }
     request = request_of(1, 1, shape, NULL, data);
     request.mask = mask;
     request.mask_strides = ones;
