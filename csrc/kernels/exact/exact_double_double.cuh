@@ -143,4 +143,43 @@ private:
     }
 };
 
+// ---------------------------------------------------------------- results of pairs --------------
+
+GPR_DEVICE bool is_nan_or_infinity(double x)
+{
+    constexpr unsigned exponent = 0x7ff00000u;
+    return (upper_bits(x) & exponent) == exponent;
+}
+
+// Stores the sum of n elements of type In, or their mean. It is `sum` and `rest`; none of both if
+// `rest` is NaN and `sum` finite. Returns whether it is stored. MAY_BE_EMPTY: n may be 0.
+template <class In, bool IS_MEAN, bool MAY_BE_EMPTY, class Out>
+GPR_DEVICE bool store_pair(Out *out, double sum, double rest, uint64 n)
+{
+    constexpr uint64 sign = 1ull << (8 * sizeof(Out) - 1),
+                     quiet = 1ull << (Format<Out>::fraction - 1);
+
+    if (is_nan_or_infinity(sum)) {
+        // Sums of narrower elements do not overflow: there was an infinity or NaN among them.
+        if constexpr (sizeof(In) == sizeof(double)) return false;
+        *out = float_of_bits<Out>(infinity_bits<Out> | (is_nan(sum) ? quiet : sum < 0 ? sign : 0));
+        return true;
+    }
+    if (is_nan(rest)) return false;
+    if constexpr (sizeof(In) == sizeof(double)) {
+        if (is_nan_or_infinity(sum + rest)) return false;
+    }
+    if (MAY_BE_EMPTY && n == 0) {
+        *out = float_of_bits<Out>(infinity_bits<Out> | quiet);
+        return true;
+    }
+    DoubleDouble<double> total = DoubleDouble<double>::of_pair(sum, rest);
+    if constexpr (IS_MEAN) {
+        const double divisor = static_cast<double>(n);
+        if (!total.divide(divisor, 1 / divisor)) return false;
+    }
+    *out = total.template rounded<Out>();
+    return true;
+}
+
 } // namespace gpr

@@ -61,12 +61,6 @@ GPR_DEVICE double proved_rest(double rest, unsigned lost)
 {
     return is_exact(lost) ? rest : bit_copy<double>(nan_bits);
 }
-GPR_DEVICE bool is_nan_or_infinity(double x)
-{
-    constexpr unsigned exponent = 0x7ff00000u;
-    return (upper_bits(x) & exponent) == exponent;
-}
-
 // A sum of doubles. It starts at +0, as sums do.
 struct Pair {
     double sum = 0, rest = 0;
@@ -337,34 +331,8 @@ template <class First, class Result, class Way> struct SumByPairs {
     // Stores the result of a row of n elements, if the accumulator has it. Returns whether it does.
     static GPR_DEVICE bool store(Out *out, const Acc &acc, uint64 n, const FinalizeParams &)
     {
-        constexpr uint64 sign = 1ull << (8 * sizeof(Out) - 1);
         if constexpr (counts) n = acc.count;
-        if (is_nan_or_infinity(acc.sum)) {
-            // Sums of narrower elements do not overflow: there was an infinity or NaN among them.
-            if constexpr (sizeof(In) == sizeof(double)) return false;
-            const uint64 quiet = 1ull << (Format<Out>::fraction - 1);
-            *out = float_of_bits<Out>(infinity_bits<Out> | (is_nan(acc.sum) ? quiet
-                                                            : acc.sum < 0   ? sign
-                                                                            : 0));
-            return true;
-        }
-        if (is_nan(acc.rest)) return false;
-        if constexpr (sizeof(In) == sizeof(double)) {
-            if (is_nan_or_infinity(acc.sum + acc.rest)) return false;
-        }
-        if constexpr (counts) {
-            if (n == 0) {
-                *out = float_of_bits<Out>(infinity_bits<Out> | 1ull << (Format<Out>::fraction - 1));
-                return true;
-            }
-        }
-        DoubleDouble<double> total = DoubleDouble<double>::of_pair(acc.sum, acc.rest);
-        if constexpr (is_mean) {
-            const double divisor = static_cast<double>(n);
-            if (!total.divide(divisor, 1 / divisor)) return false;
-        }
-        *out = total.template rounded<Out>();
-        return true;
+        return store_pair<In, is_mean, counts>(out, acc.sum, acc.rest, n);
     }
 
     // Whether an accumulator is the sum of what was added.

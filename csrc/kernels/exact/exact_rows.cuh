@@ -6,6 +6,11 @@
 // one position that are not emptied before the end. The integers are summed over the lanes; one
 // lane makes limbs of them, carries, rounds and stores, all in registers.
 //
+// But first lanes add their elements to a pair of doubles each, and prove that no addition is
+// rounded (exact_double_double.cuh). That takes hardly longer than a sum that rounds; of elements
+// narrower than a double one number is enough. Most rows are done then, and bins are for those that
+// a pair does not hold.
+//
 // A thread that has whole rows of a few elements sums them as double-doubles, without bins
 // (exact_few_terms.cuh): several rows, whose loads are in flight together. Rows that bins do
 // not hold are added again, one after another, by the whole warp, as `exact` adds them.
@@ -214,6 +219,72 @@ GPR_DEVICE bool store_short_row(const typename Traits::In *in, typename Traits::
     return fits;
 }
 
+// Whether rows are first added to a pair of doubles per lane.
+template <class Traits> GPR_DEVICE constexpr bool tries_pairs()
+{
+    using In = typename Traits::In;
+    if constexpr (same<typename Traits::Out, typename Traits::Acc>) return false;
+    else return is_float<In> && is_float<typename Traits::Out> && !integer_bins;
+}
+
+// Adds a group's row, and stores its sum if a pair holds it. Returns whether it is stored, to all
+// of the row's lanes. All lanes of a warp must call.
+template <class Traits, unsigned VECTORS>
+GPR_DEVICE bool store_pair_of_row(const typename Traits::In *in, typename Traits::Out *out,
+                                  const Layout &layout, const RowOffsets &start, bool has_row,
+                                  uint64 n)
+{
+    using In = typename Traits::In;
+    constexpr bool has_rest = sizeof(In) == sizeof(double), // narrower elements leave it 0
+        may_be_empty = masked || Traits::skips_nan;
+    constexpr unsigned per_vector = vector_elements<In>,
+                       whole_group = all_lanes >> (warp_lanes - lanes);
+    const unsigned lane = threadIdx.x % lanes, first_of_group = threadIdx.x % warp_lanes - lane;
+    StridedTiles<Traits, VECTORS> tiles(in + start.in, layout.mask + start.mask, layout, lane,
+                                        lanes, has_row ? n : 0);
+    double sum = 0, rest = 0; // a sum starts at +0
+    unsigned lost = 0;
+
+#pragma unroll 1
+    for (uint64 done = 0; done < n; done += lanes * tiles.elements) {
+        Vector v[VECTORS];
+        tiles.fetch_by_warp(v, Vector{});
+#pragma unroll
+        for (unsigned i = 0; i < tiles.elements; i++) {
+            const In element_i = element<In>(v[i / per_vector], i % per_vector);
+            const double x = static_cast<double>(value_of(element_i));
+            if constexpr (has_rest) add_with_error(sum, rest, x, &lost);
+            else sum = add_exactly(sum, x, &lost);
+        }
+    }
+    uint64 count = n;
+    if constexpr (may_be_empty) count -= group_sum(tiles.left_out);
+#pragma unroll
+    for (unsigned delta = lanes / 2; delta > 0; delta /= 2) {
+        const double other = shuffle_down(sum, delta, lanes);
+        unsigned found = 0;
+        if constexpr (has_rest) {
+            const double other_rest = shuffle_down(rest, delta, lanes);
+            add_with_error(sum, rest, other, &found);
+            rest = add_exactly(rest, other_rest, &found);
+        } else {
+            sum = add_exactly(sum, other, &found);
+        }
+        lost |= lane < delta ? found : 0; // upper lanes have no result
+    }
+    const unsigned inexact = __ballot_sync(all_lanes, !is_exact(lost));
+    bool is_stored = (inexact >> first_of_group & whole_group) == 0;
+    if (is_stored && has_row && lane == 0) {
+        is_stored =
+            store_pair<In, Traits::is_mean, may_be_empty>(out + start.out, sum, rest, count);
+    }
+    if constexpr (Traits::is_mean || has_rest) { // which cannot always be stored
+        const unsigned stored = __ballot_sync(all_lanes, is_stored);
+        is_stored = (stored >> first_of_group & 1) != 0;
+    }
+    return is_stored;
+}
+
 // The first row of a lane group; the others are BLOCK / lanes rows further each.
 template <unsigned BLOCK> GPR_DEVICE uint64 first_row(uint64 first_block)
 {
@@ -279,6 +350,20 @@ exact_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
             for (unsigned r = 0; r < per_thread && first + r * groups < layout.count; r++)
                 left |= store_double_double_rows<Traits, 1, groups>(in, out, layout,
                                                                     first + r * groups) << r;
+        }
+        if (__any_sync(all_lanes, left != 0))
+            store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);
+    } else if constexpr (tries_pairs<Traits>()) {
+        const uint64 first = first_row<BLOCK>(rows.first);
+        unsigned left = 0;
+#pragma unroll 1
+        for (unsigned r = 0; r < per_thread; r++) {
+            const uint64 index = first + r * groups;
+            const bool has_row = index < layout.count;
+            const RowOffsets start = layout.row_offsets(has_row ? index : 0);
+            const bool is_stored =
+                store_pair_of_row<Traits, item>(in, out, layout, start, has_row, rows.n);
+            left |= is_stored ? 0 : 1u << r;
         }
         if (__any_sync(all_lanes, left != 0))
             store_rows_left<Traits, BLOCK>(in, out, layout, rows.first, rows.n, left);

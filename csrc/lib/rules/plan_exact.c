@@ -16,6 +16,9 @@ enum { EXACT_SCRATCH_BYTES = 64 << 20 };
 /* Threads of a block for each long row by bins: small ones end and begin beside others that read,
  * and took 0.86 to 1.03 of the time of twice as many threads on an H200. */
 enum { LONG_ROW_BLOCK = 128 };
+/* And for short columns that would leave multiprocessors without a block: each load of a warp takes
+ * as many sectors as it has lanes. */
+enum { SHORT_COLUMN_BLOCK = 64 };
 
 /* Serves each group of `width` rows by `blocks` blocks. They add their sums to the counters of the
  * group's slot (shared/exact_format.h); where kernels publish limb partials, each block has one per
@@ -41,20 +44,37 @@ static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t 
 
 /* ---------------------------------------------------------------- short rows ----------------- */
 
-/* Lanes for a short row whose elements are near each other: so many that they load whole sectors
+/* Lanes for a short row: if its elements are near each other so many that they load whole sectors
  * together, then so few that rounding its sum, which one of them does, takes less than adding it;
  * but more where rows do not fill the GPU. */
 static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
 {
-    enum { FEW = 8, MANY = 32 }; /* elements a lane */
-    const uint64_t n = t->layout->n;
+    enum { FEW = 8, FEW_FLOAT64 = 4, MANY = 32 }; /* elements a lane */
+    const uint64_t n = t->layout->n, few = t->element_bytes == sizeof(double) ? FEW_FLOAT64 : FEW;
     uint32_t lanes = 1;
 
-    while (lanes * t->element_bytes < GPR_SECTOR_BYTES && lanes * FEW < n) lanes *= 2;
+    while (gpr_is_row_major(t->layout) && lanes * t->element_bytes < GPR_SECTOR_BYTES &&
+           lanes * few < n)
+        lanes *= 2;
     while (lanes < GPR_WARP_LANES &&
-           (lanes * MANY < n || (lanes * FEW < n && lanes * t->layout->rows < threads)))
+           (lanes * MANY < n || (lanes * few < n && lanes * t->layout->rows < threads)))
         lanes *= 2;
     return lanes;
+}
+
+/* Whether an array is small, and its rows are short ones across memory, each of which a few lanes
+ * add to pairs (exact_rows): fast_strided and fast_columns wait for barriers meanwhile. 54 arrays
+ * on an H200 took 0.80 to 1.03 of the time. Longer rows take lanes too many loads one after the
+ * other. */
+static int are_short_columns(const gpr_plan_task *t)
+{
+    enum { SHORT_COLUMN = 22 * GPR_WARP_LANES, SMALL_BYTES = 6 << 20 };
+    const gpr_layout *layout = t->layout;
+
+    return t->finishes && !t->facts->slow_float64 &&
+           gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT && !gpr_is_row_major(layout) &&
+           !layout->masked && layout->reduced == 1 && layout->n > THREAD_ROW_ELEMENTS &&
+           layout->n <= SHORT_COLUMN && layout->rows * layout->n * t->element_bytes <= SMALL_BYTES;
 }
 
 /* Lanes that a short row is worth, or 0 if it is worth more than a warp. */
@@ -70,6 +90,7 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
         gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
+    if (are_short_columns(t)) return short_row_lanes(t, threads / 4);
     if (!gpr_is_row_major(layout))
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
     if (row_bytes <= GPR_SHORT_ROW_BYTES ||
@@ -106,6 +127,9 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
     plan->variant = "exact_rows";
     plan->lanes = lanes;
     plan->per_thread = 1;
+    if (t->block == 0 && are_short_columns(t) &&
+        plan->rows * lanes < (uint64_t)t->facts->multiprocessors * plan->block)
+        plan->block = SHORT_COLUMN_BLOCK;
     if (lanes == 1 && sums_double_double(t)) {
         const uint64_t residents = gpr_fast_residents(t, plan->block);
         plan->row_elements = (uint32_t)t->layout->n;
@@ -179,7 +203,7 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     /* Elements of short rows, and of rows that are so many that they fill the GPU; bytes of short
      * rows whose elements are all apart. */
     enum { SHORT_ROW = 512, SHORT_OF_MANY = 3 * SHORT_ROW, SHORT_APART_BYTES = 8 << 10 };
-    enum { SHORT_COLUMN = 128 };
+    enum { SHORT_COLUMN = 128, FEW_FLOAT32 = 20 };
     const gpr_layout *layout = t->layout;
     const gpr_axis *inner = &layout->axes[layout->kept + layout->reduced - 1];
     const uint64_t n = layout->n, row_bytes = n * t->element_bytes,
@@ -190,6 +214,9 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
               is_row_major = gpr_is_row_major(layout);
 
     if (exact_lanes(t) == 0) return 0;
+    if (are_short_columns(t))
+        return strcmp(by_fast->variant, "fast_few") != 0 ||
+               (t->rule->element == GPR_FLOAT32 && n > FEW_FLOAT32);
     if (layout->masked && !is_row_major && t->rule->element != GPR_FLOAT64) return 0;
     if (is_strided && is_row_major && layout->reduced == 1 && !layout->masked)
         return row_bytes <= SHORT_APART_BYTES;
@@ -267,7 +294,7 @@ static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */
-    enum { FEW = 100000, FEW_FLOAT64 = 20000, APART_BYTES = 64 << 20 };
+    enum { FEW = 100000, FEW_FLOAT64 = 20000, FEW_IN_ROW = 2048, APART_BYTES = 64 << 20 };
     enum { BFLOAT16_TILE_BYTES = 2 * GPR_VECTOR_BYTES }; /* of columns, which are all full then */
     const gpr_dtype element = t->rule->element;
     const uint64_t n = t->layout->n, rows = t->layout->rows, bytes = rows * n * t->element_bytes;
@@ -278,7 +305,7 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
         return element == GPR_BFLOAT16 && n * t->element_bytes == BFLOAT16_TILE_BYTES;
     if (is_block_per_row_faster(t, by_fast)) return 0;
     if (strcmp(by_fast->variant, "fast_stream") == 0 && is_proved &&
-        rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
+        (rows == 1 || n >= FEW_IN_ROW) && rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
         return rows == 1 || is_proved;

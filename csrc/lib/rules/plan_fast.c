@@ -667,6 +667,16 @@ static int overlaps(const gpr_layout *layout)
            gpr_magnitude(layout->axes[layout->kept - 1].in) <= layout->n / SHARE;
 }
 
+/* What a lane of a small array waits while it adds so many vectors to a pair, as measured on an
+ * H200: larger arrays have other warps that load meanwhile. */
+static double pairs_ns(const search *s, uint64_t vectors)
+{
+    enum { ELEMENT_NS = 20, SMALL_BYTES = 512 << 10 };
+
+    if (!adds_pairs(s) || s->bytes > SMALL_BYTES) return 0;
+    return (double)(vectors * (GPR_VECTOR_BYTES / s->t->element_bytes)) * ELEMENT_NS;
+}
+
 /* fast_rows, where lanes read their rows themselves. */
 static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, double combining,
                             double tree)
@@ -692,7 +702,8 @@ static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, d
     w->item = is_whole ? (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes) : 1;
     w->ns = blocks_ns(s, w, ceil((double)t->layout->rows * lanes / w->block),
                       s->bytes * (1 + again), edges + (double)lane_vectors * 4 + combining,
-                      (rounds + (is_whole ? 0 : 0.5)) * s->costs.load_ns + tree);
+                      (rounds + (is_whole ? 0 : 0.5)) * s->costs.load_ns +
+                          pairs_ns(s, lane_vectors) + tree);
     consider(s, w);
 }
 
@@ -728,7 +739,7 @@ static void consider_rows(search *s)
             if (is_whole && lane_vectors == 1 && lanes / 2 < vectors) {
                 w.item = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
                 w.ns = blocks_ns(s, &w, blocks, s->bytes, each * 12 + combining,
-                                 s->costs.load_ns + tree);
+                                 s->costs.load_ns + pairs_ns(s, each) + tree);
                 consider(s, &w);
             } else if (each == 1) {
                 consider_direct(s, &w, vectors, is_whole, combining, tree);
