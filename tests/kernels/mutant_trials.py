@@ -187,6 +187,10 @@ FIRST: dict[str, list[Trial]] = {
         ]
         for file in ("exact_fast.cuh", "exact_any_row.cuh")
     },
+    "exact_rows.cuh": [
+        ("exact_rows", dtype, 64, {"do": "layouts.check_made_for", "op": op, "limit": 300.0})
+        for op, dtype in (("mean", "float64"), ("sum", "bfloat16"), ("sum", "complex64"))
+    ],
     "exact_again.cuh": [
         ("exact", dtype, 0, {"do": "exact_layouts.check_shares", "limit": 600.0})
         for dtype in ("float32", "float64")

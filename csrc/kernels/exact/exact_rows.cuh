@@ -246,9 +246,10 @@ GPR_DEVICE bool store_pair_of_row(const typename Traits::In *in, typename Traits
     unsigned lost = 0;
 
 #pragma unroll 1
-    for (uint64 done = 0; done < n; done += lanes * tiles.elements) {
+    for (uint64 done = 0; done < n;) {
         Vector v[VECTORS];
         tiles.fetch_by_warp(v, Vector{});
+        done += lanes * tiles.elements;
 #pragma unroll
         for (unsigned i = 0; i < tiles.elements; i++) {
             const In element_i = element<In>(v[i / per_vector], i % per_vector);

@@ -7,7 +7,8 @@
 //
 // `width` threads are side by side, each with its own outputs. BLOCK / width threads are below each
 // other and share those outputs: each reads every height-th position of the rows. Their
-// accumulators are reduced along y in shared memory. Where several blocks share rows, the last of
+// accumulators are reduced along y in shared memory, or by shuffles where they are a power of two
+// of neighbouring lanes. Where several blocks share rows, the last of
 // them to finish combines the partials of all in the order of the blocks. The launch alone
 // determines which thread combines what.
 #pragma once
@@ -33,6 +34,7 @@ constexpr unsigned loaded_together = 4;
 struct Rectangle {
     unsigned width, height;
     unsigned x, y;
+    bool is_in_warp; // the threads of each x
 
     // layout.row_major: neighbouring threads read neighbouring positions of a row; otherwise
     // neighbouring rows.
@@ -47,7 +49,8 @@ struct Rectangle {
         const bool row_major = layout.row_major != 0;
         const unsigned quotient = thread * layout.inverse >> GPR_INVERSE_BITS,
                        rest = thread - quotient * (row_major ? layout.height : layout.width);
-        Rectangle r = {layout.width, layout.height, rest, quotient};
+        Rectangle r = {layout.width, layout.height, rest, quotient,
+                       layout.row_major == GPR_ROW_IN_WARP};
         if (row_major) r.x = quotient, r.y = rest;
         if (row_major && r.x >= r.width) r.x = 0, r.y = r.height;
         return r;
@@ -116,6 +119,12 @@ GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
     const unsigned slot = r.y * r.width + r.x;
 
     if (r.height == 1) return;
+    if (OUTPUTS == 1 && r.is_in_warp) {
+#pragma unroll 1
+        for (unsigned delta = r.height / 2; delta > 0; delta /= 2)
+            value[0] = Traits::combine(value[0], shuffle_down(value[0], delta, r.height));
+        return;
+    }
 #pragma unroll
     for (unsigned first = 0; first < OUTPUTS; first += together) {
         if (r.works()) {

@@ -62,19 +62,13 @@ static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
     return lanes;
 }
 
-/* Whether an array is small, and its rows are short ones across memory, each of which a few lanes
- * add to pairs (exact_rows): fast_strided and fast_columns wait for barriers meanwhile. 54 arrays
- * on an H200 took 0.80 to 1.03 of the time. Longer rows take lanes too many loads one after the
- * other. */
-static int are_short_columns(const gpr_plan_task *t)
+/* Whether a few lanes each add short columns to pairs (exact_rows): fast_strided and fast_columns
+ * take longer to combine theirs. 54 arrays on an H200 took 0.80 to 1.03 of the time. */
+static int have_columns_lanes(const gpr_plan_task *t)
 {
-    enum { SHORT_COLUMN = 22 * GPR_WARP_LANES, SMALL_BYTES = 6 << 20 };
-    const gpr_layout *layout = t->layout;
-
-    return t->finishes && !t->facts->slow_float64 &&
-           gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT && !gpr_is_row_major(layout) &&
-           !layout->masked && layout->reduced == 1 && layout->n > THREAD_ROW_ELEMENTS &&
-           layout->n <= SHORT_COLUMN && layout->rows * layout->n * t->element_bytes <= SMALL_BYTES;
+    return gpr_are_short_columns(t) && t->finishes && !t->facts->slow_float64 &&
+           gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT && !t->layout->masked &&
+           t->layout->n > THREAD_ROW_ELEMENTS;
 }
 
 /* Lanes that a short row is worth, or 0 if it is worth more than a warp. */
@@ -90,7 +84,7 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
         gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
-    if (are_short_columns(t)) return short_row_lanes(t, threads / 4);
+    if (have_columns_lanes(t)) return short_row_lanes(t, threads / 4);
     if (!gpr_is_row_major(layout))
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
     if (row_bytes <= GPR_SHORT_ROW_BYTES ||
@@ -127,7 +121,7 @@ static gpr_status plan_exact_rows(const gpr_plan_task *t, uint32_t lanes, gpr_pl
     plan->variant = "exact_rows";
     plan->lanes = lanes;
     plan->per_thread = 1;
-    if (t->block == 0 && are_short_columns(t) &&
+    if (t->block == 0 && have_columns_lanes(t) &&
         plan->rows * lanes < (uint64_t)t->facts->multiprocessors * plan->block)
         plan->block = SHORT_COLUMN_BLOCK;
     if (lanes == 1 && sums_double_double(t)) {
@@ -214,7 +208,7 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
               is_row_major = gpr_is_row_major(layout);
 
     if (exact_lanes(t) == 0) return 0;
-    if (are_short_columns(t))
+    if (have_columns_lanes(t))
         return strcmp(by_fast->variant, "fast_few") != 0 ||
                (t->rule->element == GPR_FLOAT32 && n > FEW_FLOAT32);
     if (layout->masked && !is_row_major && t->rule->element != GPR_FLOAT64) return 0;

@@ -86,6 +86,15 @@ int gpr_is_row_major(const gpr_layout *layout)
     return kept->extent == 1 || gpr_magnitude(reduced->in) <= gpr_magnitude(kept->in);
 }
 
+int gpr_are_short_columns(const gpr_plan_task *t)
+{
+    enum { SHORT_COLUMN = 22 * GPR_WARP_LANES, SMALL_BYTES = 6 << 20 };
+    const gpr_layout *layout = t->layout;
+
+    return !gpr_is_row_major(layout) && layout->reduced == 1 && layout->n <= SHORT_COLUMN &&
+           layout->rows * layout->n * t->element_bytes <= SMALL_BYTES;
+}
+
 gpr_status gpr_add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t grid)
 {
     if (blocks > UINT32_MAX || plan->pass_count == GPR_MAX_PASSES || grid >> 62 != 0) {

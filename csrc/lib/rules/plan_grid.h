@@ -53,6 +53,11 @@ uint64_t gpr_use_items(const gpr_plan_task *t, gpr_plan *plan);
 /* Whether the elements of a row are nearer to each other than rows are. */
 int gpr_is_row_major(const gpr_layout *layout);
 
+/* Whether an array is small, and its rows are short ones across memory. Lanes that share such a row
+ * need no barriers, and of what they read together others soon find their part in a cache; longer
+ * rows take them too many loads one after the other. */
+int gpr_are_short_columns(const gpr_plan_task *t);
+
 /* ---------------------------------------------------------------- passes --------------------- */
 
 /* Adds a pass over rows of n elements. GPR_ERROR_VALUE: more blocks than can be numbered. */

@@ -142,7 +142,7 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
                             .height = height,
                             .inverse = gpr_inverse(plan->row_major != 0 ? height : width),
                             .slots = plan->slots,
-                            .row_major = plan->row_major != 0,
+                            .row_major = (uint8_t)plan->row_major,
                             .packed = plan->packed != 0,
                             .ascends = plan->ascends != 0};
     /* the others are no kernel's to read: copying all of them would cost each call 2 KiB */
