@@ -252,8 +252,8 @@ static int is_row_in_warp(const way *w)
 }
 
 /* Whether lanes of a warp may share columns of a small array, each of which takes sectors of its own
- * then. Of positions, which are two numbers, that is faster than a tree in shared memory: 24 arrays
- * on an H200 took 0.88 to 1.02 of the time, and larger ones up to 1.12. Other folds gain nothing. */
+ * then. Of positions, which are two numbers, that is faster than a tree in shared memory: 21 arrays
+ * on an H200 took 0.88 to 1.03 of the time, but larger ones up to 1.36. Other folds gain nothing. */
 static int seeks_by_lanes(const gpr_plan_task *t)
 {
     enum { SMALL_BYTES = 64 << 10 };
