@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from device_buffers import device, host
 from exact_reference import (
     FLOATS,
     FORMATS,
@@ -566,9 +567,38 @@ def check_nothing(rng: np.random.Generator, name: str, device: str, sizes: tuple
                 assert got.tobytes() == wanted.tobytes(), (name, device, n, one, sums)
 
 
+def check_rows_of_nothing(rng: np.random.Generator, name: str) -> None:
+    """Sum device arrays of short rows, and of short columns, of some of which nothing is left."""
+    dtype = np.dtype(name) if name.startswith("complex") else DTYPES[name]
+    for n in (3, 13, 40, 90, 300):
+        for axis in (1, 0):
+            counts = rng.integers(0, 3, 37)  # elements that are left
+            kept = np.arange(n)[None, :] < counts[:, None]
+            sums = (2 * counts).astype(dtype)
+            with np.errstate(invalid="ignore"):
+                means = np.where(counts > 0, 2.0, np.nan).astype(dtype)
+            masked = np.where(kept, dtype.type(2), dtype.type(7))
+            with_nan = np.where(kept, dtype.type(2), dtype.type(np.nan))
+            if axis == 0:
+                masked, with_nan, kept = masked.T, with_nan.T, kept.T
+            there = {"axis": axis, "kernel": "exact"}
+            where = {**there, "where": device(kept)}
+            for got, wanted in (
+                (gr.sum(device(masked), **where), sums),
+                (gr.mean(device(masked), **where), means),
+                (gr.nansum(device(with_nan), **there), sums),
+                (gr.nanmean(device(with_nan), **there), means),
+            ):
+                found, variant = host(got), gr.last_run().variant
+                assert np.array_equal(
+                    found.astype(complex), wanted.astype(complex), equal_nan=True
+                ), (name, n, axis, variant, found, wanted)
+
+
 def check_nothing_there(task: dict[str, Any]) -> None:
     """The same of ``dtype`` on the device, also in several chunks; ``seed``."""
     rng = np.random.default_rng([task["seed"], *task["dtype"].encode()])
+    check_rows_of_nothing(rng, task["dtype"])
     gr.set_limits(device_bytes=1 << 20, pinned_bytes=1 << 20)
     check_nothing(rng, task["dtype"], "cuda", (1, 40, 3000))
     n = 500_000 // np.dtype(DTYPES.get(task["dtype"], task["dtype"])).itemsize

@@ -151,9 +151,10 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
     return (upper_bits(x) & exponent) == exponent;
 }
 
-// Stores the sum of n elements of type In, or their mean. It is `sum` and `rest`; none of both if
-// `rest` is NaN and `sum` finite. Returns whether it is stored. MAY_BE_EMPTY: n may be 0.
-template <class In, bool IS_MEAN, bool MAY_BE_EMPTY, class Out>
+// Stores the sum of elements of type In, or the mean of n. The sum is `sum` and `rest`; none of both
+// if `rest` is NaN and `sum` finite. Returns whether it is stored. COUNTS: n may be 0, of which the
+// mean is NaN.
+template <class In, bool IS_MEAN, bool COUNTS, class Out>
 GPR_DEVICE bool store_pair(Out *out, double sum, double rest, uint64 n)
 {
     constexpr uint64 sign = 1ull << (8 * sizeof(Out) - 1),
@@ -169,7 +170,8 @@ GPR_DEVICE bool store_pair(Out *out, double sum, double rest, uint64 n)
     if constexpr (sizeof(In) == sizeof(double)) {
         if (is_nan_or_infinity(sum + rest)) return false;
     }
-    if (MAY_BE_EMPTY && n == 0) {
+    static_assert(IS_MEAN || !COUNTS, "a sum of nothing is 0");
+    if (COUNTS && n == 0) {
         *out = float_of_bits<Out>(infinity_bits<Out> | quiet);
         return true;
     }

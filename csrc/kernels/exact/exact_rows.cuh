@@ -236,7 +236,7 @@ GPR_DEVICE bool store_pair_of_row(const typename Traits::In *in, typename Traits
 {
     using In = typename Traits::In;
     constexpr bool has_rest = sizeof(In) == sizeof(double), // narrower elements leave it 0
-        may_be_empty = masked || Traits::skips_nan;
+        counts = Traits::is_mean && (masked || Traits::skips_nan);
     constexpr unsigned per_vector = vector_elements<In>,
                        whole_group = all_lanes >> (warp_lanes - lanes);
     const unsigned lane = threadIdx.x % lanes, first_of_group = threadIdx.x % warp_lanes - lane;
@@ -259,7 +259,7 @@ GPR_DEVICE bool store_pair_of_row(const typename Traits::In *in, typename Traits
         }
     }
     uint64 count = n;
-    if constexpr (may_be_empty) count -= group_sum(tiles.left_out);
+    if constexpr (counts) count -= group_sum(tiles.left_out);
 #pragma unroll
     for (unsigned delta = lanes / 2; delta > 0; delta /= 2) {
         const double other = shuffle_down(sum, delta, lanes);
@@ -276,8 +276,7 @@ GPR_DEVICE bool store_pair_of_row(const typename Traits::In *in, typename Traits
     const unsigned inexact = __ballot_sync(all_lanes, !is_exact(lost));
     bool is_stored = (inexact >> first_of_group & whole_group) == 0;
     if (is_stored && has_row && lane == 0) {
-        is_stored =
-            store_pair<In, Traits::is_mean, may_be_empty>(out + start.out, sum, rest, count);
+        is_stored = store_pair<In, Traits::is_mean, counts>(out + start.out, sum, rest, count);
     }
     if constexpr (Traits::is_mean || has_rest) { // which cannot always be stored
         const unsigned stored = __ballot_sync(all_lanes, is_stored);
