@@ -242,7 +242,7 @@ static double bytes_of_runs(runs_read runs, uint64_t blocks)
     return 1 + ends / runs.bytes;
 }
 
-/* Whether threads that share a row are lanes of a warp, which needs no shared memory to combine what
+/* Whether threads that share a row are lanes of a warp: they need no shared memory to combine what
  * they have. */
 static int is_row_in_warp(const way *w)
 {
@@ -251,9 +251,10 @@ static int is_row_in_warp(const way *w)
     return w->row_major && height <= GPR_WARP_LANES && (height & (height - 1)) == 0;
 }
 
-/* Whether lanes of a warp may share columns of a small array, each of which takes sectors of its own
- * then. Of positions, which are two numbers, that is faster than a tree in shared memory: 21 arrays
- * on an H200 took 0.88 to 1.03 of the time, but larger ones up to 1.36. Other folds gain nothing. */
+/* Whether lanes of a warp may share columns of a small array, so that each lane reads sectors of
+ * its own. Of positions, which are two numbers, that is faster than a tree in shared memory: 21
+ * arrays on an H200 took 0.88 to 1.03 of the time, but larger ones up to 1.36. Other folds gain
+ * nothing. */
 static int seeks_by_lanes(const gpr_plan_task *t)
 {
     enum { SMALL_BYTES = 64 << 10 };
