@@ -152,8 +152,8 @@ GPR_DEVICE bool is_nan_or_infinity(double x)
 }
 
 // Stores the sum of elements of type In, or the mean of n. The sum is `sum` and `rest`; it is not
-// known if `rest` is NaN and `sum` finite. Returns whether it is stored. COUNTS: n may be 0, and the
-// mean of nothing is NaN.
+// known if `rest` is NaN and `sum` finite. Returns whether it is stored. COUNTS: n may be 0, and
+// the mean of nothing is NaN.
 template <class In, bool IS_MEAN, bool COUNTS, class Out>
 GPR_DEVICE bool store_pair(Out *out, double sum, double rest, uint64 n)
 {
