@@ -190,6 +190,10 @@ FIRST: dict[str, list[Trial]] = {
     "exact_rows.cuh": [
         ("exact_rows", dtype, 64, {"do": "layouts.check_made_for", "op": op, "limit": 300.0})
         for op, dtype in (("mean", "float64"), ("sum", "bfloat16"), ("sum", "complex64"))
+    ]
+    + [
+        ("exact", dtype, block, {"do": "exact_layouts.check_layouts", "count": 8})
+        for dtype, block in (("float64", 64), ("float32", 0))
     ],
     "exact_again.cuh": [
         ("exact", dtype, 0, {"do": "exact_layouts.check_shares", "limit": 600.0})

@@ -96,6 +96,9 @@ EQUIVALENT: dict[tuple[str, str, str, int], str] = {
     ("exact_strided_tiles.cuh", "for_each_tile", "mask_of_halves", 1): (
         "halves of a warp that wait for their own are as right, and read memory in smaller pieces"
     ),
+    ("exact_rows.cuh", "store_pair_of_row", "bound", 1): (
+        "a lane without a result proves its addition, too; rows that fail are added to bins"
+    ),
     ("exact_rows.cuh", "accumulate", "mask_of_halves", 1): (
         "only where there are thousands of rows do several of a warp have more than one tile"
     ),

@@ -61,6 +61,7 @@ GPR_DEVICE double proved_rest(double rest, unsigned lost)
 {
     return is_exact(lost) ? rest : bit_copy<double>(nan_bits);
 }
+
 // A sum of doubles. It starts at +0, as sums do.
 struct Pair {
     double sum = 0, rest = 0;

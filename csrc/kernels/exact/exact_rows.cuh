@@ -6,10 +6,10 @@
 // one position that are not emptied before the end. The integers are summed over the lanes; one
 // lane makes limbs of them, carries, rounds and stores, all in registers.
 //
-// But first lanes add their elements to a pair of doubles each, and prove that no addition is
-// rounded (exact_double_double.cuh). That takes hardly longer than a sum that rounds; of elements
-// narrower than a double one number is enough. Most rows are done then, and bins are for those that
-// a pair does not hold.
+// But first lanes add real floats to a pair of doubles each, and prove that no addition is rounded
+// (exact_double_double.cuh), where results leave the kernel and the GPU adds float64 quickly. That
+// takes hardly longer than a sum that rounds; of elements narrower than a double one number is
+// enough. Most rows are done then, and bins are for those that a pair does not hold.
 //
 // A thread that has whole rows of a few elements sums them as double-doubles, without bins
 // (exact_few_terms.cuh): several rows, whose loads are in flight together. Rows that bins do

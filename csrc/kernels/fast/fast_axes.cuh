@@ -7,10 +7,9 @@
 //
 // `width` threads are side by side, each with its own outputs. BLOCK / width threads are below each
 // other and share those outputs: each reads every height-th position of the rows. Their
-// accumulators are reduced along y in shared memory, or by shuffles where they are a power of two
-// of neighbouring lanes. Where several blocks share rows, the last of
-// them to finish combines the partials of all in the order of the blocks. The launch alone
-// determines which thread combines what.
+// accumulators are reduced along y in shared memory, or by shuffles (GPR_ROW_IN_WARP). Where
+// several blocks share rows, the last of them to finish combines the partials of all in the order
+// of the blocks. The launch alone determines which thread combines what.
 #pragma once
 
 #include "block.cuh"

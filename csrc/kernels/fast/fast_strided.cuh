@@ -4,12 +4,13 @@
 // A block of fast_strided serves layout.width rows at once (fast_axes.cuh). A thread divides once
 // to find its first element and then carries from axis to axis (StridedIterator in layout.cuh).
 // Where the innermost reduced axis is contiguous, it loads items of up to 16 bytes. Where rows are
-// nearer to each other in memory than the elements of one row, neighbouring threads read
-// neighbouring rows.
+// nearer to each other in memory than the elements of one row, neighbouring threads mostly read
+// neighbouring rows; layout.row_major says whether they do.
 //
 //   Launch: row v of `rows` is `width` rows of the array; blocks split their items. rows.n counts
 //   items of a row, rows.count groups of rows. With more than one block per row, scratch has
-//   `width` partials per virtual block and a ticket per group.
+//   `width` partials per virtual block and a ticket per group. If layout.row_major is
+//   GPR_ROW_IN_WARP, layout.height is a power of two up to a warp, and BLOCK a multiple of a warp.
 //
 // Still paid: several additions per item for the iterator; and bytes of each sector that no element
 // needs.

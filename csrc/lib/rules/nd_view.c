@@ -287,8 +287,8 @@ done:
     return status;
 }
 
-/* Whether elements are in the other byte order, and that matters: integers are 0 in any, but not
- * those less 1. */
+/* Whether elements are in the other byte order, and that matters: integers are 0 in any, unless 1
+ * is taken away from them first. */
 static int is_swapped(const gpr_request *request, const gpr_rule *rule)
 {
     const gpr_kind kind = gpr_kind_of(request->dtype);

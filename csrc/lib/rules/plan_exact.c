@@ -50,7 +50,7 @@ static gpr_status add_exact_blocks(const gpr_plan_task *t, uint64_t n, uint64_t 
 static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
 {
     enum { FEW = 8, FEW_FLOAT64 = 4, MANY = 32 }; /* elements a lane */
-    const uint64_t n = t->layout->n, few = t->element_bytes == sizeof(double) ? FEW_FLOAT64 : FEW;
+    const uint64_t n = t->layout->n, few = t->rule->element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW;
     uint32_t lanes = 1;
 
     while (gpr_is_row_major(t->layout) && lanes * t->element_bytes < GPR_SECTOR_BYTES &&
@@ -67,7 +67,8 @@ static uint32_t short_row_lanes(const gpr_plan_task *t, uint64_t threads)
 static int have_columns_lanes(const gpr_plan_task *t)
 {
     return gpr_are_short_columns(t) && t->finishes && !t->facts->slow_float64 &&
-           gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT && !t->layout->masked &&
+           gpr_dtype_rows[t->rule->element].kind == GPR_KIND_FLOAT &&
+           gpr_dtype_rows[t->rule->result].kind == GPR_KIND_FLOAT && !t->layout->masked &&
            t->layout->n > THREAD_ROW_ELEMENTS;
 }
 
@@ -84,6 +85,7 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
         gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
+    /* As loads of columns take a sector per lane, fewer lanes are enough. */
     if (have_columns_lanes(t)) return short_row_lanes(t, threads / 4);
     if (!gpr_is_row_major(layout))
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
@@ -186,11 +188,11 @@ static int has_whole_vectors(const gpr_plan_task *t, int axis)
     return gpr_most_in_item(t, axis) * t->element_bytes == GPR_VECTOR_BYTES;
 }
 
-/* Whether bins in the registers of a few lanes (exact_rows) sum short rows faster than pairs of
- * doubles, as measured on an H100 and an H200. Lanes load any elements as they are; kernels with
- * pairs first look for whole vectors, and then wait for a tree of partials. Pairs are faster in
- * rows of whole vectors, and for float16, whose pairs need no proof: unless their elements are
- * apart, by rows or in runs of one or two, and a small array's anyway. */
+/* Whether a few lanes (exact_rows, by a pair or by bins) sum short rows faster than kernels of fast
+ * with pairs, as measured on an H100 and an H200. Lanes load any elements as they are; kernels of
+ * fast first look for whole vectors, and then wait for a tree of partials. They are faster in rows
+ * of whole vectors, and for float16, whose pairs need no proof: unless their elements are apart, by
+ * rows or in runs of one or two, and a small array's anyway. */
 static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { SMALL_BYTES = 2 << 20, SHORT_RUN = 2 };
@@ -284,7 +286,8 @@ static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element. Elements of two bytes are added in float32 or need no proof. Small arrays
  * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
- * not hold a tile, which is the likelier the more elements there are. */
+ * not hold a tile, which is the likelier the more elements there are. Several rows of few elements
+ * each are read by blocks too small to wait for each other. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */

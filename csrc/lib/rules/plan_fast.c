@@ -252,9 +252,7 @@ static int is_row_in_warp(const way *w)
 }
 
 /* Whether lanes of a warp may share columns of a small array, so that each lane reads sectors of
- * its own. Of positions, which are two numbers, that is faster than a tree in shared memory: 21
- * arrays on an H200 took 0.88 to 1.03 of the time, but larger ones up to 1.36. Other folds gain
- * nothing. */
+ * its own: of positions, which are two numbers (adr/0012). */
 static int seeks_by_lanes(const gpr_plan_task *t)
 {
     enum { SMALL_BYTES = 64 << 10 };
@@ -263,11 +261,19 @@ static int seeks_by_lanes(const gpr_plan_task *t)
            t->layout->rows * t->layout->n * t->element_bytes <= SMALL_BYTES;
 }
 
+/* What a step of a tree in shared memory takes more than one within a warp, where both are possible
+ * ways. */
+static double barrier_ns(const search *s)
+{
+    enum { BARRIER_NS = 150 };
+
+    return seeks_by_lanes(s->t) ? BARRIER_NS : 0;
+}
+
 /* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`. */
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, runs_read runs)
 {
-    enum { OF_ITEM = 6 };      /* instructions, beside those that fold its elements */
-    enum { BARRIER_NS = 150 }; /* a step in shared memory of a small array, beside step_ns */
+    enum { OF_ITEM = 6 }; /* instructions, beside those that fold its elements */
     const uint32_t item_bytes = w->item * (uint32_t)s->t->element_bytes;
     const uint32_t most_under_way =
         gpr_items_under_way(item_bytes, (uint32_t)s->t->layout->reduced, s->t->layout->masked);
@@ -277,12 +283,11 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
             : most_under_way;
     const uint64_t height = w->block / w->width;
     const double slots = (double)gpr_fast_residents(s->t, w->block);
-    const int in_warp = is_row_in_warp(w);
-    const double steps = in_warp ? log2((double)height) : gpr_tree_steps(height);
+    const double steps = gpr_tree_steps(height);
     const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
-    const double barriers = seeks_by_lanes(s->t) && !in_warp ? steps * BARRIER_NS : 0;
+    const double barrier = is_row_in_warp(w) ? 0 : barrier_ns(s);
     const double tree =
-        steps * (s->costs.step_ns + outputs * s->fold.combine * DEPENDENT_NS) + barriers;
+        steps * (s->costs.step_ns + barrier + outputs * s->fold.combine * DEPENDENT_NS);
     uint64_t list[MOST_LISTED];
     const int count = list_blocks(s, slots, w->groups, gpr_divide_up(n, height), list);
 
@@ -598,8 +603,8 @@ static void consider_narrow(search *s)
                        count = block * item / columns; /* of partials side by side */
         const double steps = gpr_tree_steps(working * item / columns),
                      merge_steps = gpr_tree_steps(count);
-        const double step =
-            s->costs.step_ns + s->fold.combine * DEPENDENT_NS * ((double)item / 2 + 1);
+        const double step = s->costs.step_ns + barrier_ns(s) +
+                            s->fold.combine * DEPENDENT_NS * ((double)item / 2 + 1);
         way w = {.variant = NARROW,
                  .block = block,
                  .item = item,

@@ -1136,6 +1136,11 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
                   (plan->rows - 1) * width < plan->layout.rows,
               "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
+        const uint32_t height = plan->block / plan->width;
+        CHECK(plan->row_major != GPR_ROW_IN_WARP ||
+                  (height <= GPR_WARP_LANES && (height & (height - 1)) == 0 &&
+                   plan->block % GPR_WARP_LANES == 0),
+              "%s: %u threads of a row in a warp, blocks of %u", what, height, plan->block);
     }
     if (is_by_pairs) {
         const uint64_t partials = pass->blocks > 1 ? plan->rows * pass->blocks * width : 0;
