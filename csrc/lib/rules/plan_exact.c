@@ -85,7 +85,7 @@ static uint32_t exact_lanes(const gpr_plan_task *t)
         gpr_most_exact_rows_block((unsigned)gpr_exact_parts(t->rule->device_acc));
 
     if (rows == 1 || t->grid != 0 || t->block > most_block) return 0;
-    /* As loads of columns take a sector per lane, fewer lanes are enough. */
+    /* Each lane loads sectors of its own: with more lanes, many columns took longer. */
     if (have_columns_lanes(t)) return short_row_lanes(t, threads / 4);
     if (!gpr_is_row_major(layout))
         return n <= THREAD_ROW_ELEMENTS || (n <= GPR_BIN_ADDS && rows >= threads);
@@ -286,8 +286,8 @@ static int are_bins_faster_in_long_rows(const gpr_plan_task *t)
 /* Whether bins read an array faster than pairs, as measured on an H100 and an H200. Pairs take more
  * additions per element. Elements of two bytes are added in float32 or need no proof. Small arrays
  * wait for steps: runs of which a thread has one tile take fewer in bins, but many steps if bins do
- * not hold a tile, which is the likelier the more elements there are. Several rows of few elements
- * each are read by blocks too small to wait for each other. */
+ * not hold a tile, which is the likelier the more elements there are. Several rows of fewer than
+ * FEW_IN_ROW elements each are faster by pairs. */
 static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LONG_ONLY_RUN = 4 << 10, LONG_RUN = 32 << 10 }; /* of a row alone, and of several */

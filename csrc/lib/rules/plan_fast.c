@@ -59,6 +59,7 @@ typedef struct search {
     gpr_plan_costs costs;
     gpr_fold_costs fold;
     double elements, bytes; /* that memory moves */
+    double barrier_ns;      /* a step of a tree in shared memory, beside one within a warp */
     int column;             /* the kept axis of neighbours, or -1 */
     uint32_t considered;    /* ways so far */
     double *prices;         /* of the first `room` ways; NULL: not wanted */
@@ -261,15 +262,6 @@ static int seeks_by_lanes(const gpr_plan_task *t)
            t->layout->rows * t->layout->n * t->element_bytes <= SMALL_BYTES;
 }
 
-/* What a step of a tree in shared memory takes more than one within a warp, where both are possible
- * ways. */
-static double barrier_ns(const search *s)
-{
-    enum { BARRIER_NS = 150 };
-
-    return seeks_by_lanes(s->t) ? BARRIER_NS : 0;
-}
-
 /* fast_columns and fast_strided: `groups` of rows of n items; each thread has `outputs`. */
 static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, runs_read runs)
 {
@@ -285,7 +277,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
     const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
-    const double barrier = is_row_in_warp(w) ? 0 : barrier_ns(s);
+    const double barrier = is_row_in_warp(w) ? 0 : s->barrier_ns;
     const double tree =
         steps * (s->costs.step_ns + barrier + outputs * s->fold.combine * DEPENDENT_NS);
     uint64_t list[MOST_LISTED];
@@ -603,7 +595,7 @@ static void consider_narrow(search *s)
                        count = block * item / columns; /* of partials side by side */
         const double steps = gpr_tree_steps(working * item / columns),
                      merge_steps = gpr_tree_steps(count);
-        const double step = s->costs.step_ns + barrier_ns(s) +
+        const double step = s->costs.step_ns + s->barrier_ns +
                             s->fold.combine * DEPENDENT_NS * ((double)item / 2 + 1);
         way w = {.variant = NARROW,
                  .block = block,
@@ -993,6 +985,7 @@ static int has_full_columns(const search *s)
 /* Prices every way for an array that has elements, and keeps the best. */
 static void search_ways(search *s)
 {
+    enum { BARRIER_NS = 150 };
     const gpr_plan_task *t = s->t;
     const gpr_layout *layout = t->layout;
 
@@ -1000,6 +993,7 @@ static void search_ways(search *s)
     s->fold = gpr_fold_costs_of(t->rule, t->acc_bytes);
     s->elements = (double)layout->rows * (double)layout->n;
     s->bytes = moved_bytes(t);
+    s->barrier_ns = seeks_by_lanes(t) ? BARRIER_NS : 0;
     if (gpr_rows_are_runs(layout)) {
         consider_stream(s);
         consider_rows(s);
