@@ -707,8 +707,9 @@ static double pairs_ns(const search *s, uint64_t vectors)
 {
     enum { ELEMENT_NS = 20, SMALL_BYTES = 512 << 10 };
 
-    if (!adds_pairs(s) || s->bytes > SMALL_BYTES) return 0;
-    return (double)(vectors * (GPR_VECTOR_BYTES / s->t->element_bytes)) * ELEMENT_NS;
+    const uint64_t elements = vectors * (GPR_VECTOR_BYTES / s->t->element_bytes);
+
+    return adds_pairs(s) && s->bytes <= SMALL_BYTES ? (double)elements * ELEMENT_NS : 0;
 }
 
 /* fast_rows, where lanes read their rows themselves. */
