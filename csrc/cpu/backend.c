@@ -3,6 +3,8 @@
  *     rows of one element      sums and means of floats are stored here
  *     exact sums of integers   exact_integers.c, where 64 bits hold what they follow from
  *     other exact sums         exact_add.c
+ *     sums of magnitudes       as exact sums of elements without signs
+ *     sums of other products   exact_add.c
  *     all others               cpu.c */
 #include <math.h>
 
@@ -89,4 +91,47 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     if (!gpr_is_inexact(rule->element))
         status = gpr_cpu_reduce_integers_exactly(call, run, &is_done);
     return status != GPR_OK || is_done ? status : gpr_cpu_reduce_exactly(call, run);
+}
+
+/* Whether factors are of a type that has every number of the elements'. */
+static int holds_elements(const gpr_rule *rule)
+{
+    const gpr_dtype_row *element = &gpr_dtype_rows[rule->element],
+                        *factor = &gpr_dtype_rows[rule->compute];
+
+    if (rule->compute == rule->element) return 1;
+    if (factor->kind != GPR_KIND_FLOAT) return 0;
+    if (element->kind == GPR_KIND_FLOAT) return factor->bytes > element->bytes;
+    return 8 * element->bytes <= (size_t)factor->fraction + 1;
+}
+
+/* Whether magnitudes of the call's elements, real numbers, can be added as what they are. */
+static int adds_magnitudes(const gpr_resolved *call)
+{
+    const gpr_rule *rule = &call->rule;
+
+    return rule->products == GPR_MAGNITUDES && call->view.n > 0 && call->divisors == NULL &&
+           gpr_kind_of(rule->result) == GPR_KIND_FLOAT && holds_elements(rule);
+}
+
+/* Adds magnitudes. Not inlined, as the other call would be in the frame of every call. */
+static __attribute__((noinline)) gpr_status add_magnitudes(const gpr_resolved *call, gpr_run *run)
+{
+    gpr_resolved sum;
+    gpr_status status = GPR_OK;
+
+    gpr_copy_settings(&sum, call);
+    gpr_copy_view(&sum.view, &call->view);
+    gpr_view_magnitudes(&sum.view);
+    GPR_TRY(gpr_make_rule(GPR_OP_SUM, sum.view.dtype, call->rule.result, &sum.rule));
+    gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_exact], &sum.rule);
+    GPR_TRY(gpr_cpu_reduce(&sum, run));
+done:
+    return status;
+}
+
+gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
+{
+    return adds_magnitudes(call) ? add_magnitudes(call, run)
+                                 : gpr_cpu_reduce_by_products(call, run);
 }

@@ -41,6 +41,9 @@ gpr_status gpr_cpu_add_exactly(const gpr_view *view, int (*interrupted)(void *),
  * gpr_cpu_reduce. */
 gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run);
 
+/* gpr_cpu_reduce_products by the products that the rule names. */
+gpr_status gpr_cpu_reduce_by_products(const gpr_resolved *call, gpr_run *run);
+
 /* The logarithm of the sum of the exponentials of each row of the call's host array, of real
  * numbers, as an element of type `result`, a float. The rest is as in gpr_cpu_reduce. */
 gpr_status gpr_cpu_logsumexp(const gpr_resolved *call, gpr_dtype result, gpr_run *record);

@@ -1362,7 +1362,7 @@ static __attribute__((noinline)) gpr_status reduce_products_once(const gpr_resol
     return reduce_products(call, &first, call->second != NULL ? &second : NULL, times, run);
 }
 
-gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
+gpr_status gpr_cpu_reduce_by_products(const gpr_resolved *call, gpr_run *run)
 {
     const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second, GPR_CPU_LEAST_ADDED);
 

@@ -32,6 +32,21 @@ _Static_assert(offsetof(plain_pairs, rests) ==
                    offsetof(plain_pairs, sums) + GPR_COLUMN_BLOCK * sizeof(double),
                "halves are where the loops put them");
 
+/* Lets loops leave out signs, where they can. */
+static void leave_out_signs(const gpr_view *view, plain_adder *how)
+{
+    const gpr_loops *loops = gpr_cpu_loops();
+    recipe *sum = &how->work.how[0];
+
+    if (view->encoding != GPR_WITHOUT_SIGN || !sum->direct) return;
+    gpr_copy_view(&how->other, view);
+    gpr_view_with_signs(&how->other);
+    how->work.view = sum->view = &how->other;
+    sum->loop = how->is_halved ? loops->magnitude_halves : loops->magnitudes;
+    if (how->is_halved && gpr_cpu_reads_every_second(sum))
+        how->fold_every_second = loops->gapped_magnitude_halves;
+}
+
 int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_adder *how)
 {
     const gpr_loops *loops = gpr_cpu_loops();
@@ -57,11 +72,12 @@ int gpr_cpu_make_plain_adder(const gpr_view *view, const gpr_rule *rule, plain_a
                 rule->skip_nan ? loops->gapped_skipping_halves : loops->gapped_halves;
     }
     if (rule->divide && (rule->skip_nan || view->mask != NULL)) {
-        gpr_mask_view(view, &how->marks);
-        how->work.how[how->work.recipes++] = gpr_cpu_count_recipe(&how->rule, view, &how->marks);
+        gpr_mask_view(view, &how->other);
+        how->work.how[how->work.recipes++] = gpr_cpu_count_recipe(&how->rule, view, &how->other);
     }
+    leave_out_signs(view, how);
     how->work.columns_direct =
-        gpr_cpu_lies_crosswise(view) && sum->direct && gpr_cpu_columns_in_place(view);
+        gpr_cpu_lies_crosswise(view) && sum->direct && gpr_cpu_columns_in_place(how->work.view);
     return 1;
 }
 

@@ -39,7 +39,7 @@ typedef struct plain_memory {
 typedef struct plain_adder {
     job work;      /* its first recipe sums, a second one counts */
     gpr_rule rule; /* of the plain sum */
-    gpr_view marks;
+    gpr_view other; /* marks of elements that count, or elements with signs that loops leave out */
     uint64_t components;
     int is_halved;                     /* sums are two doubles each */
     gpr_gapped_loop fold_every_second; /* of halves, where a row is every second number; or NULL */

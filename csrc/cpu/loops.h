@@ -310,8 +310,10 @@ typedef struct gpr_loops {
      * GPR_COLUMN_BLOCK doubles behind each the sum of the lower halves. In any order: only sums of
      * which no addition was rounded have a meaning. Of columns GPR_COLUMN_BLOCK at most. */
     gpr_loop halves, skipping_halves;
+    /* sums of float32 without their signs, and of float64 by halves, under the same condition */
+    gpr_loop magnitudes, magnitude_halves;
     gpr_columns_loop combine_halves; /* rows of such sums */
-    gpr_gapped_loop gapped_halves, gapped_skipping_halves;
+    gpr_gapped_loop gapped_halves, gapped_skipping_halves, gapped_magnitude_halves;
     gpr_round_sums_loop round_sums;
     gpr_round_pairs_loop round_pairs;
     /* of floats and complex numbers, which are two floats each */

@@ -184,6 +184,16 @@ enum { HALVES_VECTORS = 4 };
 DEFINE_HALVES(halves, ALL_NUMBERS, LIFT_DOUBLE)
 DEFINE_HALVES(skipping_halves, NUMBERS_ALONE, LIFT_SUMMED)
 
+/* Elements without their signs. */
+#define LIFT_MAGNITUDE(x) fabs((double)(x))
+#define WIDEN_MAGNITUDES(p) MAGNITUDES(WIDEN_F32(p))
+#define TAIL_magnitudes(p, i) fabs((double)(p)[i])
+#define BEHIND_magnitudes 0
+DEFINE_DOUBLE_SUM(sum, magnitudes, float, WIDEN_MAGNITUDES)
+DEFINE_SHORT_SUM(sum, magnitudes, float, LIFT_MAGNITUDE)
+DEFINE_DOUBLE_LOOP(sum, magnitudes, float, WIDEN_MAGNITUDES, LIFT_MAGNITUDE, 0.0)
+DEFINE_HALVES(magnitude_halves, MAGNITUDES, LIFT_MAGNITUDE)
+
 /* Rows of sums of halves, added to one. */
 static void columns_of_halves(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                               int how, void *out)

@@ -187,7 +187,6 @@ DEFINE_COMPLEX_PRODUCT_SUMS(float64, double, load_f64, 1)
 
 DEFINE_PRODUCT_SUM(products, float32, float, WIDEN_F32, 1, 0)
 DEFINE_PRODUCT_SUM(squares, float32, float, WIDEN_F32, 0, 0)
-DEFINE_PRODUCT_SUM(magnitudes, float32, float, WIDEN_F32, 0, 0)
 DEFINE_PRODUCT_SUM(products, float64, double, load_f64, 1, 1)
 DEFINE_PRODUCT_SUM(squares, float64, double, load_f64, 0, 1)
 DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)
@@ -211,7 +210,6 @@ DEFINE_PRODUCT_SUM(magnitudes, float64, double, load_f64, 0, 1)
     }
 DEFINE_SUM_LOOP(products, float32, float, sum_singles(p, q, n, &found))
 DEFINE_SUM_LOOP(squares, float32, float, 0)
-DEFINE_SUM_LOOP(magnitudes, float32, float, 0)
 DEFINE_SUM_LOOP(products, float64, double, sum_biased(GPR_PRODUCTS, p, q, n, &found))
 DEFINE_SUM_LOOP(squares, float64, double, sum_biased(GPR_SQUARES, p, q, n, &found))
 DEFINE_SUM_LOOP(magnitudes, float64, double, sum_biased(GPR_MAGNITUDES, p, q, n, &found))
@@ -362,7 +360,6 @@ INLINE void prefetch_rows(const char *const *ahead, int vectors, reading how, in
     }
 DEFINE_PRODUCT_ROWS(products, float32, float, float32, 1, 0)
 DEFINE_PRODUCT_ROWS(squares, float32, float, float32, 0, 0)
-DEFINE_PRODUCT_ROWS(magnitudes, float32, float, float32, 0, 0)
 DEFINE_PRODUCT_ROWS(products, float64, double, float64, 1, 1)
 DEFINE_PRODUCT_ROWS(squares, float64, double, float64, 0, 1)
 DEFINE_PRODUCT_ROWS(magnitudes, float64, double, float64, 0, 1)

@@ -2465,9 +2465,12 @@ const gpr_loops LOOPS_TABLE = {
         },
     .halves = {rows_halves, columns_halves, GPR_FLOAT64},
     .skipping_halves = {rows_skipping_halves, columns_skipping_halves, GPR_FLOAT64},
+    .magnitudes = {rows_sum_magnitudes, columns_sum_magnitudes, GPR_FLOAT64},
+    .magnitude_halves = {rows_magnitude_halves, columns_magnitude_halves, GPR_FLOAT64},
     .combine_halves = columns_of_halves,
     .gapped_halves = halves_gapped,
     .gapped_skipping_halves = skipping_halves_gapped,
+    .gapped_magnitude_halves = magnitude_halves_gapped,
     .round_sums = round_sums,
     .round_pairs = round_pairs,
     .exact =
@@ -2494,8 +2497,7 @@ const gpr_loops LOOPS_TABLE = {
                               [GPR_FLOAT64] = sum_of_products_float64},
             [GPR_SQUARES] = {[GPR_FLOAT32] = sum_of_squares_float32,
                              [GPR_FLOAT64] = sum_of_squares_float64},
-            [GPR_MAGNITUDES] = {[GPR_FLOAT32] = sum_of_magnitudes_float32,
-                                [GPR_FLOAT64] = sum_of_magnitudes_float64},
+            [GPR_MAGNITUDES] = {[GPR_FLOAT64] = sum_of_magnitudes_float64},
         },
     .product_rows =
         {
@@ -2503,8 +2505,7 @@ const gpr_loops LOOPS_TABLE = {
                               [GPR_FLOAT64] = rows_of_products_float64},
             [GPR_SQUARES] = {[GPR_FLOAT32] = rows_of_squares_float32,
                              [GPR_FLOAT64] = rows_of_squares_float64},
-            [GPR_MAGNITUDES] = {[GPR_FLOAT32] = rows_of_magnitudes_float32,
-                                [GPR_FLOAT64] = rows_of_magnitudes_float64},
+            [GPR_MAGNITUDES] = {[GPR_FLOAT64] = rows_of_magnitudes_float64},
         },
     .wide_product_rows = rows_of_products_wide_float32,
     .intervals = intervals,

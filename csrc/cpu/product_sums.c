@@ -69,6 +69,8 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
 
     if (factors->wraps) return 1;
     if (rule->divide) return 0;
+    if (factors->products == GPR_MAGNITUDES && !is_wide(factors))
+        return 0; /* nearly all of these are sums of numbers without signs: there is no loop */
     if (!gpr_is_inexact(factors->dtype)) return of_result == GPR_KIND_FLOAT;
     if (of_result != kind) return 0;
     return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;

@@ -242,6 +242,29 @@ static void find_contiguity(gpr_view *view)
         (view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->n * bytes));
 }
 
+void gpr_view_magnitudes(gpr_view *view)
+{
+    const gpr_dtype_row *row = &gpr_dtype_rows[view->dtype];
+
+    if (row->kind != GPR_KIND_FLOAT && row->kind != GPR_KIND_SIGNED) return; /* as they are */
+    if (row->kind == GPR_KIND_SIGNED) {
+        switch (row->bytes) {
+        case 1: view->dtype = GPR_UINT8; break;
+        case 2: view->dtype = GPR_UINT16; break;
+        case 4: view->dtype = GPR_UINT32; break;
+        default: view->dtype = GPR_UINT64; break;
+        }
+    }
+    view->encoding |= GPR_WITHOUT_SIGN;
+    find_contiguity(view);
+}
+
+void gpr_view_with_signs(gpr_view *view)
+{
+    view->encoding &= ~GPR_WITHOUT_SIGN;
+    find_contiguity(view);
+}
+
 /* Refuses strides of the elements, the mask, the means or the results that lead out of the address
  * space: later arithmetic on axes does not overflow. */
 static gpr_status check_addresses(const gpr_request *request, const gpr_rule *rule,
@@ -711,6 +734,37 @@ static void put_nat_last(char *elements, uint64_t count)
     }
 }
 
+/* The sign of a float is its first bit. 0 less an integer is its magnitude, as an unsigned number
+ * also that of the least one. */
+#define DEFINE_DROP_SIGNS(size, type)                                                    \
+    static void drop_signs_##size(int are_floats, char *elements, uint64_t count)        \
+    {                                                                                    \
+        const type sign = (type)((type)1 << (8 * size - 1));                             \
+                                                                                         \
+        for (uint64_t i = 0; i < count; i++, elements += size) {                         \
+            type x, bits;                                                                \
+            memcpy(&x, elements, size);                                                  \
+            bits = (type)(are_floats ? x & ~sign : (x & sign) != 0 ? (type)(0 - x) : x); \
+            memcpy(elements, &bits, size);                                               \
+        }                                                                                \
+    }
+DEFINE_DROP_SIGNS(1, uint8_t)
+DEFINE_DROP_SIGNS(2, uint16_t)
+DEFINE_DROP_SIGNS(4, uint32_t)
+DEFINE_DROP_SIGNS(8, uint64_t)
+
+static void drop_signs(gpr_dtype dtype, char *elements, uint64_t count)
+{
+    const int are_floats = gpr_kind_of(dtype) == GPR_KIND_FLOAT;
+
+    switch (gpr_dtype_bytes(dtype)) {
+    case 1: drop_signs_1(are_floats, elements, count); break;
+    case 2: drop_signs_2(are_floats, elements, count); break;
+    case 4: drop_signs_4(are_floats, elements, count); break;
+    default: drop_signs_8(are_floats, elements, count); break;
+    }
+}
+
 /* 16 bytes that are chosen or not as one. */
 typedef struct pair {
     uint64_t part[2];
@@ -883,6 +937,8 @@ static void pack_plane(const gpr_view *view, gpr_axis rows, gpr_axis columns, co
     }
     if ((view->encoding & GPR_NAT_LAST) != 0)
         put_nat_last(destination, rows.extent * columns.extent);
+    if ((view->encoding & GPR_WITHOUT_SIGN) != 0)
+        drop_signs(view->dtype, destination, rows.extent * columns.extent);
     if (mask != NULL) mask_runs(view->bytes, destination, mask, rows, columns, neutral);
 }
 

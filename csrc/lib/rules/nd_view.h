@@ -13,7 +13,10 @@ typedef enum gpr_encoding {
     /* they are in the other byte order */
     GPR_SWAPPED = 1,
     /* int64 are reduced less 1, which wraps: the smallest one becomes the largest */
-    GPR_NAT_LAST = 2
+    GPR_NAT_LAST = 2,
+    /* floats are reduced without their signs, and signed integers as unsigned ones of their
+     * magnitudes: the dtype is that of these */
+    GPR_WITHOUT_SIGN = 4
 } gpr_encoding;
 
 /* Extents of 1 are dropped and axes that continue each other merged, so a contiguous array has no
@@ -113,6 +116,11 @@ int gpr_view_is_aligned(const gpr_view *view);
 
 /* Makes a view of bool of the bytes of the view's mask; its data is NULL if there is none. */
 void gpr_mask_view(const gpr_view *view, gpr_view *mask);
+
+/* Makes magnitudes of the elements of a view, real numbers without NAT_LAST; and of floats the
+ * elements again. */
+void gpr_view_magnitudes(gpr_view *view);
+void gpr_view_with_signs(gpr_view *view);
 
 /* Makes a view of the elements of another array, whose address and steps a view has in place of a
  * mask's, and takes them from that one. */
