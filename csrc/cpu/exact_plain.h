@@ -37,8 +37,8 @@ typedef struct plain_memory {
 
 /* How rows are added. */
 typedef struct plain_adder {
-    job work;      /* its first recipe sums, a second one counts */
-    gpr_rule rule; /* of the plain sum */
+    job work;       /* its first recipe sums, a second one counts */
+    gpr_rule rule;  /* of the plain sum */
     gpr_view other; /* marks of elements that count, or elements with signs that loops leave out */
     uint64_t components;
     int is_halved;                     /* sums are two doubles each */

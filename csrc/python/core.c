@@ -116,7 +116,7 @@ static int core_exec(PyObject *module)
         glue_buffer_methods,        glue_stream_methods,      glue_loan_methods,
         glue_device_reduce_methods, glue_library_methods,     glue_cost_methods,
         glue_dtype_methods,         glue_text_methods,        glue_exp_sums_methods,
-        glue_several_methods,
+        glue_several_methods,       glue_norm_methods,
     };
 
     if (glue_import_numpy() < 0) return -1;

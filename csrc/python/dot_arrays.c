@@ -335,6 +335,21 @@ done:
     return result;
 }
 
+PyObject *glue_sum_one_array(glue_state *state, PyArrayObject *array, PyObject *const *types,
+                             PyObject *axis, PyObject *keepdims, gpr_products products, int root,
+                             PyObject *const *options)
+{
+    gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT, .products = products, .root = root};
+    glue_call call;
+
+    begin_call(&call);
+    call.request.op = GPR_OP_SUM;
+    if (glue_read_axes(state, axis, PyArray_NDIM(array), 0, &call) < 0) return NULL;
+    if (glue_read_keepdims(keepdims, &call) < 0) return NULL;
+    if (read_options(state, options, &call, &request) < 0) return NULL;
+    return run_along(state, types, array, NULL, NULL, &call, &request, NULL);
+}
+
 /* dot_along(a, b, factor, dtype, axis, keepdims, products, conjugate, root, kernel, device,
  * block_size, grid_size, stream): two arrays of one shape, or one and None. */
 static PyObject *dot_along(PyObject *module, PyObject *const *from, Py_ssize_t count)

@@ -383,11 +383,20 @@ int glue_add_cost_names(PyObject *module);
 /* Name of capsules that hold a loaded image. */
 #define GLUE_LOADED_IMAGE "gpureduce.loaded_image"
 
+/* ---- dot_arrays.c ---- */
+
+/* The sum of squares or magnitudes of an array of the host along axes, or the root of that. `types`
+ * are dtypes of what is summed and of the result. */
+PyObject *glue_sum_one_array(glue_state *state, PyArrayObject *array, PyObject *const *types,
+                             PyObject *axis, PyObject *keepdims, gpr_products products, int root,
+                             PyObject *const *options);
+
 /* ---- the functions that core.c puts into the module ---- */
 
 extern PyMethodDef glue_run_methods[];
 extern PyMethodDef glue_host_reduce_methods[];
 extern PyMethodDef glue_dot_methods[];
+extern PyMethodDef glue_norm_methods[];
 extern PyMethodDef glue_inspect_methods[];
 extern PyMethodDef glue_memory_methods[];
 extern PyMethodDef glue_cost_methods[];

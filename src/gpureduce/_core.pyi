@@ -107,6 +107,18 @@ def average_along(
     stream: Any,
     /,
 ) -> Any: ...
+def norm(
+    a: np.ndarray[Any, Any],
+    order: Any,
+    axis: Any,
+    keepdims: Any,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    /,
+) -> Any: ...
 def logsumexp(
     a: np.ndarray[Any, Any],
     dtype: np.dtype[Any],

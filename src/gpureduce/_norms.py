@@ -116,17 +116,12 @@ def norm(
     >>> gr.norm(np.array([1, -2, 3]), 1)
     np.float64(6.0)
     """
-    if (
-        type(a) is np.ndarray
-        and (ord is None or (type(axis) is int and type(ord) is int and ord == 2))
-        and (axis is None or _is_plain_axis(axis, a.ndim))
-    ):
-        types = _types_of_two(a.dtype)
-        if types is not None:
-            return _core.dot_along(
-                a, None, *types, axis, bool(keepdims), SQUARES, False, True,
-                "auto", device, block_size, grid_size, stream,
-            )  # fmt: skip
+    if type(a) is np.ndarray:
+        plain = _core.norm(
+            a, ord, axis, keepdims, "auto", device, block_size, grid_size, stream
+        )  # fmt: skip
+        if plain is not NotImplemented:
+            return plain
     options: Options = ("auto", device, block_size, grid_size, stream)
     library = device_library(a)
     if library is None:
@@ -135,30 +130,6 @@ def norm(
         return made[()] if isinstance(made, np.ndarray) else made
     check_plain(a, "a")
     return _DeviceNorm(library, a, options).run(ord, axis, keepdims)
-
-
-def _is_plain_axis(axis: Any, ndim: int) -> bool:
-    """Whether an axis, or two of them, need no conversion; others are converted, or refused."""
-    if type(axis) is int:
-        return -ndim <= axis < ndim
-    if type(axis) is not tuple or len(axis) != 2:
-        return False
-    first, second = axis
-    return (
-        type(first) is type(second) is int
-        and first != second
-        and 0 <= min(axis) <= max(axis) < ndim
-    )
-
-
-@functools.lru_cache(maxsize=64)
-def _types_of_two(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]] | None:
-    """Dtypes of a host array's squares, of both parts of complex elements, and of its 2-norm."""
-    name = name_of(dtype)
-    if name not in _core.DTYPES:
-        return None
-    result = native_dtype("float64" if name.startswith(EXACT) else _PARTS.get(name, name))
-    return (result if name in _PARTS else native_dtype(dtype)), result
 
 
 class _Norm:

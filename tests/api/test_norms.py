@@ -263,14 +263,53 @@ def test_results_are_in_memory_in_the_order_of_numpys(rng: np.random.Generator) 
         x = rng.normal(size=(4, 5, 6)).transpose(order)
         for axis in range(3):
             weights = rng.uniform(1, 2, x.shape[axis])
+            integers = (x * 9).astype("int16")
             for made, numpys in (
                 (gr.norm(x, axis=axis, device="cpu"), np.linalg.norm(x, axis=axis)),
+                *(
+                    (
+                        gr.norm(y, order, axis=axis, device="cpu"),
+                        np.linalg.norm(y, order, axis=axis),
+                    )
+                    for y in (x, integers, x + 1j)
+                    for order in (0, 1, 3, np.inf, -np.inf)
+                ),
                 (
                     gr.average(x, axis=axis, weights=weights, device="cpu"),
                     np.average(x, axis=axis, weights=weights),
                 ),
             ):
                 assert made.strides == numpys.strides, (order, axis)
+
+
+@pytest.mark.parametrize("name", [*NUMPYS, "complex64", "complex128"])
+def test_orders_of_all_layouts_are_numpys(name: str, rng: np.random.Generator, isa: str) -> None:
+    """Extremes and counts are NumPy's, and sums of magnitudes of real numbers are rounded once."""
+    for _ in range(8):
+        x = short_rows(rng, name)
+        plain = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
+        # of which float16 would overflow
+        powers = plain.astype("float32") if name == "float16" else plain
+        keepdims = bool(rng.random() < 0.3)
+        for axis in range(-3, 3):
+            context = f"{name} {x.shape} {x.strides} {x.dtype} {axis} {keepdims} {isa}"
+            for order in (np.inf, -np.inf, 0):
+                made = gr.norm(x, order, axis, keepdims, device="cpu")
+                wanted = np.linalg.norm(plain, order, axis, keepdims)
+                assert made.dtype == wanted.dtype, context
+                assert np.array_equal(made, wanted), f"{context} {order}: {made} {wanted}"
+            for order in (1, 3, -0.5):
+                with np.errstate(all="ignore"):
+                    made = gr.norm(x, order, axis, keepdims, device="cpu")
+                    wanted = np.linalg.norm(powers, order, axis, keepdims)
+                assert_alike(made, wanted.astype(made.dtype), f"{context} {order}")
+            if x.dtype.kind == "c":
+                continue
+            made = gr.norm(x, 1, axis, device="cpu")
+            rows = np.moveaxis(plain, axis, -1).reshape(made.size, -1).tolist()
+            for row, one in zip(rows, made.ravel(), strict=True):
+                total = sum((abs(Fraction(number)) for number in row), Fraction(0))
+                assert one == round_to(total, made.dtype.name), context
 
 
 def test_squares_leave_the_range_and_norms_do_not() -> None:

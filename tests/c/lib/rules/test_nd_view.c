@@ -1,7 +1,9 @@
 /* Views: the axes that remain, contiguous ones, and packing any part of any layout. */
+#include <math.h>
 #include <string.h>
 
 #include "check.h"
+#include "lib/base/convert.h"
 #include "lib/base/status.h"
 #include "lib/rules/layout.h"
 #include "request.h"
@@ -571,6 +573,47 @@ static void test_what_leads_out_of_memory_is_refused(void)
     CHECK(seen[0] > 1000 && seen[1] > 1000, "%u refused, %u not", seen[0], seen[1]);
 }
 
+/* Magnitudes of random bits of each real type, with steps and in both byte orders. */
+static void test_pack_magnitudes(void)
+{
+    enum { COUNT = 40, MOST_BYTES = 8 };
+    static char memory[2 * COUNT * MOST_BYTES], packed[COUNT * MOST_BYTES];
+
+    for (int round = 0; round < 400; round++) {
+        const gpr_dtype dtype = (gpr_dtype)(round % GPR_DTYPE_COUNT);
+        const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype), shape[] = {COUNT},
+                      strides[] = {bytes * check_between(1, 2)};
+        gpr_request request = request_of(1, 1, shape, strides, memory);
+        gpr_view view;
+
+        if (gpr_kind_of(dtype) == GPR_KIND_COMPLEX) continue;
+        for (size_t i = 0; i < sizeof memory; i++)
+            memory[i] = (char)(dtype == GPR_BOOL ? check_between(0, 1) : (int)check_random());
+        request.dtype = dtype;
+        request.byteswapped = check_between(0, 1);
+        CHECK(view_of(&request, &view) == GPR_OK, "%s", gpr_last_error()->message);
+        gpr_view_magnitudes(&view);
+        CHECK(!view.rows_contiguous || view.encoding == 0, "%s is not read in place",
+              gpr_dtype_name(dtype));
+        gpr_pack(&view, 0, COUNT, NULL, packed);
+        for (int64_t i = 0; i < COUNT; i++) {
+            char element[MOST_BYTES];
+            double given, made;
+
+            for (int64_t b = 0; b < bytes; b++)
+                element[b] = memory[i * strides[0] + (request.byteswapped ? bytes - 1 - b : b)];
+            gpr_convert(dtype, element, GPR_FLOAT64, &given, 1);
+            gpr_convert(view.dtype, packed + i * bytes, GPR_FLOAT64, &made, 1);
+            CHECK(made == fabs(given) || (isnan(made) && isnan(given)), "%s: %g of %g",
+                  gpr_dtype_name(dtype), made, given);
+        }
+        if (gpr_kind_of(dtype) == GPR_KIND_FLOAT) gpr_view_with_signs(&view);
+        CHECK(view.encoding == (request.byteswapped && bytes > 1 ? GPR_SWAPPED : 0) ||
+                  gpr_kind_of(dtype) == GPR_KIND_SIGNED,
+              "%s has its signs again", gpr_dtype_name(dtype));
+    }
+}
+
 int main(void)
 {
     check_begin();
@@ -586,5 +629,6 @@ int main(void)
     test_pack();
     test_pack_runs();
     test_pack_planes();
+    test_pack_magnitudes();
     return check_end();
 }
