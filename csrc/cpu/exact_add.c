@@ -1115,6 +1115,9 @@ static void side_by_side_task(exact_job *work, uint64_t index, exact_memory *mem
     product_sums sums;
 
     if (index % UNITS_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop)) return;
+    if (gpr_cpu_store_few_products(work->beside, row, rows, work->rule, &memory->product_rows,
+                                   work->result + row * gpr_dtype_bytes(work->rule->result)))
+        return;
     gpr_cpu_sum_product_rows(work->beside, row, rows, 0, work->view->n, &memory->product_rows,
                              &sums);
     finish_beside_unit(work, row, rows, &sums, memory);

@@ -117,6 +117,7 @@ typedef struct gpr_product_rows {
     const char *const *p, *const *q;
     int64_t p_first, p_stride, p_block, q_first, q_stride, q_block; /* bytes */
     int q_is_one;                                                   /* all rows have the same */
+    int are_beside; /* all rows are known to be neighbours, second ones or the same */
     uint64_t n, blocks, width;
     int continues; /* from the sums there are, of GPR_PRODUCT_ROWS products with these */
 } gpr_product_rows;
@@ -125,6 +126,24 @@ typedef struct gpr_product_rows {
  * that a sum of -0 alone is -0. */
 typedef void (*gpr_product_rows_loop)(const gpr_product_rows *rows, double *upper, double *lower,
                                       double *sizes);
+
+/* What sums of few products become: numbers that start at `start`, 0 or -0, and are rounded to
+ * doubles and divided by divisors[j], or by `divisor` if that is NULL; or to float32 or float64 at
+ * once. */
+typedef struct gpr_few_rule {
+    double start, divisor;
+    const double *divisors;
+    int is_divided, is_single;
+} gpr_few_rule;
+
+/* Stores results of rows of at most GPR_FEW_PRODUCTS products, in one block, of which neighbours
+ * need the first one's address alone: float32 if they are
+ * single, otherwise doubles. Returns 0 where one of them is not certain: there are infinities or
+ * NaN, or bits at both ends of the range. Needs rounding to nearest, and subnormal numbers neither
+ * read nor written as zero. */
+enum { GPR_FEW_PRODUCTS = 32 };
+typedef int (*gpr_few_products_loop)(const gpr_product_rows *rows, const gpr_few_rule *rule,
+                                     void *results);
 
 /* How sums of products become the ends of intervals that contain the real numbers. */
 typedef struct gpr_interval_rule {
@@ -340,6 +359,7 @@ typedef struct gpr_loops {
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_product_rows_loop product_rows[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_product_rows_loop wide_product_rows; /* of float32, with the errors of float64 */
+    gpr_few_products_loop few_products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
     gpr_intervals_loop intervals;
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];

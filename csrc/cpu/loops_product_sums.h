@@ -242,16 +242,18 @@ typedef float half_f32 __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 INLINE vec_f64 read_lanes_float64(reading how, const char *const *rows, int64_t at)
 {
-#define LANE_AT(k) *(const double *)(const void *)(rows[how == APART ? (k) : 0] + at)
+#define LANE_AT(k) *(const double *)(const void *)(rows[k] + at)
     if (how == NEIGHBOURS) return load_f64((const double *)(const void *)(rows[0] + at));
+    if (how == ONE_FOR_ALL) return LANE_AT(0) - (vec_f64){0};
     return (vec_f64)EACH_LANE(LANE_AT);
 #undef LANE_AT
 }
 
 INLINE vec_f64 read_lanes_float32(reading how, const char *const *rows, int64_t at)
 {
-#define LANE_AT(k) *(const float *)(const void *)(rows[how == APART ? (k) : 0] + at)
+#define LANE_AT(k) *(const float *)(const void *)(rows[k] + at)
     if (how == NEIGHBOURS) return (vec_f64)WIDEN_F32((const float *)(const void *)(rows[0] + at));
+    if (how == ONE_FOR_ALL) return (double)LANE_AT(0) - (vec_f64){0};
     return __builtin_convertvector((half_f32)EACH_LANE(LANE_AT), vec_f64);
 #undef LANE_AT
 }
@@ -262,6 +264,14 @@ INLINE int are_neighbours(const char *const *rows, uint64_t count, int64_t bytes
 
     for (uint64_t k = 1; k < count; k++) differ |= rows[k] - rows[k - 1] - bytes;
     return differ == 0;
+}
+
+/* Whether `count` rows from row j on are neighbours, and second ones that are not one for all. */
+INLINE int are_beside(const gpr_product_rows *rows, uint64_t j, uint64_t count, int is_one,
+                      int64_t bytes)
+{
+    return rows->are_beside || (are_neighbours(rows->p + j, count, bytes) &&
+                                (is_one || are_neighbours(rows->q + j, count, bytes)));
 }
 
 /* Rows side by side are more streams of memory than the processor's own prefetchers follow, and
@@ -339,8 +349,7 @@ INLINE void prefetch_rows(const char *const *ahead, int vectors, reading how, in
         while (j < rows->width) {                                                                  \
             const uint64_t left = rows->width - j;                                                 \
                                                                                                    \
-            if (left < SOME || !are_neighbours(rows->p + j, SOME, sizeof(T)) ||                    \
-                !(is_one || are_neighbours(rows->q + j, SOME, sizeof(T)))) {                       \
+            if (left < SOME || !are_beside(rows, j, SOME, is_one, sizeof(T))) {                    \
                 if (is_one)                                                                        \
                     add_rows_of_##kind##_##name(rows, j, 1, APART, ONE_FOR_ALL, upper, lower,      \
                                                 sizes);                                            \

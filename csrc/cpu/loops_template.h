@@ -2211,6 +2211,8 @@ static int products_float32(const void *a, const void *b, uint64_t n, double *re
 
 #include "cpu/loops_product_sums.h"
 
+#include "cpu/loops_few_products.h"
+
 /* ---------------------------------------------------------------- scaled products ------------ */
 
 static void multiply_mantissas(const double *x, uint64_t count, double *mantissas,
@@ -2508,6 +2510,7 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_MAGNITUDES] = {[GPR_FLOAT64] = rows_of_magnitudes_float64},
         },
     .wide_product_rows = rows_of_products_wide_float32,
+    .few_products = {[GPR_FLOAT32] = few_products_float32, [GPR_FLOAT64] = few_products_float64},
     .intervals = intervals,
     .wrapped_products = {[GPR_INT8] = wrapped_products_int8,
                          [GPR_INT16] = wrapped_products_int16,

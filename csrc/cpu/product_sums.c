@@ -310,6 +310,26 @@ int gpr_cpu_cut_product_rows(const gpr_cpu_factors *factors, uint64_t most, gpr_
     return 1;
 }
 
+/* Whether all rows have the same factors. */
+static int has_one_row(const gpr_view *view)
+{
+    int is_one = 1;
+
+    for (int i = 0; i < view->outer; i++) is_one &= view->axes[i].in == 0;
+    return is_one;
+}
+
+/* Whether `width` rows from `row` on are neighbours, in memory or where they are packed. */
+static int lie_beside(const gpr_view *view, gpr_dtype dtype, uint64_t row, uint64_t width,
+                      int by_columns)
+{
+    const gpr_axis *last = &view->axes[view->outer - 1];
+
+    if (!is_in_place(view, dtype)) return by_columns && !has_one_row(view);
+    return view->outer > 0 && last->in == (int64_t)view->bytes &&
+           row % last->extent + width <= last->extent;
+}
+
 /* Finds where `width` rows, from `row` on, begin in memory. */
 static void find_rows(const gpr_view *view, uint64_t row, uint64_t width, const char **rows)
 {
@@ -481,9 +501,9 @@ static void read_tile(const gpr_cpu_factors *factors, const rows_reader *how, ui
     }
 }
 
-/* Of the first factors or the second ones. */
+/* Of the first factors or the second ones; finds where `found` rows begin, from the first one on. */
 static rows_reader make_reader(const gpr_view *view, int which, gpr_dtype dtype, uint64_t row,
-                               uint64_t width, uint64_t pitch, int by_columns,
+                               uint64_t width, uint64_t pitch, int by_columns, uint64_t found,
                                product_rows_memory *memory)
 {
     const char **rows = memory->rows[which];
@@ -492,30 +512,29 @@ static rows_reader make_reader(const gpr_view *view, int which, gpr_dtype dtype,
     const int64_t bytes = (int64_t)gpr_dtype_bytes(dtype);
     rows_reader how = {.view = view,
                        .in_place = is_in_place(view, dtype),
-                       .is_one = 1,
+                       .is_one = has_one_row(view),
                        .stage = &memory->read.stages[which],
                        .tile = memory->read.widened[which],
                        .starts = memory->starts[which],
                        .offsets = memory->offsets,
                        .rows = rows};
 
-    for (int i = 0; i < view->outer; i++) how.is_one &= view->axes[i].in == 0;
     if (how.in_place) {
         how.stride = view->inner > 0 ? view->axes[along].in : 0;
         how.block = view->inner > 1 ? view->axes[along - 1].in : 0;
-        find_rows(view, row, width, rows);
+        find_rows(view, row, found, rows);
     } else {
         by_columns &= !how.is_one;
         if (!by_columns && !view->rows_contiguous)
             find_rows(view, row, how.is_one ? 1 : width, memory->starts[which]);
         how.stride = by_columns ? (int64_t)width * bytes : bytes;
-        for (uint64_t j = 0; j < width; j++)
+        for (uint64_t j = 0; j < found; j++)
             rows[j] = (const char *)tile + (how.is_one   ? 0
                                             : by_columns ? j
                                                          : j * pitch) *
                                                (uint64_t)bytes;
     }
-    repeat_last(width, rows);
+    repeat_last(found, rows);
     return how;
 }
 
@@ -599,6 +618,81 @@ void gpr_cpu_clear_product_rows(product_rows_memory *memory, uint64_t width)
     }
 }
 
+/* How a unit's rows are read. */
+typedef struct unit_reader {
+    const gpr_cpu_factors *factors;
+    rows_reader first, second;
+    gpr_dtype dtype; /* as loops read it */
+    uint64_t row, width, pitch;
+    int by_columns;
+    gpr_product_rows rows; /* as the loop gets them, but for how many */
+} unit_reader;
+
+/* Finds where rows begin that are not neighbours; also those, where loops ask for it. */
+static void make_unit_reader(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                             int asks_for_all, product_rows_memory *memory, unit_reader *unit)
+{
+    const gpr_view *view = factors->first, *other = factors->second;
+    const int has_second = factors->products == GPR_PRODUCTS;
+    const gpr_dtype dtype = dtype_of_rows(factors);
+    const uint64_t pitch =
+        gpr_smaller(view->n, gpr_smaller(PRODUCT_TILE / width, GPR_PRODUCT_ROWS));
+    const int by_columns = packs_columns(view);
+    const int are_beside =
+        lie_beside(view, dtype, row, width, by_columns) &&
+        (!has_second || has_one_row(other) || lie_beside(other, dtype, row, width, by_columns));
+    const uint64_t found = are_beside && !asks_for_all ? 1 : width;
+
+    *unit = (unit_reader){
+        .factors = factors,
+        .first = make_reader(view, 0, dtype, row, width, pitch, by_columns, found, memory),
+        .second = {.in_place = 1},
+        .dtype = dtype,
+        .row = row,
+        .width = width,
+        .pitch = pitch,
+        .by_columns = by_columns};
+    if (has_second)
+        unit->second = make_reader(other, 1, dtype, row, width, pitch, by_columns, found, memory);
+    unit->rows = (gpr_product_rows){.p = memory->rows[0],
+                                    .p_stride = unit->first.stride,
+                                    .p_block = unit->first.block,
+                                    .q = memory->rows[1],
+                                    .q_stride = unit->second.stride,
+                                    .q_block = unit->second.block,
+                                    .q_is_one = unit->second.is_one,
+                                    .are_beside = are_beside,
+                                    .width = width,
+                                    .blocks = 1};
+}
+
+/* How many of `most` positions from `at` on are read at once. */
+static uint64_t run_of_unit(const unit_reader *unit, uint64_t at, uint64_t most)
+{
+    const gpr_view *view = unit->factors->first;
+    const uint64_t extent = view->inner > 0 ? view->axes[view->outer + view->inner - 1].extent : 1;
+    const int in_place = unit->first.in_place && unit->second.in_place;
+    uint64_t run = gpr_smaller(most, GPR_PRODUCT_ROWS);
+
+    if (!in_place) run = gpr_smaller(run, unit->pitch);
+    if (unit->first.in_place || unit->second.in_place || unit->by_columns)
+        run = gpr_smaller(run, extent - at % extent);
+    return run;
+}
+
+/* Reads `run` positions from `at` on, if they are not read in place. */
+static void read_unit(unit_reader *unit, uint64_t at, uint64_t run, product_sums *all)
+{
+    unit->rows.p_first = offset_of(&unit->first, at);
+    if (unit->factors->products == GPR_PRODUCTS) unit->rows.q_first = offset_of(&unit->second, at);
+    if (!unit->first.in_place)
+        read_tile(unit->factors, &unit->first, unit->row, unit->width, at, run, unit->pitch,
+                  unit->by_columns, unit->dtype, all);
+    if (!unit->second.in_place)
+        read_tile(unit->factors, &unit->second, unit->row, unit->width, at, run, unit->pitch,
+                  unit->by_columns, unit->dtype, all);
+}
+
 void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
                               uint64_t begin, uint64_t end, product_rows_memory *memory,
                               product_sums *all)
@@ -611,60 +705,63 @@ void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint
         is_wide_sum ? gpr_cpu_loops()->wide_product_rows
                     : gpr_cpu_loops()->product_rows[factors->products][dtype];
     const uint64_t extent = view->inner > 0 ? view->axes[along].extent : 1,
-                   blocks = view->inner > 1 ? view->axes[along - 1].extent : 1,
-                   pitch =
-                       gpr_smaller(view->n, gpr_smaller(PRODUCT_TILE / width, GPR_PRODUCT_ROWS));
-    const int by_columns = packs_columns(view);
-    const rows_reader first = make_reader(view, 0, dtype, row, width, pitch, by_columns, memory);
-    rows_reader second = {.in_place = 1};
+                   blocks = view->inner > 1 ? view->axes[along - 1].extent : 1;
     uint64_t added = 0, run;
+    unit_reader unit;
 
-    if (has_second)
-        second = make_reader(factors->second, 1, dtype, row, width, pitch, by_columns, memory);
-    gpr_product_rows rows = {.p = memory->rows[0],
-                             .p_stride = first.stride,
-                             .p_block = first.block,
-                             .q = memory->rows[1],
-                             .q_stride = second.stride,
-                             .q_block = second.block,
-                             .q_is_one = second.is_one,
-                             .width = width};
-
+    make_unit_reader(factors, row, width, 1, memory, &unit);
+    gpr_product_rows *rows = &unit.rows;
     /* of integers, and of their products with numbers that all rows share */
-    const int has_quantum = !gpr_is_inexact(view->dtype) && (!has_second || second.is_one);
+    const int has_quantum = !gpr_is_inexact(view->dtype) && (!has_second || unit.second.is_one);
 
     *all = (product_sums){.quantum = has_quantum ? 1 : 0};
     for (uint64_t at = begin; at < end; at += run) {
-        const uint64_t in_axis = extent - at % extent;
-
-        run = gpr_smaller(end - at, GPR_PRODUCT_ROWS);
-        if (!first.in_place || !second.in_place) run = gpr_smaller(run, pitch);
-        if (first.in_place || second.in_place || by_columns) run = gpr_smaller(run, in_axis);
-        rows.n = run;
-        rows.blocks = 1;
-        if (first.in_place && second.in_place && run == extent) {
-            rows.blocks = gpr_smaller(gpr_smaller(GPR_PRODUCT_ROWS, end - at) / extent,
-                                      blocks - at / extent % blocks);
-            run *= rows.blocks;
+        run = run_of_unit(&unit, at, end - at);
+        rows->n = run;
+        rows->blocks = 1;
+        if (unit.first.in_place && unit.second.in_place && run == extent) {
+            rows->blocks = gpr_smaller(gpr_smaller(GPR_PRODUCT_ROWS, end - at) / extent,
+                                       blocks - at / extent % blocks);
+            run *= rows->blocks;
         }
-        rows.p_first = offset_of(&first, at);
-        if (has_second) rows.q_first = offset_of(&second, at);
-        if (!first.in_place)
-            read_tile(factors, &first, row, width, at, run, pitch, by_columns, dtype, all);
-        if (!second.in_place)
-            read_tile(factors, &second, row, width, at, run, pitch, by_columns, dtype, all);
+        read_unit(&unit, at, run, all);
         if (added + run > GPR_PRODUCT_ROWS) {
             merge_rows(width, memory, all);
             added = 0;
         }
-        for (uint64_t b = 0; b < rows.blocks && has_quantum && has_second; b++)
-            find_quantum(rows.q[0] + rows.q_first + (int64_t)b * rows.q_block, rows.q_stride,
-                         rows.n, dtype, &all->quantum);
-        rows.continues = added > 0;
-        loop(&rows, memory->upper, memory->lower, memory->sizes);
+        for (uint64_t b = 0; b < rows->blocks && has_quantum && has_second; b++)
+            find_quantum(rows->q[0] + rows->q_first + (int64_t)b * rows->q_block, rows->q_stride,
+                         rows->n, dtype, &all->quantum);
+        rows->continues = added > 0;
+        loop(rows, memory->upper, memory->lower, memory->sizes);
         added += run;
     }
     if (all->merged > 0) merge_rows(width, memory, all);
+}
+
+int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                               const gpr_rule *rule, product_rows_memory *memory, char *results)
+{
+    const uint64_t n = factors->first->n;
+    const gpr_few_rule how = {.start = gpr_is_inexact(factors->dtype) ? -0.0 : 0,
+                              .divisor = factors->has_one_divisor ? factors->divisors[0] : 1,
+                              .divisors = factors->divisors != NULL && !factors->has_one_divisor
+                                              ? factors->divisors + row
+                                              : NULL,
+                              .is_divided = factors->divisors != NULL,
+                              .is_single = rule->result == GPR_FLOAT32};
+    const int is_float = rule->result == GPR_FLOAT32 || rule->result == GPR_FLOAT64;
+    product_sums all = {.merged = 0};
+    unit_reader unit;
+
+    if (n > GPR_FEW_PRODUCTS || factors->products != GPR_PRODUCTS || factors->are_parts ||
+        factors->times != 1 || !is_float || (uintptr_t)results % gpr_dtype_bytes(rule->result) != 0)
+        return 0;
+    make_unit_reader(factors, row, width, 0, memory, &unit);
+    if (run_of_unit(&unit, 0, n) < n) return 0;
+    read_unit(&unit, 0, n, &all);
+    unit.rows.n = n;
+    return !all.is_inexact && gpr_cpu_loops()->few_products[unit.dtype](&unit.rows, &how, results);
 }
 
 /* ---------------------------------------------------------------- results -------------------- */

@@ -81,6 +81,11 @@ void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint
                               uint64_t begin, uint64_t end, product_rows_memory *memory,
                               product_sums *all);
 
+/* Stores these sums of all products of `width` rows, or what they come to over the divisors, if the
+ * rows have few products and all results are certain; 0 if not, where results have no meaning. */
+int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                               const gpr_rule *rule, product_rows_memory *memory, char *results);
+
 /* The sums of no products; copies sums to `width` of them; and merges such copies. */
 void gpr_cpu_clear_product_rows(product_rows_memory *memory, uint64_t width);
 void gpr_cpu_store_product_rows(const product_rows_memory *memory, uint64_t width,

@@ -250,6 +250,21 @@ static void set_along(glue_call *call, int ndim, const int64_t *shape, const int
     request->b.strides = call->mask_strides;
 }
 
+/* Whether an array of doubles has them in memory in the order of the results. */
+static int lies_as(PyArrayObject *doubles, PyArrayObject *results)
+{
+    const npy_intp bytes = PyArray_ITEMSIZE(results);
+
+    if (PyArray_TYPE(doubles) != NPY_DOUBLE || !PyArray_ISBEHAVED_RO(doubles) ||
+        !PyArray_SAMESHAPE(doubles, results))
+        return 0;
+    for (int i = 0; i < PyArray_NDIM(results); i++)
+        if (PyArray_STRIDE(doubles, i) / (npy_intp)sizeof(double) !=
+            PyArray_STRIDE(results, i) / bytes)
+            return 0;
+    return 1;
+}
+
 /* Reads divisors of sums: *one for all, or an array of one for each, copied to the order in which
  * the results are in memory. *made is to be released. */
 static int read_divisors(PyObject *from, PyObject *results, double *one, PyObject **made,
@@ -263,6 +278,11 @@ static int read_divisors(PyObject *from, PyObject *results, double *one, PyObjec
         request->divisors = one;
         request->has_one_divisor = 1;
         return *one == -1 && PyErr_Occurred() != NULL ? -1 : 0;
+    }
+    if (lies_as((PyArrayObject *)from, (PyArrayObject *)results)) {
+        Py_DECREF(descr);
+        request->divisors = PyArray_DATA((PyArrayObject *)from);
+        return 0;
     }
     *made = PyArray_NewLikeArray((PyArrayObject *)results, NPY_KEEPORDER, descr, 0);
     if (*made == NULL || PyArray_CopyInto((PyArrayObject *)*made, (PyArrayObject *)from) < 0)

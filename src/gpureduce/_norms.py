@@ -573,7 +573,8 @@ def _average_host(
     total = _functions.sum(
         w, own, _FLOAT64 if is_real else wide, keepdims=keepdims and own is axes, device="cpu"
     )
-    if not total.all():
+    has_zero = not _functions.all(total, device="cpu") if type(total) is np.ndarray else total == 0
+    if has_zero:
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     if is_real:
         average = _core.average_along(array, w, factor, result, axes, keepdims, total, *options)

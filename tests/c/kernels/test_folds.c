@@ -1016,6 +1016,112 @@ static void check_product_rows(const gpr_loops *loops)
     check_rows_of_products(loops->wide_product_rows, GPR_FLOAT32, GPR_FLOAT64, GPR_PRODUCTS);
 }
 
+/* Factors of which many sums are halfway between two float32 or float64, or 0: numbers of all bits
+ * of the type whose exponents are alike, some of them 0 or the last one with the other sign. */
+static void *draw_ties(gpr_dtype real, uint64_t n)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    uint8_t *array = malloc(n * bytes);
+
+    for (uint64_t i = 0; array != NULL && i < n; i++) {
+        const int64_t odd = 2 * check_between(0, INT32_MAX) + 1;
+        double x = ldexp((double)odd, (int)check_between(-3, 0));
+
+        if (real == GPR_FLOAT64) x += ldexp((double)check_between(0, 9), -21);
+        if (check_between(0, 9) == 0) x = check_between(0, 1) ? 0 : -0.0;
+        gpr_convert(GPR_FLOAT64, &x, real, array + i * bytes, 1);
+        if (i > 0 && check_between(0, 9) == 0) {
+            memcpy(array + i * bytes, array + (i - 1) * bytes, bytes);
+            array[(i + 1) * bytes - 1] ^= 0x80;
+        }
+    }
+    return array;
+}
+
+/* Powers of two, or of one: products with them have no more bits. */
+static void *draw_weights(gpr_dtype real, uint64_t n)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    const int range = (int)check_between(0, 2);
+    uint8_t *array = malloc(n * bytes);
+
+    for (uint64_t i = 0; array != NULL && i < n; i++) {
+        const double x = ldexp(1, (int)check_between(-range, range));
+        gpr_convert(GPR_FLOAT64, &x, real, array + i * bytes, 1);
+    }
+    return array;
+}
+
+/* The result of a row's exact sum. */
+static double result_of_few(gpr_exact_part *exact, const gpr_few_rule *rule, double divisor)
+{
+    float single;
+    double sum, quotient;
+
+    CHECK(gpr_exact_round(exact, GPR_FLOAT32, 0, &single) == GPR_OK, "%s", gpr_cpu_isa());
+    CHECK(gpr_exact_round(exact, GPR_FLOAT64, 0, &sum) == GPR_OK, "%s", gpr_cpu_isa());
+    quotient = sum / divisor;
+    if (!rule->is_divided) return rule->is_single ? (double)single : sum;
+    return rule->is_single ? (double)(float)quotient : quotient;
+}
+
+/* Results of few products, of which none of ties is left to others. */
+static void check_few_products(const gpr_loops *loops, gpr_dtype real)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    const uint64_t width = (uint64_t)check_between(1, MOST_ROWS),
+                   n = (uint64_t)check_between(1, GPR_FEW_PRODUCTS);
+    const int are_ties = (int)check_between(0, 1), have_weights = (int)check_between(0, 1),
+              of_first = (int)check_between(0, 1), of_second = (int)check_between(0, 2);
+    uint8_t *a = are_ties ? draw_ties(real, width * n) : draw_factors(real, width * n),
+            *b = !are_ties      ? draw_factors(real, width * n)
+                 : have_weights ? draw_weights(real, width * n)
+                                : draw_ties(real, width * n);
+    const char *p[ROW_SLOTS], *q[ROW_SLOTS];
+    double divisors[MOST_ROWS], made[MOST_ROWS];
+    float singles[MOST_ROWS];
+    gpr_few_rule rule = {.start = -0.0,
+                         .divisor = (double)check_between(1, 9),
+                         .divisors = check_between(0, 1) ? divisors : NULL,
+                         .is_divided = (int)check_between(0, 1),
+                         .is_single = (int)check_between(0, 1)};
+    gpr_product_rows rows = {.p = p, .q = q, .width = width, .n = n, .blocks = 1};
+    int is_certain;
+
+    rows.q_is_one = of_second == 2;
+    rows.are_beside = of_first == 0 && of_second != 1 && check_between(0, 1);
+    rows.p_stride = place_rows(a, bytes, width, n, of_first, p);
+    rows.q_stride = place_rows(b, bytes, width, n, of_second, q);
+    if (!rule.is_divided) rule.divisors = NULL, rule.divisor = 1;
+    for (uint64_t j = 0; j < width; j++) divisors[j] = (double)check_between(1, 9);
+    is_certain =
+        loops->few_products[real](&rows, &rule, rule.is_single ? (void *)singles : (void *)made);
+    CHECK(is_certain || !are_ties || (real == GPR_FLOAT64 && !have_weights),
+          "%s: %d of %llu ties of %s", gpr_cpu_isa(), is_certain, (unsigned long long)n,
+          gpr_dtype_name(real));
+    for (uint64_t j = 0; is_certain && j < width; j++) {
+        const double result = rule.is_single ? (double)singles[j] : made[j];
+        gpr_exact_part exact;
+
+        gpr_exact_clear_products(&exact, GPR_FLOAT64);
+        for (uint64_t i = 0; i < n; i++) {
+            double x, y;
+
+            gpr_convert(real, p[j] + (int64_t)i * rows.p_stride, GPR_FLOAT64, &x, 1);
+            gpr_convert(real, q[j] + (int64_t)i * rows.q_stride, GPR_FLOAT64, &y, 1);
+            gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &y, 1);
+        }
+        const double wanted =
+            result_of_few(&exact, &rule, rule.divisors != NULL ? divisors[j] : rule.divisor);
+        CHECK(result == wanted && signbit(result) == signbit(wanted),
+              "%s: row %llu of %llu products of %s, %d %d %d: %.17g, not %.17g", gpr_cpu_isa(),
+              (unsigned long long)j, (unsigned long long)n, gpr_dtype_name(real), are_ties,
+              rule.is_divided, rule.is_single, result, wanted);
+    }
+    free(a);
+    free(b);
+}
+
 /* Intervals beside long doubles, whose own error is far less than the widths that are drawn. */
 static void check_intervals(const gpr_loops *loops)
 {
@@ -1195,6 +1301,8 @@ static void test_loops_and_host_fold_alike(void)
             check_magnitudes(loops->magnitudes, GPR_FLOAT32, 0);
             check_magnitudes(loops->magnitude_halves, GPR_FLOAT64, 1);
             check_product_rows(loops);
+            check_few_products(loops, GPR_FLOAT32);
+            check_few_products(loops, GPR_FLOAT64);
             check_intervals(loops);
             check_product_bounds(loops, GPR_FLOAT32, GPR_COMPLEX64);
             check_product_bounds(loops, GPR_FLOAT64, GPR_COMPLEX128);

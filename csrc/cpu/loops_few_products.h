@@ -1,0 +1,229 @@
+/* Part of loops_template.h: sums of few products, and quotients of them, of rows side by side, as
+ * results. See gpr_few_products_loop.
+ *
+ * To float32 nearly all sums of doubles are rounded alike that are less than a few thousand last
+ * bits from the real ones. The other ones, and those to doubles, are made again, with two doubles.
+ *
+ * A lane has a row. Its sum is two doubles: what rounding takes from an addition is a double (TwoSum)
+ * and goes to `rest`. So does what rounding takes from a product of doubles. Where no addition to
+ * `rest` was rounded either, and no such part was too small for a double, the two are the sum, and
+ * one addition rounds it. Then the result is certain also halfway between two numbers, where bounds
+ * on errors decide nothing: every fifth sum of two float32 is there, but hardly one of 33. */
+
+/* Last bits of a double: more than what the quotient may be wrong of a rounded sum, and of a plain
+ * one of at least LEAST_PLAIN_SHARE of its size, each of whose 2^5 additions was rounded by 2^-53. */
+enum { NEAR = 4, PLAINLY_NEAR = 1 << 17 };
+#define LEAST_PLAIN_SHARE 0x1p-11
+#define LEAST_EXACT_TERM 0x1p-900 /* the rest of larger products is a double */
+#define LEAST_SINGLE 0x1p-125     /* from here on midpoints of float32 have the same bits */
+/* Of a sum's size: each of 2^5 additions to `rest`, which is below 2^(5 - 53), is rounded by 2^-53
+ * of that; with the rests of products it is twice as much, and this is twice what it may be. */
+#define FEW_PRODUCTS_ERROR 0x1p-93
+#define LEAST_SHARE 0x1p-40 /* of a sum's size: of less, the error may be more than a last bit */
+
+/* As EVERY, also of -0. */
+#define EACH(x) ((x) - (vec_f64){0})
+
+typedef struct few_lanes {
+    vec_f64 sum, rest, size;
+    vec_i64 rounded; /* bits that are not 0 where `rest` is not exact */
+} few_lanes;
+
+/* Adds b, which is not -0. */
+INLINE void add_noting(vec_f64 *a, vec_f64 b, vec_i64 *rounded)
+{
+    const vec_f64 sum = *a + b, of_b = sum - *a, of_a = sum - b;
+
+    *rounded |= ((vec_i64)of_a ^ (vec_i64)*a) | ((vec_i64)of_b ^ (vec_i64)b);
+    *a = sum;
+}
+
+INLINE void add_few(int is_wide, vec_f64 x, vec_f64 y, few_lanes *lanes)
+{
+    const vec_f64 term = x * y, size = MAGNITUDES(term), zero = {0};
+    vec_f64 lost;
+
+    ADD_WITH_REST(vec_f64, lanes->sum, term, lost);
+    if (is_wide) {
+        add_noting(&lost, VECTOR_PRODUCT_REST(x, y, term) + 0.0, &lanes->rounded);
+        lanes->rounded |=
+            (vec_i64)(size < EVERY(LEAST_EXACT_TERM)) & (vec_i64)(x != zero) & (vec_i64)(y != zero);
+    }
+    add_noting(&lanes->rest, lost, &lanes->rounded);
+    lanes->size += size;
+}
+
+/* Where a double is so near to halfway between two float32, or so small, that an error of a few
+ * last bits may change what it is rounded to. */
+INLINE vec_i64 is_near_midpoint(vec_f64 x, int64_t near)
+{
+    const int64_t below = (INT64_C(1) << 29) - 1, midpoint = INT64_C(1) << 28;
+    const vec_i64 apart = ((vec_i64)x & below) - midpoint;
+
+    return (vec_i64)((apart >= -near) & (apart <= near)) |
+           (vec_i64)(MAGNITUDES(x) < EVERY(LEAST_SINGLE));
+}
+
+/* What a unit's rows become. */
+typedef struct few_results {
+    int is_single, is_divided;
+    int are_two; /* one product, or two of float32: what one addition makes is the sum, rounded */
+    int has_inverse; /* one for all */
+    vec_f64 divisor, inverse;
+    vec_i64 doubtful;
+} few_results;
+
+/* Rounded sums over the divisor. To float32 nearly all are rounded alike if they are multiplied by
+ * its inverse. */
+INLINE vec_f64 divide_few(vec_f64 sum, const few_results *to)
+{
+    const vec_f64 value = sum * to->inverse;
+
+    if (to->has_inverse && to->is_single && !has_flag_set(is_near_midpoint(value, NEAR)))
+        return value;
+    return sum / to->divisor;
+}
+
+/* Rounds the sums, divides them, and notes where that is not certain. */
+INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
+{
+    const vec_f64 zero = {0}, s = lanes->sum, rest = lanes->rest, both = s + rest,
+                  sum = choose_f64((vec_i64)(rest == zero), s, both), /* s may be -0 */
+        value = to->is_divided ? divide_few(sum, to) : sum,
+                  doubt = lanes->size * FEW_PRODUCTS_ERROR, of_rest = both - s,
+                  left = (s - (both - of_rest)) + (rest - of_rest);
+    const vec_i64 is_exact = lanes->rounded == 0;
+    vec_i64 certain;
+
+    if (to->is_single) {
+        certain = ~is_near_midpoint(value, NEAR) &
+                  (vec_i64)(MAGNITUDES(sum) >= lanes->size * LEAST_SHARE) &
+                  (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE));
+        if (!has_flag_set(~certain)) return value;
+        certain |= is_exact & (to->is_divided ? is_exact : (vec_i64)(left == zero));
+    } else {
+        certain = is_exact | ((vec_i64)(sum + (left - doubt) == sum + (left + doubt)) &
+                              (vec_i64)(lanes->size >= EVERY(GPR_LEAST_SUM_SIZE)));
+    }
+    to->doubtful |= ~(certain & (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE)));
+    return value;
+}
+
+/* Rounds plain sums, and divides them; 0 where that is not certain of one to float32. */
+INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f64 *value)
+{
+    const vec_f64 zero = {0};
+    vec_i64 unsure;
+
+    *value = !to->is_divided ? sum : to->has_inverse ? sum * to->inverse : sum / to->divisor;
+    unsure = (is_near_midpoint(*value, PLAINLY_NEAR) & (vec_i64)(size != zero)) |
+             ~((vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) &
+               (vec_i64)(size <= EVERY(GPR_MOST_SUM_SIZE)));
+    return !has_flag_set(unsure);
+}
+
+INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
+{
+    to->doubtful |= ~(vec_i64)(MAGNITUDES(sum) <= EVERY(GPR_MOST_SUM_SIZE));
+    return divide_few(sum, to);
+}
+
+#define DEFINE_FEW_PRODUCTS(name, T, IS_WIDE)                                                      \
+    /* Results of a vector of rows, which begin at p[k] and q[k]; `second`: products of one. */    \
+    INLINE vec_f64 few_products_of_##name(gpr_product_rows rows, const char *const *p,             \
+                                          const char *const *q, reading how, const double *second, \
+                                          double start, few_results *to)                           \
+    {                                                                                              \
+        few_lanes lanes = {.sum = EACH(start)};                                                    \
+        vec_f64 sum = lanes.sum, size = {0}, value;                                                \
+        int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
+                                                                                                   \
+        for (uint64_t i = 0; i < rows.n && (to->are_two || to->is_single); i++) {                  \
+            const vec_f64 x = read_lanes_##name(how, p, at_p),                                     \
+                          y = second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q),  \
+                          term = x * y;                                                            \
+            sum += term;                                                                           \
+            if (!to->are_two) size += MAGNITUDES(term);                                            \
+            at_p += rows.p_stride;                                                                 \
+            at_q += rows.q_stride;                                                                 \
+        }                                                                                          \
+        if (to->are_two) return round_two(sum, to);                                                \
+        if (to->is_single && round_plainly(sum, size, to, &value)) return value;                   \
+        at_p = rows.p_first;                                                                       \
+        at_q = rows.q_first;                                                                       \
+        for (uint64_t i = 0; i < rows.n; i++) {                                                    \
+            const vec_f64 x = read_lanes_##name(how, p, at_p),                                     \
+                          y = second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q);  \
+            add_few(IS_WIDE, x, y, &lanes);                                                        \
+            at_p += rows.p_stride;                                                                 \
+            at_q += rows.q_stride;                                                                 \
+        }                                                                                          \
+        return round_few(&lanes, to);                                                              \
+    }                                                                                              \
+                                                                                                   \
+    INLINE int store_few_products_##name(gpr_product_rows rows, gpr_few_rule rule, few_results to, \
+                                         char *results)                                            \
+    {                                                                                              \
+        const size_t bytes = to.is_single ? sizeof(float) : sizeof(double);                        \
+        const int is_one = rows.q_is_one;                                                          \
+        double second[GPR_FEW_PRODUCTS];                                                           \
+                                                                                                   \
+        to.has_inverse = rule.divisors == NULL;                                                    \
+        to.divisor = EVERY(rule.divisor);                                                          \
+        to.inverse = EVERY(1 / rule.divisor);                                                      \
+        for (uint64_t i = 0; i < rows.n && is_one; i++)                                            \
+            second[i] =                                                                            \
+                *(const T *)(const void *)(rows.q[0] + rows.q_first + (int64_t)i * rows.q_stride); \
+        for (uint64_t j = 0; j < rows.width; j += VECTOR_LANES) {                                  \
+            const uint64_t left = rows.width - j;                                                  \
+            const int is_whole = left >= VECTOR_LANES,                                             \
+                      beside = is_whole && are_beside(&rows, j, VECTOR_LANES, is_one, sizeof(T));  \
+            const char *p[VECTOR_LANES] = {rows.p[rows.are_beside ? 0 : j]},                       \
+                       *q[VECTOR_LANES] = {rows.q[rows.are_beside ? 0 : j]};                       \
+            char last[sizeof(vec_f64)];                                                            \
+            vec_f64 value;                                                                         \
+                                                                                                   \
+            if (rows.are_beside) p[0] += j * sizeof(T), q[0] += j * sizeof(T);                     \
+            for (uint64_t k = 1; k < VECTOR_LANES && !beside; k++) {                               \
+                const uint64_t next = k < left ? k : left - 1;                                     \
+                p[k] = rows.are_beside ? p[0] + next * sizeof(T) : rows.p[j + k];                  \
+                q[k] = rows.are_beside ? q[0] + next * sizeof(T) : rows.q[j + k];                  \
+            }                                                                                      \
+            if (rule.divisors != NULL)                                                             \
+                to.divisor = is_whole ? load_f64(rule.divisors + j)                                \
+                                      : load_last(rule.divisors + j, left, 1);                     \
+            if (beside && is_one)                                                                  \
+                value = few_products_of_##name(rows, p, q, NEIGHBOURS, second, rule.start, &to);   \
+            else if (beside)                                                                       \
+                value = few_products_of_##name(rows, p, q, NEIGHBOURS, NULL, rule.start, &to);     \
+            else if (is_one)                                                                       \
+                value = few_products_of_##name(rows, p, q, APART, second, rule.start, &to);        \
+            else                                                                                   \
+                value = few_products_of_##name(rows, p, q, APART, NULL, rule.start, &to);          \
+            store_vector(value, to.is_single, is_whole ? results + j * bytes : last);              \
+            if (!is_whole) memcpy(results + j * bytes, last, left * bytes);                        \
+        }                                                                                          \
+        return !has_flag_set(to.doubtful);                                                         \
+    }                                                                                              \
+                                                                                                   \
+    static int few_products_##name(const gpr_product_rows *rows, const gpr_few_rule *rule,         \
+                                   void *results)                                                  \
+    {                                                                                              \
+        const few_results number = {.is_single = 0}, single = {.is_single = 1},                    \
+                          quotient = {.is_divided = 1},                                            \
+                          single_quotient = {.is_single = 1, .is_divided = 1},                     \
+                          of_two = {.is_divided = 1, .are_two = 1},                                \
+                          single_of_two = {.is_single = 1, .is_divided = 1, .are_two = 1};         \
+        const int are_two = rule->is_divided && rows->n <= (IS_WIDE ? 0 : 2);                      \
+                                                                                                   \
+        if (are_two && rule->is_single)                                                            \
+            return store_few_products_##name(*rows, *rule, single_of_two, results);                \
+        if (are_two) return store_few_products_##name(*rows, *rule, of_two, results);              \
+        if (rule->is_divided && rule->is_single)                                                   \
+            return store_few_products_##name(*rows, *rule, single_quotient, results);              \
+        if (rule->is_divided) return store_few_products_##name(*rows, *rule, quotient, results);   \
+        if (rule->is_single) return store_few_products_##name(*rows, *rule, single, results);      \
+        return store_few_products_##name(*rows, *rule, number, results);                           \
+    }
+DEFINE_FEW_PRODUCTS(float32, float, 0)
+DEFINE_FEW_PRODUCTS(float64, double, 1)
