@@ -70,6 +70,8 @@ FUNCTIONS = (
 )  # fmt: skip
 OF_PRODUCTS = ("norm", "average")
 """Exact sums of products, which take no kernel: drawn where --functions names them."""
+ORDERS = ("", "", "", "1", "1", "inf", "-inf", "0", "3")
+WEIGHTS = ("", "", "equal weights", "weights of few bits")
 DTYPES = (
     "float32", "float32", "float32", "float64", "float64", "float16", "bfloat16", "complex64",
     "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -119,6 +121,8 @@ class Case:
     """Whether results go to an array that was made before, by ``out``."""
     starts: bool = False
     """Whether results begin with a number, by ``initial``."""
+    variant: str = ""
+    """The order of a norm that is not the root of squares; what is special about weights."""
 
     @property
     def reduced(self) -> str:
@@ -197,7 +201,14 @@ def draw_case(draw: random.Random, functions: list[str], dtypes: list[str], most
             kernel = "exact"
         into = function not in WITHOUT_OUT and draw.random() < 0.1
         starts = function in WITH_START and not is_time and draw.random() < 0.1
-        return Case(function, dtype, shape, axis, layout, data, masked, kernel, into, starts)
+        variant = ""
+        if function == "average":
+            variant = draw.choice(WEIGHTS)
+        elif function == "norm" and (axes == 1 or isinstance(axis, int)):
+            variant = draw.choice(ORDERS)
+        return Case(
+            function, dtype, shape, axis, layout, data, masked, kernel, into, starts, variant
+        )  # fmt: skip
 
 
 @functools.cache
@@ -273,6 +284,8 @@ def options_of(case: Case, mask: np.ndarray | None) -> dict[str, Any]:
         options["initial"] = 3
     if case.function == "average":
         options["weights"] = weights_of(case)
+    elif case.variant:
+        options["ord"] = float(case.variant)
     return options
 
 
@@ -281,6 +294,10 @@ def weights_of(case: Case) -> np.ndarray:
     dtype = "float32" if case.dtype in ("float16", "float32", "complex64") else "float64"
     extents = (case.shape[case.axis],) if isinstance(case.axis, int) else case.shape
     numbers = 0.5 + np.abs(pool("float64", "normal", False))
+    if case.variant == "equal weights":
+        numbers = numbers[:1]
+    elif case.variant:
+        numbers = np.ceil(numbers / 16)
     return np.resize(numbers, math.prod(extents)).reshape(extents).astype(dtype)
 
 
@@ -498,7 +515,7 @@ def run_case(case: Case, draw: random.Random, modules: dict[str, Any]) -> dict[s
         "function": case.function, "kernel": case.kernel, "dtype": case.dtype,
         "shape": list(case.shape), "axis": case.axis, "reduced": case.reduced,
         "layout": case.layout, "data": case.data, "masked": case.masked, "into": case.into,
-        "starts": case.starts,
+        "starts": case.starts, "variant": case.variant,
         "bytes": array.nbytes, "reads_all": reads_all(case), "right": right, "microseconds": {},
     }  # fmt: skip
     add_samples(row, {name: contender.samples for name, contender in contenders.items()})

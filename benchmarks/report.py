@@ -826,6 +826,14 @@ def starts(case: dict[str, Any]) -> bool:
     return bool(case.get("starts"))
 
 
+def function_of(case: dict[str, Any]) -> str:
+    """A case's function, with the kernel or what else makes it one of its own."""
+    variant = case.get("variant", "")
+    if variant:
+        return f"{case['function']} {variant}"
+    return case["function"] + " `exact`" * (case["kernel"] == "exact")
+
+
 def notes_of(case: dict[str, Any]) -> list[str]:
     """Arguments that most cases do not have."""
     given = {"where=": case["masked"], "initial=": starts(case), "out=": into(case)}
@@ -841,7 +849,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
     classes = json.loads(SWEEP_REASONS.read_text(encoding="utf-8"))
     cases, peers = result["cases"], result["peers"]
     parts: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        ("function", lambda case: case["function"] + (" `exact`" * (case["kernel"] == "exact"))),
+        ("function", function_of),
         ("dtype", lambda case: str(case["dtype"])),
         ("axes", lambda case: str(case["reduced"])),
         ("layout", layout_of),
@@ -862,7 +870,7 @@ def cpu_sweep_table(result: dict[str, Any]) -> str:
     ]
     slower = [
         [
-            f"{case['function']}{' `exact`' * (case['kernel'] == 'exact')} {case['dtype']}",
+            f"{function_of(case)} {case['dtype']}",
             f"{tuple(case['shape'])}, {case['axis']}",
             ", ".join([case["layout"], case["data"], *notes_of(case)]),
             *(f"{statistics.median(case['microseconds'][x]):,.1f}" for x in ("gpureduce", "numpy")),

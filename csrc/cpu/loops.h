@@ -129,11 +129,11 @@ typedef void (*gpr_product_rows_loop)(const gpr_product_rows *rows, double *uppe
 
 /* What sums of few products become: numbers that start at `start`, 0 or -0, and are rounded to
  * doubles and divided by divisors[j], or by `divisor` if that is NULL; or to float32 or float64 at
- * once. */
+ * once; or, of squares of first factors, roots that are rounded to float32. */
 typedef struct gpr_few_rule {
     double start, divisor;
     const double *divisors;
-    int is_divided, is_single;
+    int is_divided, is_single, takes_root;
 } gpr_few_rule;
 
 /* Stores results of rows of at most GPR_FEW_PRODUCTS products, in one block, of which neighbours

@@ -67,6 +67,7 @@ INLINE vec_i64 is_near_midpoint(vec_f64 x, int64_t near)
 /* What a unit's rows become. */
 typedef struct few_results {
     int is_single, is_divided;
+    int takes_root; /* of sums of squares, to float32 */
     int are_two; /* one product, or two of float32: what one addition makes is the sum, rounded */
     int has_inverse; /* one for all */
     vec_f64 divisor, inverse;
@@ -89,7 +90,9 @@ INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
 {
     const vec_f64 zero = {0}, s = lanes->sum, rest = lanes->rest, both = s + rest,
                   sum = choose_f64((vec_i64)(rest == zero), s, both), /* s may be -0 */
-        value = to->is_divided ? divide_few(sum, to) : sum,
+        value = to->takes_root   ? roots_of(sum)
+                : to->is_divided ? divide_few(sum, to)
+                                 : sum,
                   doubt = lanes->size * FEW_PRODUCTS_ERROR, of_rest = both - s,
                   left = (s - (both - of_rest)) + (rest - of_rest);
     const vec_i64 is_exact = lanes->rounded == 0;
@@ -100,7 +103,11 @@ INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
                   (vec_i64)(MAGNITUDES(sum) >= lanes->size * LEAST_SHARE) &
                   (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE));
         if (!has_flag_set(~certain)) return value;
-        certain |= is_exact & (to->is_divided ? is_exact : (vec_i64)(left == zero));
+        if (to->takes_root) /* and so is the root, whose square is the sum */
+            certain |= is_exact & (vec_i64)(rest == zero) & (vec_i64)(value * value == s) &
+                       (vec_i64)(VECTOR_PRODUCT_REST(value, value, s) == zero);
+        else
+            certain |= is_exact & (to->is_divided ? is_exact : (vec_i64)(left == zero));
     } else {
         certain = is_exact | ((vec_i64)(sum + (left - doubt) == sum + (left + doubt)) &
                               (vec_i64)(lanes->size >= EVERY(GPR_LEAST_SUM_SIZE)));
@@ -115,10 +122,12 @@ INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f
     const vec_f64 zero = {0};
     vec_i64 unsure;
 
-    *value = !to->is_divided ? sum : to->has_inverse ? sum * to->inverse : sum / to->divisor;
+    *value = to->takes_root    ? roots_of(sum)
+             : !to->is_divided ? sum
+             : to->has_inverse ? sum * to->inverse
+                               : sum / to->divisor;
     unsure = (is_near_midpoint(*value, PLAINLY_NEAR) & (vec_i64)(size != zero)) |
-             ~((vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) &
-               (vec_i64)(size <= EVERY(GPR_MOST_SUM_SIZE)));
+             ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE); /* nor if NaN */
     return !has_flag_set(unsure);
 }
 
@@ -127,6 +136,9 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
     to->doubtful |= ~(vec_i64)(MAGNITUDES(sum) <= EVERY(GPR_MOST_SUM_SIZE));
     return divide_few(sum, to);
 }
+
+#define OTHER_FACTOR(name) \
+    (to->takes_root ? x : second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q))
 
 #define DEFINE_FEW_PRODUCTS(name, T, IS_WIDE)                                                      \
     /* Results of a vector of rows, which begin at p[k] and q[k]; `second`: products of one. */    \
@@ -139,21 +151,20 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
                                                                                                    \
         for (uint64_t i = 0; i < rows.n && (to->are_two || to->is_single); i++) {                  \
-            const vec_f64 x = read_lanes_##name(how, p, at_p),                                     \
-                          y = second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q),  \
+            const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name),             \
                           term = x * y;                                                            \
             sum += term;                                                                           \
-            if (!to->are_two) size += MAGNITUDES(term);                                            \
+            if (!to->are_two && !to->takes_root) size += MAGNITUDES(term);                         \
             at_p += rows.p_stride;                                                                 \
             at_q += rows.q_stride;                                                                 \
         }                                                                                          \
+        if (to->takes_root) size = sum;                                                            \
         if (to->are_two) return round_two(sum, to);                                                \
         if (to->is_single && round_plainly(sum, size, to, &value)) return value;                   \
         at_p = rows.p_first;                                                                       \
         at_q = rows.q_first;                                                                       \
         for (uint64_t i = 0; i < rows.n; i++) {                                                    \
-            const vec_f64 x = read_lanes_##name(how, p, at_p),                                     \
-                          y = second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q);  \
+            const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name);             \
             add_few(IS_WIDE, x, y, &lanes);                                                        \
             at_p += rows.p_stride;                                                                 \
             at_q += rows.q_stride;                                                                 \
@@ -165,7 +176,8 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
                                          char *results)                                            \
     {                                                                                              \
         const size_t bytes = to.is_single ? sizeof(float) : sizeof(double);                        \
-        const int is_one = rows.q_is_one;                                                          \
+        const char *const *const other = to.takes_root ? rows.p : rows.q;                          \
+        const int is_one = rows.q_is_one && !to.takes_root;                                        \
         double second[GPR_FEW_PRODUCTS];                                                           \
                                                                                                    \
         to.has_inverse = rule.divisors == NULL;                                                    \
@@ -177,9 +189,10 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         for (uint64_t j = 0; j < rows.width; j += VECTOR_LANES) {                                  \
             const uint64_t left = rows.width - j;                                                  \
             const int is_whole = left >= VECTOR_LANES,                                             \
-                      beside = is_whole && are_beside(&rows, j, VECTOR_LANES, is_one, sizeof(T));  \
+                      beside = is_whole && are_beside(&rows, j, VECTOR_LANES,                      \
+                                                      is_one || to.takes_root, sizeof(T));         \
             const char *p[VECTOR_LANES] = {rows.p[rows.are_beside ? 0 : j]},                       \
-                       *q[VECTOR_LANES] = {rows.q[rows.are_beside ? 0 : j]};                       \
+                       *q[VECTOR_LANES] = {other[rows.are_beside ? 0 : j]};                        \
             char last[sizeof(vec_f64)];                                                            \
             vec_f64 value;                                                                         \
                                                                                                    \
@@ -187,7 +200,7 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
             for (uint64_t k = 1; k < VECTOR_LANES && !beside; k++) {                               \
                 const uint64_t next = k < left ? k : left - 1;                                     \
                 p[k] = rows.are_beside ? p[0] + next * sizeof(T) : rows.p[j + k];                  \
-                q[k] = rows.are_beside ? q[0] + next * sizeof(T) : rows.q[j + k];                  \
+                q[k] = rows.are_beside ? q[0] + next * sizeof(T) : other[j + k];                   \
             }                                                                                      \
             if (rule.divisors != NULL)                                                             \
                 to.divisor = is_whole ? load_f64(rule.divisors + j)                                \
@@ -213,9 +226,11 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
                           quotient = {.is_divided = 1},                                            \
                           single_quotient = {.is_single = 1, .is_divided = 1},                     \
                           of_two = {.is_divided = 1, .are_two = 1},                                \
+                          root = {.is_single = 1, .takes_root = 1},                                \
                           single_of_two = {.is_single = 1, .is_divided = 1, .are_two = 1};         \
         const int are_two = rule->is_divided && rows->n <= (IS_WIDE ? 0 : 2);                      \
                                                                                                    \
+        if (rule->takes_root) return store_few_products_##name(*rows, *rule, root, results);       \
         if (are_two && rule->is_single)                                                            \
             return store_few_products_##name(*rows, *rule, single_of_two, results);                \
         if (are_two) return store_few_products_##name(*rows, *rule, of_two, results);              \

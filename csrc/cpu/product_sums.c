@@ -749,13 +749,17 @@ int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uin
                                               ? factors->divisors + row
                                               : NULL,
                               .is_divided = factors->divisors != NULL,
-                              .is_single = rule->result == GPR_FLOAT32};
-    const int is_float = rule->result == GPR_FLOAT32 || rule->result == GPR_FLOAT64;
+                              .is_single = rule->result == GPR_FLOAT32,
+                              .takes_root = rule->takes_root};
+    const int is_float = rule->result == GPR_FLOAT32 || rule->result == GPR_FLOAT64,
+              is_root = rule->takes_root && rule->result == GPR_FLOAT32 &&
+                        dtype_of_rows(factors) == GPR_FLOAT32 && factors->divisors == NULL;
     product_sums all = {.merged = 0};
     unit_reader unit;
 
-    if (n > GPR_FEW_PRODUCTS || factors->products != GPR_PRODUCTS || factors->are_parts ||
-        factors->times != 1 || !is_float || (uintptr_t)results % gpr_dtype_bytes(rule->result) != 0)
+    if (n > GPR_FEW_PRODUCTS || factors->are_parts ||
+        (factors->products != GPR_PRODUCTS && !is_root) || factors->times != 1 || !is_float ||
+        (uintptr_t)results % gpr_dtype_bytes(rule->result) != 0)
         return 0;
     make_unit_reader(factors, row, width, 0, memory, &unit);
     if (run_of_unit(&unit, 0, n) < n) return 0;

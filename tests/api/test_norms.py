@@ -233,6 +233,33 @@ def test_rows_side_by_side_are_rounded_once(name: str, rng: np.random.Generator,
             assert one == wanted.astype(made.dtype), (name, x.shape, x.strides, axis, isa)
 
 
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_few_products_at_midpoints_are_rounded_once(
+    name: str, rng: np.random.Generator, isa: str
+) -> None:
+    """Means of few numbers with weights of few bits, and roots of equal squares, are often halfway
+    between two results, where no bound on an error decides.
+    """
+    for n in (1, 2, 3, 4, 9, 16, 25, 31, 32, 33, 36):
+        columns = rng.normal(size=(n, 21)).astype(name)
+        kind = rng.integers(3)
+        weights = np.ones(n, name) if kind == 0 else np.full(n, rng.random(), name)
+        if kind == 2:
+            weights = rng.integers(1, 9, n).astype(name)
+        total = sum(map(Fraction, weights.tolist()))
+        for x, axis in ((columns, 0), (columns.T, 1), (np.ascontiguousarray(columns.T), 1)):
+            made = gr.average(x, axis=axis, weights=weights, device="cpu")
+            for row, one in zip(columns.T.tolist(), made, strict=True):
+                products = [Fraction(a) * Fraction(b) for a, b in zip(row, weights.tolist())]
+                wanted = np.float64(float(sum(products))) / float(total)
+                assert one == wanted.astype(name), (n, kind, axis, row, isa)
+        equal = np.broadcast_to(columns[:1], columns.shape)
+        for x, axis in ((equal, 0), (equal.copy(), 0), (equal.T.copy(), 1)):
+            made = gr.norm(x, axis=axis, device="cpu")
+            for number, one in zip(columns[0].tolist(), made, strict=True):
+                assert one == root_to(n * Fraction(number) ** 2, name), (n, axis, number, isa)
+
+
 def test_averages_over_each_rows_own_weights(rng: np.random.Generator) -> None:
     """Results are in memory in the order of the array, and totals in that of the weights."""
     for name in ("float32", "float64", "complex64", "complex128", "int16"):

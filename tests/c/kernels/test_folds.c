@@ -1052,6 +1052,66 @@ static void *draw_weights(gpr_dtype real, uint64_t n)
     return array;
 }
 
+/* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of its last bit, as a
+ * float32 or a float64, with a little more or less in one number or in many; and large numbers that
+ * cancel each other and leave what was small beside them. */
+static void *draw_hard_rows(gpr_dtype real, int how, uint64_t width, uint64_t n)
+{
+    enum { KINDS = 4, NUMBERS = 5 };
+    const size_t bytes = gpr_bytes_of(real);
+    const int kind = (int)check_between(0, KINDS - 1), is_wide = real == GPR_FLOAT64;
+    uint8_t *array = malloc(width * n * bytes);
+
+    for (uint64_t j = 0; array != NULL && j < width; j++) {
+        const int64_t bits = is_wide && kind == 1 ? 52 : 23,
+                      number = (INT64_C(1) << bits) + check_between(0, (INT64_C(1) << bits) - 1);
+        const double sign = check_between(0, 1) ? 1 : -1, last = ldexp(1, (int)bits - 52),
+                     little = sign * draw_number(-1, -1), large = ldexp(1, kind == 2 ? 35 : 60),
+                     least = (1 + 0x1p-23 * (double)check_between(1, 99)) * 0x1p-50,
+                     rest = fabs(little) * ldexp(1, kind == 0 ? -2 : -(int)check_between(6, 70));
+        /* just beside midpoints of float32, of float64, and twice what is left of large numbers */
+        const double rows[KINDS][NUMBERS] = {
+            {(double)number, 0.5, -sign * (double)check_between(0, 3) * last, 0, 0},
+            {(double)number, is_wide ? 0.5 : last / 2, 0, 0, 0},
+            {large, fabs(little), 0, -large, 0},
+            {large, 1, least, -large, -1}};
+
+        for (uint64_t i = 0; i < n; i++) {
+            double x = i < NUMBERS ? rows[kind][i] : 0;
+
+            if (kind < 2 && i >= (uint64_t)(3 - kind)) x = sign * rest * last;
+            gpr_convert(GPR_FLOAT64, &x, real,
+                        array + (how == 0 ? i * width + j : j * n + i) * bytes, 1);
+        }
+    }
+    return array;
+}
+
+/* The root of an exact sum of squares, rounded to float32: of the two next to an estimate the one on
+ * whose side of the number halfway between them the sum is. */
+static double exact_root(const gpr_exact_part *exact)
+{
+    double sum, left;
+    float low, high;
+
+    CHECK(gpr_exact_round(exact, GPR_FLOAT64, 0, &sum) == GPR_OK, "%s", gpr_cpu_isa());
+    if (!(sum > 0 && sum < INFINITY)) return sum;
+    high = (float)sqrt(sum);
+    low = (double)high * (double)high > sum ? nextafterf(high, 0) : high;
+    high = nextafterf(low, INFINITY);
+    const double middle = ((double)low + (double)high) / 2, other = -middle;
+    gpr_exact_part beside = *exact;
+
+    gpr_exact_add_products(&beside, GPR_FLOAT64, &middle, &other, 1);
+    CHECK(gpr_exact_round(&beside, GPR_FLOAT64, 0, &left) == GPR_OK, "%s", gpr_cpu_isa());
+    if (left == 0) { /* the even one */
+        uint32_t bits;
+        memcpy(&bits, &low, sizeof bits);
+        return bits % 2 == 0 ? (double)low : (double)high;
+    }
+    return left < 0 ? (double)low : (double)high;
+}
+
 /* The result of a row's exact sum. */
 static double result_of_few(gpr_exact_part *exact, const gpr_few_rule *rule, double divisor)
 {
@@ -1061,6 +1121,7 @@ static double result_of_few(gpr_exact_part *exact, const gpr_few_rule *rule, dou
     CHECK(gpr_exact_round(exact, GPR_FLOAT32, 0, &single) == GPR_OK, "%s", gpr_cpu_isa());
     CHECK(gpr_exact_round(exact, GPR_FLOAT64, 0, &sum) == GPR_OK, "%s", gpr_cpu_isa());
     quotient = sum / divisor;
+    if (rule->takes_root) return exact_root(exact);
     if (!rule->is_divided) return rule->is_single ? (double)single : sum;
     return rule->is_single ? (double)(float)quotient : quotient;
 }
@@ -1071,20 +1132,25 @@ static void check_few_products(const gpr_loops *loops, gpr_dtype real)
     const size_t bytes = gpr_bytes_of(real);
     const uint64_t width = (uint64_t)check_between(1, MOST_ROWS),
                    n = (uint64_t)check_between(1, GPR_FEW_PRODUCTS);
-    const int are_ties = (int)check_between(0, 1), have_weights = (int)check_between(0, 1),
+    enum { WIDE, TIES, HARD } kind = (int)check_between(WIDE, HARD);
+    const int have_weights = kind == HARD || check_between(0, 1),
               of_first = (int)check_between(0, 1), of_second = (int)check_between(0, 2);
-    uint8_t *a = are_ties ? draw_ties(real, width * n) : draw_factors(real, width * n),
-            *b = !are_ties      ? draw_factors(real, width * n)
+    uint8_t *a = kind == WIDE   ? draw_factors(real, width * n)
+                 : kind == TIES ? draw_ties(real, width * n)
+                                : draw_hard_rows(real, of_first, width, n),
+            *b = kind == WIDE   ? draw_factors(real, width * n)
                  : have_weights ? draw_weights(real, width * n)
                                 : draw_ties(real, width * n);
     const char *p[ROW_SLOTS], *q[ROW_SLOTS];
+    const int takes_root = real == GPR_FLOAT32 && check_between(0, 3) == 0;
     double divisors[MOST_ROWS], made[MOST_ROWS];
     float singles[MOST_ROWS];
     gpr_few_rule rule = {.start = -0.0,
                          .divisor = (double)check_between(1, 9),
                          .divisors = check_between(0, 1) ? divisors : NULL,
-                         .is_divided = (int)check_between(0, 1),
-                         .is_single = (int)check_between(0, 1)};
+                         .is_divided = !takes_root && check_between(0, 1),
+                         .is_single = takes_root || check_between(0, 1),
+                         .takes_root = takes_root};
     gpr_product_rows rows = {.p = p, .q = q, .width = width, .n = n, .blocks = 1};
     int is_certain;
 
@@ -1096,7 +1162,7 @@ static void check_few_products(const gpr_loops *loops, gpr_dtype real)
     for (uint64_t j = 0; j < width; j++) divisors[j] = (double)check_between(1, 9);
     is_certain =
         loops->few_products[real](&rows, &rule, rule.is_single ? (void *)singles : (void *)made);
-    CHECK(is_certain || !are_ties || (real == GPR_FLOAT64 && !have_weights),
+    CHECK(is_certain || kind != TIES || takes_root || (real == GPR_FLOAT64 && !have_weights),
           "%s: %d of %llu ties of %s", gpr_cpu_isa(), is_certain, (unsigned long long)n,
           gpr_dtype_name(real));
     for (uint64_t j = 0; is_certain && j < width; j++) {
@@ -1109,13 +1175,14 @@ static void check_few_products(const gpr_loops *loops, gpr_dtype real)
 
             gpr_convert(real, p[j] + (int64_t)i * rows.p_stride, GPR_FLOAT64, &x, 1);
             gpr_convert(real, q[j] + (int64_t)i * rows.q_stride, GPR_FLOAT64, &y, 1);
+            if (takes_root) y = x;
             gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &y, 1);
         }
         const double wanted =
             result_of_few(&exact, &rule, rule.divisors != NULL ? divisors[j] : rule.divisor);
         CHECK(result == wanted && signbit(result) == signbit(wanted),
               "%s: row %llu of %llu products of %s, %d %d %d: %.17g, not %.17g", gpr_cpu_isa(),
-              (unsigned long long)j, (unsigned long long)n, gpr_dtype_name(real), are_ties,
+              (unsigned long long)j, (unsigned long long)n, gpr_dtype_name(real), (int)kind,
               rule.is_divided, rule.is_single, result, wanted);
     }
     free(a);
