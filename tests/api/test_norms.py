@@ -250,7 +250,9 @@ def test_few_products_at_midpoints_are_rounded_once(
         for x, axis in ((columns, 0), (columns.T, 1), (np.ascontiguousarray(columns.T), 1)):
             made = gr.average(x, axis=axis, weights=weights, device="cpu")
             for row, one in zip(columns.T.tolist(), made, strict=True):
-                products = [Fraction(a) * Fraction(b) for a, b in zip(row, weights.tolist())]
+                products = [
+                    Fraction(a) * Fraction(b) for a, b in zip(row, weights.tolist(), strict=True)
+                ]
                 wanted = np.float64(float(sum(products))) / float(total)
                 assert one == wanted.astype(name), (n, kind, axis, row, isa)
         equal = np.broadcast_to(columns[:1], columns.shape)
@@ -328,8 +330,8 @@ def test_orders_of_all_layouts_are_numpys(name: str, rng: np.random.Generator, i
             for order in (1, 3, -0.5):
                 with np.errstate(all="ignore"):
                     made = gr.norm(x, order, axis, keepdims, device="cpu")
-                    wanted = np.linalg.norm(powers, order, axis, keepdims)
-                assert_alike(made, wanted.astype(made.dtype), f"{context} {order}")
+                    wanted = np.linalg.norm(powers, order, axis, keepdims).astype(made.dtype)
+                assert_alike(made, wanted, f"{context} {order}")
             if x.dtype.kind == "c":
                 continue
             made = gr.norm(x, 1, axis, device="cpu")

@@ -1052,37 +1052,52 @@ static void *draw_weights(gpr_dtype real, uint64_t n)
     return array;
 }
 
-/* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of its last bit, as a
- * float32 or a float64, with a little more or less in one number or in many; and large numbers that
- * cancel each other and leave what was small beside them. */
+/* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of its
+ * last bit, as a float32 or a float64, with a little more or less in one number or in many; and
+ * large numbers that cancel each other and leave what was small beside them. In the last kind, the
+ * root is just beside a midpoint. */
+enum { HARD_KINDS = 5 };
+
+static void draw_hard_row(int kind, int is_wide, double *row, uint64_t n)
+{
+    const int64_t bits = is_wide && kind == 1 ? 52 : 23,
+                  most = (INT64_C(1) << bits) /
+                         (kind == HARD_KINDS - 1 ? 3 : 1), /* or bits are lost */
+        number = (INT64_C(1) << bits) + check_between(0, most - 1);
+    const double sign = check_between(0, 1) ? 1 : -1, last = ldexp(1, (int)bits - 52),
+                 little = fabs(draw_number(-1, -1)), large = ldexp(1, kind == 2 ? 35 : 60),
+                 least = (1 + 0x1p-23 * (double)check_between(1, 99)) * 0x1p-50;
+    /* just beside midpoints of float32, of float64, and twice what is left of large numbers */
+    const double first[HARD_KINDS - 1][5] = {
+        {(double)number, 0.5, -sign * (double)check_between(0, 3) * last},
+        {(double)number, is_wide ? 0.5 : last / 2},
+        {large, little, 0, -large},
+        {large, 1, least, -large, -1}};
+    const double rest = little * ldexp(last, kind == 0 ? -2 : -(int)check_between(6, 70));
+    int64_t left = 16 * (4 * number + 1) + (int64_t)sign; /* of squares, in sixteenths */
+
+    for (uint64_t i = 0; i < n; i++) {
+        row[i] = kind < HARD_KINDS - 1 && i < 5 ? first[kind][i] : 0;
+        if (kind < 2 && i >= (uint64_t)(3 - kind)) row[i] = sign * rest;
+        if (kind < HARD_KINDS - 1) continue;
+        /* the square of a number of one bit more, and a sixteenth more or less, as squares */
+        row[i] = i == 0 ? (double)(2 * number) : floor(sqrt((double)left)) / 4;
+        if (i > 0) left -= (int64_t)(16 * row[i] * row[i]);
+    }
+}
+
 static void *draw_hard_rows(gpr_dtype real, int how, uint64_t width, uint64_t n)
 {
-    enum { KINDS = 4, NUMBERS = 5 };
     const size_t bytes = gpr_bytes_of(real);
-    const int kind = (int)check_between(0, KINDS - 1), is_wide = real == GPR_FLOAT64;
+    const int kind = (int)check_between(0, HARD_KINDS - 1);
     uint8_t *array = malloc(width * n * bytes);
+    double row[GPR_FEW_PRODUCTS];
 
     for (uint64_t j = 0; array != NULL && j < width; j++) {
-        const int64_t bits = is_wide && kind == 1 ? 52 : 23,
-                      number = (INT64_C(1) << bits) + check_between(0, (INT64_C(1) << bits) - 1);
-        const double sign = check_between(0, 1) ? 1 : -1, last = ldexp(1, (int)bits - 52),
-                     little = sign * draw_number(-1, -1), large = ldexp(1, kind == 2 ? 35 : 60),
-                     least = (1 + 0x1p-23 * (double)check_between(1, 99)) * 0x1p-50,
-                     rest = fabs(little) * ldexp(1, kind == 0 ? -2 : -(int)check_between(6, 70));
-        /* just beside midpoints of float32, of float64, and twice what is left of large numbers */
-        const double rows[KINDS][NUMBERS] = {
-            {(double)number, 0.5, -sign * (double)check_between(0, 3) * last, 0, 0},
-            {(double)number, is_wide ? 0.5 : last / 2, 0, 0, 0},
-            {large, fabs(little), 0, -large, 0},
-            {large, 1, least, -large, -1}};
-
-        for (uint64_t i = 0; i < n; i++) {
-            double x = i < NUMBERS ? rows[kind][i] : 0;
-
-            if (kind < 2 && i >= (uint64_t)(3 - kind)) x = sign * rest * last;
-            gpr_convert(GPR_FLOAT64, &x, real,
+        draw_hard_row(kind, real == GPR_FLOAT64, row, n);
+        for (uint64_t i = 0; i < n; i++)
+            gpr_convert(GPR_FLOAT64, &row[i], real,
                         array + (how == 0 ? i * width + j : j * n + i) * bytes, 1);
-        }
     }
     return array;
 }
@@ -1187,6 +1202,41 @@ static void check_few_products(const gpr_loops *loops, gpr_dtype real)
     }
     free(a);
     free(b);
+}
+
+/* What remains of products after their rounded values may be too small for a double: then a loop
+ * that takes its sum for exact is wrong. */
+static void check_underflown_products(const gpr_loops *loops)
+{
+    enum { WIDTH = 8, N = 4 };
+    const int most = (int)check_between(-1040, -800);
+    double a[N][WIDTH] = {{0}}, b[N][WIDTH] = {{0}}, made[WIDTH];
+    const char *p[ROW_SLOTS], *q[ROW_SLOTS];
+    const gpr_few_rule rule = {.start = -0.0, .divisor = 1};
+    gpr_product_rows rows = {.p = p, .q = q, .width = WIDTH, .n = N, .blocks = 1};
+
+    rows.p_stride = place_rows((const uint8_t *)a, sizeof(double), WIDTH, N, 0, p);
+    rows.q_stride = place_rows((const uint8_t *)b, sizeof(double), WIDTH, N, 0, q);
+    for (int j = 0; j < WIDTH; j++) {
+        for (int i = 0; i < N; i += 2) {
+            a[i][j] = draw_number(-1, -1) + draw_number(-40, -30);
+            b[i][j] = ldexp(draw_number(-1, -1) + draw_number(-40, -30), most);
+            a[i + 1][j] = -1;
+            b[i + 1][j] = a[i][j] * b[i][j];
+        }
+    }
+    if (!loops->few_products[GPR_FLOAT64](&rows, &rule, made)) return;
+    for (int j = 0; j < WIDTH; j++) {
+        gpr_exact_part exact;
+        double wanted;
+
+        gpr_exact_clear_products(&exact, GPR_FLOAT64);
+        for (int i = 0; i < N; i++)
+            gpr_exact_add_products(&exact, GPR_FLOAT64, &a[i][j], &b[i][j], 1);
+        CHECK(gpr_exact_round(&exact, GPR_FLOAT64, 0, &wanted) == GPR_OK, "%s", gpr_cpu_isa());
+        CHECK(made[j] == wanted, "%s: what is left of products of 2^%d: %g, not %g", gpr_cpu_isa(),
+              most, made[j], wanted);
+    }
 }
 
 /* Intervals beside long doubles, whose own error is far less than the widths that are drawn. */
@@ -1370,6 +1420,7 @@ static void test_loops_and_host_fold_alike(void)
             check_product_rows(loops);
             check_few_products(loops, GPR_FLOAT32);
             check_few_products(loops, GPR_FLOAT64);
+            check_underflown_products(loops);
             check_intervals(loops);
             check_product_bounds(loops, GPR_FLOAT32, GPR_COMPLEX64);
             check_product_bounds(loops, GPR_FLOAT64, GPR_COMPLEX128);
