@@ -606,6 +606,7 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
     const uint64_t components = work->plain->components, most = PAIR_LANES / components;
     const uint64_t extent =
         gpr_cpu_lies_crosswise(view) ? view->axes[view->outer - 1].extent : UINT64_MAX;
+    const int are_first = pairs->lanes == 0 && rows * components == all;
     exact_pairs some;
 
     for (uint64_t at = first; at < end; at += PAIRED_ELEMENTS) {
@@ -614,7 +615,10 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
 
             gpr_cpu_sum_pairs(view, row + r, few, at, gpr_smaller(end, at + PAIRED_ELEMENTS),
                               memory, &some);
-            gpr_cpu_merge_pairs(pairs, lane + r * components, &some, few * components, all);
+            if (are_first && at == first)
+                gpr_cpu_copy_pairs(pairs, lane + r * components, &some, few * components, all);
+            else
+                gpr_cpu_merge_pairs(pairs, lane + r * components, &some, few * components, all);
         }
     }
 }
@@ -1092,13 +1096,21 @@ static void bounds_task(exact_job *work, uint64_t index, exact_memory *memory)
     }
 }
 
+/* Where the result of a row is, or of a row of parts. */
+static char *result_beside(const exact_job *work, uint64_t row)
+{
+    const uint64_t parts = work->beside->are_parts ? GPR_EXACT_PARTS : 1;
+
+    return work->result + row * gpr_dtype_bytes(work->rule->result) / parts;
+}
+
 /* Finishes the rows of a unit. It adds those exactly that the bound does not decide. */
 static void finish_beside_unit(exact_job *work, uint64_t row, uint64_t rows,
                                const product_sums *sums, exact_memory *memory)
 {
     const gpr_cpu_factors *factors = work->beside;
     const uint64_t parts = factors->are_parts ? GPR_EXACT_PARTS : 1;
-    char *results = work->result + row * gpr_dtype_bytes(work->rule->result) / parts;
+    char *results = result_beside(work, row);
     uint16_t undecided[MOST_PRODUCT_ROWS];
     const uint64_t left = gpr_cpu_finish_product_rows(factors, row, rows, &memory->product_rows,
                                                       sums, work->rule, results, undecided);
@@ -1116,7 +1128,7 @@ static void side_by_side_task(exact_job *work, uint64_t index, exact_memory *mem
 
     if (index % UNITS_TO_ASK == 0 && gpr_cpu_must_stop(&work->stop)) return;
     if (gpr_cpu_store_few_products(work->beside, row, rows, work->rule, &memory->product_rows,
-                                   work->result + row * gpr_dtype_bytes(work->rule->result)))
+                                   result_beside(work, row)))
         return;
     gpr_cpu_sum_product_rows(work->beside, row, rows, 0, work->view->n, &memory->product_rows,
                              &sums);

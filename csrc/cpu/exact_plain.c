@@ -209,6 +209,18 @@ void gpr_cpu_merge_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *o
     for (uint64_t i = 0; i < lanes; i++) lost[i] += others->lost[i];
 }
 
+void gpr_cpu_copy_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
+                        uint64_t lanes, uint64_t all)
+{
+    const size_t bytes = lanes * sizeof(double);
+
+    memcpy(pairs->sums + lane, others->sums, bytes);
+    memcpy(pairs->rests + lane, others->rests, bytes);
+    memcpy(pairs->lost + lane, others->lost, bytes);
+    pairs->lanes = all;
+    pairs->has_rests = pairs->has_lost = 1;
+}
+
 /* Adds exact sums, of two doubles each if the pairs' are, to exact ones. Returns 0, with the pairs
  * unchanged, if an addition was rounded. */
 static int add_exact(plain_pairs *pairs, const plain_pairs *others, plain_pairs *before)
@@ -323,6 +335,9 @@ static int round_lanes(const plain_pairs *pairs, gpr_dtype real, uint64_t lane, 
     if (!pairs->has_rests)
         return loops->round_sums(sums, divisors, divisor, count, &format, real == GPR_FLOAT32,
                                  results);
+    if (real == GPR_FLOAT32)
+        return loops->round_pairs_to_single(sums, pairs->rests + lane, lost, divisors, divisor,
+                                            count, results);
     return real == GPR_FLOAT64 &&
            loops->round_pairs(sums, pairs->rests + lane, lost, divisors, divisor, count, results);
 }

@@ -76,6 +76,10 @@ void gpr_cpu_count_plain(const plain_adder *how, uint64_t row, uint64_t rows, ui
 void gpr_cpu_merge_plain(plain_pairs *pairs, const plain_pairs *others, uint64_t rows,
                          plain_memory *memory);
 
+/* Copies other pairs to those of `lanes` lanes from `lane` on, of `all` that there are to be. */
+void gpr_cpu_copy_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
+                        uint64_t lanes, uint64_t all);
+
 /* Adds other pairs to those of `lanes` lanes from `lane` on, of `all` that there are. */
 void gpr_cpu_merge_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
                          uint64_t lanes, uint64_t all);

@@ -129,11 +129,12 @@ typedef void (*gpr_product_rows_loop)(const gpr_product_rows *rows, double *uppe
 
 /* What sums of few products become: numbers that start at `start`, 0 or -0, and are rounded to
  * doubles and divided by divisors[j], or by `divisor` if that is NULL; or to float32 or float64 at
- * once; or, of squares of first factors, roots that are rounded to float32. */
+ * once; or, of squares of first factors, roots that are rounded to float32. `is_inverted`: the inverse
+ * of one divisor multiplies them, and neither 0 nor infinities are certain. */
 typedef struct gpr_few_rule {
     double start, divisor;
     const double *divisors;
-    int is_divided, is_single, takes_root;
+    int is_divided, is_inverted, is_single, takes_root;
 } gpr_few_rule;
 
 /* Stores results of rows of at most GPR_FEW_PRODUCTS products, in one block, of which neighbours
@@ -185,9 +186,8 @@ typedef void (*gpr_mantissas_loop)(const double *x, uint64_t count, double *mant
                                    int64_t *exponents);
 
 /* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
- * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; magnitudes of
- * what additions to that leave are added to lost[i]. As long as that is 0, sums[i] + rests[i] is
- * the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs
+ * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; where an addition
+ * to that is rounded, lost[i] becomes 1. As long as it is 0, sums[i] + rests[i] is the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs
  * rounding to nearest, and subnormal numbers neither read nor written as zero. */
 typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                double *sums, double *rests, double *lost);
@@ -233,6 +233,11 @@ typedef int (*gpr_round_sums_loop)(const double *sums, const double *divisors, d
 typedef int (*gpr_round_pairs_loop)(const double *sums, const double *rests, const double *lost,
                                     const double *divisors, double divisor, uint64_t count,
                                     double *results);
+
+/* The same to float32, for elements that are no wider. */
+typedef int (*gpr_round_singles_loop)(const double *sums, const double *rests, const double *lost,
+                                      const double *divisors, double divisor, uint64_t count,
+                                      float *results);
 
 /* Sum of the squared distances of n numbers from `center`: of the even ones from center[0], of the
  * odd ones from center[1]. */
@@ -335,6 +340,7 @@ typedef struct gpr_loops {
     gpr_gapped_loop gapped_halves, gapped_skipping_halves, gapped_magnitude_halves;
     gpr_round_sums_loop round_sums;
     gpr_round_pairs_loop round_pairs;
+    gpr_round_singles_loop round_pairs_to_single;
     /* of floats and complex numbers, which are two floats each */
     gpr_squares_loop squares[GPR_DTYPE_COUNT];
     gpr_variances_loop variances;

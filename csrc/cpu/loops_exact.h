@@ -275,6 +275,20 @@ INLINE vec_f64 load_last(const double *p, uint64_t count, double other)
     return load_f64(lanes);
 }
 
+enum { NEAR = 4 }; /* last bits of a double: more than what a quotient of a rounded sum is wrong */
+#define LEAST_SINGLE 0x1p-125 /* from here on midpoints of float32 have the same bits */
+
+/* Where a double is so near to halfway between two float32, or so small, that an error of a few
+ * last bits may change what it is rounded to. */
+INLINE vec_i64 is_near_midpoint(vec_f64 x, int64_t near)
+{
+    const int64_t below = (INT64_C(1) << 29) - 1, midpoint = INT64_C(1) << 28;
+    const vec_i64 apart = ((vec_i64)x & below) - midpoint;
+
+    return (vec_i64)((apart >= -near) & (apart <= near)) |
+           (vec_i64)(MAGNITUDES(x) < EVERY(LEAST_SINGLE));
+}
+
 /* See gpr_round_sums_loop. A quotient is rounded to double and then to the narrower type, which may
  * differ from rounding it once if the rounded quotient is a midpoint of two numbers of the type
  * and was rounded: every midpoint is a double and no rounding crosses a double. A midpoint has 25
@@ -472,6 +486,47 @@ INLINE int round_pairs_by(division how, int is_quotient, const double *sums, con
         memcpy(results + i, &value, (count - i) * sizeof *results);
     }
     if (has_flag_set(r.nan)) unify_nan(count, 0, (char *)results);
+    return !has_flag_set(r.doubtful);
+}
+
+/* As round_pairs, to float32: the sum is rounded to a double, which is divided, and so is wrong by a
+ * few last bits that change no result but near a midpoint. There a sum that is one double is certain
+ * if the division was not rounded. */
+INLINE vec_f64 round_pair_to_single(vec_f64 a, vec_f64 b, vec_f64 is_lost, rounding *r)
+{
+    const vec_f64 zero = {0}, sum = a + b + zero, value = sum / r->divisor; /* none is -0 */
+    const vec_i64 is_double = (vec_i64)(b == zero) & (vec_i64)(value * r->divisor == sum) &
+                              (vec_i64)(r->divisor < EVERY(MOST_MIDPOINT_FACTOR)),
+                  is_finite = (vec_i64)(MAGNITUDES(sum) <= EVERY(DBL_MAX));
+
+    r->doubtful |=
+        ~((~is_near_midpoint(value, NEAR) | is_double) & is_finite & (vec_i64)(is_lost == zero));
+    return value;
+}
+
+static int round_pairs_to_single(const double *sums, const double *rests, const double *lost,
+                                 const double *divisors, double divisor, uint64_t count,
+                                 float *results)
+{
+    rounding r = {.divisor = EVERY(divisor)};
+    char last[sizeof(vec_f64)];
+    vec_f64 is_lost = {0};
+    uint64_t i = 0;
+
+    for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+        if (divisors != NULL) r.divisor = load_f64(divisors + i);
+        if (lost != NULL) is_lost = load_f64(lost + i);
+        store_vector(round_pair_to_single(load_f64(sums + i), load_f64(rests + i), is_lost, &r), 1,
+                     (char *)(results + i));
+    }
+    if (i < count) {
+        if (divisors != NULL) r.divisor = load_last(divisors + i, count - i, 1);
+        if (lost != NULL) is_lost = load_last(lost + i, count - i, 0);
+        store_vector(round_pair_to_single(load_last(sums + i, count - i, 0),
+                                          load_last(rests + i, count - i, 0), is_lost, &r),
+                     1, last);
+        memcpy(results + i, last, (count - i) * sizeof *results);
+    }
     return !has_flag_set(r.doubtful);
 }
 

@@ -10,12 +10,11 @@
  * one addition rounds it. Then the result is certain also halfway between two numbers, where bounds
  * on errors decide nothing: every fifth sum of two float32 is there, but hardly one of 33. */
 
-/* Last bits of a double: more than what the quotient may be wrong of a rounded sum, and of a plain
- * one of at least LEAST_PLAIN_SHARE of its size, each of whose 2^5 additions was rounded by 2^-53. */
-enum { NEAR = 4, PLAINLY_NEAR = 1 << 17 };
+/* Last bits of a double: more than what the quotient may be wrong of a plain sum of at least
+ * LEAST_PLAIN_SHARE of its size, each of whose 2^5 additions was rounded by 2^-53. */
+enum { PLAINLY_NEAR = 1 << 17 };
 #define LEAST_PLAIN_SHARE 0x1p-11
 #define LEAST_EXACT_TERM 0x1p-900 /* the rest of larger products is a double */
-#define LEAST_SINGLE 0x1p-125     /* from here on midpoints of float32 have the same bits */
 /* Of a sum's size: each of 2^5 additions to `rest`, which is below 2^(5 - 53), is rounded by 2^-53
  * of that; with the rests of products it is twice as much, and this is twice what it may be. */
 #define FEW_PRODUCTS_ERROR 0x1p-93
@@ -28,15 +27,6 @@ typedef struct few_lanes {
     vec_f64 sum, rest, size;
     vec_i64 rounded; /* bits that are not 0 where `rest` is not exact */
 } few_lanes;
-
-/* Adds b, which is not -0. */
-INLINE void add_noting(vec_f64 *a, vec_f64 b, vec_i64 *rounded)
-{
-    const vec_f64 sum = *a + b, of_b = sum - *a, of_a = sum - b;
-
-    *rounded |= ((vec_i64)of_a ^ (vec_i64)*a) | ((vec_i64)of_b ^ (vec_i64)b);
-    *a = sum;
-}
 
 INLINE void add_few(int is_wide, vec_f64 x, vec_f64 y, few_lanes *lanes)
 {
@@ -53,23 +43,13 @@ INLINE void add_few(int is_wide, vec_f64 x, vec_f64 y, few_lanes *lanes)
     lanes->size += size;
 }
 
-/* Where a double is so near to halfway between two float32, or so small, that an error of a few
- * last bits may change what it is rounded to. */
-INLINE vec_i64 is_near_midpoint(vec_f64 x, int64_t near)
-{
-    const int64_t below = (INT64_C(1) << 29) - 1, midpoint = INT64_C(1) << 28;
-    const vec_i64 apart = ((vec_i64)x & below) - midpoint;
-
-    return (vec_i64)((apart >= -near) & (apart <= near)) |
-           (vec_i64)(MAGNITUDES(x) < EVERY(LEAST_SINGLE));
-}
-
 /* What a unit's rows become. */
 typedef struct few_results {
     int is_single, is_divided;
     int takes_root; /* of sums of squares, to float32 */
     int are_two; /* one product, or two of float32: what one addition makes is the sum, rounded */
     int has_inverse; /* one for all */
+    int is_inverted; /* it multiplies, and sums are neither 0 nor infinite */
     vec_f64 divisor, inverse;
     vec_i64 doubtful;
 } few_results;
@@ -80,6 +60,7 @@ INLINE vec_f64 divide_few(vec_f64 sum, const few_results *to)
 {
     const vec_f64 value = sum * to->inverse;
 
+    if (to->is_inverted) return value;
     if (to->has_inverse && to->is_single && !has_flag_set(is_near_midpoint(value, NEAR)))
         return value;
     return sum / to->divisor;
@@ -180,6 +161,7 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         const int is_one = rows.q_is_one && !to.takes_root;                                        \
         double second[GPR_FEW_PRODUCTS];                                                           \
                                                                                                    \
+        to.is_inverted = rule.is_inverted;                                                         \
         to.has_inverse = rule.divisors == NULL;                                                    \
         to.divisor = EVERY(rule.divisor);                                                          \
         to.inverse = EVERY(1 / rule.divisor);                                                      \
@@ -213,6 +195,9 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
                 value = few_products_of_##name(rows, p, q, APART, second, rule.start, &to);        \
             else                                                                                   \
                 value = few_products_of_##name(rows, p, q, APART, NULL, rule.start, &to);          \
+            if (to.is_inverted)                                                                    \
+                to.doubtful |= ~((vec_i64)(MAGNITUDES(value) > EVERY(0)) &                         \
+                                 (vec_i64)(MAGNITUDES(value) <= EVERY(DBL_MAX)));                  \
             store_vector(value, to.is_single, is_whole ? results + j * bytes : last);              \
             if (!is_whole) memcpy(results + j * bytes, last, left * bytes);                        \
         }                                                                                          \

@@ -2092,6 +2092,17 @@ DEFINE_EXTENT(64, uint64_t)
         sum = after;                                     \
         rest = (before - (after - of_x)) + ((x) - of_x); \
     } while (0)
+
+/* Adds b, which is not -0, and sets bits of *rounded where that rounds: otherwise the sum less either
+ * number is the other one. */
+INLINE void add_noting(vec_f64 *a, vec_f64 b, vec_i64 *rounded)
+{
+    const vec_f64 sum = *a + b, of_b = sum - *a, of_a = sum - b;
+
+    *rounded |= ((vec_i64)of_a ^ (vec_i64)*a) | ((vec_i64)of_b ^ (vec_i64)b);
+    *a = sum;
+}
+
 enum { PAIR_VECTORS = 2 }; /* added side by side: additions of one wait less for each other */
 
 #define DEFINE_PAIRS(name, T, LOAD)                                                           \
@@ -2103,29 +2114,30 @@ enum { PAIR_VECTORS = 2 }; /* added side by side: additions of one wait less for
                                                                                               \
         for (; i + lanes <= width; i += lanes) {                                              \
             const char *at = data + i * sizeof(T);                                            \
-            vec_f64 sum[PAIR_VECTORS], rest[PAIR_VECTORS], gone[PAIR_VECTORS];                \
+            vec_f64 sum[PAIR_VECTORS], rest[PAIR_VECTORS];                                    \
+            vec_i64 rounded[PAIR_VECTORS];                                                    \
             UNROLLED                                                                          \
             for (int k = 0; k < PAIR_VECTORS; k++) {                                          \
                 sum[k] = load_f64(sums + i + k * VECTOR_LANES);                               \
                 rest[k] = load_f64(rests + i + k * VECTOR_LANES);                             \
-                gone[k] = load_f64(lost + i + k * VECTOR_LANES);                              \
+                rounded[k] = (vec_i64)load_f64(lost + i + k * VECTOR_LANES);                  \
             }                                                                                 \
             for (uint64_t row = 0; row < rows; row++, at += stride) {                         \
                 UNROLLED                                                                      \
                 for (int k = 0; k < PAIR_VECTORS; k++) {                                      \
                     const vec_f64 x =                                                         \
                         (vec_f64)LOAD((const T *)(const void *)at + k * VECTOR_LANES);        \
-                    vec_f64 error, rest_error;                                                \
+                    vec_f64 error;                                                            \
                     ADD_WITH_REST(vec_f64, sum[k], x, error);                                 \
-                    ADD_WITH_REST(vec_f64, rest[k], error, rest_error);                       \
-                    gone[k] += MAGNITUDES(rest_error);                                        \
+                    add_noting(&rest[k], error, &rounded[k]);                                 \
                 }                                                                             \
             }                                                                                 \
             UNROLLED                                                                          \
             for (int k = 0; k < PAIR_VECTORS; k++) {                                          \
                 memcpy(sums + i + k * VECTOR_LANES, &sum[k], sizeof sum[k]);                  \
                 memcpy(rests + i + k * VECTOR_LANES, &rest[k], sizeof rest[k]);               \
-                memcpy(lost + i + k * VECTOR_LANES, &gone[k], sizeof gone[k]);                \
+                const vec_f64 gone = (vec_f64)((vec_i64)(EVERY(1)) & (rounded[k] != 0));      \
+                memcpy(lost + i + k * VECTOR_LANES, &gone, sizeof gone);                      \
             }                                                                                 \
         }                                                                                     \
         for (; i < width; i++) {                                                              \
@@ -2136,7 +2148,7 @@ enum { PAIR_VECTORS = 2 }; /* added side by side: additions of one wait less for
                 double error, rest_error;                                                     \
                 ADD_WITH_REST(double, sum, x, error);                                         \
                 ADD_WITH_REST(double, rest, error, rest_error);                               \
-                gone += fabs(rest_error);                                                     \
+                if (rest_error != 0) gone = 1; /* or NaN */                                   \
             }                                                                                 \
             sums[i] = sum;                                                                    \
             rests[i] = rest;                                                                  \
@@ -2475,6 +2487,7 @@ const gpr_loops LOOPS_TABLE = {
     .gapped_magnitude_halves = magnitude_halves_gapped,
     .round_sums = round_sums,
     .round_pairs = round_pairs,
+    .round_pairs_to_single = round_pairs_to_single,
     .exact =
         {
             [GPR_FLOAT16] = {{{exact_one_float16, 1, ONE_HEADROOM(float16), 0}}, extent_16},

@@ -743,23 +743,25 @@ int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uin
                                const gpr_rule *rule, product_rows_memory *memory, char *results)
 {
     const uint64_t n = factors->first->n;
+    const gpr_dtype result = factors->are_parts ? gpr_real_dtype(rule->result) : rule->result;
+    const int is_divided = factors->divisors != NULL,
+              has_many = is_divided && !factors->has_one_divisor;
     const gpr_few_rule how = {.start = gpr_is_inexact(factors->dtype) ? -0.0 : 0,
                               .divisor = factors->has_one_divisor ? factors->divisors[0] : 1,
-                              .divisors = factors->divisors != NULL && !factors->has_one_divisor
-                                              ? factors->divisors + row
-                                              : NULL,
-                              .is_divided = factors->divisors != NULL,
-                              .is_single = rule->result == GPR_FLOAT32,
+                              .divisors = has_many ? factors->divisors + row : NULL,
+                              .is_divided = is_divided,
+                              .is_inverted = factors->are_parts,
+                              .is_single = result == GPR_FLOAT32,
                               .takes_root = rule->takes_root};
-    const int is_float = rule->result == GPR_FLOAT32 || rule->result == GPR_FLOAT64,
-              is_root = rule->takes_root && rule->result == GPR_FLOAT32 &&
-                        dtype_of_rows(factors) == GPR_FLOAT32 && factors->divisors == NULL;
+    const int is_float = result == GPR_FLOAT32 || result == GPR_FLOAT64,
+              is_root = rule->takes_root && result == GPR_FLOAT32 &&
+                        dtype_of_rows(factors) == GPR_FLOAT32 && !is_divided;
     product_sums all = {.merged = 0};
     unit_reader unit;
 
-    if (n > GPR_FEW_PRODUCTS || factors->are_parts ||
+    if (n > GPR_FEW_PRODUCTS || (factors->are_parts && has_many) ||
         (factors->products != GPR_PRODUCTS && !is_root) || factors->times != 1 || !is_float ||
-        (uintptr_t)results % gpr_dtype_bytes(rule->result) != 0)
+        (uintptr_t)results % gpr_dtype_bytes(result) != 0)
         return 0;
     make_unit_reader(factors, row, width, 0, memory, &unit);
     if (run_of_unit(&unit, 0, n) < n) return 0;

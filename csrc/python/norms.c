@@ -207,14 +207,15 @@ static PyObject *find_largest(const norm_call *call)
 
 /* ---------------------------------------------------------------- all magnitudes ------------- */
 
-/* Whether magnitudes are to be made of the array, which takes time once for elements that come
- * again, and reduced on the CPU. */
+/* Whether magnitudes are to be made of the array, and reduced on the CPU: of many elements that come
+ * again they are made once elsewhere. */
 static int makes_magnitudes(const norm_call *call)
 {
+    enum { MANY = 1 << 12 };
     PyObject *const device = call->options[GLUE_DEVICE];
 
     for (int i = 0; i < PyArray_NDIM(call->array); i++)
-        if (PyArray_STRIDE(call->array, i) == 0) return 0;
+        if (PyArray_STRIDE(call->array, i) == 0 && PyArray_SIZE(call->array) > MANY) return 0;
     return device == Py_None ||
            (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cpu") == 0);
 }
