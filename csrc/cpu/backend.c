@@ -93,7 +93,10 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     return status != GPR_OK || is_done ? status : gpr_cpu_reduce_exactly(call, run);
 }
 
-/* Whether factors are of a type that has every number of the elements'. */
+enum { DOUBLE_BITS = 53 };
+
+/* Whether factors are of a type that has every number of the elements', or of theirs at least that
+ * are integers of its bits. */
 static int holds_elements(const gpr_rule *rule)
 {
     const gpr_dtype_row *element = &gpr_dtype_rows[rule->element],
@@ -102,7 +105,23 @@ static int holds_elements(const gpr_rule *rule)
     if (rule->compute == rule->element) return 1;
     if (factor->kind != GPR_KIND_FLOAT) return 0;
     if (element->kind == GPR_KIND_FLOAT) return factor->bytes > element->bytes;
-    return 8 * element->bytes <= (size_t)factor->fraction + 1;
+    return 8 * element->bytes <= (size_t)factor->fraction + 1 ||
+           factor->fraction == DOUBLE_BITS - 1;
+}
+
+/* Whether the call's elements are numbers of the factors' type, which some integers of 64 bits are
+ * not: these are rounded to it. */
+static gpr_status are_held(const gpr_resolved *call, gpr_run *run, int *held)
+{
+    const gpr_dtype_row *element = &gpr_dtype_rows[call->rule.element];
+    uint64_t largest = 0;
+    gpr_status status = GPR_OK;
+
+    if (!gpr_is_inexact(call->rule.element) && 8 * element->bytes > DOUBLE_BITS)
+        GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
+    *held = largest <= UINT64_C(1) << DOUBLE_BITS;
+done:
+    return status;
 }
 
 /* Whether magnitudes of the call's elements, real numbers, can be added as what they are. */
@@ -132,6 +151,11 @@ done:
 
 gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
 {
-    return adds_magnitudes(call) ? add_magnitudes(call, run)
-                                 : gpr_cpu_reduce_by_products(call, run);
+    gpr_status status = GPR_OK;
+    int held = adds_magnitudes(call);
+
+    if (held) GPR_TRY(are_held(call, run, &held));
+    GPR_TRY(held ? add_magnitudes(call, run) : gpr_cpu_reduce_by_products(call, run));
+done:
+    return status;
 }

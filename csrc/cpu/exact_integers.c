@@ -39,13 +39,14 @@ static gpr_status reduce_by(const gpr_resolved *call, const gpr_view *view, cons
     return gpr_cpu_reduce_by_folds(&other, run);
 }
 
-/* The largest magnitude among the view's elements, of integers of 64 bits. What a mask leaves out
- * counts, too: it may be as large. */
-static gpr_status find_largest(const gpr_resolved *call, gpr_run *run, uint64_t *largest)
+gpr_status gpr_cpu_find_largest(const gpr_resolved *call, gpr_run *run, uint64_t *largest)
 {
     const gpr_view *view = &call->view;
+    const int is_signed =
+        gpr_kind_of(view->dtype) == GPR_KIND_SIGNED || (view->encoding & GPR_WITHOUT_SIGN) != 0;
+    const gpr_dtype dtype = is_signed ? GPR_INT64 : GPR_UINT64;
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], ends[2];
-    gpr_request request = {.dtype = view->dtype,
+    gpr_request request = {.dtype = dtype,
                            .ndim = view->outer + view->inner,
                            .reduced = view->outer + view->inner,
                            .shape = shape,
@@ -60,12 +61,12 @@ static gpr_status find_largest(const gpr_resolved *call, gpr_run *run, uint64_t 
         shape[i] = (int64_t)view->axes[i].extent;
         strides[i] = view->axes[i].in;
     }
-    GPR_TRY(gpr_make_rule(GPR_OP_MINMAX, view->dtype, GPR_DTYPE_DEFAULT, &range));
+    GPR_TRY(gpr_make_rule(GPR_OP_MINMAX, dtype, GPR_DTYPE_DEFAULT, &range));
     gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_fast], &range);
     GPR_TRY(gpr_make_view(&request, &range, &whole));
     GPR_TRY(reduce_by(call, &whole, &range, ends, run));
     *largest = (uint64_t)ends[1];
-    if (gpr_kind_of(view->dtype) != GPR_KIND_SIGNED) goto done;
+    if (!is_signed) goto done;
     for (int i = 0; i < 2; i++) ends[i] = ends[i] < 0 ? -(ends[i] + 1) : ends[i];
     *largest = 1 + (uint64_t)(ends[0] > ends[1] ? ends[0] : ends[1]);
 done:
@@ -199,7 +200,7 @@ gpr_status gpr_cpu_reduce_integers_exactly(const gpr_resolved *call, gpr_run *ru
 
     *is_done = gpr_fold_of_exact_integers(rule, view->n, bits, is_masked, &fold);
     if (!*is_done && may_fit(call)) {
-        GPR_TRY(find_largest(call, run, &largest));
+        GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
         for (bits = 0; largest != 0; bits++) largest >>= 1;
         *is_done = gpr_fold_of_exact_integers(rule, view->n, bits, is_masked, &fold);
     }

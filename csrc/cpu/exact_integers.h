@@ -10,4 +10,8 @@
  * which the largest element decides, or results are neither integers nor float64. */
 gpr_status gpr_cpu_reduce_integers_exactly(const gpr_resolved *call, gpr_run *run, int *is_done);
 
+/* The largest magnitude among the elements of the call's view, of integers of 64 bits. What a mask
+ * leaves out counts, too: it may be as large. */
+gpr_status gpr_cpu_find_largest(const gpr_resolved *call, gpr_run *run, uint64_t *largest);
+
 #endif

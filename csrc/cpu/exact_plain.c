@@ -38,7 +38,7 @@ static void leave_out_signs(const gpr_view *view, plain_adder *how)
     const gpr_loops *loops = gpr_cpu_loops();
     recipe *sum = &how->work.how[0];
 
-    if (view->encoding != GPR_WITHOUT_SIGN || !sum->direct) return;
+    if ((view->encoding & GPR_WITHOUT_SIGN) == 0 || !sum->direct) return;
     gpr_copy_view(&how->other, view);
     gpr_view_with_signs(&how->other);
     how->work.view = sum->view = &how->other;
