@@ -32,7 +32,10 @@ static norm_order read_order(PyObject *order)
     if (order == Py_None) return TWO;
     if (!PyFloat_CheckExact(order) && !PyLong_CheckExact(order)) return OTHER;
     number = PyFloat_AsDouble(order);
-    if (number == -1) PyErr_Clear(); /* of a number too large, too */
+    if (number == -1 && PyErr_Occurred() != NULL) {
+        PyErr_Clear(); /* no double holds it */
+        return OTHER;
+    }
     if (isinf(number)) return number > 0 ? LARGEST : SMALLEST;
     if (number == 0) return NUMBER;
     if (number == 1) return ONE;

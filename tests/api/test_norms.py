@@ -352,6 +352,13 @@ def test_squares_leave_the_range_and_norms_do_not() -> None:
     assert gr.norm(x, device="cpu") == np.float32(5 * 2.0**100)
 
 
+def test_orders_that_no_double_holds_are_numpys() -> None:
+    x = np.array([3.0, -4.0])
+    for order in (10**400, -(10**400), 2**70, np.nan, True, "two", None):
+        got = outcome(lambda n=order: gr.norm(x, n, device="cpu"))
+        assert_alike(got, outcome(lambda n=order: np.linalg.norm(x, n)), str(order)[:9])
+
+
 def test_infinities_and_nan_are_numpys() -> None:
     numbers = (1.0, -0.0, np.inf, -np.inf, np.nan)
     for a in numbers:
