@@ -129,8 +129,8 @@ typedef void (*gpr_product_rows_loop)(const gpr_product_rows *rows, double *uppe
 
 /* What sums of few products become: numbers that start at `start`, 0 or -0, and are rounded to
  * doubles and divided by divisors[j], or by `divisor` if that is NULL; or to float32 or float64 at
- * once; or, of squares of first factors, roots that are rounded to float32. `is_inverted`: the inverse
- * of one divisor multiplies them, and neither 0 nor infinities are certain. */
+ * once; or, of squares of first factors, roots that are rounded to float32. `is_inverted`: the
+ * inverse of one divisor multiplies them, and neither 0 nor infinities are certain. */
 typedef struct gpr_few_rule {
     double start, divisor;
     const double *divisors;
@@ -187,8 +187,9 @@ typedef void (*gpr_mantissas_loop)(const double *x, uint64_t count, double *mant
 
 /* Adds `rows` rows of `width` numbers, `stride` bytes apart, to a pair of doubles for each column.
  * An addition to sums[i] leaves an error, which is a double and goes to rests[i]; where an addition
- * to that is rounded, lost[i] becomes 1. As long as it is 0, sums[i] + rests[i] is the real sum; with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs
- * rounding to nearest, and subnormal numbers neither read nor written as zero. */
+ * to that is rounded, lost[i] becomes 1. As long as it is 0, sums[i] + rests[i] is the real sum;
+ * with infinities and NaN, or beyond the largest double, rests[i] is NaN. Needs rounding to
+ * nearest, and subnormal numbers neither read nor written as zero. */
 typedef void (*gpr_pairs_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                double *sums, double *rests, double *lost);
 

@@ -489,9 +489,9 @@ INLINE int round_pairs_by(division how, int is_quotient, const double *sums, con
     return !has_flag_set(r.doubtful);
 }
 
-/* As round_pairs, to float32: the sum is rounded to a double, which is divided, and so is wrong by a
- * few last bits that change no result but near a midpoint. There a sum that is one double is certain
- * if the division was not rounded. */
+/* As round_pairs, to float32: the sum is rounded to a double, which is divided, and so is wrong by
+ * a few last bits that change no result but near a midpoint. There a sum that is one double is
+ * certain if the division was not rounded. */
 INLINE vec_f64 round_pair_to_single(vec_f64 a, vec_f64 b, vec_f64 is_lost, rounding *r)
 {
     const vec_f64 zero = {0}, sum = a + b + zero, value = sum / r->divisor; /* none is -0 */

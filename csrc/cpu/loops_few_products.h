@@ -4,11 +4,12 @@
  * To float32 nearly all sums of doubles are rounded alike that are less than a few thousand last
  * bits from the real ones. The other ones, and those to doubles, are made again, with two doubles.
  *
- * A lane has a row. Its sum is two doubles: what rounding takes from an addition is a double (TwoSum)
- * and goes to `rest`. So does what rounding takes from a product of doubles. Where no addition to
- * `rest` was rounded either, and no such part was too small for a double, the two are the sum, and
- * one addition rounds it. Then the result is certain also halfway between two numbers, where bounds
- * on errors decide nothing: every fifth sum of two float32 is there, but hardly one of 33. */
+ * A lane has a row. Its sum is two doubles: what rounding takes from an addition is a double
+ * (TwoSum) and goes to `rest`. So does what rounding takes from a product of doubles. Where no
+ * addition to `rest` was rounded either, and no such part was too small for a double, the two are
+ * the sum, and one addition rounds it. Then the result is certain also halfway between two numbers,
+ * where bounds on errors decide nothing: every fifth sum of two float32 is there, but hardly one of
+ * 33. */
 
 /* Last bits of a double: more than what the quotient may be wrong of a plain sum of at least
  * LEAST_PLAIN_SHARE of its size, each of whose 2^5 additions was rounded by 2^-53. */

@@ -235,6 +235,13 @@ enum { BLOCK_VECTORS = 8 };
         }                                                                               \
     }
 
+/* The element of a type that nothing beats: NaT, for one, among dates. Rows of 8 bytes an element
+ * are looked through in pieces that grow, and end at a piece that has it. */
+#define LEAST_OF(T) ((T) - 1 > (T)1 ? (T)0 : (T)(UINT64_C(1) << (8 * sizeof(T) - 1)))
+#define LIMIT_min(T) LEAST_OF(T)
+#define LIMIT_max(T) ((T)~LEAST_OF(T))
+enum { FIRST_PIECE = 2048 };
+
 #define DEFINE_LONG_INTEGER_POSITION(which, fold, name, T, INDEX, BETTER)                \
     INLINE uint64_t blocks_##which##_##name(const T *p, uint64_t n)                      \
     {                                                                                    \
@@ -274,10 +281,14 @@ enum { BLOCK_VECTORS = 8 };
     {                                                                                    \
         enum { LANES = VECTOR_BYTES / sizeof(T), BLOCK = BLOCK_VECTORS * LANES };        \
         const uint64_t most = (uint64_t)(sizeof(T) == 1 ? INT8_MAX : INT16_MAX) * BLOCK; \
-        uint64_t found = 0;                                                              \
-        for (uint64_t first = 0; first < n; first += most) {                             \
+        uint64_t found = 0, piece = sizeof(T) == 8 ? FIRST_PIECE : most;                 \
+        for (uint64_t first = 0; first < n; first += piece) {                            \
+            if (first > 0 && sizeof(T) == 8) {                                           \
+                if (p[found] == LIMIT_##fold(T)) break;                                  \
+                piece = 2 * piece < most ? 2 * piece : most;                             \
+            }                                                                            \
             const uint64_t from = first + LANES <= n ? first : n - LANES,                \
-                           count = n - from < most ? n - from : most,                    \
+                           count = n - from < piece ? n - from : piece,                  \
                            at = from + blocks_##which##_##name(p + from, count);         \
             if (first == 0 || BETTER(p[at], p[found])) found = at;                       \
         }                                                                                \

@@ -2093,8 +2093,8 @@ DEFINE_EXTENT(64, uint64_t)
         rest = (before - (after - of_x)) + ((x) - of_x); \
     } while (0)
 
-/* Adds b, which is not -0, and sets bits of *rounded where that rounds: otherwise the sum less either
- * number is the other one. */
+/* Adds b, which is not -0, and sets bits of *rounded where that rounds: otherwise the sum less
+ * either number is the other one. */
 INLINE void add_noting(vec_f64 *a, vec_f64 b, vec_i64 *rounded)
 {
     const vec_f64 sum = *a + b, of_b = sum - *a, of_a = sum - b;

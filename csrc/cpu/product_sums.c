@@ -501,7 +501,7 @@ static void read_tile(const gpr_cpu_factors *factors, const rows_reader *how, ui
     }
 }
 
-/* Of the first factors or the second ones; finds where `found` rows begin, from the first one on. */
+/* Of the first factors or the second ones. Finds where `found` rows begin. */
 static rows_reader make_reader(const gpr_view *view, int which, gpr_dtype dtype, uint64_t row,
                                uint64_t width, uint64_t pitch, int by_columns, uint64_t found,
                                product_rows_memory *memory)

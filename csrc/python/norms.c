@@ -210,8 +210,8 @@ static PyObject *find_largest(const norm_call *call)
 
 /* ---------------------------------------------------------------- all magnitudes ------------- */
 
-/* Whether magnitudes are to be made of the array, and reduced on the CPU: of many elements that come
- * again they are made once elsewhere. */
+/* Whether magnitudes are to be made of the array, and reduced on the CPU: of many elements that
+ * come again they are made once elsewhere. */
 static int makes_magnitudes(const norm_call *call)
 {
     enum { MANY = 1 << 12 };

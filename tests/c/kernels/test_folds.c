@@ -1052,8 +1052,8 @@ static void *draw_weights(gpr_dtype real, uint64_t n)
     return array;
 }
 
-/* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of its
- * last bit, as a float32 or a float64, with a little more or less in one number or in many; and
+/* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of
+ * its last bit, as a float32 or a float64, with a little more or less in one number or in many; and
  * large numbers that cancel each other and leave what was small beside them. In the last kind, the
  * root is just beside a midpoint. */
 enum { HARD_KINDS = 5 };
@@ -1102,8 +1102,8 @@ static void *draw_hard_rows(gpr_dtype real, int how, uint64_t width, uint64_t n)
     return array;
 }
 
-/* The root of an exact sum of squares, rounded to float32: of the two next to an estimate the one on
- * whose side of the number halfway between them the sum is. */
+/* The root of an exact sum of squares, rounded to float32: of the two next to an estimate the one
+ * on whose side of the number halfway between them the sum is. */
 static double exact_root(const gpr_exact_part *exact)
 {
     double sum, left;
@@ -1368,7 +1368,12 @@ static void check_long_row(const gpr_loops *loops, gpr_dtype dtype, int is_large
         gpr_convert(GPR_INT64, &usual, dtype, row + i * bytes, 1);
     for (int k = 0; row != NULL && k < 6; k++) {
         const uint64_t place = (uint64_t)check_between(0, (int64_t)n - 1);
-        const int64_t value = is_largest ? check_between(41, 43) : check_between(37, 39);
+        const int64_t least = gpr_kind_of(dtype) == GPR_KIND_SIGNED ? INT64_MIN : 0,
+                      limit = is_largest ? (int64_t)(UINT64_MAX >> (least != 0)) : least;
+        const int is_limit = bytes == 8 && (dtype == GPR_INT64 || !is_largest) && k > 3;
+        const int64_t value = is_limit     ? limit
+                              : is_largest ? check_between(41, 43)
+                                           : check_between(37, 39);
         const int is_better = is_largest ? value > best : value < best;
 
         if (place == at && best != usual) continue; /* the best so far stays */
