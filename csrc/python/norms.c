@@ -297,11 +297,10 @@ static PyObject *norm(PyObject *module, PyObject *const *from, Py_ssize_t count)
     PyObject *result = NULL;
     norm_order order;
 
-    if (count != COUNT) {
-        PyErr_SetString(PyExc_TypeError, "norm takes nine arguments");
+    if (count != COUNT || !PyArray_CheckExact(from[ARRAY])) {
+        PyErr_SetString(PyExc_TypeError, "norm takes an array and eight more arguments");
         return NULL;
     }
-    if (!PyArray_CheckExact(from[ARRAY])) Py_RETURN_NOTIMPLEMENTED;
     call.array = (PyArrayObject *)from[ARRAY];
     call.axis = from[AXIS];
     call.options = from + OPTIONS;
