@@ -76,7 +76,8 @@ static int adds_singly(const gpr_resolved *call)
     }
 }
 
-gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
+/* gpr_cpu_reduce of elements whose largest magnitude is known, or 0. */
+static gpr_status reduce(const gpr_resolved *call, uint64_t largest, gpr_run *run)
 {
     const gpr_rule *rule = &call->rule;
     gpr_status status = GPR_OK;
@@ -89,8 +90,13 @@ gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
     }
     if (!gpr_is_exact(rule->acc_kind)) return gpr_cpu_reduce_by_folds(call, run);
     if (!gpr_is_inexact(rule->element))
-        status = gpr_cpu_reduce_integers_exactly(call, run, &is_done);
+        status = gpr_cpu_reduce_integers_exactly(call, largest, run, &is_done);
     return status != GPR_OK || is_done ? status : gpr_cpu_reduce_exactly(call, run);
+}
+
+gpr_status gpr_cpu_reduce(const gpr_resolved *call, gpr_run *run)
+{
+    return reduce(call, 0, run);
 }
 
 enum { DOUBLE_BITS = 53 };
@@ -109,21 +115,6 @@ static int holds_elements(const gpr_rule *rule)
            factor->fraction == DOUBLE_BITS - 1;
 }
 
-/* Whether the call's elements are numbers of the factors' type, which some integers of 64 bits are
- * not: these are rounded to it. */
-static gpr_status are_held(const gpr_resolved *call, gpr_run *run, int *held)
-{
-    const gpr_dtype_row *element = &gpr_dtype_rows[call->rule.element];
-    uint64_t largest = 0;
-    gpr_status status = GPR_OK;
-
-    if (!gpr_is_inexact(call->rule.element) && 8 * element->bytes > DOUBLE_BITS)
-        GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
-    *held = largest <= UINT64_C(1) << DOUBLE_BITS;
-done:
-    return status;
-}
-
 /* Whether magnitudes of the call's elements, real numbers, can be added as what they are. */
 static int adds_magnitudes(const gpr_resolved *call)
 {
@@ -133,8 +124,10 @@ static int adds_magnitudes(const gpr_resolved *call)
            gpr_kind_of(rule->result) == GPR_KIND_FLOAT && holds_elements(rule);
 }
 
-/* Adds magnitudes. Not inlined, as the other call would be in the frame of every call. */
-static __attribute__((noinline)) gpr_status add_magnitudes(const gpr_resolved *call, gpr_run *run)
+/* Adds magnitudes, of which the largest may be known. Not inlined, as the other call would be in
+ * the frame of every call. */
+static __attribute__((noinline)) gpr_status add_magnitudes(const gpr_resolved *call,
+                                                           uint64_t largest, gpr_run *run)
 {
     gpr_resolved sum;
     gpr_status status = GPR_OK;
@@ -144,18 +137,24 @@ static __attribute__((noinline)) gpr_status add_magnitudes(const gpr_resolved *c
     gpr_view_magnitudes(&sum.view);
     GPR_TRY(gpr_make_rule(GPR_OP_SUM, sum.view.dtype, call->rule.result, &sum.rule));
     gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_exact], &sum.rule);
-    GPR_TRY(gpr_cpu_reduce(&sum, run));
+    GPR_TRY(reduce(&sum, largest, run));
 done:
     return status;
 }
 
 gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
 {
+    const gpr_dtype element = call->rule.element;
+    uint64_t largest = 0;
     gpr_status status = GPR_OK;
-    int held = adds_magnitudes(call);
 
-    if (held) GPR_TRY(are_held(call, run, &held));
-    GPR_TRY(held ? add_magnitudes(call, run) : gpr_cpu_reduce_by_products(call, run));
+    if (!adds_magnitudes(call)) return gpr_cpu_reduce_by_products(call, run);
+    if (!gpr_is_inexact(element) && 8 * gpr_dtype_bytes(element) > DOUBLE_BITS)
+        GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
+    if (largest > UINT64_C(1) << DOUBLE_BITS) /* some are rounded to the factors' type */
+        GPR_TRY(gpr_cpu_reduce_by_products(call, run));
+    else
+        GPR_TRY(add_magnitudes(call, largest, run));
 done:
     return status;
 }

@@ -42,11 +42,8 @@ static gpr_status reduce_by(const gpr_resolved *call, const gpr_view *view, cons
 gpr_status gpr_cpu_find_largest(const gpr_resolved *call, gpr_run *run, uint64_t *largest)
 {
     const gpr_view *view = &call->view;
-    const int is_signed =
-        gpr_kind_of(view->dtype) == GPR_KIND_SIGNED || (view->encoding & GPR_WITHOUT_SIGN) != 0;
-    const gpr_dtype dtype = is_signed ? GPR_INT64 : GPR_UINT64;
     int64_t shape[GPR_MAX_NDIM], strides[GPR_MAX_NDIM], ends[2];
-    gpr_request request = {.dtype = dtype,
+    gpr_request request = {.dtype = view->dtype,
                            .ndim = view->outer + view->inner,
                            .reduced = view->outer + view->inner,
                            .shape = shape,
@@ -61,12 +58,12 @@ gpr_status gpr_cpu_find_largest(const gpr_resolved *call, gpr_run *run, uint64_t
         shape[i] = (int64_t)view->axes[i].extent;
         strides[i] = view->axes[i].in;
     }
-    GPR_TRY(gpr_make_rule(GPR_OP_MINMAX, dtype, GPR_DTYPE_DEFAULT, &range));
+    GPR_TRY(gpr_make_rule(GPR_OP_MINMAX, view->dtype, GPR_DTYPE_DEFAULT, &range));
     gpr_fit_rule(&gpr_kernel_rows[GPR_KERNEL_fast], &range);
     GPR_TRY(gpr_make_view(&request, &range, &whole));
     GPR_TRY(reduce_by(call, &whole, &range, ends, run));
     *largest = (uint64_t)ends[1];
-    if (!is_signed) goto done;
+    if (gpr_kind_of(view->dtype) != GPR_KIND_SIGNED) goto done;
     for (int i = 0; i < 2; i++) ends[i] = ends[i] < 0 ? -(ends[i] + 1) : ends[i];
     *largest = 1 + (uint64_t)(ends[0] > ends[1] ? ends[0] : ends[1]);
 done:
@@ -188,19 +185,19 @@ static int may_fit(const gpr_resolved *call)
            !(call->view.rows_contiguous && call->view.n > LONG_ROW);
 }
 
-gpr_status gpr_cpu_reduce_integers_exactly(const gpr_resolved *call, gpr_run *run, int *is_done)
+gpr_status gpr_cpu_reduce_integers_exactly(const gpr_resolved *call, uint64_t largest, gpr_run *run,
+                                           int *is_done)
 {
     const gpr_rule *rule = &call->rule;
     const gpr_view *view = &call->view;
     const int is_masked = view->mask != NULL;
     unsigned bits = 8 * (unsigned)view->bytes;
-    uint64_t largest;
     gpr_rule fold;
     gpr_status status = GPR_OK;
 
     *is_done = gpr_fold_of_exact_integers(rule, view->n, bits, is_masked, &fold);
     if (!*is_done && may_fit(call)) {
-        GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
+        if (largest == 0) GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
         for (bits = 0; largest != 0; bits++) largest >>= 1;
         *is_done = gpr_fold_of_exact_integers(rule, view->n, bits, is_masked, &fold);
     }

@@ -8,26 +8,13 @@ static int is_result(const PyObject *found)
     return found != NULL && found != Py_NotImplemented;
 }
 
-/* Another reduction with a call's arguments, of an array in place of its own. */
-static PyObject *reduce_by(glue_state *state, gpr_operator op, PyArrayObject *array,
-                           const glue_arguments *given)
-{
-    glue_arguments own = *given;
-    PyObject *result = NULL;
-
-    own.op = PyLong_FromLong(op);
-    if (own.op != NULL) result = glue_reduce_plain_ndarray(state, array, &own, NULL, Py_None);
-    Py_XDECREF(own.op);
-    return result;
-}
-
 PyObject *glue_ptp_dates(glue_state *state, PyArrayObject *dates, const glue_arguments *given)
 {
-    PyObject *const high = reduce_by(state, GPR_OP_MAX, dates, given);
+    PyObject *const high = glue_reduce_by(state, GPR_OP_MAX, dates, given);
     PyObject *low = NULL, *between = NULL;
 
     if (!is_result(high)) return high;
-    low = reduce_by(state, GPR_OP_MIN, dates, given);
+    low = glue_reduce_by(state, GPR_OP_MIN, dates, given);
     between = is_result(low) ? PyNumber_Subtract(high, low) : Py_XNewRef(low);
     Py_XDECREF(low);
     Py_DECREF(high);
@@ -70,7 +57,7 @@ static int reduce_all(glue_state *state, gpr_operator op, PyArrayObject *integer
 
     whole.axis = Py_None;
     whole.keepdims = Py_False;
-    *failed = reduce_by(state, op, integers, &whole);
+    *failed = glue_reduce_by(state, op, integers, &whole);
     if (!is_result(*failed)) return -1;
     if (op == GPR_OP_MINMAX)
         memcpy(numbers, PyArray_DATA((PyArrayObject *)*failed), 2 * sizeof *numbers);
@@ -131,7 +118,7 @@ static int may_overflow(npy_int64 low, npy_int64 high, npy_intp count)
 static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, const npy_int64 *high,
                               const glue_arguments *given)
 {
-    PyObject *const lows = reduce_by(state, GPR_OP_MIN, integers, given);
+    PyObject *const lows = glue_reduce_by(state, GPR_OP_MIN, integers, given);
     PyObject *sums = NULL;
     npy_int64 largest = 0;
 
@@ -144,7 +131,7 @@ static PyObject *sum_with_nat(glue_state *state, PyArrayObject *integers, const 
         may_overflow(lowest_time((PyArrayObject *)lows, largest), largest, PyArray_SIZE(integers)))
         sums = Py_NewRef(Py_NotImplemented);
     else
-        sums = reduce_by(state, GPR_OP_SUM, integers, given);
+        sums = glue_reduce_by(state, GPR_OP_SUM, integers, given);
     if (is_result(sums) && put_nat((PyArrayObject *)sums, (PyArrayObject *)lows) < 0)
         Py_CLEAR(sums);
 done:
@@ -170,7 +157,7 @@ PyObject *glue_sum_times(glue_state *state, PyArrayObject *times, const glue_arg
         else if (may_overflow(extremes[0], extremes[1], PyArray_SIZE(times)))
             sums = Py_NewRef(Py_NotImplemented);
         else
-            sums = reduce_by(state, GPR_OP_SUM, integers, &own);
+            sums = glue_reduce_by(state, GPR_OP_SUM, integers, &own);
     }
     if (is_result(sums)) {
         PyObject *const made = as_times(times, sums);

@@ -327,6 +327,9 @@ int glue_is_mask_of(PyObject *where, PyArrayObject *array);
 PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
                                     const glue_arguments *given, glue_epilogue *epilogue,
                                     PyObject *out);
+/* The same by another operator than the arguments'. */
+PyObject *glue_reduce_by(glue_state *state, gpr_operator op, PyArrayObject *array,
+                         const glue_arguments *given);
 
 /* ---- dates.c: arrays of datetime64 or timedelta64 ---- */
 

@@ -159,6 +159,18 @@ PyObject *glue_reduce_plain_ndarray(glue_state *state, PyArrayObject *array,
     Py_RETURN_NOTIMPLEMENTED;
 }
 
+PyObject *glue_reduce_by(glue_state *state, gpr_operator op, PyArrayObject *array,
+                         const glue_arguments *given)
+{
+    glue_arguments own = *given;
+    PyObject *result = NULL;
+
+    own.op = PyLong_FromLong(op);
+    if (own.op != NULL) result = glue_reduce_plain_ndarray(state, array, &own, NULL, Py_None);
+    Py_XDECREF(own.op);
+    return result;
+}
+
 PyMethodDef glue_host_reduce_methods[] = {
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL,
      PyDoc_STR("reduce(op, array, axis, dtype, keepdims, mask, kernel, device, block_size, "

@@ -103,14 +103,11 @@ static PyObject *sum(const norm_call *call, gpr_products products, int root)
 /* Another reduction of an array with the call's axes. */
 static PyObject *reduce_by(const norm_call *call, gpr_operator op, PyArrayObject *array)
 {
-    PyObject *const number = PyLong_FromLong(op), *const zero = PyLong_FromLong(0);
-    const glue_arguments given = {number,   call->axis, Py_None, call->keepdims, Py_None,
+    PyObject *const zero = PyLong_FromLong(0);
+    const glue_arguments given = {NULL,     call->axis, Py_None, call->keepdims, Py_None,
                                   Py_False, zero,       Py_None, call->options};
-    PyObject *result = NULL;
+    PyObject *const result = zero != NULL ? glue_reduce_by(call->state, op, array, &given) : NULL;
 
-    if (number != NULL && zero != NULL)
-        result = glue_reduce_plain_ndarray(call->state, array, &given, NULL, Py_None);
-    Py_XDECREF(number);
     Py_XDECREF(zero);
     return result;
 }

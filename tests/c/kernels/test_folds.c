@@ -958,6 +958,21 @@ static int64_t place_rows(const uint8_t *numbers, size_t bytes, uint64_t width, 
     return (int64_t)((how == 0 ? width : 1) * bytes);
 }
 
+/* The exact sum of all n products of a row. */
+static void sum_row_exactly(const gpr_product_rows *rows, uint64_t row, uint64_t n, gpr_dtype real,
+                            int kind, gpr_exact_part *exact)
+{
+    gpr_exact_clear_products(exact, GPR_FLOAT64);
+    for (uint64_t i = 0; i < n; i++) {
+        double x, y;
+
+        gpr_convert(real, rows->p[row] + (int64_t)i * rows->p_stride, GPR_FLOAT64, &x, 1);
+        gpr_convert(real, rows->q[row] + (int64_t)i * rows->q_stride, GPR_FLOAT64, &y, 1);
+        if (kind != GPR_PRODUCTS) x = fabs(x), y = kind == GPR_SQUARES ? x : 1;
+        gpr_exact_add_products(exact, GPR_FLOAT64, &x, &y, 1);
+    }
+}
+
 static void check_rows_of_products(gpr_product_rows_loop loop, gpr_dtype real, gpr_dtype bound,
                                    int kind)
 {
@@ -990,15 +1005,7 @@ static void check_rows_of_products(gpr_product_rows_loop loop, gpr_dtype real, g
         const gpr_product_sum made = {upper[j], lower[j], sizes[j]};
         gpr_exact_part exact;
 
-        gpr_exact_clear_products(&exact, GPR_FLOAT64);
-        for (uint64_t i = 0; i < n; i++) {
-            double x, y;
-
-            gpr_convert(real, p[j] + (int64_t)i * rows.p_stride, GPR_FLOAT64, &x, 1);
-            gpr_convert(real, q[j] + (int64_t)i * rows.q_stride, GPR_FLOAT64, &y, 1);
-            if (kind != GPR_PRODUCTS) x = fabs(x), y = kind == GPR_SQUARES ? x : 1;
-            gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &y, 1);
-        }
+        sum_row_exactly(&rows, j, n, real, kind, &exact);
         check_bound(&exact, bound, made, kind);
     }
     free(a);
@@ -1184,15 +1191,7 @@ static void check_few_products(const gpr_loops *loops, gpr_dtype real)
         const double result = rule.is_single ? (double)singles[j] : made[j];
         gpr_exact_part exact;
 
-        gpr_exact_clear_products(&exact, GPR_FLOAT64);
-        for (uint64_t i = 0; i < n; i++) {
-            double x, y;
-
-            gpr_convert(real, p[j] + (int64_t)i * rows.p_stride, GPR_FLOAT64, &x, 1);
-            gpr_convert(real, q[j] + (int64_t)i * rows.q_stride, GPR_FLOAT64, &y, 1);
-            if (takes_root) y = x;
-            gpr_exact_add_products(&exact, GPR_FLOAT64, &x, &y, 1);
-        }
+        sum_row_exactly(&rows, j, n, real, takes_root ? GPR_SQUARES : GPR_PRODUCTS, &exact);
         const double wanted =
             result_of_few(&exact, &rule, rule.divisors != NULL ? divisors[j] : rule.divisor);
         CHECK(result == wanted && signbit(result) == signbit(wanted),
