@@ -501,6 +501,7 @@ INLINE vec_f64 round_pair_to_single(vec_f64 a, vec_f64 b, vec_f64 is_lost, round
 
     r->doubtful |=
         ~((~is_near_midpoint(value, NEAR) | is_double) & is_finite & (vec_i64)(is_lost == zero));
+    r->nan |= value != value;
     return value;
 }
 
@@ -527,6 +528,7 @@ static int round_pairs_to_single(const double *sums, const double *rests, const 
                      1, last);
         memcpy(results + i, last, (count - i) * sizeof *results);
     }
+    if (has_flag_set(r.nan)) unify_nan(count, 1, (char *)results);
     return !has_flag_set(r.doubtful);
 }
 

@@ -109,7 +109,7 @@ INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f
              : to->has_inverse ? sum * to->inverse
                                : sum / to->divisor;
     unsure = (is_near_midpoint(*value, PLAINLY_NEAR) & (vec_i64)(size != zero)) |
-             ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE); /* nor if NaN */
+             ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) | (vec_i64)(*value != *value);
     return !has_flag_set(unsure);
 }
 
