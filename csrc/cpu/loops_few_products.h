@@ -101,15 +101,15 @@ INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
 /* Rounds plain sums, and divides them; 0 where that is not certain of one to float32. */
 INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f64 *value)
 {
-    const vec_f64 zero = {0};
-    vec_i64 unsure;
+    const vec_f64 zero = {0}, found = to->takes_root    ? roots_of(sum)
+                                      : !to->is_divided ? sum
+                                      : to->has_inverse ? sum * to->inverse
+                                                        : sum / to->divisor;
+    const vec_i64 unsure = (is_near_midpoint(found, PLAINLY_NEAR) & (vec_i64)(size != zero)) |
+                           ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) |
+                           (vec_i64)(found != found);
 
-    *value = to->takes_root    ? roots_of(sum)
-             : !to->is_divided ? sum
-             : to->has_inverse ? sum * to->inverse
-                               : sum / to->divisor;
-    unsure = (is_near_midpoint(*value, PLAINLY_NEAR) & (vec_i64)(size != zero)) |
-             ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) | (vec_i64)(*value != *value);
+    *value = found;
     return !has_flag_set(unsure);
 }
 
