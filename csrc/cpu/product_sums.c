@@ -289,6 +289,16 @@ int gpr_cpu_has_rows_beside(const gpr_view *view)
     return gpr_cpu_lies_crosswise(view) || view->n <= SHORT_ROW;
 }
 
+/* How many rows are packed at once, `fewest` or more. Both parts of a complex number are in one
+ * unit: the exact sum stores both where one is undecided. */
+static uint64_t packed_width(const gpr_view *view, uint64_t fewest)
+{
+    const uint64_t width =
+        gpr_smaller(gpr_larger(PRODUCT_TILE / view->n, fewest), MOST_PRODUCT_ROWS);
+
+    return width - width % GPR_EXACT_PARTS;
+}
+
 int gpr_cpu_cut_product_rows(const gpr_cpu_factors *factors, uint64_t most, gpr_cpu_units *units)
 {
     enum { FEWEST = 3, PACKED_ROWS = 64 };
@@ -301,12 +311,12 @@ int gpr_cpu_cut_product_rows(const gpr_cpu_factors *factors, uint64_t most, gpr_
     if (factors->components > 1 || factors->wraps || view->rows < FEWEST) return 0;
     if (!factors->are_parts && !gpr_cpu_has_rows_beside(view)) return 0;
     if (!in_place && packs_columns(view)) {
-        width = gpr_smaller(gpr_larger(PRODUCT_TILE / view->n, PACKED_ROWS), MOST_PRODUCT_ROWS);
+        width = packed_width(view, PACKED_ROWS);
         *units = gpr_cpu_cut_units(view, gpr_smaller(most, width));
         return 1;
     }
-    if (!in_place) width = gpr_larger(PRODUCT_TILE / view->n, GPR_ROW_LANES);
-    *units = gpr_cpu_cut_rows(view, gpr_smaller(gpr_smaller(width, most), MOST_PRODUCT_ROWS));
+    if (!in_place) width = packed_width(view, GPR_ROW_LANES);
+    *units = gpr_cpu_cut_rows(view, gpr_smaller(width, most));
     return 1;
 }
 

@@ -287,6 +287,27 @@ def test_zeros_of_averages_have_the_signs_of_their_products() -> None:
             assert not made.any()
 
 
+@pytest.mark.parametrize("name", ["complex64", "complex128", ">c8", ">c16"])
+def test_infinities_and_nan_of_complex_averages_are_numpys(
+    name: str, rng: np.random.Generator
+) -> None:
+    """Both parts of a number are where one of them is infinite or NaN."""
+    for _ in range(60):
+        rows, n = int(rng.integers(1, 80)), int(rng.choice([1, 3, 20, 60, 700]))
+        x = (rng.normal(size=(rows, n)) + 1j * rng.normal(size=(rows, n))).astype(name)
+        part = x.real if rng.random() < 0.5 else x.imag
+        for number, share in ((np.inf, 0.3), (np.nan, rng.choice([0, 0.3]))):
+            part[rng.random((rows, n)) < share / n] = number
+        weights = rng.integers(0, 9, n) + 0.125
+        weights[rng.random(n) < 1 / n] = 0
+        weights[0] = 1
+        x = np.asfortranarray(x) if rng.random() < 0.3 else x
+        got = outcome(lambda x=x, w=weights: gr.average(x, axis=1, weights=w, device="cpu"))
+        wanted = outcome(lambda x=x, w=weights: np.average(x, axis=1, weights=w))
+        for a, b in ((got.real, wanted.real), (got.imag, wanted.imag)):
+            assert np.allclose(a, b, rtol=2e-5, atol=2e-5, equal_nan=True), (rows, n)
+
+
 def test_results_are_in_memory_in_the_order_of_numpys(rng: np.random.Generator) -> None:
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         x = rng.normal(size=(4, 5, 6)).transpose(order)
