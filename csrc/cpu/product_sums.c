@@ -883,6 +883,7 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
 {
     const gpr_interval_rule how = interval_rule(factors, row, sums, rule);
     const int components = factors->components;
+    const gpr_dtype part = gpr_real_dtype(rule->result);
     double low[GPR_EXACT_PARTS] = {0}, high[GPR_EXACT_PARTS] = {0};
 
     if (factors->wraps) {
@@ -892,8 +893,9 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
         return 1;
     }
     if (sums->is_inexact) return 0;
-    if (components == 1 && isnan(sums->of[0].size)) { /* so is one of the products */
-        gpr_exact_store_nan(rule->result, result);
+    if (isnan(sums->of[0].size) && isnan(sums->of[components - 1].size)) { /* so are products */
+        for (int p = 0; p < components; p++)
+            gpr_exact_store_nan(part, result + (size_t)p * gpr_dtype_bytes(part));
         return 1;
     }
     for (int p = 0; p < components; p++) {
@@ -909,6 +911,26 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
         divide(high, GPR_EXACT_PARTS, divisor_of(factors, row));
     }
     return store_ends(low, high, (uint64_t)components, rule->result, result);
+}
+
+/* Stores NaN for both parts of complex numbers one of whose products is NaN: what is multiplied by
+ * the second factors' imaginary zeros is, too. Returns how many other rows are undecided. */
+static uint64_t store_nan_of_parts(const double *sizes, gpr_dtype part, char *results,
+                                   uint16_t *undecided, uint64_t left)
+{
+    uint64_t others = 0;
+
+    for (uint64_t i = 0; i < left; i++) {
+        const uint64_t first = undecided[i] - undecided[i] % GPR_EXACT_PARTS;
+
+        if (!isnan(sizes[first]) && !isnan(sizes[first + 1])) {
+            undecided[others++] = undecided[i];
+            continue;
+        }
+        for (uint64_t p = 0; p < GPR_EXACT_PARTS; p++)
+            gpr_exact_store_nan(part, results + (first + p) * gpr_dtype_bytes(part));
+    }
+    return others;
 }
 
 uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
@@ -947,5 +969,6 @@ uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t ro
         }
         undecided[left++] = (uint16_t)j;
     }
-    return left;
+    return factors->are_parts ? store_nan_of_parts(memory->sizes, dtype, results, undecided, left)
+                              : left;
 }
