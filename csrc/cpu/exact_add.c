@@ -1112,8 +1112,11 @@ static void finish_beside_unit(exact_job *work, uint64_t row, uint64_t rows,
     const uint64_t parts = factors->are_parts ? GPR_EXACT_PARTS : 1;
     char *results = result_beside(work, row);
     uint16_t undecided[MOST_PRODUCT_ROWS];
-    const uint64_t left = gpr_cpu_finish_product_rows(factors, row, rows, &memory->product_rows,
-                                                      sums, work->rule, results, undecided);
+    uint64_t left = gpr_cpu_finish_product_rows(factors, row, rows, &memory->product_rows, sums,
+                                                work->rule, results, undecided);
+
+    left = gpr_cpu_finish_exact_rows(factors, row, rows, work->rule, &memory->product_rows, results,
+                                     undecided, left);
 
     for (uint64_t i = 0; i < left && add_row(work, (row + undecided[i]) / parts, memory); i++)
         continue;

@@ -148,12 +148,10 @@ typedef int (*gpr_few_products_loop)(const gpr_product_rows *rows, const gpr_few
 
 /* How sums of products become the ends of intervals that contain the real numbers. */
 typedef struct gpr_interval_rule {
-    double times;   /* each sum counts; may be a fraction, or negative */
-    double share;   /* of a sum's size that is a bound on its error */
-    double quantum; /* of which sums are multiples, as what loops make of them: an error below
-                               it is 0. 0 if there is none; times is 1 else */
-    double step;    /* by which ends are moved apart, as a share of them */
-    double divisor; /* of the ends */
+    double times;           /* each sum counts; may be a fraction, or negative */
+    double share;           /* of a sum's size that is a bound on its error */
+    double step;            /* by which ends are moved apart, as a share of them */
+    double divisor;         /* of the ends */
     const double *divisors; /* in its place, one for each sum; or NULL */
     int takes_root;         /* of sums of squares */
     int zero_is_zero;       /* a sum of size 0 is one of zeros alone */
@@ -366,6 +364,8 @@ typedef struct gpr_loops {
     gpr_product_sum_loop product_sums[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_product_rows_loop product_rows[GPR_MAGNITUDES + 1][GPR_DTYPE_COUNT];
     gpr_product_rows_loop wide_product_rows; /* of float32, with the errors of float64 */
+    /* Products whose sums are exact: the size is NaN where two doubles may not hold them. */
+    gpr_product_rows_loop exact_product_rows[GPR_DTYPE_COUNT];
     gpr_few_products_loop few_products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
     gpr_intervals_loop intervals;
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];

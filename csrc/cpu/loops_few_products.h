@@ -228,3 +228,44 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
     }
 DEFINE_FEW_PRODUCTS(float32, float, 0)
 DEFINE_FEW_PRODUCTS(float64, double, 1)
+
+/* Of a vector of rows from row j on: see exact_product_rows. */
+#define DEFINE_EXACT_ROWS(name, IS_WIDE)                                                        \
+    INLINE void add_rows_exactly_##name(const gpr_product_rows *rows, uint64_t j, reading of_q, \
+                                        double *upper, double *lower, double *sizes)            \
+    {                                                                                           \
+        few_lanes lanes = {.sum = EACH(-0.0)};                                                  \
+        vec_f64 size;                                                                           \
+                                                                                                \
+        if (rows->continues)                                                                    \
+            lanes = (few_lanes){load_f64(upper + j), load_f64(lower + j), load_f64(sizes + j),  \
+                                (vec_i64){0}};                                                  \
+        for (uint64_t b = 0; b < rows->blocks; b++) {                                           \
+            int64_t at_p = rows->p_first + (int64_t)b * rows->p_block,                          \
+                    at_q = rows->q_first + (int64_t)b * rows->q_block;                          \
+                                                                                                \
+            for (uint64_t i = 0; i < rows->n; i++) {                                            \
+                add_few(IS_WIDE, read_lanes_##name(APART, rows->p + j, at_p),                   \
+                        read_lanes_##name(of_q, rows->q + j, at_q), &lanes);                    \
+                at_p += rows->p_stride;                                                         \
+                at_q += rows->q_stride;                                                         \
+            }                                                                                   \
+        }                                                                                       \
+        size = choose_f64(lanes.rounded == 0, lanes.size, EACH((double)NAN));                   \
+        memcpy(upper + j, &lanes.sum, sizeof lanes.sum);                                        \
+        memcpy(lower + j, &lanes.rest, sizeof lanes.rest);                                      \
+        memcpy(sizes + j, &size, sizeof size);                                                  \
+    }                                                                                           \
+                                                                                                \
+    static void exact_rows_##name(const gpr_product_rows *rows, double *upper, double *lower,   \
+                                  double *sizes)                                                \
+    {                                                                                           \
+        for (uint64_t j = 0; j < rows->width; j += VECTOR_LANES) {                              \
+            if (rows->q_is_one)                                                                 \
+                add_rows_exactly_##name(rows, j, ONE_FOR_ALL, upper, lower, sizes);             \
+            else                                                                                \
+                add_rows_exactly_##name(rows, j, APART, upper, lower, sizes);                   \
+        }                                                                                       \
+    }
+DEFINE_EXACT_ROWS(float32, 0)
+DEFINE_EXACT_ROWS(float64, 1)

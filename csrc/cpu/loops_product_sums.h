@@ -414,8 +414,7 @@ INLINE vec_interval narrowest_intervals(int takes_root, sums_of_products sums,
                   product = sums.upper * rule->times,
                   rest = VECTOR_PRODUCT_REST(sums.upper, times, product) + sums.lower * rule->times,
                   sum = product + rest, of_rest = sum - product,
-                  lost = (product - (sum - of_rest)) + (rest - of_rest), most = size * rule->share,
-                  error = choose_f64((vec_i64)(most < rule->quantum), (vec_f64){0}, most);
+                  lost = (product - (sum - of_rest)) + (rest - of_rest), error = size * rule->share;
     vec_f64 middle = sum, left = lost, doubt = error;
     vec_i64 is_sure = ~(vec_i64){0};
 
@@ -440,7 +439,6 @@ INLINE vec_interval wider_intervals(int takes_root, sums_of_products sums,
     vec_f64 middle = sum, error = size * share;
     vec_i64 is_sure = ~(vec_i64){0};
 
-    error = choose_f64((vec_i64)(error < rule->quantum), (vec_f64){0}, error);
     if (takes_root) {
         middle = roots_of(sum);
         error = middle * share;

@@ -2523,6 +2523,7 @@ const gpr_loops LOOPS_TABLE = {
             [GPR_MAGNITUDES] = {[GPR_FLOAT64] = rows_of_magnitudes_float64},
         },
     .wide_product_rows = rows_of_products_wide_float32,
+    .exact_product_rows = {[GPR_FLOAT32] = exact_rows_float32, [GPR_FLOAT64] = exact_rows_float64},
     .few_products = {[GPR_FLOAT32] = few_products_float32, [GPR_FLOAT64] = few_products_float64},
     .intervals = intervals,
     .wrapped_products = {[GPR_INT8] = wrapped_products_int8,

@@ -548,30 +548,6 @@ static rows_reader make_reader(const gpr_view *view, int which, gpr_dtype dtype,
     return how;
 }
 
-/* Makes *quantum no larger than the last bits of `count` numbers: a product with an integer is a
- * multiple of it. */
-static void find_quantum(const char *numbers, int64_t stride, uint64_t count, gpr_dtype dtype,
-                         double *quantum)
-{
-    enum { BIAS = 1075, FIELD = 0x7ff, FRACTION = 52 };
-    int least = BIAS;
-
-    for (uint64_t i = 0; i < count; i++, numbers += stride) {
-        const double x = dtype == GPR_FLOAT32 ? (double)*(const float *)(const void *)numbers
-                                              : *(const double *)(const void *)numbers;
-        uint64_t bits;
-        memcpy(&bits, &x, sizeof bits);
-        const int field = (int)(bits >> FRACTION & FIELD);
-        const uint64_t digits = (bits & ((UINT64_C(1) << FRACTION) - 1)) | (uint64_t)(field != 0)
-                                                                               << FRACTION;
-
-        if (digits == 0) continue;
-        const int last = field + (field == 0) + __builtin_ctzll(digits);
-        if (last < least) least = last;
-    }
-    *quantum = fmin(*quantum, ldexp(1, least - BIAS));
-}
-
 /* Bytes from a row's first factor in place to that at a position. */
 static int64_t offset_of(const rows_reader *how, uint64_t position)
 {
@@ -617,7 +593,6 @@ void gpr_cpu_merge_product_rows(product_rows_memory *memory, uint64_t width, pro
     }
     all->merged += of_others->merged + 1;
     all->is_inexact |= of_others->is_inexact;
-    all->quantum = 0; /* merging may round */
 }
 
 void gpr_cpu_clear_product_rows(product_rows_memory *memory, uint64_t width)
@@ -703,50 +678,54 @@ static void read_unit(unit_reader *unit, uint64_t at, uint64_t run, product_sums
                   unit->by_columns, unit->dtype, all);
 }
 
-void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                              uint64_t begin, uint64_t end, product_rows_memory *memory,
-                              product_sums *all)
+/* Sums positions begin .. end - 1 of a unit, or of `width` of its rows, whose addresses are the
+ * first ones. */
+static void sum_unit(unit_reader *unit, gpr_product_rows_loop loop, uint64_t width, uint64_t begin,
+                     uint64_t end, product_rows_memory *memory, product_sums *all)
 {
-    const gpr_view *view = factors->first;
-    const int has_second = factors->products == GPR_PRODUCTS, along = view->outer + view->inner - 1;
-    const gpr_dtype dtype = dtype_of_rows(factors);
-    const int is_wide_sum = factors->dtype == GPR_FLOAT64 && dtype == GPR_FLOAT32;
-    const gpr_product_rows_loop loop =
-        is_wide_sum ? gpr_cpu_loops()->wide_product_rows
-                    : gpr_cpu_loops()->product_rows[factors->products][dtype];
+    const gpr_view *view = unit->factors->first;
+    const int along = view->outer + view->inner - 1;
     const uint64_t extent = view->inner > 0 ? view->axes[along].extent : 1,
                    blocks = view->inner > 1 ? view->axes[along - 1].extent : 1;
+    gpr_product_rows *rows = &unit->rows;
     uint64_t added = 0, run;
-    unit_reader unit;
 
-    make_unit_reader(factors, row, width, 1, memory, &unit);
-    gpr_product_rows *rows = &unit.rows;
-    /* of integers, and of their products with numbers that all rows share */
-    const int has_quantum = !gpr_is_inexact(view->dtype) && (!has_second || unit.second.is_one);
-
-    *all = (product_sums){.quantum = has_quantum ? 1 : 0};
+    *all = (product_sums){.merged = 0};
+    rows->width = width;
     for (uint64_t at = begin; at < end; at += run) {
-        run = run_of_unit(&unit, at, end - at);
+        run = run_of_unit(unit, at, end - at);
         rows->n = run;
         rows->blocks = 1;
-        if (unit.first.in_place && unit.second.in_place && run == extent) {
+        if (unit->first.in_place && unit->second.in_place && run == extent) {
             rows->blocks = gpr_smaller(gpr_smaller(GPR_PRODUCT_ROWS, end - at) / extent,
                                        blocks - at / extent % blocks);
             run *= rows->blocks;
         }
-        read_unit(&unit, at, run, all);
+        read_unit(unit, at, run, all);
         if (added + run > GPR_PRODUCT_ROWS) {
             merge_rows(width, memory, all);
             added = 0;
         }
-        for (uint64_t b = 0; b < rows->blocks && has_quantum && has_second; b++)
-            find_quantum(rows->q[0] + rows->q_first + (int64_t)b * rows->q_block, rows->q_stride,
-                         rows->n, dtype, &all->quantum);
         rows->continues = added > 0;
         loop(rows, memory->upper, memory->lower, memory->sizes);
         added += run;
     }
     if (all->merged > 0) merge_rows(width, memory, all);
+}
+
+void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                              uint64_t begin, uint64_t end, product_rows_memory *memory,
+                              product_sums *all)
+{
+    const gpr_dtype dtype = dtype_of_rows(factors);
+    const int is_wide_sum = factors->dtype == GPR_FLOAT64 && dtype == GPR_FLOAT32;
+    const gpr_product_rows_loop loop =
+        is_wide_sum ? gpr_cpu_loops()->wide_product_rows
+                    : gpr_cpu_loops()->product_rows[factors->products][dtype];
+    unit_reader unit;
+
+    make_unit_reader(factors, row, width, 1, memory, &unit);
+    sum_unit(&unit, loop, width, begin, end, memory, all);
 }
 
 int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
@@ -814,6 +793,57 @@ void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const
     gpr_convert(wide.result, number, rule->result, result, 1);
 }
 
+/* Stores the result of a row of which two doubles are the sum, as gpr_cpu_finish_quotient does of
+ * sums that are neither 0 nor infinite; 0 where that rounds twice. */
+static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double upper, double lower,
+                           gpr_dtype dtype, char *result)
+{
+    const double sum = upper + lower, of_lower = sum - upper,
+                 lost = (upper - (sum - of_lower)) + (lower - of_lower);
+    double value = sum;
+
+    if (sum == 0) return 0; /* its sign is that of the products' zeros */
+    if (factors->divisors == NULL && lost != 0 && dtype != GPR_FLOAT64) return 0;
+    if (factors->are_parts && factors->divisors != NULL)
+        value = sum * (1 / divisor_of(factors, row / GPR_EXACT_PARTS));
+    else if (factors->divisors != NULL)
+        value = sum / divisor_of(factors, row);
+    gpr_convert(GPR_FLOAT64, &value, dtype, result, 1);
+    return 1;
+}
+
+uint64_t gpr_cpu_finish_exact_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                   const gpr_rule *rule, product_rows_memory *memory, char *results,
+                                   uint16_t *undecided, uint64_t left)
+{
+    const gpr_dtype part = factors->are_parts ? gpr_real_dtype(rule->result) : rule->result;
+    const uint64_t n = factors->first->n;
+    uint64_t others = 0;
+    unit_reader unit;
+    product_sums all;
+
+    if (left == 0 || n > GPR_PRODUCT_ROWS || factors->times != 1 ||
+        factors->products != GPR_PRODUCTS)
+        return left;
+    make_unit_reader(factors, row, width, 1, memory, &unit);
+    unit.rows.are_beside = 0;
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t k = 0; k < left; k++) memory->rows[i][k] = memory->rows[i][undecided[k]];
+        repeat_last(left, memory->rows[i]);
+    }
+    sum_unit(&unit, gpr_cpu_loops()->exact_product_rows[unit.dtype], left, 0, n, memory, &all);
+    if (all.is_inexact) return left;
+    for (uint64_t k = 0; k < left; k++) {
+        const uint64_t j = undecided[k];
+
+        if (!(memory->sizes[k] <= GPR_MOST_SUM_SIZE) ||
+            !store_exact_row(factors, row + j, memory->upper[k], memory->lower[k], part,
+                             results + j * gpr_dtype_bytes(part)))
+            undecided[others++] = (uint16_t)j;
+    }
+    return others;
+}
+
 /* How sums of rows from `row` on become intervals. A narrow result of a division rounds as it is
  * found by the reciprocal, if numbers that differ from it by a few roundings of doubles do. */
 static gpr_interval_rule interval_rule(const gpr_cpu_factors *factors, uint64_t row,
@@ -824,7 +854,6 @@ static gpr_interval_rule interval_rule(const gpr_cpu_factors *factors, uint64_t 
     gpr_interval_rule how = {.times = (double)factors->times,
                              .share = (is_wide(factors) ? WIDE_ERROR : NARROW_ERROR) +
                                       (double)sums->merged * MERGE_ERROR,
-                             .quantum = factors->times == 1 ? sums->quantum : 0,
                              .divisor = 1,
                              .takes_root = rule->takes_root,
                              .zero_is_zero = zero_is_zero(factors),
@@ -834,7 +863,6 @@ static gpr_interval_rule interval_rule(const gpr_cpu_factors *factors, uint64_t 
         how.step = is_narrow ? rounded_once : 0;
     } else if (is_narrow && factors->has_one_divisor && factors->components == 1) {
         how.times /= factors->divisors[0];
-        how.quantum = 0;
         how.step = rounded_thrice;
     } else if (factors->components == 1 && !factors->are_parts) {
         if (factors->has_one_divisor)

@@ -20,7 +20,6 @@ typedef struct product_sums {
     gpr_product_sum of[GPR_EXACT_PARTS];
     uint64_t wrapped; /* of integers to an integer, in place of these: less a multiple of 2^64 */
     uint64_t merged;  /* sums that were merged into these */
-    double quantum;   /* of which they are multiples; 0 if none is known */
     int is_inexact;   /* a factor is no double */
 } product_sums;
 
@@ -98,6 +97,12 @@ void gpr_cpu_merge_product_rows(product_rows_memory *memory, uint64_t width, pro
 uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
                                      product_rows_memory *memory, const product_sums *all,
                                      const gpr_rule *rule, char *results, uint16_t *undecided);
+
+/* Stores those of the rows that `left` entries of `undecided` name, of all products, whose sums two
+ * doubles hold: halfway between two results, too. Returns how many others are left, and which. */
+uint64_t gpr_cpu_finish_exact_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                   const gpr_rule *rule, product_rows_memory *memory, char *results,
+                                   uint16_t *undecided, uint64_t left);
 
 /* Stores a row's exact sum, which is rounded to doubles and divided. */
 void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const gpr_rule *rule,

@@ -262,6 +262,32 @@ def test_few_products_at_midpoints_are_rounded_once(
                 assert one == root_to(n * Fraction(number) ** 2, name), (n, axis, number, isa)
 
 
+def test_products_at_midpoints_are_rounded_once(rng: np.random.Generator, isa: str) -> None:
+    """Sums of more products than few, halfway between two doubles, of any layout."""
+    for name in ("bool", "int16", "int64", "float32", "float64", "complex64", "complex128"):
+        n, rows = 2 * int(rng.integers(17, 120)), int(rng.integers(3, 90))
+        x = rng.integers(0, 2, (rows, n)).astype(name)
+        x[0] = 1
+        if x.dtype.kind == "c":
+            x.imag = x.real[::-1]
+        # of 53 bits, so that about half of their multiples are between two doubles
+        weight = float(rng.integers(2**52, 2**53) | 1) * 2.0**-40
+        for weights in (np.full(n, weight), np.full((rows, n), weight)):
+            made = gr.average(x, axis=1, weights=weights, device="cpu")
+            split = x.reshape(rows, 2, n // 2)[:, ::-1]
+            own = np.broadcast_to(weights, x.shape).reshape(split.shape)
+            total = float(Fraction(weight) * n)
+            for part in ("real", "imag") if x.dtype.kind == "c" else ("real",):
+                for row, one in zip(getattr(x, part), getattr(made, part), strict=True):
+                    wanted = np.float64(float(Fraction(weight) * int(row.sum())))
+                    wanted = wanted * (1 / total) if x.dtype.kind == "c" else wanted / total
+                    assert one == wanted, (name, n, rows, weight, isa)
+            swapped = split.astype(split.dtype.newbyteorder())
+            for other in (split, np.asfortranarray(split), swapped):
+                again = gr.average(other, axis=(1, 2), weights=own, device="cpu")
+                assert np.array_equal(again, made), (name, n, rows, weight, isa)
+
+
 def test_averages_over_each_rows_own_weights(rng: np.random.Generator) -> None:
     """Results are in memory in the order of the array, and totals in that of the weights."""
     for name in ("float32", "float64", "complex64", "complex128", "int16"):

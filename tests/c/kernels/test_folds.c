@@ -890,10 +890,17 @@ static void add_exact_product(gpr_exact_part *part, gpr_dtype real, const uint8_
     gpr_exact_add_products(part, GPR_FLOAT64, &x, &y, 1);
 }
 
-/* Whether a loop's sum differs from the exact one by no more than product_sums.c assumes. */
-static void check_bound(gpr_exact_part *exact, gpr_dtype real, gpr_product_sum made, int kind)
+/* Of a sum's size: what product_sums.c assumes of errors. */
+static double share_of(gpr_dtype real)
 {
-    const double share = real == GPR_FLOAT64 ? 0x1p-81 : 0x1p-41, minus_one = -1;
+    return real == GPR_FLOAT64 ? 0x1p-81 : 0x1p-41;
+}
+
+/* Whether a loop's sum differs from the exact one by no more than a share of its size. */
+static void check_bound(gpr_exact_part *exact, gpr_dtype real, double share, gpr_product_sum made,
+                        int kind)
+{
+    const double minus_one = -1;
     double error;
 
     if (!(made.size >= 0x1p-800 && made.size <= 0x1p1000)) return; /* nor are they used */
@@ -927,7 +934,7 @@ static void check_product_bounds(const gpr_loops *loops, gpr_dtype real, gpr_dty
             else
                 add_exact_product(&exact, real, a, i, kind == GPR_SQUARES ? a : b, i);
         }
-        check_bound(&exact, real, made, kind);
+        check_bound(&exact, real, share_of(real), made, kind);
     }
     loops->complex_product_sums[pairs](a, b, n, parts);
     for (uint64_t part = 0; part < GPR_PART_PRODUCTS; part++) {
@@ -936,91 +943,10 @@ static void check_product_bounds(const gpr_loops *loops, gpr_dtype real, gpr_dty
         gpr_exact_clear_products(&exact, GPR_FLOAT64);
         for (uint64_t i = 0; i < n; i++)
             add_exact_product(&exact, real, a, 2 * i + part % 2, b, 2 * i + (part % 2 ^ part / 2));
-        check_bound(&exact, real, parts[part], (int)part);
+        check_bound(&exact, real, share_of(real), parts[part], (int)part);
     }
     free(a);
     free(b);
-}
-
-/* Rows whose products are summed side by side. */
-enum { MOST_ROWS = 40, ROW_SLOTS = 48, MOST_ROW_LENGTH = 300 };
-
-/* Where rows of `n` numbers begin: neighbours in memory, or one behind the other, or one for all.
- * Returns the bytes from a number of a row to its next one. */
-static int64_t place_rows(const uint8_t *numbers, size_t bytes, uint64_t width, uint64_t n, int how,
-                          const char **rows)
-{
-    for (uint64_t j = 0; j < ROW_SLOTS; j++) {
-        const uint64_t row = j < width ? j : width - 1;
-
-        rows[j] = (const char *)numbers + (how == 0 ? row : how == 1 ? row * n : 0) * bytes;
-    }
-    return (int64_t)((how == 0 ? width : 1) * bytes);
-}
-
-/* The exact sum of all n products of a row. */
-static void sum_row_exactly(const gpr_product_rows *rows, uint64_t row, uint64_t n, gpr_dtype real,
-                            int kind, gpr_exact_part *exact)
-{
-    gpr_exact_clear_products(exact, GPR_FLOAT64);
-    for (uint64_t i = 0; i < n; i++) {
-        double x, y;
-
-        gpr_convert(real, rows->p[row] + (int64_t)i * rows->p_stride, GPR_FLOAT64, &x, 1);
-        gpr_convert(real, rows->q[row] + (int64_t)i * rows->q_stride, GPR_FLOAT64, &y, 1);
-        if (kind != GPR_PRODUCTS) x = fabs(x), y = kind == GPR_SQUARES ? x : 1;
-        gpr_exact_add_products(exact, GPR_FLOAT64, &x, &y, 1);
-    }
-}
-
-static void check_rows_of_products(gpr_product_rows_loop loop, gpr_dtype real, gpr_dtype bound,
-                                   int kind)
-{
-    const size_t bytes = gpr_bytes_of(real);
-    const uint64_t width = (uint64_t)check_between(1, MOST_ROWS),
-                   cut = (uint64_t)check_between(1, 3),
-                   half = (uint64_t)check_between(1, MOST_ROW_LENGTH / 4),
-                   n = cut * half + (uint64_t)check_between(0, MOST_ROW_LENGTH / 4);
-    uint8_t *a = draw_factors(real, width * n), *b = draw_factors(real, width * n);
-    const char *p[ROW_SLOTS], *q[ROW_SLOTS];
-    const int of_second = (int)check_between(0, 2);
-    double upper[ROW_SLOTS], lower[ROW_SLOTS], sizes[ROW_SLOTS];
-    gpr_product_rows rows = {.p = p, .q = q, .width = width, .q_is_one = of_second == 2};
-
-    rows.p_stride = place_rows(a, bytes, width, n, (int)check_between(0, 1), p);
-    rows.q_stride = place_rows(b, bytes, width, n, of_second, q);
-    /* blocks first, and then what is left */
-    rows.n = half;
-    rows.blocks = cut;
-    rows.p_block = (int64_t)half * rows.p_stride;
-    rows.q_block = (int64_t)half * rows.q_stride;
-    loop(&rows, upper, lower, sizes);
-    rows.continues = 1;
-    rows.p_first = (int64_t)(cut * half) * rows.p_stride;
-    rows.q_first = (int64_t)(cut * half) * rows.q_stride;
-    rows.n = n - cut * half;
-    rows.blocks = 1;
-    loop(&rows, upper, lower, sizes);
-    for (uint64_t j = 0; j < width; j++) {
-        const gpr_product_sum made = {upper[j], lower[j], sizes[j]};
-        gpr_exact_part exact;
-
-        sum_row_exactly(&rows, j, n, real, kind, &exact);
-        check_bound(&exact, bound, made, kind);
-    }
-    free(a);
-    free(b);
-}
-
-static void check_product_rows(const gpr_loops *loops)
-{
-    for (int kind = GPR_PRODUCTS; kind < kinds_of_products(GPR_FLOAT32); kind++)
-        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT32], GPR_FLOAT32, GPR_FLOAT32,
-                               kind);
-    for (int kind = GPR_PRODUCTS; kind < kinds_of_products(GPR_FLOAT64); kind++)
-        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT64], GPR_FLOAT64, GPR_FLOAT64,
-                               kind);
-    check_rows_of_products(loops->wide_product_rows, GPR_FLOAT32, GPR_FLOAT64, GPR_PRODUCTS);
 }
 
 /* Factors of which many sums are halfway between two float32 or float64, or 0: numbers of all bits
@@ -1057,6 +983,95 @@ static void *draw_weights(gpr_dtype real, uint64_t n)
         gpr_convert(GPR_FLOAT64, &x, real, array + i * bytes, 1);
     }
     return array;
+}
+
+/* Rows whose products are summed side by side. */
+enum { MOST_ROWS = 40, ROW_SLOTS = 48, MOST_ROW_LENGTH = 300 };
+
+/* Where rows of `n` numbers begin: neighbours in memory, or one behind the other, or one for all.
+ * Returns the bytes from a number of a row to its next one. */
+static int64_t place_rows(const uint8_t *numbers, size_t bytes, uint64_t width, uint64_t n, int how,
+                          const char **rows)
+{
+    for (uint64_t j = 0; j < ROW_SLOTS; j++) {
+        const uint64_t row = j < width ? j : width - 1;
+
+        rows[j] = (const char *)numbers + (how == 0 ? row : how == 1 ? row * n : 0) * bytes;
+    }
+    return (int64_t)((how == 0 ? width : 1) * bytes);
+}
+
+/* The exact sum of all n products of a row. */
+static void sum_row_exactly(const gpr_product_rows *rows, uint64_t row, uint64_t n, gpr_dtype real,
+                            int kind, gpr_exact_part *exact)
+{
+    gpr_exact_clear_products(exact, GPR_FLOAT64);
+    for (uint64_t i = 0; i < n; i++) {
+        double x, y;
+
+        gpr_convert(real, rows->p[row] + (int64_t)i * rows->p_stride, GPR_FLOAT64, &x, 1);
+        gpr_convert(real, rows->q[row] + (int64_t)i * rows->q_stride, GPR_FLOAT64, &y, 1);
+        if (kind != GPR_PRODUCTS) x = fabs(x), y = kind == GPR_SQUARES ? x : 1;
+        gpr_exact_add_products(exact, GPR_FLOAT64, &x, &y, 1);
+    }
+}
+
+/* `share`: of sizes, by which sums may differ; 0: those that two doubles hold must be exact. */
+static void check_rows_of_products(gpr_product_rows_loop loop, gpr_dtype real, double share,
+                                   int kind)
+{
+    const size_t bytes = gpr_bytes_of(real);
+    const uint64_t width = (uint64_t)check_between(1, MOST_ROWS),
+                   cut = (uint64_t)check_between(1, 3),
+                   half = (uint64_t)check_between(1, MOST_ROW_LENGTH / 4),
+                   n = cut * half + (uint64_t)check_between(0, MOST_ROW_LENGTH / 4);
+    const int are_held = share == 0 && check_between(0, 1);
+    uint8_t *a = are_held ? draw_ties(real, width * n) : draw_factors(real, width * n),
+            *b = are_held ? draw_weights(real, width * n) : draw_factors(real, width * n);
+    const char *p[ROW_SLOTS], *q[ROW_SLOTS];
+    const int of_second = (int)check_between(0, 2);
+    double upper[ROW_SLOTS], lower[ROW_SLOTS], sizes[ROW_SLOTS];
+    gpr_product_rows rows = {.p = p, .q = q, .width = width, .q_is_one = of_second == 2};
+
+    rows.p_stride = place_rows(a, bytes, width, n, (int)check_between(0, 1), p);
+    rows.q_stride = place_rows(b, bytes, width, n, of_second, q);
+    /* blocks first, and then what is left */
+    rows.n = half;
+    rows.blocks = cut;
+    rows.p_block = (int64_t)half * rows.p_stride;
+    rows.q_block = (int64_t)half * rows.q_stride;
+    loop(&rows, upper, lower, sizes);
+    rows.continues = 1;
+    rows.p_first = (int64_t)(cut * half) * rows.p_stride;
+    rows.q_first = (int64_t)(cut * half) * rows.q_stride;
+    rows.n = n - cut * half;
+    rows.blocks = 1;
+    loop(&rows, upper, lower, sizes);
+    for (uint64_t j = 0; j < width; j++) {
+        const gpr_product_sum made = {upper[j], lower[j], sizes[j]};
+        gpr_exact_part exact;
+
+        CHECK(!are_held || made.size == made.size, "%s: two doubles hold a sum of %s",
+              gpr_cpu_isa(), gpr_dtype_name(real));
+        sum_row_exactly(&rows, j, n, real, kind, &exact);
+        check_bound(&exact, real, share, made, kind);
+    }
+    free(a);
+    free(b);
+}
+
+static void check_product_rows(const gpr_loops *loops)
+{
+    for (int kind = GPR_PRODUCTS; kind < kinds_of_products(GPR_FLOAT32); kind++)
+        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT32], GPR_FLOAT32,
+                               share_of(GPR_FLOAT32), kind);
+    for (int kind = GPR_PRODUCTS; kind < kinds_of_products(GPR_FLOAT64); kind++)
+        check_rows_of_products(loops->product_rows[kind][GPR_FLOAT64], GPR_FLOAT64,
+                               share_of(GPR_FLOAT64), kind);
+    check_rows_of_products(loops->wide_product_rows, GPR_FLOAT32, share_of(GPR_FLOAT64),
+                           GPR_PRODUCTS);
+    check_rows_of_products(loops->exact_product_rows[GPR_FLOAT32], GPR_FLOAT32, 0, GPR_PRODUCTS);
+    check_rows_of_products(loops->exact_product_rows[GPR_FLOAT64], GPR_FLOAT64, 0, GPR_PRODUCTS);
 }
 
 /* Rows, all of one kind, whose sums lose what decides how they are rounded: a number and half of
