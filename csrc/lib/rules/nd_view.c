@@ -65,11 +65,19 @@ static void read_axes(const gpr_request *request, size_t bytes, gpr_axis *axes)
     }
 }
 
-/* Whether a row's elements have positions: where one of them is the result, and where they meet
- * those of another array. */
-static int has_positions(const gpr_rule *rule)
+/* Whether elements are multiplied by those of an array that the view does not have the steps of. */
+static int meets_another_array(const gpr_request *request, const gpr_rule *rule)
 {
-    return rule->acc_kind == GPR_ACC_INDEXED || rule->acc_kind == GPR_ACC_EXACT_PRODUCTS;
+    return rule->acc_kind == GPR_ACC_EXACT_PRODUCTS && rule->products == GPR_PRODUCTS &&
+           request->mask == NULL;
+}
+
+/* Whether a row's elements have positions: where one of them is the result, and where they meet
+ * those of another array. Kernels count them for all products. */
+static int has_positions(const gpr_request *request, const gpr_rule *rule)
+{
+    return rule->acc_kind == GPR_ACC_INDEXED || meets_another_array(request, rule) ||
+           (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS && request->on_device);
 }
 
 /* Whether a row's axes may be iterated in another order than the caller's: the fold commutes, and
@@ -77,10 +85,9 @@ static int has_positions(const gpr_rule *rule)
  * and carries them along. Two arrays are iterated side by side. */
 static int may_reorder(const gpr_request *request, const gpr_rule *rule)
 {
-    /* unless the view has the steps of both */
-    if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS)
-        return request->mask != NULL || rule->products != GPR_PRODUCTS;
-    return gpr_fold_rows[rule->fold].commutative && (request->on_device || !has_positions(rule));
+    if (rule->acc_kind == GPR_ACC_EXACT_PRODUCTS) return !meets_another_array(request, rule);
+    return gpr_fold_rows[rule->fold].commutative &&
+           (request->on_device || !has_positions(request, rule));
 }
 
 /* Steps of outer axes in results: C order, or the request's. */
@@ -111,9 +118,10 @@ static void read_mean_steps(const gpr_request *request, const gpr_rule *rule, in
 }
 
 /* Steps of inner axes in positions, where the rule needs them. */
-static void read_position_steps(const gpr_rule *rule, int inner, gpr_axis *axes)
+static void read_position_steps(const gpr_request *request, const gpr_rule *rule, int inner,
+                                gpr_axis *axes)
 {
-    uint64_t step = (uint64_t)has_positions(rule);
+    uint64_t step = (uint64_t)has_positions(request, rule);
 
     for (int i = inner - 1; i >= 0; i--) {
         axes[i].position = (int64_t)step;
@@ -345,7 +353,7 @@ gpr_status gpr_make_view(const gpr_request *request, const gpr_rule *rule, gpr_v
     if (view->rows > 0 && view->n > 0) {
         read_result_steps(request, rule, outer, axes);
         read_mean_steps(request, rule, outer, mean_steps);
-        read_position_steps(rule, request->reduced, axes + outer);
+        read_position_steps(request, rule, request->reduced, axes + outer);
         GPR_TRY(check_addresses(request, rule, axes, mean_steps, outer, 0));
         read_repeats_once(request, rule, axes + outer, request->reduced);
         view->n = product(axes + outer, request->reduced);

@@ -58,6 +58,23 @@ static void test_reordered(void)
           "reversed rows");
 }
 
+/* Squares need no other array's positions; elements that meet those of another one do. */
+static void test_products_are_reordered(void)
+{
+    static float data[6 * 10];
+    const int64_t shape[2] = {6, 10}, fortran[2] = {4, 24};
+    const gpr_request request = request_of(2, 2, shape, fortran, data);
+    gpr_rule rule;
+    gpr_view view;
+
+    CHECK(gpr_make_product_rule(GPR_FLOAT32, GPR_FLOAT32, GPR_FLOAT32, GPR_FLOAT32, &rule) ==
+              GPR_OK,
+          "rule");
+    CHECK(gpr_make_view(&request, &rule, &view) == GPR_OK && !view.contiguous, "products");
+    CHECK(gpr_choose_products(GPR_SQUARES, 0, 1, &rule) == GPR_OK, "squares");
+    CHECK(gpr_make_view(&request, &rule, &view) == GPR_OK && view.contiguous, "squares");
+}
+
 /* Of elements that come again a mean needs one each; a sum, or a mean of integers that may wrap,
  * needs them all. */
 static void test_means_of_repeats(void)
@@ -620,6 +637,7 @@ int main(void)
     test_what_leads_out_of_memory_is_refused();
     test_contiguous();
     test_reordered();
+    test_products_are_reordered();
     test_means_of_repeats();
     test_positions_behind_repeats();
     test_kept_axes_as_in_memory();
