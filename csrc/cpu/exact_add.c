@@ -1382,7 +1382,7 @@ static __attribute__((noinline)) gpr_status reduce_products_once(const gpr_resol
 
 gpr_status gpr_cpu_reduce_by_products(const gpr_resolved *call, gpr_run *run)
 {
-    const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second, GPR_CPU_LEAST_ADDED);
+    const uint64_t repeats = gpr_cpu_repeats(&call->view, call->second, GPR_CPU_LEAST_MULTIPLIED);
 
     if (repeats != 0) return reduce_products_once(call, repeats, run);
     return reduce_products(call, &call->view, call->second, 1, run);

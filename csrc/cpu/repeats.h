@@ -8,8 +8,12 @@
 #include "lib/rules/rules.h"
 
 /* Elements of a row from which on reading them takes longer than what is done for each row to read
- * some once: where they are folded, and where they are added exactly. */
-enum { GPR_CPU_LEAST_FOLDED = 1 << 10, GPR_CPU_LEAST_ADDED = 1 << 12 };
+ * some once: where they are multiplied, where they are folded, and where they are added exactly. */
+enum {
+    GPR_CPU_LEAST_MULTIPLIED = 1 << 6,
+    GPR_CPU_LEAST_FOLDED = 1 << 10,
+    GPR_CPU_LEAST_ADDED = 1 << 12
+};
 
 /* The axes to read once, as gpr_view_repeats returns them, along which the elements of `second` are
  * the same, too, if it is not NULL; 0 where rows have less than `least` elements, or these come so

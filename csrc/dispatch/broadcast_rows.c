@@ -19,7 +19,9 @@ uint64_t gpr_broadcast_axes(const gpr_resolved *call)
         (call->device >= 0 && !gpr_is_planned(&gpr_kernel_rows[call->kernel])))
         return 0;
     if (view->n < LEAST_ELEMENTS && view->rows * view->n < LEAST_ELEMENTS) return 0;
-    return gpr_view_same_rows(view);
+    if (call->divisors != NULL && !call->has_one_divisor) return 0;
+    return gpr_view_same_rows(view) &
+           (call->second != NULL ? gpr_view_same_rows(call->second) : UINT64_MAX);
 }
 
 /* 16 bytes that are stored as one. */
@@ -105,10 +107,15 @@ gpr_status gpr_reduce_distinct_rows(const gpr_resolved *call, uint64_t axes,
 {
     const size_t bytes = gpr_bytes_of(call->rule.result);
     gpr_resolved distinct;
+    gpr_view second;
     char *results = NULL;
     gpr_status status = GPR_OK;
 
     gpr_take_distinct_rows(call, axes, &distinct);
+    if (call->second != NULL) {
+        gpr_view_distinct_rows(call->second, axes, &second);
+        distinct.second = &second;
+    }
     results = malloc((uint64_t)call->rule.outputs * distinct.view.rows * bytes);
     if (results == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the results of %llu rows",

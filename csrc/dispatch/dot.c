@@ -3,6 +3,7 @@
 
 #include "cpu/cpu.h"
 #include "dispatch/axis_order.h"
+#include "dispatch/broadcast_rows.h"
 #include "dispatch/device_select.h"
 #include "dispatch/reduce.h"
 #include "dispatch/resolve.h"
@@ -188,6 +189,15 @@ static void order_divisors(const gpr_request *ordered, const gpr_result_axes *ax
     }
 }
 
+/* Sums products of host arrays, those of rows that are the same once. */
+static gpr_status multiply_rows(const gpr_resolved *call, gpr_run *run)
+{
+    const uint64_t axes = gpr_broadcast_axes(call);
+
+    return axes != 0 ? gpr_reduce_distinct_rows(call, axes, gpr_cpu_reduce_products, run)
+                     : gpr_cpu_reduce_products(call, run);
+}
+
 /* Sums products of host arrays whose kept axes are brought into the order of memory. Not inlined:
  * its request would enlarge the frame of every call. */
 static __attribute__((noinline)) gpr_status multiply_in_order(const factors *given,
@@ -216,7 +226,7 @@ static __attribute__((noinline)) gpr_status multiply_in_order(const factors *giv
         order_divisors(&ordered.request, &axes, call->result, call->divisors, divisors);
         call->divisors = divisors;
     }
-    status = gpr_run_with_steps(&ordered.request, call, &axes, gpr_cpu_reduce_products, run);
+    status = gpr_run_with_steps(&ordered.request, call, &axes, multiply_rows, run);
 done:
     free(divisors);
     return status;
@@ -241,7 +251,8 @@ static gpr_status multiply(const gpr_dot_request *request, gpr_run *run)
         run->chunks = 1;
         if (view->n > 0 && view->outer > 1)
             GPR_TRY(multiply_in_order(&given, &call, run, &is_done));
-        if (!is_done) GPR_TRY(gpr_cpu_reduce_products(&call, run));
+        if (!is_done)
+            GPR_TRY(view->n > 0 ? multiply_rows(&call, run) : gpr_cpu_reduce_products(&call, run));
     } else if (request->on_device) {
         GPR_TRY(gpr_array_reduce(&call, run));
     } else {

@@ -288,6 +288,27 @@ def test_products_at_midpoints_are_rounded_once(rng: np.random.Generator, isa: s
                 assert np.array_equal(again, made), (name, n, rows, weight, isa)
 
 
+def test_products_of_rows_that_come_again_are_those_of_copies(rng: np.random.Generator) -> None:
+    for _ in range(100):
+        shape = [int(extent) for extent in rng.choice([1, 2, 5, 17, 40, 90], rng.integers(2, 5))]
+        small = [1 if rng.random() < 0.5 else extent for extent in shape]
+        dtype = rng.choice(["float32", "float64", "complex64", "int8", "int64", "bool"])
+        x = np.broadcast_to((rng.standard_normal(small) * 50).astype(dtype), shape)
+        x = x.transpose(rng.permutation(len(shape)))
+        axis = int(rng.integers(x.ndim))
+        along = rng.random(x.shape[axis]) + 0.1
+        steps = zip(x.shape, x.strides, strict=True)
+        own = np.broadcast_to(rng.random([e if s else 1 for e, s in steps]), x.shape)
+        for weights in (along, own + 0.5, rng.random(x.shape) + 0.5):
+            made = gr.average(x, axis=axis, weights=weights, device="cpu")
+            wanted = gr.average(x.copy(), axis=axis, weights=weights.copy(), device="cpu")
+            assert np.array_equal(made, wanted), (dtype, small, x.shape, x.strides, axis)
+        for order in (None, 1):
+            made = gr.norm(x, order, axis=axis, device="cpu")
+            wanted = gr.norm(x.copy(), order, axis=axis, device="cpu")
+            assert np.array_equal(made, wanted), (dtype, small, x.shape, x.strides, axis, order)
+
+
 def test_averages_over_each_rows_own_weights(rng: np.random.Generator) -> None:
     """Results are in memory in the order of the array, and totals in that of the weights."""
     for name in ("float32", "float64", "complex64", "complex128", "int16"):
@@ -400,6 +421,33 @@ def test_squares_leave_the_range_and_norms_do_not() -> None:
         assert gr.norm(z, device="cpu") == 5 * scale
     x = np.float32([3, 4]) * np.float32(2.0**100)
     assert gr.norm(x, device="cpu") == np.float32(5 * 2.0**100)
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+def test_norms_of_one_number_are_its_magnitude(name: str, rng: np.random.Generator) -> None:
+    dtype = DTYPES[name]
+    for _ in range(20):
+        rows = int(rng.choice([1, 7, 600, 5000]))
+        x = draw(rng, name, (rows, 2))
+        if dtype.kind in "fc":
+            x[rng.random(x.shape) < 0.05] = np.nan
+            x[rng.random(x.shape) < 0.05] = -np.inf
+            x[0] = -0.0
+        elif dtype.kind == "i":
+            x[0] = np.iinfo(dtype).min
+        x = x.astype(dtype.newbyteorder()) if rng.random() < 0.3 else x
+        for one in (x[:, :1], x[::-1, 1:], x[: rows // 2 + 1].copy()[:, None, :]):
+            for order in (None, 2, 1):
+                made = gr.norm(one, order, axis=1, device="cpu")
+                if dtype.kind == "c":
+                    wanted = outcome(lambda x=one: np.linalg.norm(x, axis=1))
+                    assert np.allclose(made, wanted, rtol=2e-6, equal_nan=True)
+                    continue
+                exact = one.astype(dtype if dtype.kind == "f" else np.float64)
+                wanted = np.squeeze(np.abs(exact), 1)
+                assert made.dtype == wanted.dtype
+                assert np.array_equal(made, wanted, equal_nan=True), (name, order, rows)
+                assert not np.signbit(made).any(), (name, order, rows)
 
 
 def test_orders_that_no_double_holds_are_numpys() -> None:
