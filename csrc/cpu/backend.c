@@ -1,6 +1,6 @@
 /* A call of the CPU backend: which of its ways makes the results.
  *
- *     rows of one element      sums and means of floats are stored here
+ *     rows of one element      sums and means of floats, and magnitudes, are stored here
  *     exact sums of integers   exact_integers.c, where 64 bits hold what they follow from
  *     other exact sums         exact_add.c
  *     sums of magnitudes       as exact sums of elements without signs
@@ -10,8 +10,10 @@
 
 #include "cpu/cpu.h"
 #include "cpu/exact_integers.h"
+#include "cpu/factors.h"
 #include "cpu/job.h"
 #include "lib/base/convert.h"
+#include "lib/base/integers.h"
 #include "lib/base/status.h"
 
 /* Sums of one element each: a sum starts at 0, which makes -0 of it 0, and all NaN are alike. */
@@ -41,6 +43,28 @@ static void add_singly_float_of_16(const char *elements, uint64_t count, uint16_
     }
 }
 
+/* Stores sums of one element each, of a type. */
+static void add_singly(gpr_dtype real, const char *elements, uint64_t count, char *results)
+{
+    const gpr_narrow_format any = {0};
+
+    switch (real) {
+    case GPR_FLOAT16:
+        add_singly_float_of_16(elements, count, gpr_double_to_half(INFINITY),
+                               gpr_double_to_half(NAN), results);
+        break;
+    case GPR_BFLOAT16:
+        add_singly_float_of_16(elements, count, gpr_double_to_bfloat(INFINITY),
+                               gpr_double_to_bfloat(NAN), results);
+        break;
+    case GPR_FLOAT32: add_singly_float32(elements, count, results); break;
+    default:
+        (void)gpr_cpu_loops()->round_sums((const double *)(const void *)elements, NULL, 1, count,
+                                          &any, 0, (void *)results);
+        break;
+    }
+}
+
 /* Stores sums and means of rows of one element each, if elements are results. 0, and nothing done,
  * for other rows. */
 static int adds_singly(const gpr_resolved *call)
@@ -48,32 +72,17 @@ static int adds_singly(const gpr_resolved *call)
     const gpr_view *view = &call->view;
     const gpr_rule *rule = &call->rule;
     const gpr_dtype real = gpr_real_dtype(rule->element);
-    const uint64_t count = view->rows * (uint64_t)gpr_exact_parts(rule->element);
     const int is_dense =
         view->outer == 0 || (view->outer == 1 && view->axes[0].in == (int64_t)view->bytes);
-    const gpr_narrow_format any = {0};
 
     if (view->n != 1 || view->inner > 0 || !is_dense || view->mask != NULL || view->encoding != 0 ||
         rule->skip_nan || rule->result != rule->element ||
         (rule->op != GPR_OP_SUM && rule->op != GPR_OP_MEAN) || !gpr_view_is_aligned(view) ||
-        (uintptr_t)call->result % gpr_part_bytes(real) != 0)
+        (uintptr_t)call->result % gpr_part_bytes(real) != 0 || !gpr_is_inexact(real))
         return 0;
-    switch (real) {
-    case GPR_FLOAT16:
-        add_singly_float_of_16(view->data, count, gpr_double_to_half(INFINITY),
-                               gpr_double_to_half(NAN), call->result);
-        return 1;
-    case GPR_BFLOAT16:
-        add_singly_float_of_16(view->data, count, gpr_double_to_bfloat(INFINITY),
-                               gpr_double_to_bfloat(NAN), call->result);
-        return 1;
-    case GPR_FLOAT32: add_singly_float32(view->data, count, call->result); return 1;
-    case GPR_FLOAT64:
-        (void)gpr_cpu_loops()->round_sums((const double *)(const void *)view->data, NULL, 1, count,
-                                          &any, 0, call->result);
-        return 1;
-    default: return 0;
-    }
+    add_singly(real, view->data, view->rows * (uint64_t)gpr_exact_parts(rule->element),
+               call->result);
+    return 1;
 }
 
 /* gpr_cpu_reduce of elements whose largest magnitude is known, or 0. */
@@ -142,12 +151,81 @@ done:
     return status;
 }
 
+#define DEFINE_CLEAR_SIGNS(bits)                                                        \
+    static void clear_signs_##bits(uint64_t count, void *numbers)                       \
+    {                                                                                   \
+        const uint##bits##_t magnitude = (uint##bits##_t) - 1 >> 1;                     \
+        uint##bits##_t *x = numbers;                                                    \
+                                                                                        \
+        for (uint64_t i = 0; i < count; i++) x[i] = (uint##bits##_t)(x[i] & magnitude); \
+    }
+DEFINE_CLEAR_SIGNS(16)
+DEFINE_CLEAR_SIGNS(32)
+DEFINE_CLEAR_SIGNS(64)
+
+static void clear_signs(size_t bytes, uint64_t count, void *numbers)
+{
+    switch (bytes) {
+    case 2: clear_signs_16(count, numbers); break;
+    case 4: clear_signs_32(count, numbers); break;
+    default: clear_signs_64(count, numbers); break;
+    }
+}
+
+/* Whether rows are one real number each, whose magnitude is the sum of magnitudes, and the root of
+ * the sum of squares. */
+static int has_single_magnitudes(const gpr_resolved *call)
+{
+    const gpr_view *view = &call->view;
+    const gpr_rule *rule = &call->rule;
+    const int is_magnitude =
+        rule->products == GPR_MAGNITUDES || (rule->products == GPR_SQUARES && rule->takes_root);
+
+    return is_magnitude && view->n == 1 && view->inner == 0 && call->divisors == NULL &&
+           rule->compute == rule->element && view->dtype == rule->element &&
+           (uintptr_t)call->result % gpr_dtype_bytes(rule->result) == 0 &&
+           rule->result == (gpr_is_inexact(rule->element) ? rule->element : GPR_FLOAT64);
+}
+
+/* Stores the magnitudes of such rows. Not inlined: what it packs would enlarge the frame of every
+ * call. */
+static __attribute__((noinline)) gpr_status store_magnitudes(const gpr_resolved *call, gpr_run *run)
+{
+    enum { PACKED_BYTES = 4096, BLOCKS_TO_ASK = 64 };
+    const gpr_view *view = &call->view;
+    const gpr_dtype result = call->rule.result;
+    const size_t bytes = gpr_dtype_bytes(result);
+    const uint64_t at_once = PACKED_BYTES / view->bytes;
+    _Alignas(MOST_NUMBER_BYTES) char packed[PACKED_BYTES];
+    gpr_cpu_stop stop;
+
+    gpr_cpu_watch(&stop, call->interrupted, call->interrupted_arg);
+    for (uint64_t done = 0; done < view->rows; done += at_once) {
+        const uint64_t some = gpr_smaller(view->rows - done, at_once);
+        const char *elements = view->contiguous ? view->data + done * view->bytes : packed;
+        char *to = (char *)call->result + done * bytes;
+
+        if (done / at_once % BLOCKS_TO_ASK == BLOCKS_TO_ASK - 1 && gpr_cpu_must_stop(&stop))
+            return gpr_fail(GPR_ERROR_INTERRUPTED, "the norm was interrupted");
+        if (!view->contiguous) gpr_cpu_pack(view, done, some, NULL, packed);
+        if (gpr_is_inexact(view->dtype))
+            add_singly(result, elements, some, to);
+        else
+            gpr_cpu_convert_factors(view->dtype, elements, result, to, some);
+        clear_signs(bytes, some, to);
+    }
+    run->variant = gpr_cpu_isa();
+    run->block_size = run->grid_size = 1;
+    return GPR_OK;
+}
+
 gpr_status gpr_cpu_reduce_products(const gpr_resolved *call, gpr_run *run)
 {
     const gpr_dtype element = call->rule.element;
     uint64_t largest = 0;
     gpr_status status = GPR_OK;
 
+    if (has_single_magnitudes(call)) return store_magnitudes(call, run);
     if (!adds_magnitudes(call)) return gpr_cpu_reduce_by_products(call, run);
     if (!gpr_is_inexact(element) && 8 * gpr_dtype_bytes(element) > DOUBLE_BITS)
         GPR_TRY(gpr_cpu_find_largest(call, run, &largest));
