@@ -274,12 +274,14 @@ static int zero_is_zero(const gpr_cpu_factors *factors)
            (factors->products == GPR_PRODUCTS && !gpr_is_inexact(b->dtype));
 }
 
-/* Whether columns that have to be packed are so many beside each other that runs of them are. */
+/* Whether rows that have to be packed are neighbours then: columns of which so many are beside each
+ * other that runs of them are packed, or rows of one element. */
 static int packs_columns(const gpr_view *view)
 {
     enum { SHORTEST_RUN = 16 };
 
-    return gpr_cpu_lies_crosswise(view) && view->axes[view->outer - 1].extent >= SHORTEST_RUN;
+    return view->n == 1 ||
+           (gpr_cpu_lies_crosswise(view) && view->axes[view->outer - 1].extent >= SHORTEST_RUN);
 }
 
 int gpr_cpu_has_rows_beside(const gpr_view *view)
@@ -470,6 +472,10 @@ static void read_tile(const gpr_cpu_factors *factors, const rows_reader *how, ui
     char *tile = (char *)how->tile;
 
     if (how->is_one) width = 1;
+    if (view->n == 1) {
+        pack(factors, how, view, row, width, to, tile, all);
+        return;
+    }
     if (by_columns && !how->is_one) {
         gpr_view columns;
 
