@@ -21,8 +21,10 @@ enum {
     COMPLEX_STEP = AT_ONCE_VECTORS / COMPLEX_TERMS,
     AT_ONCE_LANES = AT_ONCE_VECTORS * VECTOR_LANES,
     FEWEST_AT_ONCE = 4 * AT_ONCE_LANES, /* numbers: with fewer, all beside the loop takes longer */
-    BIAS_SAMPLES = 8,                   /* vectors that the bias is found of */
-    BIAS_MARGIN = 16, /* a lane's sum over what it is if all numbers are like the samples */
+    BIAS_SAMPLES = 8,                   /* vectors that the bias is found of ... */
+    SAMPLED = 512, /* ... among the first numbers, a page: those of other pages would be waited for,
+                    * and runs from main memory take a third more time then */
+    BIAS_MARGIN = 256, /* a lane's sum over what it is if all numbers are like the samples */
     MOST_BIAS_EXPONENT = 990,
     LEAST_BIAS_EXPONENT = -790
 };
@@ -86,7 +88,7 @@ INLINE vec_f64 second_factor(gpr_products kind, vec_f64 x, const double *q)
 INLINE int sum_biased(gpr_products kind, const double *p, const double *q, uint64_t n,
                       gpr_product_sum *found)
 {
-    const uint64_t apart = n / BIAS_SAMPLES;
+    const uint64_t apart = (n < SAMPLED ? n : SAMPLED) / BIAS_SAMPLES;
     vec_f64 sums[AT_ONCE_VECTORS], rests[AT_ONCE_VECTORS] = {{0}}, samples = {0}, bias;
     vec_i64 moved = {0};
     double unit;
@@ -148,7 +150,8 @@ static int sum_complex_biased(const double *p, const double *q, uint64_t n,
                               gpr_product_sum *of_parts)
 {
     enum { STEP = COMPLEX_STEP * VECTOR_LANES };
-    const uint64_t numbers = 2 * n, apart = n / BIAS_SAMPLES * 2;
+    const uint64_t numbers = 2 * n,
+                   apart = (numbers < SAMPLED ? n : SAMPLED / 2) / BIAS_SAMPLES * 2;
     vec_f64 sums[COMPLEX_TERMS][COMPLEX_STEP], rests[COMPLEX_TERMS][COMPLEX_STEP] = {{{0}}},
                                                samples = {0}, bias;
     vec_i64 moved = {0};
