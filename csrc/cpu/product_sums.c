@@ -157,6 +157,7 @@ static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, u
         add(&sums->of[1], of_parts[2], 0);
         add(&sums->of[1], of_parts[3], factors->conjugates);
         sums->merged += 2;
+        if (isnan(sums->of[0].size) && isnan(sums->of[1].size)) return;
     }
 }
 
@@ -229,6 +230,7 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         if (has_second) y[0] = widen(factors, y[0], count, memory->widened[1], sums);
         add(&sums->of[0], loop(x[0], y[0], count), 0);
         sums->merged += 2;
+        if (isnan(sums->of[0].size)) return; /* whatever the other products are */
     }
 }
 
