@@ -29,19 +29,25 @@ typedef struct few_lanes {
     vec_i64 rounded; /* bits that are not 0 where `rest` is not exact */
 } few_lanes;
 
-INLINE void add_few(int is_wide, vec_f64 x, vec_f64 y, few_lanes *lanes)
+/* `notes`: where that rounds. */
+INLINE void add_few(int is_wide, int notes, vec_f64 x, vec_f64 y, few_lanes *lanes)
 {
     const vec_f64 term = x * y, size = MAGNITUDES(term), zero = {0};
     vec_f64 lost;
 
     ADD_WITH_REST(vec_f64, lanes->sum, term, lost);
+    lanes->size += size;
+    if (is_wide && !notes) lost += VECTOR_PRODUCT_REST(x, y, term);
+    if (!notes) {
+        lanes->rest += lost;
+        return;
+    }
     if (is_wide) {
         add_noting(&lost, VECTOR_PRODUCT_REST(x, y, term) + 0.0, &lanes->rounded);
         lanes->rounded |=
             (vec_i64)(size < EVERY(LEAST_EXACT_TERM)) & (vec_i64)(x != zero) & (vec_i64)(y != zero);
     }
     add_noting(&lanes->rest, lost, &lanes->rounded);
-    lanes->size += size;
 }
 
 /* What a unit's rows become. */
@@ -123,13 +129,29 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
     (to->takes_root ? x : second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q))
 
 #define DEFINE_FEW_PRODUCTS(name, T, IS_WIDE)                                                      \
+    /* Sums of a vector of rows, of which none counts as exact without notes. */                   \
+    INLINE few_lanes add_lanes_of_##name(gpr_product_rows rows, const char *const *p,              \
+                                         const char *const *q, reading how, const double *second,  \
+                                         double start, const few_results *to, int notes)           \
+    {                                                                                              \
+        few_lanes lanes = {.sum = EACH(start), .rounded = (vec_i64){0} - !notes};                  \
+        int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
+                                                                                                   \
+        for (uint64_t i = 0; i < rows.n; i++) {                                                    \
+            const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name);             \
+            add_few(IS_WIDE, notes, x, y, &lanes);                                                 \
+            at_p += rows.p_stride;                                                                 \
+            at_q += rows.q_stride;                                                                 \
+        }                                                                                          \
+        return lanes;                                                                              \
+    }                                                                                              \
+                                                                                                   \
     /* Results of a vector of rows, which begin at p[k] and q[k]; `second`: products of one. */    \
     INLINE vec_f64 few_products_of_##name(gpr_product_rows rows, const char *const *p,             \
                                           const char *const *q, reading how, const double *second, \
                                           double start, few_results *to)                           \
     {                                                                                              \
-        few_lanes lanes = {.sum = EACH(start)};                                                    \
-        vec_f64 sum = lanes.sum, size = {0}, value;                                                \
+        vec_f64 sum = EACH(start), size = {0}, value;                                              \
         int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
                                                                                                    \
         for (uint64_t i = 0; i < rows.n && (to->are_two || to->is_single); i++) {                  \
@@ -143,14 +165,17 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         if (to->takes_root) size = sum;                                                            \
         if (to->are_two) return round_two(sum, to);                                                \
         if (to->is_single && round_plainly(sum, size, to, &value)) return value;                   \
-        at_p = rows.p_first;                                                                       \
-        at_q = rows.q_first;                                                                       \
-        for (uint64_t i = 0; i < rows.n; i++) {                                                    \
-            const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name);             \
-            add_few(IS_WIDE, x, y, &lanes);                                                        \
-            at_p += rows.p_stride;                                                                 \
-            at_q += rows.q_stride;                                                                 \
+        if (!to->is_single) { /* hardly one needs the notes */                                     \
+            const few_lanes plain = add_lanes_of_##name(rows, p, q, how, second, start, to, 0);    \
+            const vec_i64 before = to->doubtful;                                                   \
+                                                                                                   \
+            to->doubtful = (vec_i64){0};                                                           \
+            value = round_few(&plain, to);                                                         \
+            const int is_certain = !has_flag_set(to->doubtful);                                    \
+            to->doubtful = before;                                                                 \
+            if (is_certain) return value;                                                          \
         }                                                                                          \
+        const few_lanes lanes = add_lanes_of_##name(rows, p, q, how, second, start, to, 1);        \
         return round_few(&lanes, to);                                                              \
     }                                                                                              \
                                                                                                    \
@@ -230,42 +255,51 @@ DEFINE_FEW_PRODUCTS(float32, float, 0)
 DEFINE_FEW_PRODUCTS(float64, double, 1)
 
 /* Of a vector of rows from row j on: see exact_product_rows. */
-#define DEFINE_EXACT_ROWS(name, IS_WIDE)                                                        \
-    INLINE void add_rows_exactly_##name(const gpr_product_rows *rows, uint64_t j, reading of_q, \
-                                        double *upper, double *lower, double *sizes)            \
-    {                                                                                           \
-        few_lanes lanes = {.sum = EACH(-0.0)};                                                  \
-        vec_f64 size;                                                                           \
-                                                                                                \
-        if (rows->continues)                                                                    \
-            lanes = (few_lanes){load_f64(upper + j), load_f64(lower + j), load_f64(sizes + j),  \
-                                (vec_i64){0}};                                                  \
-        for (uint64_t b = 0; b < rows->blocks; b++) {                                           \
-            int64_t at_p = rows->p_first + (int64_t)b * rows->p_block,                          \
-                    at_q = rows->q_first + (int64_t)b * rows->q_block;                          \
-                                                                                                \
-            for (uint64_t i = 0; i < rows->n; i++) {                                            \
-                add_few(IS_WIDE, read_lanes_##name(APART, rows->p + j, at_p),                   \
-                        read_lanes_##name(of_q, rows->q + j, at_q), &lanes);                    \
-                at_p += rows->p_stride;                                                         \
-                at_q += rows->q_stride;                                                         \
-            }                                                                                   \
-        }                                                                                       \
-        size = choose_f64(lanes.rounded == 0, lanes.size, EACH((double)NAN));                   \
-        memcpy(upper + j, &lanes.sum, sizeof lanes.sum);                                        \
-        memcpy(lower + j, &lanes.rest, sizeof lanes.rest);                                      \
-        memcpy(sizes + j, &size, sizeof size);                                                  \
-    }                                                                                           \
-                                                                                                \
-    static void exact_rows_##name(const gpr_product_rows *rows, double *upper, double *lower,   \
-                                  double *sizes)                                                \
-    {                                                                                           \
-        for (uint64_t j = 0; j < rows->width; j += VECTOR_LANES) {                              \
-            if (rows->q_is_one)                                                                 \
-                add_rows_exactly_##name(rows, j, ONE_FOR_ALL, upper, lower, sizes);             \
-            else                                                                                \
-                add_rows_exactly_##name(rows, j, APART, upper, lower, sizes);                   \
-        }                                                                                       \
+#define DEFINE_EXACT_ROWS(name, T, IS_WIDE)                                                        \
+    INLINE void add_rows_exactly_##name(const gpr_product_rows *rows, uint64_t j, reading of_p,    \
+                                        reading of_q, double *upper, double *lower, double *sizes) \
+    {                                                                                              \
+        few_lanes lanes = {.sum = EACH(-0.0)};                                                     \
+        vec_f64 size;                                                                              \
+                                                                                                   \
+        if (rows->continues)                                                                       \
+            lanes = (few_lanes){load_f64(upper + j), load_f64(lower + j), load_f64(sizes + j),     \
+                                (vec_i64){0}};                                                     \
+        for (uint64_t b = 0; b < rows->blocks; b++) {                                              \
+            int64_t at_p = rows->p_first + (int64_t)b * rows->p_block,                             \
+                    at_q = rows->q_first + (int64_t)b * rows->q_block;                             \
+                                                                                                   \
+            for (uint64_t i = 0; i < rows->n; i++) {                                               \
+                add_few(IS_WIDE, 1, read_lanes_##name(of_p, rows->p + j, at_p),                    \
+                        read_lanes_##name(of_q, rows->q + j, at_q), &lanes);                       \
+                at_p += rows->p_stride;                                                            \
+                at_q += rows->q_stride;                                                            \
+            }                                                                                      \
+        }                                                                                          \
+        size = choose_f64(lanes.rounded == 0, lanes.size, EACH((double)NAN));                      \
+        memcpy(upper + j, &lanes.sum, sizeof lanes.sum);                                           \
+        memcpy(lower + j, &lanes.rest, sizeof lanes.rest);                                         \
+        memcpy(sizes + j, &size, sizeof size);                                                     \
+    }                                                                                              \
+                                                                                                   \
+    static void exact_rows_##name(const gpr_product_rows *rows, double *upper, double *lower,      \
+                                  double *sizes)                                                   \
+    {                                                                                              \
+        const int is_one = rows->q_is_one;                                                         \
+                                                                                                   \
+        for (uint64_t j = 0; j < rows->width; j += VECTOR_LANES) {                                 \
+            const int beside = rows->width - j >= VECTOR_LANES &&                                  \
+                               are_beside(rows, j, VECTOR_LANES, is_one, sizeof(T));               \
+                                                                                                   \
+            if (beside && is_one)                                                                  \
+                add_rows_exactly_##name(rows, j, NEIGHBOURS, ONE_FOR_ALL, upper, lower, sizes);    \
+            else if (beside)                                                                       \
+                add_rows_exactly_##name(rows, j, NEIGHBOURS, NEIGHBOURS, upper, lower, sizes);     \
+            else if (is_one)                                                                       \
+                add_rows_exactly_##name(rows, j, APART, ONE_FOR_ALL, upper, lower, sizes);         \
+            else                                                                                   \
+                add_rows_exactly_##name(rows, j, APART, APART, upper, lower, sizes);               \
+        }                                                                                          \
     }
-DEFINE_EXACT_ROWS(float32, 0)
-DEFINE_EXACT_ROWS(float64, 1)
+DEFINE_EXACT_ROWS(float32, float, 0)
+DEFINE_EXACT_ROWS(float64, double, 1)
