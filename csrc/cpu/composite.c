@@ -216,12 +216,24 @@ static int is_nan(const recipe *how, const gpr_value *number)
     }
 }
 
-/* Whether no later element can replace the one found: it is NaN, or the first true (or false)
- * bool. */
+/* Whether no integer of 64 bits beats a number: NaT, for one, among dates. */
+static int is_limit(const recipe *how, const gpr_value *number)
+{
+    const int is_max = how->fold == GPR_FOLD_max;
+
+    switch (how->acc) {
+    case GPR_INT64: return number->i64 == (is_max ? INT64_MAX : INT64_MIN);
+    case GPR_UINT64: return number->u64 == (is_max ? UINT64_MAX : 0);
+    default: return 0;
+    }
+}
+
+/* Whether no later element can replace the one found: it is NaN, the first true (or false) bool, or
+ * the limit of integers. */
 static int is_final(const recipe *how, const gpr_value *found)
 {
     if (found->position == GPR_NOWHERE) return 0;
-    if (how->loop_dtype != GPR_BOOL) return is_nan(how, found);
+    if (how->loop_dtype != GPR_BOOL) return is_nan(how, found) || is_limit(how, found);
     return (found->bytes[0] != 0) == (how->fold == GPR_FOLD_max);
 }
 

@@ -1204,6 +1204,25 @@ def test_any_and_all_of_columns_in_many_short_runs_come_to_an_end(rng: Any) -> N
             np.testing.assert_array_equal(got, want, name)
 
 
+@pytest.mark.parametrize("name", ["datetime64[s]", "timedelta64[us]", "int64", "uint64", ">i8"])
+def test_positions_of_numbers_that_nothing_beats_are_the_first(
+    name: str, rng: np.random.Generator
+) -> None:
+    """Of NaT, and of the least and the largest integer, which end the search of a long row."""
+    for _ in range(20):
+        rows, length = int(rng.integers(1, 6)), int(rng.integers(500, 60000))
+        x = rng.integers(1, 1000, (rows, length)).astype(name)
+        integers = x.dtype.kind in "iu"
+        for number in (np.iinfo(name).min, np.iinfo(name).max) if integers else ("NaT",):
+            x[rng.random(x.shape) < rng.choice([0, 1e-4, 1e-2])] = number
+        every = np.repeat(x, 2, axis=1)[:, ::2]
+        for array in (x, every, x[:, ::-1]):
+            for function in ("argmin", "argmax"):
+                made = getattr(gr, function)(array, axis=1, device="cpu")
+                wanted = getattr(np, function)(array, axis=1)
+                assert np.array_equal(made, wanted), (function, rows, length)
+
+
 @pytest.mark.parametrize("length", [2000, 4096, 4847, 20000, 70000])
 def test_positions_in_rows_of_every_length_are_found(length: int) -> None:
     for dtype in ("int8", "int64", "float32", "float64"):
