@@ -720,11 +720,11 @@ typedef struct gpr_several_plan {
     uint32_t resident; /* threads that a multiprocessor holds at least */
     uint32_t blocks;   /* per row */
     int32_t integer_bins;
-    int32_t has_exact; /* a member is an exact sum */
+    int32_t adds_pairs; /* exact sums are pairs of doubles, not bins */
     uint64_t rows, n;
     int64_t row_step, out_step; /* from row to row, in elements and in results */
     uint64_t partial_words;     /* of 8 bytes: of folds, per block */
-    uint64_t limb_words;        /* of an exact sum, per block */
+    uint64_t limb_words;        /* of an exact sum by bins, per block */
     uint64_t counters;          /* of an exact sum, in tickets, of all rows */
 } gpr_several_plan;
 

@@ -15,7 +15,7 @@ typedef struct gpr_several_params {
     GPR_DEVICE_POINTER(const void) in;
     GPR_DEVICE_POINTER(unsigned) tickets;   /* one per row, zero before and after */
     GPR_DEVICE_POINTER(unsigned) counters;  /* of exact sums: a slot per row, as zero */
-    GPR_DEVICE_POINTER(gpr_u64) partials;   /* of folds: per fold, one per block of all rows */
+    GPR_DEVICE_POINTER(gpr_u64) partials;   /* per fold gpr_partials_of(blocks of all rows) */
     GPR_DEVICE_POINTER(void) limb_partials; /* of exact sums: one per block of all rows */
     gpr_u64 rows;
     gpr_u64 n;              /* elements of a row that this launch reads */
@@ -35,6 +35,13 @@ typedef struct gpr_several_params {
 GPR_CONSTANT_FUNCTION gpr_u64 gpr_partial_words(gpr_u64 bytes)
 {
     return (bytes + 7) / 8;
+}
+
+/* Partials of a fold that there is room for: an even number, so that the next fold's begin at a
+ * multiple of 16 bytes, too. */
+GPR_CONSTANT_FUNCTION gpr_u64 gpr_partials_of(gpr_u64 blocks)
+{
+    return blocks + blocks % 2;
 }
 
 static_assert(sizeof(gpr_several_params) == 120 + 8 * GPR_MOST_MEMBERS, "several");

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from device_buffers import device, host
 from exact_reference import (
     FLOATS,
     GENERATORS,
@@ -395,7 +396,7 @@ def check_others(
 def draw_apart(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     """Numbers that two doubles do not hold, or that do only some of a row's shares."""
     most = {"float64": 480, "float32": 60, "bfloat16": 60, "float16": 7}[name]
-    kind = int(rng.integers(8))
+    kind = int(rng.integers(9))
     numbers = rng.standard_normal(n)
     if kind < 3:  # all over the row
         numbers = np.ldexp(numbers, rng.integers(-most, most, n))
@@ -411,7 +412,7 @@ def draw_apart(rng: np.random.Generator, name: str, n: int) -> np.ndarray:
     if kind == 5:
         return draw(rng, name, n)
     numbers = numbers.astype(DTYPES[name])
-    if kind == 6:
+    if kind > 6:
         numbers[rng.integers(n, size=2)] = rng.choice([math.inf, -math.inf, math.nan], 2)
         numbers[int(rng.integers(n))] = np.ldexp(1.0, most)
     return numbers
@@ -434,7 +435,8 @@ def check_shares(task: dict[str, Any]) -> None:
         mask = None
         if strides[-1] == 7:
             mask = layouts.strided(rng, shape, lambda n: rng.random(n) < 0.7, False)  # noqa: B023
-        case = layouts.Case(array, mask, 1, 0, "exact", strides[-1] == 7)
+        skips = strides[-1] == 7 or bool(rng.random() < 0.3)
+        case = layouts.Case(array, mask, 1, 0, "exact", skips)
         check_case(rng, name, case, block, True, f"{where} GPR_TEST_SEED={task['seed']}")
         run = _core.last_run()
         assert run is not None
@@ -443,6 +445,29 @@ def check_shares(task: dict[str, Any]) -> None:
     assert not missed or ("turn" in task and missed != READ_SHARES), (
         f"{name}: {missed} read none of the arrays"
     )
+
+
+def check_specials(task: dict[str, Any]) -> None:
+    """Sums and means of float64 with infinities and NaN, which alone settle a row, and of rows that
+    overflow on the way; NaN are left out or not, by one block or several. As on the CPU.
+    """
+    rng = np.random.default_rng(task["seed"])
+    for shape, axis in (((70, 600), 1), ((1100, 300), 1), ((600, 64), 0), ((3, 40_000), 1)):
+        values = rng.standard_normal(shape)
+        values[rng.random(shape) < rng.choice([0.001, 0.3])] = np.nan
+        rows = values if axis == 1 else values.T
+        for i, row in enumerate(rows):
+            odd = ([], [np.inf], [-np.inf], [np.inf, -np.inf], [1.7e308, 1.6e308, -1.7e308])[i % 5]
+            row[rng.permutation(row.size)[: len(odd)]] = odd
+            if i % 3 == 0:
+                row[np.isnan(row)] = 0.5
+        blocks = {"grid_size": 3, "block_size": 64} if rng.random() < 0.3 else {}
+        for op in ("sum", "mean", "nansum", "nanmean"):
+            with np.errstate(invalid="ignore"):
+                got = host(getattr(gr, op)(device(values), axis=axis, **blocks))
+                wanted = getattr(gr, op)(values, axis=axis, device="cpu")
+            same = np.array_equal(got, wanted, equal_nan=True)
+            assert same, f"{op} {shape} {axis} {blocks} GPR_TEST_SEED={task['seed']}"
 
 
 def check_slots(task: dict[str, Any]) -> None:

@@ -24,8 +24,10 @@ def values_of(rng: np.random.Generator, shape: Any, dtype: str) -> Any:
     if dtype[0] != "f":
         values = rng.integers(0, 200, shape)
         return values.astype(dtype) if dtype != "bool" else values < rng.integers(0, 202)
+    is_wide = rng.random() < 0.3  # so that two doubles do not hold a sum
+    scales = rng.integers(-30, 31, shape) if is_wide else rng.integers(-3, 4)
     with np.errstate(all="ignore"):
-        values = (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(dtype)
+        values = (rng.normal(size=shape) * 10.0**scales).astype(dtype)
     if rng.random() < 0.5:
         others = rng.choice(np.array([np.inf, -np.inf, 6e4, 6e-8], dtype))
         odd = np.nan if rng.random() < 0.6 else others
@@ -156,6 +158,28 @@ def check_host_arrays(task: dict[str, Any]) -> None:
         compare(a, ops, options, context)
 
 
+def check_nans_beside_each_other(task: dict[str, Any]) -> None:
+    """Members that leave NaN out beside those that do not, of tiles with NaN, infinities and
+    neither.
+    """
+    rng = np.random.default_rng(task["seed"])
+    _one_pass.LEAST_BYTES = 0
+    itemsize = _core.DTYPES[task["dtype"]][0]
+    for number in range(task["count"]):
+        shape = int(rng.integers(2, 4)), 4096 // itemsize + int(rng.integers(0, 3000))
+        values = rng.normal(size=shape).astype(task["dtype"])
+        for odd in (np.nan, np.inf):
+            if rng.random() < 0.7:
+                values[rng.random(shape) < 10.0 ** -rng.integers(1, 4)] = odd
+        one_block, blocks = {"axis": 1}, {"axis": None, "block_size": 32, "grid_size": 2}
+        for sum_, options in zip(
+            ("mean", "nanmean"), rng.permutation([one_block, blocks]), strict=True
+        ):
+            ops = tuple(rng.permutation(["std", "nanstd", sum_, "nanmax"]).tolist())
+            context = f"{number}, {values.dtype} {shape} {ops} {options} {task['seed']}"
+            compare(device(values), ops, options, context)
+
+
 def check_shared_sums(task: dict[str, Any]) -> None:
     """Sums and means of the same accumulator, of rows of either sign that no bins hold."""
     rng = np.random.default_rng(task["seed"])
@@ -165,7 +189,10 @@ def check_shared_sums(task: dict[str, Any]) -> None:
     exponents = rng.integers(format_.minexp, format_.maxexp - 14, shape)
     values = np.ldexp(rng.random(shape), exponents).astype(format_.dtype)
     values[1::2] *= -1
+    with_nans = values.copy()
+    with_nans[rng.random(shape) < 0.1] = np.nan
     for options in ({"axis": 1}, {"axis": 1, "block_size": 64, "grid_size": 3}):
         context = f"{values.dtype} {shape} {options} GPR_TEST_SEED={task['seed']}"
         ops = ("mean", "sum", "max") if rng.random() < 0.5 else ("sum", "min", "mean")
         compare(device(values), ops, options, context)
+        compare(device(with_nans), ("nanmean", "nansum", "nanmax"), options, context)

@@ -241,6 +241,11 @@ def test_shares_that_are_no_pairs_are_added_again_on_the_emulator() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_infinities_and_nan_settle_rows_of_float64_on_the_emulator() -> None:
+    wrong = emu.failures([{"do": "exact_layouts.check_specials", "seed": SEED, "limit": 300.0}])
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_sum_of_what_leaves_nothing_is_plus_zero_on_the_emulator() -> None:
     names = [*FLOATS, "complex64", "complex128"]
     tasks = [
@@ -465,6 +470,11 @@ def test_a_gpu_sums_a_number_that_bins_do_not_hold(name: str, rng: np.random.Gen
 @pytest.mark.gpu
 def test_more_rows_than_scratch_has_room_for_are_summed() -> None:
     exact_layouts.check_slots({"seed": SEED})
+
+
+@pytest.mark.gpu
+def test_infinities_and_nan_settle_rows_of_float64_on_a_gpu() -> None:
+    exact_layouts.check_specials({"seed": SEED})
 
 
 @pytest.mark.gpu

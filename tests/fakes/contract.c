@@ -45,6 +45,7 @@ struct engine_module {
 struct member {
     engine_module module;
     unsigned place, group;
+    int is_pair; /* an exact sum whose blocks have pairs of doubles, not limbs */
 };
 
 typedef enum stage { FIRST, NEXT, FILL, FINISH, COPY } stage;
@@ -148,13 +149,14 @@ static CUresult parse_several(const char *words, engine_module *module)
         const char *const dtypes[] = {types[0], types[1], types[2]};
         if (module->member_count == GPR_MOST_MEMBERS ||
             sscanf(words,
-                   " member %u group %u fold %15s element %15s compute %15s acc %15s skips %7s "
-                   "result %15s finish %15s%n",
-                   &made->place, &made->group, fold, types[0], types[1], types[2], skips, result,
-                   finish, &end) != 9 ||
+                   " member %u group %u pair %d fold %15s element %15s compute %15s acc %15s "
+                   "skips %7s result %15s finish %15s%n",
+                   &made->place, &made->group, &made->is_pair, fold, types[0], types[1], types[2],
+                   skips, result, finish, &end) != 10 ||
             made->place >= GPR_MOST_MEMBERS || made->group > module->member_count ||
             !set_traits(&made->module, fold, dtypes, skips, result, finish) ||
-            made->module.element != module->element || made->module.result == GPR_DTYPE_DEFAULT)
+            made->module.element != module->element || made->module.result == GPR_DTYPE_DEFAULT ||
+            (made->is_pair && made->module.acc_kind != GPR_ACC_EXACT))
             return INVALID_IMAGE;
         module->member_count++;
     }
@@ -981,10 +983,34 @@ static void store_members(const engine_launch *op, unsigned group, uint64_t row,
     }
 }
 
-/* Words of 8 bytes of a partial of the exact sum. */
-static uint64_t limb_words(const engine_module *m)
+/* Words of 8 bytes of a block's partial: of a fold or of a sum by pairs, or of one by bins. */
+static uint64_t partial_words(const member *of)
 {
+    const engine_module *m = &of->module;
+
+    if (of->is_pair) return gpr_partial_words(gpr_pair_bytes(m->skips_nan));
+    return is_exact_member(of) ? 0 : gpr_partial_words(acc_bytes(m));
+}
+static uint64_t limb_words(const member *of)
+{
+    const engine_module *m = &of->module;
+
+    if (!is_exact_member(of) || of->is_pair) return 0;
     return gpr_partial_words(gpr_exact_partial_bytes(m->acc_kind, m->acc));
+}
+
+/* Partials of a group: those of earlier ones, of all blocks, come before. */
+static uint64_t *partials_of(const engine_launch *op, unsigned group)
+{
+    const engine_module *m = op->kernel->module;
+    const gpr_several_params *p = &op->several;
+    uint64_t words = 0;
+
+    for (unsigned i = 0; i < m->member_count; i++) {
+        const member *of = &m->members[i];
+        if (of->group < group && makes_accumulator(m, i)) words += partial_words(of);
+    }
+    return (uint64_t *)(uintptr_t)p->partials + gpr_partials_of(p->rows * p->all_blocks) * words;
 }
 
 /* A block's part of the exact sum, added to the row's counters. */
@@ -993,7 +1019,9 @@ static void add_exact_share(const engine_launch *op, const member *of, const sha
     const engine_module *m = &of->module;
     const gpr_several_params *p = &op->several;
     const uint32_t counters = (uint32_t)gpr_exact_counters(m->acc_kind, m->acc);
-    const uint64_t words = limb_words(m);
+    const uint64_t words = of->is_pair ? partial_words(of) : limb_words(of);
+    uint64_t *const partials =
+        of->is_pair ? partials_of(op, of->group) : (uint64_t *)(uintptr_t)p->limb_partials;
     uint64_t own[GPR_EXACT_MOST_PARTS * (GPR_EXACT_WORDS + GPR_EXACT_ACC_TAIL)] = {0};
     uint32_t *ticket = (uint32_t *)(uintptr_t)p->counters + gpr_exact_tickets(part->row, counters);
 
@@ -1003,28 +1031,12 @@ static void add_exact_share(const engine_launch *op, const member *of, const sha
         return;
     }
     /* what is there may be nothing else's */
-    memset((uint64_t *)(uintptr_t)p->limb_partials +
-               (part->row * p->all_blocks + part->block) * words,
-           -1, words * sizeof(uint64_t));
+    memset(partials + (part->row * p->all_blocks + part->block) * words, -1,
+           words * sizeof(uint64_t));
     add_exactly(m, part->in, NULL, 0, part->count, ticket + GPR_COUNTER_TICKETS);
     if (++*ticket != p->all_blocks) return;
     store_members(op, of->group, part->row, ticket + GPR_COUNTER_TICKETS);
     memset(ticket, 0, gpr_exact_tickets(1, counters) * sizeof *ticket);
-}
-
-/* Partials of a group of folds: those of an earlier one, of all blocks, come before. */
-static uint64_t *partials_of(const engine_launch *op, unsigned group)
-{
-    const engine_module *m = op->kernel->module;
-    const gpr_several_params *p = &op->several;
-    uint64_t words = 0;
-
-    for (unsigned i = 0; i < m->member_count; i++) {
-        const member *of = &m->members[i];
-        if (of->group < group && makes_accumulator(m, i) && !is_exact_member(of))
-            words += gpr_partial_words(acc_bytes(&of->module));
-    }
-    return (uint64_t *)(uintptr_t)p->partials + p->rows * p->all_blocks * words;
 }
 
 static void fold_member_share(const engine_launch *op, const member *of, const share *part)
@@ -1349,28 +1361,26 @@ static const char *check_shared_rows(const engine_launch *op, claims *all)
 {
     const engine_module *m = op->kernel->module;
     const gpr_several_params *p = &op->several;
-    const uint64_t blocks = p->rows * p->all_blocks;
+    const uint64_t partials = gpr_partials_of(p->rows * p->all_blocks);
     uint64_t words = 0;
     const member *exact = NULL;
     const char *wrong = NULL;
 
     for (unsigned i = 0; i < m->member_count; i++) {
         const member *of = &m->members[i];
-        if (is_exact_member(of))
-            exact = of;
-        else if (makes_accumulator(m, i))
-            words += gpr_partial_words(acc_bytes(&of->module));
+        if (is_exact_member(of)) exact = of;
+        if (makes_accumulator(m, i)) words += partial_words(of);
     }
     wrong = claim(all, (uintptr_t)p->tickets, p->rows, 4, 4, "tickets outside live memory");
     if (wrong == NULL && words != 0)
-        wrong = claim(all, (uintptr_t)p->partials, blocks * words, 8, 8,
+        wrong = claim(all, (uintptr_t)p->partials, partials * words, 8, 16,
                       "partials outside live memory");
     if (wrong != NULL || exact == NULL) return wrong;
     const int counters = gpr_exact_counters(exact->module.acc_kind, exact->module.acc);
     wrong = claim(all, (uintptr_t)p->counters, gpr_exact_tickets(p->rows, (uint32_t)counters), 4, 8,
                   "counters outside live memory");
-    if (wrong == NULL && limb_words(&exact->module) != 0)
-        wrong = claim(all, (uintptr_t)p->limb_partials, blocks * limb_words(&exact->module), 8, 8,
+    if (wrong == NULL && limb_words(exact) != 0)
+        wrong = claim(all, (uintptr_t)p->limb_partials, partials * limb_words(exact), 8, 8,
                       "limb partials outside live memory");
     return wrong;
 }

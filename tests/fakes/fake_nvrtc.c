@@ -237,20 +237,24 @@ static const char *end_of_traits(const char *text)
     return NULL;
 }
 
-/* The group that lists member `name`, whose accumulator has the same traits; -1: none. */
-static int group_of(const char *text, unsigned name, const char *base, size_t base_length)
+/* The group that lists member `name`, whose accumulator has the same traits and is a pair if the
+ * member is; -1: none. */
+static int group_of(const char *text, unsigned name, int is_pair, const char *base,
+                    size_t base_length)
 {
-    char listed[2][WORD_ROOM];
+    char listed[2][WORD_ROOM], form[8];
     int group = -1;
 
     (void)snprintf(listed[0], WORD_ROOM, ", Member%u,", name);
     (void)snprintf(listed[1], WORD_ROOM, ", Member%u>", name);
     for (const char *at = text; (at = strstr(at, "using Group")) != NULL; at++) {
         int start = 0;
-        if (sscanf(at, "using Group%d = gpr::Shared<%n", &group, &start) != 1 || start == 0)
+        if (sscanf(at, "using Group%d = gpr::Shared%7[Pairs<]%n", &group, form, &start) != 2 ||
+            (strcmp(form, "Pairs<") != 0 && strcmp(form, "<") != 0))
             return -1;
         const char *end = strchr(at, '\n');
         if (end == NULL || strncmp(at + start, base, base_length) != 0) continue;
+        if ((form[0] == 'P') != is_pair) return -1;
         for (int i = 0; i < 2; i++) {
             const char *found = strstr(at, listed[i]);
             if (found != NULL && found < end) return group;
@@ -293,15 +297,18 @@ static int describe_several(const char *text, char *description)
     for (const char *at = text; (at = strstr(at, "using Member")) != NULL; at++) {
         unsigned name = 0, place = 0;
         int begin = 0;
-        if (sscanf(at, "using Member%u = gpr::Member<%u, gpr::Finished<%n", &name, &place,
-                   &begin) != 2 ||
+        char form[TYPE_ROOM] = "";
+        if (sscanf(at, "using Member%u = gpr::Member<%u, gpr::%15[A-Za-z]<%n", &name, &place, form,
+                   &begin) != 3 ||
             begin == 0)
             return 0;
+        const int is_pair = strcmp(form, "ResultOfPairs") == 0;
+        if (!is_pair && strcmp(form, "Finished") != 0) return 0;
         const char *base = at + begin, *end = end_of_traits(base);
         if (end == NULL ||
             sscanf(end, ", gpr::dt_%15[a-z0-9], gpr::finish_%15[a-z]>>;\n", result, finish) != 2)
             return 0;
-        const int group = group_of(text, name, base, (size_t)(end - base));
+        const int group = group_of(text, name, is_pair, base, (size_t)(end - base));
         if (group < 0) return 0;
         if (strncmp(base, "gpr::CountNan<", strlen("gpr::CountNan<")) == 0)
             (void)snprintf(words, sizeof words,
@@ -311,8 +318,8 @@ static int describe_several(const char *text, char *description)
             return 0;
         if (length >= DESCRIPTION_ROOM) return 0;
         length += snprintf(description + length, DESCRIPTION_ROOM - (size_t)length,
-                           " member %u group %d %s result %s finish %s", place, group, words,
-                           result, finish);
+                           " member %u group %d pair %d %s result %s finish %s", place, group,
+                           is_pair, words, result, finish);
     }
     return length < DESCRIPTION_ROOM;
 }

@@ -53,6 +53,11 @@ def test_an_exact_sum_shares_the_pass_with_folds() -> None:
 
 
 @pytest.mark.long
+def test_members_that_leave_nan_out_are_beside_others() -> None:
+    demand("several.check_nans_beside_each_other", draw(1, FLOATS, 2))
+
+
+@pytest.mark.long
 def test_results_of_one_exact_sum_do_not_depend_on_each_other() -> None:
     floats = ["float32", "float64"] if EVERYTHING else [("float32", "float64")[SEED // 2 % 2]]
     demand("several.check_shared_sums", floats, slow_float64=SEED % 2 == 0)

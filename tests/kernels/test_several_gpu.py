@@ -57,6 +57,11 @@ def test_results_of_one_exact_sum_do_not_depend_on_each_other(dtype: str) -> Non
     several.check_shared_sums({"dtype": dtype, "seed": SEED})
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_members_that_leave_nan_out_are_beside_others(dtype: str) -> None:
+    several.check_nans_beside_each_other({"dtype": dtype, "seed": SEED, "count": 4})
+
+
 @pytest.mark.parametrize("dtype", REAL)
 def test_host_arrays_cross_the_bus_in_pieces(dtype: str) -> None:
     rng = np.random.default_rng([SEED, REAL.index(dtype)])

@@ -292,6 +292,9 @@ template <class Acc> struct DistancesAbout : Distances<Acc> {
     }
 };
 
+template <class> constexpr bool notes_special = false;
+template <class Acc> constexpr bool notes_special<DistancesAbout<Acc>> = true;
+
 template <class Traits>
 using DistancesOf =
     typename Select<same<typename Traits::Fold, fold_moments_about>,
@@ -335,28 +338,54 @@ template <class Traits> struct ThreadAccumulator<Traits, AccumulationWay::MOMENT
     template <unsigned VECTORS>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        if (taken.count == 0 || (Traits::skips_nan && may_have_nan<In>(v))) add_one_by_one(v);
-        else add_all(v);
+        Vector kept[VECTORS];
+        unsigned left_out = 0;
+
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) kept[k] = v[k];
+        begin_tile(v);
+        if (Traits::skips_nan && may_have_nan<In>(v)) {
+            left_out = leave_out_nans<In>(kept, Vector{});
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) add_vector<true>(v[k], kept[k]);
+        } else {
+#pragma unroll
+            for (unsigned k = 0; k < VECTORS; k++) add_vector<false>(v[k], v[k]);
+        }
+        end_tile(VECTORS * vector_elements<In> - left_out);
+    }
+    // A tile's vectors: begin_tile() gets all, add_vector() one after the other, and end_tile() how
+    // many elements were added. HAS_NAN: elements that are NaN in v are 0 in `kept`, and left out.
+    template <unsigned VECTORS> GPR_DEVICE void begin_tile(const Vector (&v)[VECTORS])
+    {
+        if (taken.count > 0) return;
+        // a thread's first element is the centre until that moves
+#pragma unroll
+        for (unsigned i = VECTORS * vector_elements<In>; i-- > 0;) {
+            const In x = element<In>(v[i / vector_elements<In>], i % vector_elements<In>);
+            if (!Traits::skips_nan || !is_nan(value_of(x)))
+                distances.centre = number_of<Traits>(x);
+        }
+    }
+    template <bool HAS_NAN> GPR_DEVICE void add_vector(const Vector &v, const Vector &kept)
+    {
+#pragma unroll
+        for (unsigned j = 0; j < vector_elements<In>; j++) {
+            const bool is_added = !HAS_NAN || !is_nan(value_of(element<In>(v, j)));
+            const auto y = number_of<Traits>(element<In>(kept, j));
+            // 0 is added for an element that is left out: that takes fewer instructions than not to
+            // add. An infinite centre would be noted.
+            if constexpr (notes_special<DistancesOf<Traits>>) {
+                if (is_added) distances.add(y);
+            } else {
+                distances.add(is_added ? y : distances.centre);
+            }
+        }
+    }
+    GPR_DEVICE void end_tile(unsigned count)
+    {
+        taken.count += count;
         renormalize();
-    }
-    template <unsigned VECTORS> GPR_DEVICE void add_one_by_one(const Vector (&v)[VECTORS])
-    {
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++) add(element<In>(v[k], j), 0);
-        }
-    }
-    // Adds elements behind the first one, without NaN that are skipped: no tests.
-    template <unsigned VECTORS> GPR_DEVICE void add_all(const Vector (&v)[VECTORS])
-    {
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k++) {
-#pragma unroll
-            for (unsigned j = 0; j < vector_elements<In>; j++)
-                distances.add(number_of<Traits>(element<In>(v[k], j)));
-        }
-        taken.count += VECTORS * vector_elements<In>;
     }
     GPR_DEVICE Acc finalize() const
     {

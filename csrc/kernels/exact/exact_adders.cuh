@@ -160,41 +160,6 @@ GPR_DEVICE void flush_bins(const Group &group, const AnyBins &bins, int *limb)
 
 // ---------------------------------------------------------------- adding floats -----------------
 
-// Puts `none`, a zero, in place of both halves of a word that are NaN. Returns how many are. Below
-// the sign, an infinity and what its fraction has room for end at the sign's bit.
-template <class In> GPR_DEVICE unsigned leave_out_nan_halves(unsigned *word, unsigned none)
-{
-    constexpr unsigned both = 0x00010001u, signs = 0x8000u * both;
-    constexpr unsigned most_fraction = (1u << Format<In>::fraction) - 1;
-    const unsigned nans = ((*word & ~signs) + most_fraction * both) & signs;
-    const unsigned left_out = (nans >> 15) * 0xffffu; // all bits of these halves
-    *word = (*word & ~left_out) | (none & left_out);
-    return static_cast<unsigned>(__popc(nans));
-}
-// Puts `nothing` in place of elements that are NaN. Returns how many these are. So a tile with NaNs
-// that do not count is as quick to add as any other.
-template <class In, unsigned VECTORS>
-GPR_DEVICE unsigned leave_out_nans(Vector (&v)[VECTORS], const Vector &nothing)
-{
-    constexpr unsigned per_vector = vector_elements<In>;
-    const In none = element<In>(nothing, 0);
-    unsigned count = 0;
-    if constexpr (sizeof(In) == 2) {
-#pragma unroll
-        for (unsigned w = 0; w < VECTORS * 4; w++)
-            count += leave_out_nan_halves<In>(&v[w / 4].word[w % 4], nothing.word[w % 4]);
-        return count;
-    }
-#pragma unroll
-    for (unsigned i = 0; i < VECTORS * per_vector; i++) {
-        const In x = element<In>(v[i / per_vector], i % per_vector);
-        const bool is_left_out = is_nan(value_of(x));
-        store_element(v[i / per_vector], i % per_vector, is_left_out ? none : x);
-        count += is_left_out ? 1 : 0;
-    }
-    return count;
-}
-
 // Adds the floats of a row, together with its group. A tile is VECTORS vectors of elements, of
 // which the first `used` have elements; all threads of the group add their tiles at the same time.
 template <class Traits, unsigned VECTORS, class Group = WarpGroup<1>> struct FloatAdder {

@@ -19,6 +19,9 @@
 // Counters of a row are those of exact_merge.cuh: its limbs, one that is not used, and the flags of
 // infinities and NaN. A group's counters follow its ticket.
 //
+// Rows of float64 with an infinity or NaN are read again, but not added: these alone determine the
+// sum.
+//
 // Still paid: the elements are read twice, the second time with two to four atomics each.
 #pragma once
 
@@ -26,10 +29,13 @@
 
 namespace gpr {
 
+// Whether a row is left to add again; SETTLED: it has infinities or NaN, which alone determine it.
+enum { NOT_LEFT, LEFT, SETTLED };
+
 template <class In> struct Room {
     Superaccumulator<In> sum;
     uint64 kept; // elements, where some are left out
-    unsigned is_left;
+    unsigned is_left; // NOT_LEFT ...
     // An odd multiple of 8 bytes: neighbouring rooms' limbs are in different banks.
     unsigned unused[(sizeof(Superaccumulator<In>) + sizeof(uint64)) / 8 % 2 == 0 ? 1 : 3];
 };
@@ -47,18 +53,23 @@ constexpr unsigned rooms_of = static_cast<unsigned>(
 template <class In>
 constexpr unsigned counters_of_row = static_cast<unsigned>(counters_of_part<PartType<In>>);
 
-// Adds an element to a superaccumulator. A single thread's, as the next one.
+template <class In> GPR_DEVICE bool is_infinity_or_nan(In x)
+{
+    return (bit_copy<Bits<In>>(x) >> Format<In>::fraction & last_field<In>) == last_field<In>;
+}
+// Notes that an infinity or NaN is among the elements. A single thread's, as the next two.
+template <class In> GPR_DEVICE void note_special(Superaccumulator<In> *sum, In x)
+{
+    const uint64 saw = is_nan(value_of(x))                          ? saw_nan
+                       : (bit_copy<Bits<In>>(x) & sign_of<In>) != 0 ? saw_minus_infinity
+                                                                    : saw_infinity;
+    atomicOr(&sum->flags[0], static_cast<unsigned>(saw));
+}
+// Adds an element to a superaccumulator.
 template <class In> GPR_CALLED void add_element(Superaccumulator<In> *sum, In x)
 {
-    const Bits<In> bits = bit_copy<Bits<In>>(x);
-    if ((bits >> Format<In>::fraction & last_field<In>) != last_field<In>) {
-        add_to_limbs(sum->limb[0], x);
-    } else {
-        const uint64 saw = is_nan(value_of(x))         ? saw_nan
-                           : (bits & sign_of<In>) != 0 ? saw_minus_infinity
-                                                       : saw_infinity;
-        atomicOr(&sum->flags[0], static_cast<unsigned>(saw));
-    }
+    if (is_infinity_or_nan(x)) note_special(sum, x);
+    else add_to_limbs(sum->limb[0], x);
 }
 // Adds one of the numbers of a pair, which is a multiple of In's smallest number.
 template <class In> GPR_DEVICE void add_number(Superaccumulator<In> *sum, double x)
@@ -70,13 +81,14 @@ template <class In> GPR_DEVICE void add_number(Superaccumulator<In> *sum, double
 // have `copies` rooms each.
 template <class Traits> struct Again {
     using In = typename Traits::In;
+    static constexpr bool adds = true; // elements, and does not only look at them
     Room<In> *rooms;
     unsigned first, here, copies;
 
     // Whether a row of the block is one that these rooms are for.
     GPR_DEVICE bool wants(unsigned row) const
     {
-        return row - first < here && rooms[(row - first) * copies].is_left != 0;
+        return row - first < here && rooms[(row - first) * copies].is_left == LEFT;
     }
     // Adds an element of such a row.
     GPR_DEVICE void add(unsigned row, In x) const
@@ -89,6 +101,40 @@ template <class Traits> struct Again {
         if constexpr (Traits::counts) add_to_counter(&room.kept, 1);
     }
 };
+
+// Whether pairs are no sums where elements are infinite or NaN: those of doubles, whose sums may
+// overflow, too. Others are special then (exact_fast.cuh).
+template <class In> constexpr bool looks_for_specials = sizeof(In) == sizeof(double);
+
+// What threads look for in their shares before they add them again.
+template <class Traits> struct Specials {
+    using In = typename Traits::In;
+    static constexpr bool adds = false;
+    const Again<Traits> &again;
+
+    GPR_DEVICE bool wants(unsigned row) const { return again.wants(row); }
+    GPR_DEVICE void add(unsigned row, In x) const
+    {
+        if (!is_infinity_or_nan(x) || (Traits::skips_nan && is_nan(value_of(x)))) return;
+        note_special(&again.rooms[(row - again.first) * again.copies].sum, x);
+    }
+};
+
+// Settles the rows that have infinities or NaN: reading them takes a fraction of the time that
+// adding them to superaccumulators does. All threads must call.
+template <class Traits, unsigned BLOCK, class Share>
+GPR_DEVICE void settle_specials(const Again<Traits> &again, const Share &share)
+{
+    share.visit(Specials<Traits>{again});
+    __syncthreads(); // all are noted
+    for (unsigned row = threadIdx.x; row < again.here; row += BLOCK) {
+        Room<typename Traits::In> &room = again.rooms[row * again.copies];
+        if (room.is_left == NOT_LEFT || room.sum.flags[0] == 0) continue;
+        room.is_left = SETTLED;
+        room.kept = 1; // which is more than none
+    }
+    __syncthreads(); // all threads see which rows are settled
+}
 
 template <class In, unsigned BLOCK> GPR_DEVICE Room<In> *block_rooms()
 {
@@ -149,7 +195,7 @@ GPR_DEVICE void for_rows_left(unsigned left, const Share &share, const Fill &fil
         if (!__syncthreads_or(own != 0)) continue; // and the rooms before have been read
         clear_shared<BLOCK>(rooms, here * copies);
         for (unsigned k = 0; own != 0; own >>= 1, k++) {
-            if (own % 2 != 0) rooms[(share.number_of(k) - first) * copies].is_left = 1;
+            if (own % 2 != 0) rooms[(share.number_of(k) - first) * copies].is_left = LEFT;
         }
         __syncthreads(); // all threads see which rows are left
         fill(again);
@@ -212,8 +258,8 @@ GPR_CALLED void store_room(typename Traits::Out *out, Room<typename Traits::In> 
 {
     using In = typename Traits::In;
     const ThreadLimbs<In> limbs(room->sum.limb[0]);
-    *out = finalize_limbs<typename Traits::Out, Traits::is_mean>(
-        limbs, Traits::counts ? room->kept : elements, room->sum.flags[0] | start_at_zero);
+    Traits::store_limbs(out, limbs, Traits::counts ? room->kept : elements,
+                        room->sum.flags[0] | start_at_zero);
 }
 
 // Stores the results of all rows of these rooms.
@@ -222,7 +268,7 @@ GPR_DEVICE void store_rooms(const Again<Traits> &again, uint64 elements, const S
 {
     for (unsigned row = threadIdx.x; row < again.here; row += BLOCK) {
         Room<typename Traits::In> *room = again.rooms + row * again.copies;
-        if (room->is_left != 0)
+        if (room->is_left != NOT_LEFT)
             store_room<Traits>(share.result_of(again.first + row), room, elements);
     }
 }
@@ -240,7 +286,7 @@ GPR_DEVICE void load_counters(const Again<Traits> &again, uint64 *counters)
         const unsigned row = i / each, d = i - row * each;
         uint64 &counter = counters[again.first * each + i];
         Room<In> &room = again.rooms[row * again.copies];
-        if (room.is_left == 0) continue;
+        if (room.is_left == NOT_LEFT) continue;
         const uint64 number = counter;
         if (number == 0) continue;
         counter = 0;
@@ -292,7 +338,7 @@ GPR_DEVICE void load_pairs(const Again<Traits> &again, const typename Traits::Ac
         }
 #pragma unroll
         for (unsigned u = 0; u < under_way; u++) {
-            if (again.rooms[row[u] * again.copies].is_left != 0)
+            if (again.rooms[row[u] * again.copies].is_left != NOT_LEFT)
                 add_pair<Traits>(&again.rooms[row[u] * again.copies], pair[u]);
         }
     }
@@ -339,6 +385,8 @@ GPR_CALLED void add_again(RowsAgain<typename Traits::Acc> what, Share share)
                 load_counters<Traits, BLOCK>(again, what.counters);
                 load_pairs<Traits, BLOCK>(again, what.partials, share.blocks(), share.count());
             } else {
+                if constexpr (looks_for_specials<typename Traits::In>)
+                    settle_specials<Traits, BLOCK>(again, share);
                 share.visit(again);
             }
         },

@@ -121,9 +121,27 @@ public:
     template <unsigned VECTORS>
     GPR_DEVICE void add_tile(const Vector (&v)[VECTORS], const In *, uint64, uint64)
     {
-        static_assert(OUTPUTS == 1, "of which row it is");
-        if (skips_nan && may_have_nan<In>(v)) add_vectors<true>(v);
-        else add_vectors<false>(v);
+        constexpr unsigned together = has_front ? 1 : VECTORS;
+        Vector kept[VECTORS];
+        unsigned left_out = 0;
+
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k++) kept[k] = v[k];
+        if (skips_nan && may_have_nan<In>(v)) left_out = leave_out_nans<In>(kept, Vector{});
+#pragma unroll
+        for (unsigned k = 0; k < VECTORS; k += together) add_vectors<together>(kept, k);
+        end_tile(VECTORS * vector_elements<In> - left_out);
+    }
+    // A tile's vectors, with 0 in place of NaN that are left out, one after the other; and then how
+    // many elements were added.
+    GPR_DEVICE void add_vector(const Vector &kept)
+    {
+        const Vector one[1] = {kept};
+        add_vectors<1>(one, 0);
+    }
+    GPR_DEVICE void end_tile(unsigned added)
+    {
+        if constexpr (counts) count[0] += added;
     }
     GPR_DEVICE void renormalize() {}
     GPR_DEVICE Acc finalize(unsigned j = 0) const
@@ -155,25 +173,16 @@ private:
         else return number;
     }
 
-    // Adds the elements of a tile. HAS_NAN: those that are NaN are left out.
-    template <bool HAS_NAN, unsigned VECTORS>
-    GPR_DEVICE void add_vectors(const Vector (&v)[VECTORS])
+    // Adds all elements of vectors `first` to first + COUNT - 1.
+    template <unsigned COUNT, unsigned VECTORS>
+    GPR_DEVICE void add_vectors(const Vector (&v)[VECTORS], unsigned first)
     {
-        constexpr unsigned per_vector = vector_elements<In>, together = has_front ? 1 : VECTORS;
-        const auto element_at = [&](unsigned i) {
-            return element<In>(v[i / per_vector], i % per_vector);
-        };
-        if constexpr (counts && !HAS_NAN) count[0] += VECTORS * per_vector;
-#pragma unroll
-        for (unsigned i = 0; i < VECTORS * per_vector && counts && HAS_NAN; i++)
-            count[0] += is_part(element_at(i), true) ? 1 : 0;
-#pragma unroll
-        for (unsigned k = 0; k < VECTORS; k += together) {
-            add_numbers<together * per_vector>([&](unsigned, unsigned i) {
-                const In x = element_at(k * per_vector + i);
-                return HAS_NAN ? number_of(x, true) : static_cast<Number>(value_of(x));
-            });
-        }
+        static_assert(OUTPUTS == 1, "of which row it is");
+        constexpr unsigned per_vector = vector_elements<In>;
+        add_numbers<COUNT * per_vector>([&](unsigned, unsigned i) {
+            const In x = element<In>(v[first + i / per_vector], i % per_vector);
+            return static_cast<Number>(value_of(x));
+        });
     }
 
     // Adds numbers 0 to COUNT - 1 of each row. number(j, k) returns number k of row j.
@@ -228,24 +237,46 @@ private:
     }
 };
 
-// The traits of sums that become results of type Result. First: those of `exact`; Way: how a sum
-// becomes a result.
-template <class First, class Result, class Way> struct SumByPairs {
+// How sums that are pairs, or limbs, become results of type Result. First: traits of `exact`; Way:
+// what a sum is divided by.
+template <class First, class Result, class Way> struct ResultOfPairs {
     using Any = Finished<First, Result, Way>;
     using Fold = typename Any::Fold;
     using In = typename Any::In;
-    using Compute = In;
     using Out = Result;
-    using AllParams = FinalizeParams;
-    static constexpr bool positional = false, is_mean = Any::is_mean, skips_nan = Any::skips_nan,
+    static constexpr bool is_mean = Any::is_mean, skips_nan = Any::skips_nan,
                           counts = is_mean && (masked || skips_nan);
+    static_assert(is_float<In> && is_float<Result>, "sums of real floats");
+
+    // Stores the result of a row of n elements, if the pair has it. Returns whether it does.
+    template <bool COUNTS>
+    static GPR_DEVICE bool store(Out *out, const PairSum<COUNTS> &acc, uint64 n)
+    {
+        if constexpr (COUNTS) n = acc.count;
+        return store_pair<In, is_mean, COUNTS && is_mean>(out, acc.sum, acc.rest, n);
+    }
+    template <class AnyLimbs>
+    static GPR_DEVICE void store_limbs(Out *out, const AnyLimbs &limbs, uint64 n, uint64 flags)
+    {
+        *out = finalize_limbs<Out, is_mean>(limbs, n, flags);
+    }
+};
+
+// The traits of sums by pairs. Results: how they become results, as above.
+template <class Results> struct PairTraits {
+    using Fold = typename Results::Fold;
+    using In = typename Results::In;
+    using Compute = In;
+    using Out = typename Results::Out;
+    using AllParams = FinalizeParams;
+    static constexpr bool positional = false, skips_nan = Results::skips_nan,
+                          counts = Results::counts;
     using Acc = PairSum<counts>;
-    template <unsigned OUTPUTS> using Accumulators = PairAccumulators<SumByPairs, OUTPUTS>;
+    template <unsigned OUTPUTS> using Accumulators = PairAccumulators<PairTraits, OUTPUTS>;
     using Accumulator = Accumulators<1>;
     static constexpr bool proves = Accumulator::proves;
     // Elements narrower than a double leave errors so seldom that trying pays.
     static constexpr bool reduces_quickly = sizeof(In) < sizeof(double);
-    static_assert(is_float<In> && is_float<Result>, "sums of real floats");
 
     static GPR_DEVICE Acc identity()
     {
@@ -332,8 +363,13 @@ template <class First, class Result, class Way> struct SumByPairs {
     // Stores the result of a row of n elements, if the accumulator has it. Returns whether it does.
     static GPR_DEVICE bool store(Out *out, const Acc &acc, uint64 n, const FinalizeParams &)
     {
-        if constexpr (counts) n = acc.count;
-        return store_pair<In, is_mean, counts>(out, acc.sum, acc.rest, n);
+        return Results::store(out, acc, n);
+    }
+    // Stores it from the row's limbs, which always have it.
+    template <class AnyLimbs>
+    static GPR_DEVICE void store_limbs(Out *out, const AnyLimbs &limbs, uint64 n, uint64 flags)
+    {
+        Results::store_limbs(out, limbs, n, flags);
     }
 
     // Whether an accumulator is the sum of what was added.
@@ -382,17 +418,18 @@ template <class First, class Result, class Way> struct SumByPairs {
     }
     // Publishes the block's shares of rows that other blocks share, beside its partials.
     template <unsigned BLOCK, class ShareOf>
-    static GPR_DEVICE void publish_left(unsigned left, const Layout &layout,
-                                        const Scratch<Acc> &scratch, const ShareOf &share_of)
+    static GPR_DEVICE void publish_left(unsigned left, const Scratch<Acc> &scratch,
+                                        const ShareOf &share_of)
     {
-        if constexpr (proves) add_left<BLOCK>(left, true, layout, scratch, share_of);
+        if constexpr (proves) add_left<BLOCK>(left, true, 0, scratch, share_of);
     }
-    // Stores the results of rows that the block has alone, or that it is the last block of.
+    // Stores the results of rows that the block has alone, or that it is the last block of. Rows
+    // have `elements` elements.
     template <unsigned BLOCK, class ShareOf>
-    static GPR_DEVICE void store_left(unsigned left, const Layout &layout,
-                                      const Scratch<Acc> &scratch, const ShareOf &share_of)
+    static GPR_DEVICE void store_left(unsigned left, uint64 elements, const Scratch<Acc> &scratch,
+                                      const ShareOf &share_of)
     {
-        if constexpr (proves) add_left<BLOCK>(left, false, layout, scratch, share_of);
+        if constexpr (proves) add_left<BLOCK>(left, false, elements, scratch, share_of);
     }
 
 private:
@@ -419,18 +456,21 @@ private:
         return both;
     }
     template <unsigned BLOCK, class ShareOf>
-    static GPR_DEVICE void add_left(unsigned left, bool publishes, const Layout &layout,
+    static GPR_DEVICE void add_left(unsigned left, bool publishes, uint64 elements,
                                     const Scratch<Acc> &scratch, const ShareOf &share_of)
     {
         if (!__syncthreads_or(left != 0)) return;
         const auto share = share_of();
-        RowsAgain<Acc> what = {left, layout.elements, publishes, nullptr, nullptr};
+        RowsAgain<Acc> what = {left, elements, publishes, nullptr, nullptr};
         if (share.blocks() > 1) {
             what.counters = counters_of(scratch.tickets, share.group(), share.count()).at(0);
             what.partials = scratch.partials() + share.group() * share.blocks() * share.count();
         }
-        add_again<SumByPairs, BLOCK>(what, share);
+        add_again<PairTraits, BLOCK>(what, share);
     }
 };
+
+template <class First, class Result, class Way>
+using SumByPairs = PairTraits<ResultOfPairs<First, Result, Way>>;
 
 } // namespace gpr

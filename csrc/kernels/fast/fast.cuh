@@ -123,6 +123,7 @@ template <class Traits, unsigned BLOCK> struct StreamShare {
     template <class Again> GPR_DEVICE void visit(const Again &again) const
     {
         constexpr unsigned each = vector_elements<In>, wide = BLOCK * stream_vectors;
+        if (!again.wants(0)) return;
         const unsigned past =
             static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
         const uint64 head = smaller_of(past == 0 ? 0 : each - past, row.n);
@@ -251,7 +252,7 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if constexpr (has_own_accumulator<Traits>) {
             const Acc values[1] = {value};
             left = threadIdx.x == 0 ? Traits::to_publish(values) : 0;
-            Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
+            Traits::template publish_left<BLOCK>(left, scratch, share_of);
         }
         if (!is_last_block(scratch.partials() + row.virtual_block, value,
                            ticket_of<Traits>(scratch, row, 1), row.blocks))
@@ -270,7 +271,7 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     if constexpr (has_own_accumulator<Traits>) {
         const Acc values[1] = {value};
         if (share.row.blocks > 1 && threadIdx.x == 0) left |= Traits::no_pairs(values);
-        Traits::template store_left<BLOCK>(left, layout, scratch, share_of);
+        Traits::template store_left<BLOCK>(left, layout.elements, scratch, share_of);
     }
 }
 
@@ -518,7 +519,8 @@ fast_rows(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         }
     }
     if constexpr (has_own_accumulator<Traits>) {
-        Traits::template store_left<BLOCK>(unstored, layout, scratch, [&] { return share; });
+        Traits::template store_left<BLOCK>(unstored, layout.elements, scratch,
+                                           [&] { return share; });
     }
 }
 

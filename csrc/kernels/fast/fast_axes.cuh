@@ -670,7 +670,7 @@ GPR_DEVICE bool fold_rows_of_block(Share &share, [[maybe_unused]] const ShareOf 
             const bool has_values = share.has_rows && share.r.y == 0;
             const unsigned left =
                 has_values ? Traits::to_publish(value) : 0;
-            Traits::template publish_left<BLOCK>(left, layout, scratch, share_of);
+            Traits::template publish_left<BLOCK>(left, scratch, share_of);
         }
         if (!is_last_to_arrive(ticket, row.blocks)) return false;
         if constexpr (proves_sums<Traits>) {
@@ -699,7 +699,7 @@ GPR_DEVICE void reduce_rows_of_block(const ShareOf &share_of, const Layout &layo
     if constexpr (has_own_accumulator<Traits>) {
         if (share.row.blocks > 1 && has_results)
             left |= Traits::no_pairs(value);
-        Traits::template store_left<BLOCK>(left, layout, scratch, share_again);
+        Traits::template store_left<BLOCK>(left, layout.elements, scratch, share_again);
     }
 }
 

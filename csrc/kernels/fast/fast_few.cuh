@@ -148,7 +148,7 @@ fast_few(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         // of the traits too: a compiler may check what depends on no template at once
         static_assert(has_own_accumulator<Traits> && per_thread * item <= GPR_FEW_COLUMNS,
                       "a thread's columns have a bit each");
-        Traits::template store_left<BLOCK>(left, layout, scratch, [&] {
+        Traits::template store_left<BLOCK>(left, layout.elements, scratch, [&] {
             return Share::of(in, out, rows, layout, anew(blockIdx.x));
         });
     }

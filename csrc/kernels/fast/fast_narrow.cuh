@@ -261,14 +261,13 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
     }
     if (share.row.blocks == 1) {
         if constexpr (has_own_accumulator<Traits>)
-            Traits::template store_left<BLOCK>(left, layout, scratch,
+            Traits::template store_left<BLOCK>(left, layout.elements, scratch,
                                                [&] { return share_of(false); });
         return;
     }
     unsigned *ticket = ticket_of<Traits>(scratch, share.row, columns);
     if constexpr (has_own_accumulator<Traits>)
-        Traits::template publish_left<BLOCK>(left, layout, scratch,
-                                             [&] { return share_of(false); });
+        Traits::template publish_left<BLOCK>(left, scratch, [&] { return share_of(false); });
     if (!is_last_to_arrive(ticket, share.row.blocks)) return;
     if constexpr (proves_sums<Traits>) share = share_of(true);
 
@@ -302,7 +301,8 @@ fast_narrow(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
         if constexpr (has_own_accumulator<Traits>) left |= Traits::no_pairs(of_column) << k;
     }
     if constexpr (has_own_accumulator<Traits>)
-        Traits::template store_left<BLOCK>(left, layout, scratch, [&] { return share_of(true); });
+        Traits::template store_left<BLOCK>(left, layout.elements, scratch,
+                                           [&] { return share_of(true); });
 }
 
 } // namespace gpr

@@ -9,7 +9,7 @@
 /* Members that share an accumulator, whose traits are `base`. */
 typedef struct group {
     gpr_text base, members;
-    int is_exact;
+    int is_bins, is_pair;
 } group;
 
 typedef struct several_text {
@@ -66,11 +66,12 @@ static gpr_status add_member(const gpr_several_plan *plan, int i, several_text *
     status = gpr_text_status(&base);
     if (status != GPR_OK) goto done;
     group *of = find_group(program, &base);
-    of->is_exact = rule.acc_kind == GPR_ACC_EXACT;
+    of->is_pair = rule.acc_kind == GPR_ACC_EXACT && plan->adds_pairs;
+    of->is_bins = rule.acc_kind == GPR_ACC_EXACT && !plan->adds_pairs;
     gpr_text_add(&program->text,
-                 "using Member%d = gpr::Member<%d, gpr::Finished<%s, gpr::dt_%s, "
-                 "gpr::finish_%s>>;\n",
-                 i, i, of->base.text, gpr_dtype_name(rule.result), rule.finish);
+                 "using Member%d = gpr::Member<%d, gpr::%s<%s, gpr::dt_%s, gpr::finish_%s>>;\n", i,
+                 i, of->is_pair ? "ResultOfPairs" : "Finished", of->base.text,
+                 gpr_dtype_name(rule.result), rule.finish);
     gpr_text_add(&of->members, ", Member%d", i);
     status = gpr_text_status(&of->members);
 done:
@@ -96,15 +97,15 @@ static gpr_status write_text(const gpr_several_plan *plan, several_text *program
         if ((plan->in_pass >> i & 1) != 0) GPR_TRY(add_member(plan, i, program));
     for (int i = 0; i < program->group_count; i++) {
         const group *of = &program->groups[i];
-        gpr_text_add(text, "using Group%d = gpr::Shared<%s%s>;\n", i, of->base.text,
-                     of->members.text);
-        if (of->is_exact) exact = "Exact";
-        if (of->is_exact) gpr_text_add(text, "using Exact = Group%d;\n", i);
+        gpr_text_add(text, "using Group%d = gpr::%s<%s%s>;\n", i,
+                     of->is_pair ? "SharedPairs" : "Shared", of->base.text, of->members.text);
+        if (of->is_bins) exact = "Exact";
+        if (of->is_bins) gpr_text_add(text, "using Exact = Group%d;\n", i);
     }
     gpr_text_add(text, "using Traits = gpr::SeveralTraits<gpr::dt_%s, %s",
                  gpr_dtype_name(plan->dtype), exact);
     for (int i = 0; i < program->group_count; i++)
-        if (!program->groups[i].is_exact) gpr_text_add(text, ", Group%d", i);
+        if (!program->groups[i].is_bins) gpr_text_add(text, ", Group%d", i);
     gpr_text_add(text, ">;\n");
     gpr_text_add(&program->entry, "gpr::several<Traits, %uu, %uu>", plan->block, plan->resident);
     GPR_TRY(gpr_text_status(text));

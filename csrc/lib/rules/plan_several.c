@@ -156,7 +156,23 @@ static uint32_t choose_block(const gpr_several_plan *plan, const gpr_device_fact
     return is_small ? SMALL_BLOCK : OWN_BLOCK;
 }
 
-/* Blocks where no member's bits depend on them: a wave of them, or a block per row. */
+/* The most elements that a thread adds, those at a row's ends included. */
+static uint64_t most_of_thread(const gpr_several_plan *plan, uint64_t blocks)
+{
+    const uint64_t each = GPR_VECTOR_BYTES / gpr_dtype_bytes(plan->dtype);
+
+    return gpr_divide_up(plan->n, each * blocks * plan->block) * each + 2;
+}
+
+/* Whether a thread's share is too long for a pair without a proof. */
+static int is_share_too_long(const gpr_several_plan *plan, uint64_t blocks)
+{
+    return plan->adds_pairs && gpr_pair_sum_is_float64(plan->dtype) &&
+           most_of_thread(plan, blocks) > GPR_PAIR_SHARE;
+}
+
+/* Blocks where no member's bits depend on them: a wave of them, or a block per row; more where a
+ * thread's share would be too long. */
 static void choose_blocks(const gpr_request *array, const gpr_device_facts *facts,
                           gpr_several_plan *plan)
 {
@@ -170,6 +186,7 @@ static void choose_blocks(const gpr_request *array, const gpr_device_facts *fact
     const uint64_t wave = gpr_resident_blocks(facts, plan->resident, plan->block);
     const uint64_t tiles = gpr_divide_up(bytes, (uint64_t)plan->block * GPR_STREAM_BYTES);
     plan->blocks = (uint32_t)gpr_smaller(tiles, gpr_divide_up(wave, plan->rows));
+    while (is_share_too_long(plan, plan->blocks)) plan->blocks *= 2;
 }
 
 /* Whether an earlier member in the pass has the accumulator of this one. */
@@ -186,7 +203,8 @@ static int is_shared(const gpr_several_plan *plan, const own_call *own, int i)
     return 0;
 }
 
-/* Chooses the members of the pass: of exact sums, those that leave out what the first one does. */
+/* Chooses the members of the pass: of exact sums, those that leave out what the first one does, as
+ * a row has counters of one. */
 static void choose_members(const own_call *own, gpr_several_plan *plan)
 {
     const own_call *exact = NULL;
@@ -198,10 +216,10 @@ static void choose_members(const own_call *own, gpr_several_plan *plan)
                                 (uint64_t)plan->block * plan->blocks >= GPR_MANY_THREADS))
             continue;
         if (is_exact && exact != NULL && exact->rule.skip_nan != own[i].rule.skip_nan) continue;
+        if (is_exact && is_share_too_long(plan, plan->blocks)) continue;
         if (is_exact) exact = &own[i];
         plan->in_pass |= 1u << i;
     }
-    plan->has_exact = exact != NULL;
 }
 
 static void measure_scratch(const own_call *own, gpr_several_plan *plan)
@@ -209,30 +227,46 @@ static void measure_scratch(const own_call *own, gpr_several_plan *plan)
     for (int i = 0; i < plan->count; i++) {
         const gpr_rule *rule = &own[i].rule;
         if ((plan->in_pass >> i & 1) == 0 || is_shared(plan, own, i)) continue;
-        if (rule->acc_kind == GPR_ACC_EXACT) {
+        const int is_exact = rule->acc_kind == GPR_ACC_EXACT;
+        if (is_exact && plan->adds_pairs)
+            plan->partial_words += gpr_partial_words(gpr_pair_bytes(rule->skip_nan));
+        else if (is_exact)
             plan->limb_words =
                 gpr_partial_words(gpr_exact_partial_bytes(rule->acc_kind, rule->device_acc));
-            plan->counters = gpr_exact_tickets(
-                plan->rows, (uint32_t)gpr_exact_counters(rule->acc_kind, rule->device_acc));
-        } else {
+        else
             plan->partial_words +=
                 gpr_partial_words(gpr_acc_bytes(rule->acc_kind, rule->device_acc));
-        }
+        if (is_exact)
+            plan->counters = gpr_exact_tickets(
+                plan->rows, (uint32_t)gpr_exact_counters(rule->acc_kind, rule->device_acc));
     }
+}
+
+/* The same beside pairs. Of many rows blocks begin and end beside others that read. */
+static uint32_t resident_of_pairs(const gpr_several_plan *plan, int positions, int moments)
+{
+    const size_t bytes = gpr_dtype_bytes(plan->dtype);
+
+    if (plan->rows > 1 && bytes >= 4) return bytes == 8 ? MANY : FEW;
+    if (moments > 0) return FEWEST;
+    if (positions > 0 && bytes < 8 && !gpr_pair_sum_is_float64(plan->dtype)) return FEWEST;
+    return bytes == 4 ? FEW : MANY;
 }
 
 /* Threads of a multiprocessor for these accumulators, as measured on an H200. */
 static uint32_t choose_resident(const own_call *own, const gpr_several_plan *plan)
 {
     const size_t bytes = gpr_dtype_bytes(plan->dtype);
-    int positions = 0, moments = 0;
+    int positions = 0, moments = 0, sums = 0;
 
     for (int i = 0; i < plan->count; i++) {
         const gpr_acc_kind kind = own[i].rule.acc_kind;
         positions += kind == GPR_ACC_INDEXED;
         moments += kind == GPR_ACC_MOMENTS;
+        sums += kind == GPR_ACC_EXACT;
     }
-    if (!plan->has_exact) return MANY;
+    if (sums == 0) return MANY;
+    if (plan->adds_pairs) return resident_of_pairs(plan, positions, moments);
     if (moments > 0) return FEWEST;
     if (positions == 0) return MANY;
     return bytes == 8 ? FEWEST : bytes == 4 ? FEW : MANY;
@@ -245,7 +279,6 @@ static void make_plan(const gpr_request *array, const own_call *own, uint32_t re
     for (int i = 0; i < plan->count; i++) {
         plan->results[i] = own[i].rule.result;
         plan->outputs[i] = own[i].rule.outputs;
-        plan->has_exact |= own[i].rule.acc_kind == GPR_ACC_EXACT;
         if (!own[i].is_run || plan->n != 0) continue;
         plan->rows = own[i].rows;
         plan->n = own[i].n;
@@ -255,10 +288,11 @@ static void make_plan(const gpr_request *array, const own_call *own, uint32_t re
     if (gpr_kind_of(plan->dtype) == GPR_KIND_COMPLEX ||
         plan->n * gpr_dtype_bytes(plan->dtype) < LEAST_ROW_BYTES)
         return;
+    plan->adds_pairs = gpr_kind_of(plan->dtype) == GPR_KIND_FLOAT && !facts->slow_float64;
+    plan->integer_bins = facts->slow_float64;
     plan->resident = resident != 0 ? resident : choose_resident(own, plan);
     if (!find_blocks(own, plan->count, plan)) choose_blocks(array, facts, plan);
     if (plan->resident < plan->block) plan->resident = plan->block;
-    plan->integer_bins = plan->has_exact && facts->slow_float64;
     choose_members(own, plan);
     if ((plan->in_pass & (plan->in_pass - 1)) == 0 || plan->rows * plan->blocks > GPR_MAX_GRID)
         plan->in_pass = 0;

@@ -8,12 +8,13 @@
 
 #include <string.h>
 
+#include "lib/base/integers.h"
 #include "shared/several_params.h"
 
 /* Tickets of rows: whole words of 8 bytes, as counters follow. */
 static uint64_t row_tickets(const gpr_several_plan *plan)
 {
-    return (plan->rows + 1) / 2 * 2;
+    return gpr_divide_up(plan->rows, 2) * 2;
 }
 
 static gpr_scratch_places needs_of(const gpr_several_plan *plan, uint32_t pieces)
@@ -21,8 +22,9 @@ static gpr_scratch_places needs_of(const gpr_several_plan *plan, uint32_t pieces
     const uint64_t blocks = (uint64_t)plan->blocks * pieces;
 
     if (blocks == 1) return (gpr_scratch_places){.tickets = 0};
-    return (gpr_scratch_places){.tickets = row_tickets(plan) + plan->counters,
-                                .bytes = 8 * plan->rows * blocks *
+    /* whole vectors, as partials may follow */
+    return (gpr_scratch_places){.tickets = gpr_divide_up(row_tickets(plan) + plan->counters, 4) * 4,
+                                .bytes = 8 * gpr_partials_of(plan->rows * blocks) *
                                          (plan->partial_words + plan->limb_words)};
 }
 
@@ -46,8 +48,8 @@ static void place_scratch(void *context, gpr_scratch_places at)
     params->tickets = at.tickets;
     params->counters = at.tickets + row_tickets(given->plan) * sizeof(uint32_t);
     params->partials = at.bytes;
-    params->limb_partials =
-        at.bytes + 8 * params->rows * params->all_blocks * given->plan->partial_words;
+    params->limb_partials = at.bytes + 8 * gpr_partials_of(params->rows * params->all_blocks) *
+                                           given->plan->partial_words;
 }
 
 static gpr_status check(const gpr_several_plan *plan, const gpr_several_launch *launch)
