@@ -332,6 +332,11 @@ def finishes_table(result: dict[str, Any]) -> str:
 
 
 def several_table(result: dict[str, Any]) -> str:
+    def array(row: dict[str, Any]) -> str:
+        shape = row.get("shape", [0])
+        name = ", wide" if row.get("data") == "wide" else ""
+        return f"whole{name}" if len(shape) == 1 else f"rows of ({shape[0]:,}, {shape[1]:,}){name}"
+
     def cells(row: dict[str, Any]) -> list[str]:
         own = [call["median"] for call in row["calls"].values()]
         together = row["pass"]["median"]
@@ -339,13 +344,14 @@ def several_table(result: dict[str, Any]) -> str:
         return [
             names,
             row["dtype"],
+            array(row),
             f"{1e3 * together:.0f}",
             f"{together / max(own):.2f}",
             f"{1e3 * sum(own):.0f}",
         ]
 
-    size = f"{result['bytes'] >> 20} MiB on the device"
-    head = [size, "dtype", "one pass, µs", "over the longest call", "calls of their own, µs"]
+    size = f"on the device, whole arrays of {result['bytes'] >> 20} MiB"
+    head = [size, "dtype", "array", "one pass, µs", "over the longest call", "own calls, µs"]
     return f"{table(head, [cells(row) for row in result['rows']])}\n\n{caption(result, head)}"
 
 

@@ -633,6 +633,10 @@ SEVERAL = {
     "sum min max var": "float32 int32",
     "describe": "float32",
 }
+SEVERAL_ROWS = ((60_000, 1_100), (16_384, 16_384), (300, 600_000))
+SEVERAL_OF_ROWS = ("mean min max", "sum min max argmax", "sum min max var", "describe")
+SEVERAL_OF_WIDE = ("mean min max", "describe")
+WIDE_DECADES = 30  # of either sign: sums of such numbers need more than two doubles
 OF_DESCRIBE = ("nanmean", "nanstd", "nanmin", "nanmax")
 NAN_APART = 1009  # elements from NaN to NaN where functions leave them out
 
@@ -654,6 +658,18 @@ def time_by_events(call: Callable[[], Any], repeats: int) -> list[float]:
     return times[1:]  # the first one compiles
 
 
+def several_cells(nbytes: int) -> Iterator[tuple[str, str, str, tuple[int, ...]]]:
+    """Operators, dtype, kind of data and shape of each row of the table."""
+    for names, kinds in SEVERAL.items():
+        for dtype in (name for kind in kinds.split() for name in SEVERAL_CELLS[kind]):
+            yield names, dtype, "normal", (nbytes // np.dtype(dtype).itemsize,)
+    for shape in SEVERAL_ROWS:
+        for names in SEVERAL_OF_ROWS:
+            yield names, "float32", "normal", shape
+    for names in SEVERAL_OF_WIDE:
+        yield names, "float32", "wide", (nbytes // 4,)
+
+
 def part_several(quick: bool) -> dict[str, Any]:
     """One pass beside the calls whose results it makes; PyTorch lends the arrays."""
     try:
@@ -661,27 +677,38 @@ def part_several(quick: bool) -> dict[str, Any]:
     except ImportError as error:
         return {"absent": str(error), "rows": []}
     nbytes, repeats = (64 << 20) if quick else GIB, 5 if quick else 12
+    rng = np.random.default_rng(0)
     rows = []
-    for names, kinds in SEVERAL.items():
+    for names, dtype, data, shape in several_cells(nbytes):
         own = OF_DESCRIBE if names == "describe" else tuple(names.split())
-        for dtype in (name for kind in kinds.split() for name in SEVERAL_CELLS[kind]):
-            values = random_values(dtype, nbytes // np.dtype(dtype).itemsize)
-            if own[0].startswith("nan"):
-                values[::NAN_APART] = np.nan
-            array = torch.from_numpy(values).cuda()
+        axis = None if len(shape) == 1 else 1
+        values = random_values(dtype, math.prod(shape))
+        if data == "wide":
+            values *= np.float32(10.0) ** rng.integers(-WIDE_DECADES, WIDE_DECADES, values.size)
+        if own[0].startswith("nan"):
+            values[::NAN_APART] = np.nan
+        array = torch.from_numpy(values.reshape(shape)).cuda()
 
-            def in_a_pass(array: Any = array, names: str = names, own: Any = own) -> Any:
-                return gr.describe(array) if names == "describe" else gr.reduce(array, own)
+        def in_a_pass(
+            array: Any = array, names: str = names, own: Any = own, axis: Any = axis
+        ) -> Any:
+            if names == "describe":
+                return gr.describe(array, axis=axis)
+            return gr.reduce(array, own, axis=axis)
 
-            rows.append({
-                "operators": names,
-                "dtype": dtype,
-                "pass": summary(time_by_events(in_a_pass, repeats)),
-                "calls": {
-                    op: summary(time_by_events(functools.partial(getattr(gr, op), array), repeats))
-                    for op in own
-                },
-            })  # fmt: skip
+        rows.append({
+            "operators": names,
+            "dtype": dtype,
+            "data": data,
+            "shape": list(shape),
+            "pass": summary(time_by_events(in_a_pass, repeats)),
+            "calls": {
+                op: summary(
+                    time_by_events(functools.partial(getattr(gr, op), array, axis=axis), repeats)
+                )
+                for op in own
+            },
+        })  # fmt: skip
     return {"bytes": nbytes, "nan_apart": NAN_APART, "rows": rows}
 
 
