@@ -585,12 +585,21 @@ BY_ITEMS = ("fast_columns", "fast_few", "fast_strided", "exact_strided")
 LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
 
 
+def kind_of_sweep(result: dict[str, Any]) -> str:
+    return f"{result['environment']['device']['name']}, `{result['size']}`"
+
+
+def date_of_sweep(result: dict[str, Any]) -> str:
+    return str(result["environment"]["date"])
+
+
 def sweep_row(result: dict[str, Any]) -> list[str]:
     rows = result["rows"]
     ratios = [found for row in rows if (found := sweep.ratio(row)) is not None]
     large = [share_of_ceiling(row, result) for row in rows if row["bytes"] >= LARGE]
     return [
-        f"{result['environment']['device']['name']}, `{result['size']}`",
+        kind_of_sweep(result),
+        date_of_sweep(result)[:10],
         str(result["seed"]),
         f"{len(rows)} / {len(ratios)}",
         str(sum(row["right"] is not True for row in rows)),
@@ -642,11 +651,16 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
 
 
 def sweep_table(results: list[dict[str, Any]]) -> str:
-    """Random cases: a row per device and size, then every case in which a peer is faster."""
+    """Random cases: a row per sweep, then every case of the last one of a device and size in which
+    a peer is faster.
+    """
     if not results:
         return "*No results of a sweep are committed.*"
+    results = sorted(results, key=lambda result: (kind_of_sweep(result), date_of_sweep(result)))
+    last = {kind_of_sweep(result): result for result in results}.values()
     head = [
         "random cases",
+        "date",
         "seed",
         "cases / with a peer",
         "wrong",
@@ -668,7 +682,7 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
             f"`{row['variant']}`",
             reason_of(row, result),
         ]
-        for result in results
+        for result in last
         for row in result["rows"]
         if (ratio := sweep.ratio(row)) is not None and ratio < LEAST_RATIO
     ]
@@ -680,7 +694,7 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     return (
         f"{table(head, [sweep_row(result) for result in results])}\n\n"
         f"{table(list_head, slower)}\n\n"
-        + "\n".join(dict.fromkeys(caption(result, list_head) for result in results))
+        + "\n".join(dict.fromkeys(caption(result, list_head) for result in last))
     )
 
 

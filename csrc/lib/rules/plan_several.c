@@ -247,9 +247,9 @@ static uint32_t resident_of_pairs(const gpr_several_plan *plan, int positions, i
 {
     const size_t bytes = gpr_dtype_bytes(plan->dtype);
 
-    if (plan->rows > 1 && bytes >= 4) return bytes == 8 ? MANY : FEW;
+    if (plan->rows > 1 && bytes >= 4) return bytes == 8 && positions == 0 ? MANY : FEW;
     if (moments > 0) return FEWEST;
-    if (positions > 0 && bytes < 8 && !gpr_pair_sum_is_float64(plan->dtype)) return FEWEST;
+    if (positions > 0 && !gpr_pair_sum_is_float64(plan->dtype)) return FEWEST;
     return bytes == 4 ? FEW : MANY;
 }
 
