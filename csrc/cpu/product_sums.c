@@ -802,7 +802,7 @@ void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const
 }
 
 /* Stores the result of a row of which two doubles are the sum, as gpr_cpu_finish_quotient does of
- * sums that are neither 0 nor infinite; 0 where that rounds twice. */
+ * finite sums; 0 where that rounds twice. */
 static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double upper, double lower,
                            gpr_dtype dtype, char *result)
 {
@@ -810,7 +810,9 @@ static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double 
                  lost = (upper - (sum - of_lower)) + (lower - of_lower);
     double value = sum;
 
-    if (sum == 0) return 0; /* its sign is that of the products' zeros */
+    /* +0 if a product is +0, or if others cancel; otherwise zeros that are not multiplied here, of a
+     * complex number's other part, decide its sign */
+    if (upper == 0 && signbit(upper)) return 0;
     if (factors->divisors == NULL && lost != 0 && dtype != GPR_FLOAT64) return 0;
     if (factors->are_parts && factors->divisors != NULL)
         value = sum * (1 / divisor_of(factors, row / GPR_EXACT_PARTS));

@@ -593,3 +593,26 @@ def test_a_vdot_of_an_array_with_itself_is_that_with_a_copy(
 def test_mistakes_are_named(words: str, kind: type[Exception], call: Any) -> None:
     with pytest.raises(kind, match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_average_of_numbers_with_a_part_of_zeros_has_its_sign(
+    dtype: str, rng: np.random.Generator
+) -> None:
+    for number in range(40):
+        shape = int(rng.integers(1, 70)), int(rng.integers(1, 90))
+        axis = int(rng.integers(2))
+        a = np.zeros(shape, dtype)
+        a.real = rng.normal(size=shape) if rng.random() < 0.5 else -np.abs(rng.normal(size=shape))
+        a.imag = rng.choice([0.0, -0.0], shape if rng.random() < 0.5 else 1)
+        if rng.random() < 0.3:
+            a.real, a.imag = a.imag.copy(), a.real.copy()
+        weights = rng.uniform(1, 2, shape[axis]).astype(a.real.dtype)
+        got, wanted = (each.average(a, axis=axis, weights=weights) for each in (gr, np))
+        context = f"{number} {shape} {axis}"
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6, err_msg=context)
+        for part in ("real", "imag"):
+            ours, numpys = getattr(got, part), getattr(wanted, part)
+            zeros = numpys == 0
+            assert np.array_equal(ours == 0, zeros), context
+            assert np.array_equal(np.signbit(ours[zeros]), np.signbit(numpys[zeros])), context
