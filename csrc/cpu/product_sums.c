@@ -810,8 +810,8 @@ static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double 
                  lost = (upper - (sum - of_lower)) + (lower - of_lower);
     double value = sum;
 
-    /* +0 if a product is +0, or if others cancel; otherwise zeros that are not multiplied here, of a
-     * complex number's other part, decide its sign */
+    /* +0 if a product is +0, or if others cancel; otherwise zeros that are not multiplied here, of
+     * a complex number's other part, decide its sign */
     if (upper == 0 && signbit(upper)) return 0;
     if (factors->divisors == NULL && lost != 0 && dtype != GPR_FLOAT64) return 0;
     if (factors->are_parts && factors->divisors != NULL)

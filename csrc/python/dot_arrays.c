@@ -62,33 +62,25 @@ static int is_vector(PyObject *object)
     return PyArray_Check(object) && PyArray_NDIM((PyArrayObject *)object) == 1;
 }
 
-/* dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream): a and b have one axis
- * and equal lengths, factor is their common dtype. */
-static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
+/* The product of two arrays of one axis and equal lengths. types: those of the factors and of the
+ * result. */
+static PyObject *dot_vectors(glue_state *state, PyArrayObject *a, PyArrayObject *b,
+                             PyObject *const *types, PyObject *const *options)
 {
-    enum { A, B, FACTOR, OPTIONS = FACTOR + 2, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
-    glue_state *state = glue_state_of(module);
     gpr_dot_request request = {.compute = GPR_DTYPE_DEFAULT};
     glue_call call = {.names_kernel = 0};
     PyArray_Descr *dtype = NULL;
     PyObject *result = NULL;
     npy_complex128 scalar = 0; /* room for an element of any type */
 
-    if (count != ARGUMENT_COUNT || !is_vector(from[A]) || !is_vector(from[B]) ||
-        PyArray_DIM((PyArrayObject *)from[A], 0) != PyArray_DIM((PyArrayObject *)from[B], 0)) {
-        PyErr_SetString(
-            PyExc_TypeError,
-            "dot takes two arrays of one axis and equal lengths, and seven more arguments");
-        return NULL;
-    }
     request.result = &scalar;
-    request.n = (uint64_t)PyArray_DIM((PyArrayObject *)from[A], 0);
-    if (read_host_factor((PyArrayObject *)from[A], &words_of_dot, &request.a) < 0) return NULL;
-    if (read_host_factor((PyArrayObject *)from[B], &words_of_dot, &request.b) < 0) return NULL;
-    request.a.stride = PyArray_STRIDE((PyArrayObject *)from[A], 0);
-    request.b.stride = PyArray_STRIDE((PyArrayObject *)from[B], 0);
-    if (read_options(state, from + OPTIONS, &call, &request) < 0) return NULL;
-    dtype = read_host_types(from + FACTOR, &words_of_dot, &request);
+    request.n = (uint64_t)PyArray_DIM(a, 0);
+    if (read_host_factor(a, &words_of_dot, &request.a) < 0) return NULL;
+    if (read_host_factor(b, &words_of_dot, &request.b) < 0) return NULL;
+    request.a.stride = PyArray_STRIDE(a, 0);
+    request.b.stride = PyArray_STRIDE(b, 0);
+    if (read_options(state, options, &call, &request) < 0) return NULL;
+    dtype = read_host_types(types, &words_of_dot, &request);
     if (dtype == NULL) return NULL;
     if (request.device != GPR_DEVICE_CPU && glue_locate(state, 0) < 0) goto done;
     if (glue_dot_unlocked(&request) != GPR_OK) {
@@ -100,6 +92,44 @@ static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
 done:
     Py_DECREF(dtype);
     return result;
+}
+
+/* dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream): a and b have one axis
+ * and equal lengths, factor is their common dtype. */
+static PyObject *dot(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { A, B, FACTOR, OPTIONS = FACTOR + 2, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
+
+    if (count != ARGUMENT_COUNT || !is_vector(from[A]) || !is_vector(from[B]) ||
+        PyArray_DIM((PyArrayObject *)from[A], 0) != PyArray_DIM((PyArrayObject *)from[B], 0)) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "dot takes two arrays of one axis and equal lengths, and seven more arguments");
+        return NULL;
+    }
+    return dot_vectors(glue_state_of(module), (PyArrayObject *)from[A], (PyArrayObject *)from[B],
+                       from + FACTOR, from + OPTIONS);
+}
+
+/* dot_plain(a, b, conjugates, dtype, kernel, device, block_size, grid_size, stream): of two exact
+ * ndarrays of one axis, one length and one dtype of native byte order; NotImplemented of others,
+ * and of complex numbers if the first array is to be conjugated. */
+static PyObject *dot_plain(PyObject *module, PyObject *const *from, Py_ssize_t count)
+{
+    enum { A, B, CONJUGATES, DTYPE, OPTIONS, ARGUMENT_COUNT = OPTIONS + GLUE_OPTION_COUNT };
+
+    if (count != ARGUMENT_COUNT || !PyBool_Check(from[CONJUGATES])) {
+        PyErr_SetString(PyExc_TypeError,
+                        "dot_plain takes two arrays, a bool and six more arguments");
+        return NULL;
+    }
+    if (!PyArray_CheckExact(from[A]) || !PyArray_CheckExact(from[B])) Py_RETURN_NOTIMPLEMENTED;
+    PyArrayObject *const a = (PyArrayObject *)from[A], *const b = (PyArrayObject *)from[B];
+    PyObject *const types[] = {(PyObject *)PyArray_DESCR(a), from[DTYPE]};
+    if (PyArray_NDIM(a) != 1 || !PyArray_SAMESHAPE(a, b) || PyArray_DESCR(a) != PyArray_DESCR(b) ||
+        PyArray_ISBYTESWAPPED(a) || (from[CONJUGATES] == Py_True && PyArray_ISCOMPLEX(a)))
+        Py_RETURN_NOTIMPLEMENTED;
+    return dot_vectors(glue_state_of(module), a, b, types, from + OPTIONS);
 }
 
 /* ---------------------------------------------------------------- on a device ---------------- */
@@ -488,6 +518,9 @@ static PyObject *dot_along_on_device(PyObject *module, PyObject *const *from, Py
 PyMethodDef glue_dot_methods[] = {
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL,
      PyDoc_STR("dot(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, /)")},
+    {"dot_plain", (PyCFunction)(void (*)(void))dot_plain, METH_FASTCALL,
+     PyDoc_STR("dot_plain(a, b, conjugates, dtype, kernel, device, block_size, grid_size, stream, "
+               "/)")},
     {"dot_on_device", (PyCFunction)(void (*)(void))dot_on_device, METH_FASTCALL,
      PyDoc_STR("dot_on_device(a, b, factor, dtype, kernel, device, block_size, grid_size, stream, "
                "make) -> what make(shape, dtype) returned first; its second is the result's "

@@ -62,6 +62,18 @@ def dot(
     stream: Any,
     /,
 ) -> Any: ...
+def dot_plain(
+    a: Any,
+    b: Any,
+    conjugates: bool,
+    dtype: Any,
+    kernel: str,
+    device: str | None,
+    block_size: int | None,
+    grid_size: int | None,
+    stream: Any,
+    /,
+) -> Any: ...
 def dot_on_device(
     a: DeviceArray,
     b: DeviceArray,

@@ -156,9 +156,10 @@ def dot(
     >>> gr.dot(np.float32([0.1, 0.2]), np.float32([3, 4]), dtype="float64")
     np.float64(1.1000000163912773)
     """
+    plain = _core.dot_plain(a, b, False, dtype, kernel, device, block_size, grid_size, stream)
+    if plain is not NotImplemented:
+        return plain
     options = (kernel, device, block_size, grid_size, stream)
-    if type(a) is type(b) is np.ndarray and a.shape == b.shape and a.ndim == 1:
-        return _core.dot(a, b, _common(a, b), dtype, *options)
     library, other = device_library(a), device_library(b)
     if library is not None and other is not None:
         check_plain(a, "a")
@@ -329,6 +330,9 @@ def vdot(
     >>> gr.vdot(np.ones((2, 3)), np.arange(6.0).reshape(2, 3))
     np.float64(15.0)
     """
+    plain = _core.dot_plain(a, b, True, dtype, "auto", device, block_size, grid_size, stream)
+    if plain is not NotImplemented:
+        return plain
     options: Options = ("auto", device, block_size, grid_size, stream)
     library, other = device_library(a), device_library(b)
     if (library is None) != (other is None):

@@ -885,6 +885,8 @@ def test_objects_that_cannot_be_made_are_refused_with_a_word() -> None:
          TypeError, "not supported"),
         (lambda: _core.dot(np.ones(3), np.ones(3), 5, None, "auto", None, None, None, None),
          TypeError, "data type"),
+        (lambda: _core.dot_plain(np.ones(3), np.ones(3), 1, None, "auto", None, None, None, None),
+         TypeError, "a bool"),
     ]  # fmt: skip
     for function, error, words in refused:
         with pytest.raises(error, match=re.escape(words)):
