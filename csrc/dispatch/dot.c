@@ -251,8 +251,7 @@ static gpr_status multiply(const gpr_dot_request *request, gpr_run *run)
         run->chunks = 1;
         if (view->n > 0 && view->outer > 1)
             GPR_TRY(multiply_in_order(&given, &call, run, &is_done));
-        if (!is_done)
-            GPR_TRY(view->n > 0 ? multiply_rows(&call, run) : gpr_cpu_reduce_products(&call, run));
+        if (!is_done) GPR_TRY(multiply_rows(&call, run));
     } else if (request->on_device) {
         GPR_TRY(gpr_array_reduce(&call, run));
     } else {
