@@ -161,7 +161,7 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
 
     if (strcmp(plan->variant, "fast_columns") == 0) return gpr_divide_up(n, blocks * height);
     if (strcmp(plan->variant, "fast_stream") == 0)
-        return gpr_divide_up(n, blocks * plan->block) + 2 * (GPR_VECTOR_BYTES / t->element_bytes);
+        return gpr_most_of_stream(n, t->element_bytes, blocks * plan->block);
     if (strcmp(plan->variant, "fast_strided") == 0)
         return gpr_divide_up(n / plan->item, blocks * height) * plan->item;
     if (strcmp(plan->variant, "fast_narrow") == 0) /* one of each of a thread's items */

@@ -95,6 +95,11 @@ int gpr_are_short_columns(const gpr_plan_task *t)
            layout->rows * layout->n * t->element_bytes <= SMALL_BYTES;
 }
 
+uint64_t gpr_most_of_stream(uint64_t n, uint64_t element_bytes, uint64_t threads)
+{
+    return gpr_divide_up(n, threads) + 2 * (GPR_VECTOR_BYTES / element_bytes);
+}
+
 gpr_status gpr_add_pass(gpr_plan *plan, uint64_t n, uint64_t blocks, uint64_t grid)
 {
     if (blocks > UINT32_MAX || plan->pass_count == GPR_MAX_PASSES || grid >> 62 != 0) {

@@ -40,6 +40,10 @@ uint64_t gpr_fast_residents(const gpr_plan_task *t, uint32_t block);
  * GPU as well as it can, which holds `residents` at a time. */
 uint64_t gpr_split_rows(const gpr_plan_task *t, uint64_t residents, uint64_t groups, uint64_t most);
 
+/* Elements that one of `threads` threads adds at most, of a row of n that is read by vectors: those
+ * at the row's ends included. */
+uint64_t gpr_most_of_stream(uint64_t n, uint64_t element_bytes, uint64_t threads);
+
 /* ---------------------------------------------------------------- rows in memory ------------- */
 
 /* Most elements that a thread can load at once, a power of two: all steps but those of axis `run`

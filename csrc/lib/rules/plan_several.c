@@ -156,19 +156,12 @@ static uint32_t choose_block(const gpr_several_plan *plan, const gpr_device_fact
     return is_small ? SMALL_BLOCK : OWN_BLOCK;
 }
 
-/* The most elements that a thread adds, those at a row's ends included. */
-static uint64_t most_of_thread(const gpr_several_plan *plan, uint64_t blocks)
-{
-    const uint64_t each = GPR_VECTOR_BYTES / gpr_dtype_bytes(plan->dtype);
-
-    return gpr_divide_up(plan->n, each * blocks * plan->block) * each + 2;
-}
-
 /* Whether a thread's share is too long for a pair without a proof. */
 static int is_share_too_long(const gpr_several_plan *plan, uint64_t blocks)
 {
     return plan->adds_pairs && gpr_pair_sum_is_float64(plan->dtype) &&
-           most_of_thread(plan, blocks) > GPR_PAIR_SHARE;
+           gpr_most_of_stream(plan->n, gpr_dtype_bytes(plan->dtype), blocks * plan->block) >
+               GPR_PAIR_SHARE;
 }
 
 /* Blocks where no member's bits depend on them: a wave of them, or a block per row; more where a
