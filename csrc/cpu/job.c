@@ -367,10 +367,10 @@ void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interru
 {
     stop->interrupted = interrupted;
     stop->interrupted_arg = interrupted_arg;
-    if (interrupted == NULL) return;
-    gpr_note_progress(0, 1);
     stop->caller = pthread_self();
     stop->asked = 0; /* the first check notes the time */
+    atomic_init(&stop->stopped, 0);
+    if (interrupted != NULL) gpr_note_progress(0, 1);
 }
 
 int gpr_cpu_must_stop(gpr_cpu_stop *stop)

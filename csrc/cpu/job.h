@@ -89,7 +89,7 @@ typedef struct gpr_cpu_stop {
     atomic_int stopped;
 } gpr_cpu_stop;
 
-/* Begins, on the caller's thread, with a structure of zeros. */
+/* Begins, on the caller's thread. A structure of zeros is never stopped. */
 void gpr_cpu_watch(gpr_cpu_stop *stop, int (*interrupted)(void *), void *interrupted_arg);
 
 /* Checked before every task, and every few thousand elements within one: whether the job was

@@ -184,10 +184,33 @@ static atomic_int seconds;
 WRAPS(WRAP)
 #undef WRAP
 
+static gpr_status reduce_request(const void *request)
+{
+    return gpr_reduce(request);
+}
+
+static gpr_status sum_exponentials(const void *request)
+{
+    return gpr_logsumexp(request);
+}
+
+static gpr_status sum_products(const void *request)
+{
+    return gpr_dot(request);
+}
+
+/* What a call finds in variables that it does not set. */
+static __attribute__((noinline)) void soil_the_stack(void)
+{
+    volatile char dirt[1 << 15];
+
+    for (size_t i = 0; i < sizeof dirt; i++) dirt[i] = (char)0xa5;
+}
+
 /* Answers each question of a call with yes in turn: it ends, and with no further question. Returns
  * how many there are. */
-static int expect_each_answer_to_end_it(gpr_status (*reduce)(const gpr_request *),
-                                        const gpr_request *request, const char *what)
+static int expect_each_answer_to_end_it(gpr_status (*reduce)(const void *), const void *request,
+                                        const char *what)
 {
     enum { MOST_QUESTIONS = 5000 };
     gpr_status status = GPR_ERROR_INTERRUPTED;
@@ -195,6 +218,7 @@ static int expect_each_answer_to_end_it(gpr_status (*reduce)(const gpr_request *
     time_flies = 1;
     for (patience = 0; status == GPR_ERROR_INTERRUPTED && patience < MOST_QUESTIONS; patience++) {
         asked = 0;
+        soil_the_stack();
         status = reduce(request);
         if (status == GPR_ERROR_INTERRUPTED)
             CHECK(asked == patience + 1, "%s: %d questions after yes to number %d", what,
@@ -239,7 +263,7 @@ static void test_no_answer_is_overlooked(void)
             request.mask = mask;
             request.mask_strides = mask_strides;
         }
-        (void)expect_each_answer_to_end_it(gpr_reduce, &request, gpr_operator_name(op));
+        (void)expect_each_answer_to_end_it(reduce_request, &request, gpr_operator_name(op));
     }
     for (int i = 0; i < 3; i++) {
         gpr_request request = sums_of(GPR_FLOAT64, 2, shapes[i], values, &results);
@@ -248,16 +272,58 @@ static void test_no_answer_is_overlooked(void)
         request.device = GPR_DEVICE_CPU;
         request.interrupted = stop_in_the_end;
         for (int k = 0; k < ELEMENTS; k++) values[k] = 1;
-        CHECK(expect_each_answer_to_end_it(gpr_logsumexp, &request, "exponentials") > 1, "none");
+        CHECK(expect_each_answer_to_end_it(sum_exponentials, &request, "exponentials") > 1, "none");
         /* Squares overflow, and rows that have a large element are computed again. */
         for (int k = 0; k < ELEMENTS; k++) values[k] = check_between(0, 9) == 0 ? 1e200 : 1;
-        CHECK(expect_each_answer_to_end_it(gpr_reduce, &request, "overflowing variances") > 1,
+        CHECK(expect_each_answer_to_end_it(reduce_request, &request, "overflowing variances") > 1,
               "none");
     }
     limits.cpu_threads = threads;
     REQUIRE(gpr_set_limits(&limits) == GPR_OK);
     free(values);
     free(mask);
+}
+
+/* Norms of rows of one number, which are magnitudes, and of longer rows. */
+static void test_no_answer_of_a_norm_is_overlooked(void)
+{
+    static const int64_t shapes[][2] = {{MANY_ROWS / 2, 1}, {MANY_ROWS / 8, 4}, {1, MANY_ROWS / 2}};
+    static const gpr_dtype dtypes[] = {GPR_INT16, GPR_FLOAT32, GPR_FLOAT64};
+    double *values = calloc(MANY_ROWS / 2, sizeof *values);
+    gpr_limits limits;
+
+    REQUIRE(values != NULL);
+    gpr_get_limits(&limits);
+    const uint32_t threads = limits.cpu_threads;
+    limits.cpu_threads = 1;
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    for (int i = 0; i < 3 * 3 * 2; i++) {
+        const gpr_dtype dtype = dtypes[i % 3];
+        const int64_t *shape = shapes[i / 3 % 3], bytes = (int64_t)gpr_dtype_bytes(dtype),
+                      strides[] = {shape[1] * bytes, bytes};
+        const int is_root = i / 9;
+        const gpr_dot_request request = {
+            .a = {.dtype = dtype, .data = values, .strides = strides},
+            .b = {.dtype = dtype, .data = values, .strides = strides},
+            .factor = dtype == GPR_INT16 ? GPR_FLOAT64 : dtype,
+            .compute = GPR_DTYPE_DEFAULT,
+            .kernel = -1,
+            .device = GPR_DEVICE_CPU,
+            .result = &results,
+            .interrupted = stop_in_the_end,
+            .ndim = 2,
+            .reduced = 1,
+            .shape = shape,
+            .products = is_root ? GPR_SQUARES : GPR_MAGNITUDES,
+            .root = is_root,
+        };
+
+        CHECK(expect_each_answer_to_end_it(sum_products, &request, "norms") > 1,
+              "%lld rows of %s: none", (long long)shape[0], gpr_dtype_name(dtype));
+    }
+    limits.cpu_threads = threads;
+    REQUIRE(gpr_set_limits(&limits) == GPR_OK);
+    free(values);
 }
 
 int main(void)
@@ -269,5 +335,6 @@ int main(void)
     test_many_results();
     test_sums_of_exponentials();
     test_no_answer_is_overlooked();
+    test_no_answer_of_a_norm_is_overlooked();
     return check_end();
 }
