@@ -17,7 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ._calls import ON_CPU, Array, Call, NoValue, bools_like, map_once, run_core, warn
 from ._dates import run_dates
-from ._dtypes import is_numpys, name_of
+from ._dtypes import REAL_KINDS, is_numpys, name_of
 
 
 def run(call: Call, op: str | None = None, mask: Array | None = None) -> Any:
@@ -110,7 +110,7 @@ def real_part(call: Call) -> Call:
     """
     if call.array.dtype.kind != "c" or call.dtype is None or np.dtype(call.dtype).kind in "bc":
         return call
-    if np.dtype(call.dtype).kind in "iuf":  # NumPy does not warn for dtypes it lacks
+    if np.dtype(call.dtype).kind in REAL_KINDS:
         warn_of_imaginary_parts()
     if call.skip_nan:  # NaN in either part leaves the element out
         numbers = map_once(
@@ -177,7 +177,7 @@ def start_of(call: Call, ufunc: np.ufunc) -> Any:
         start = ufunc.reduce(np.empty(0, call.array.dtype), 0, call.dtype, initial=initial)
     if isinstance(call.out, np.ndarray) and call.out.dtype != start.dtype:
         # NumPy's ComplexWarning is of elements. Filters of warnings are all threads'.
-        part = start.real if call.out.dtype.kind in "iuf" else start
+        part = start.real if call.out.dtype.kind in REAL_KINDS else start
         with np.errstate(all="ignore"):
             start = part.astype(call.out.dtype).astype(start.dtype)
     return start
@@ -286,7 +286,7 @@ def check_out_dtype(
     types = (elements, out, None if dtype is None else np.dtype(dtype))
     if elements.kind not in "mM" and any(one is not None and one.kind == "c" for one in types):
         inner = types[2] or type_of_fold_into(ufunc, out, elements)
-        if inner.kind in "iuf" or (inner.kind == "c" and out.kind in "iuf"):
+        if inner.kind in REAL_KINDS or (inner.kind == "c" and out.kind in REAL_KINDS):
             warn_of_imaginary_parts()
         types = (inner, inner, inner)
     elif types[2] is not None and types[2].kind == "V":
@@ -437,7 +437,7 @@ def store(out: Array, result: Any, name: str) -> Array:
     """Store a result in ``out``, converted to its dtype, which has been checked."""
     result = np.asarray(result)
     check_shape(out.shape, result.shape, name)
-    if result.dtype.kind == "c" and out.dtype.kind in "iuf":
+    if result.dtype.kind == "c" and out.dtype.kind in REAL_KINDS:
         result = result.real
     with np.errstate(all="ignore"):
         np.copyto(out, result, casting="unsafe")

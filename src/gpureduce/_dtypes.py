@@ -70,6 +70,10 @@ def _name_of(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
+REAL_KINDS = "iufV"
+"""Kinds of real numbers, V being bfloat16, to which complex ones are converted with a warning."""
+
+
 def native_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """A dtype in the machine's byte order; ``"bfloat16"`` is the one of ``ml_dtypes``.
 

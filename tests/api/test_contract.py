@@ -728,8 +728,8 @@ def test_products_begin_at_initial(dtype: str, device: str | None) -> None:
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kernel", ["fast", "exact", "sequential"])
 def test_zeros_have_the_signs_of_numpys(kernel: str, device: str, rng: np.random.Generator) -> None:
-    """A sum starts at 0.0, unless its start is -0.0 or None; one of bfloat16, too, which
-    ``ml_dtypes`` 0.7 has start at the first element."""
+    """A sum starts at 0.0, unless its start is -0.0 or None; one of bfloat16, too, where that of
+    ``ml_dtypes`` 0.7 starts at -0.0."""
     minus = complex(-0.0, -0.0)
     shapes = [(0,), (1,), (64,), (700,), (3, 0), (2, 40), (40, 2)]
     for dtype, shape in itertools.product(

@@ -964,10 +964,11 @@ def test_outs_of_other_types_take_what_numpy_stores_in_them(tmp_path: Path) -> N
         with raises(ValueError, "identity", "where"):
             gr.minmax(lend(small), where=lend(small > 0))
         assert value(gr.min(lend(small[:0]), axis=1, initial=3)).shape == (0,)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            gr.sum(lend(small + 1j), dtype="f4")
-        assert [one.category for one in caught] == [np.exceptions.ComplexWarning]
+        for real in ("f4", "bfloat16"):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                gr.sum(lend(small + 1j), dtype=real)
+            assert [one.category for one in caught] == [np.exceptions.ComplexWarning], real
     """,
         tmp_path,
     )

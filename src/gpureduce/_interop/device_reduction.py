@@ -88,7 +88,7 @@ def reduce_on_device(library: Library, call: Call) -> Any:
         if skip_nan and op in _MOMENTS:
             check_inexact("dtype", dtype_name)
         if source.dtype.startswith("complex"):
-            if out is None and dtype_name.startswith(("int", "uint", "float")):
+            if out is None and dtype_name.startswith(("int", "uint", "float", "bfloat")):
                 warn_of_imaginary_parts()
         elif is_complex and skip_nan and center is None:
             warn_of_imaginary_parts()  # of variances, which NumPy divides as real numbers
