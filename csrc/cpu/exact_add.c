@@ -21,6 +21,8 @@ enum {
     MOST_TASKS = 256,   /* enough for an even load on many cores, few parts to store and to merge */
     FEW_TASKS = 16,     /* where rows alone make fewer, pieces of them are tasks, too */
     LEAST_POSITIONS = 256, /* of a piece of rows that lie crosswise */
+    LONG_PIECE = 1 << 20,  /* elements: pairs of doubles hold the sums of most, not of many more */
+    MOST_READ_AGAIN = 8,   /* one in so many pieces may have a sum that its pair does not hold */
     PLAIN_BYTES = 32768,   /* of a row that are added plainly at once: they fit the first cache */
     PLAIN_BLOCK = 1 << 16, /* elements of a block of columns that are added plainly at once */
     MOST_PATIENCE = 64,    /* blocks */
@@ -676,10 +678,36 @@ static int sum_blocks(exact_job *work, uint64_t row, uint64_t rows, uint64_t fir
     return 1;
 }
 
+/* Finishes row r of a unit, which begins at `row`, from the sums of its pieces, where their sum is
+ * more than a pair holds. Pieces whose own sum is, too, are read again: 0 if these are too many for
+ * a task. Not inlined: its parts would enlarge the frame of every call. */
+static __attribute__((noinline)) int finish_from_pieces(exact_job *work, uint64_t row, uint64_t r,
+                                                        const plain_pairs *pieces,
+                                                        exact_memory *memory)
+{
+    const uint64_t components = work->plain->components;
+    gpr_exact_part parts[GPR_EXACT_PARTS], of_piece[GPR_EXACT_PARTS];
+    uint64_t again = 0;
+
+    for (uint64_t p = 0; p < components; p++) gpr_exact_clear(&parts[p], work->sum);
+    for (uint64_t i = 0; i < work->pieces; i++) {
+        const uint64_t first = i * work->length,
+                       end = gpr_smaller(work->view->n, first + work->length);
+
+        if (gpr_cpu_add_plain(&pieces[i], r, components, end - first, parts)) continue;
+        if (++again > work->pieces / MOST_READ_AGAIN) return 0;
+        work->add(work, row + r, first, end, memory, of_piece);
+        for (uint64_t p = 0; p < components; p++) /* a row has fewer elements than parts take */
+            (void)gpr_exact_add_part(&parts[p], &of_piece[p]);
+    }
+    finish_row(work, row + r, parts);
+    return 1;
+}
+
 /* Stores the results of a unit's rows. Rows whose pairs are not their sum are added by tiles here,
- * long ones by the caller. */
+ * long ones by the caller, if their pieces do not give them. */
 static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, exact_memory *memory,
-                        const plain_pairs *pairs)
+                        const plain_pairs *pairs, const plain_pairs *pieces)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
@@ -689,12 +717,13 @@ static void finish_unit(exact_job *work, uint64_t row, uint64_t rows, exact_memo
     if (gpr_cpu_finish_plain(pairs, work->plain, work->rule, rows, view->n,
                              work->result + row * bytes, hold))
         return;
-    if (view->n > LEAST_TASK) {
-        atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
-        return;
-    }
     for (uint64_t r = 0; r < rows; r++) {
         if (hold[r]) continue;
+        if (pieces != NULL && finish_from_pieces(work, row, r, pieces, memory)) continue;
+        if (view->n > LEAST_TASK) {
+            atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
+            return;
+        }
         work->add(work, row + r, 0, view->n, memory, parts);
         finish_row(work, row + r, parts);
     }
@@ -723,7 +752,7 @@ static void plain_task(exact_job *work, uint64_t index, exact_memory *memory)
         if (!sum_blocks(work, row, rows, 0, work->view->n, memory, &seen, &memory->sums))
             atomic_store_explicit(&work->given_up, 1, memory_order_relaxed);
         if (work->stop.stopped || work->given_up) return;
-        finish_unit(work, row, rows, memory, &memory->sums);
+        finish_unit(work, row, rows, memory, &memory->sums, NULL);
     }
 }
 
@@ -735,11 +764,13 @@ static void finish_units_task(exact_job *work, uint64_t index, exact_memory *mem
         if (gpr_cpu_must_stop(&work->stop)) return;
         uint64_t rows;
         const uint64_t row = gpr_cpu_unit_row(&work->units, unit, &rows);
-        plain_pairs *whole = &work->pairs[unit * work->pieces];
+        const plain_pairs *pieces = &work->pairs[unit * work->pieces];
+        plain_pairs *whole = &memory->sums;
 
+        gpr_cpu_copy_plain(whole, pieces, rows);
         for (uint64_t piece = 1; piece < work->pieces; piece++)
-            gpr_cpu_merge_plain(whole, &whole[piece], rows, &memory->plain);
-        finish_unit(work, row, rows, memory, whole);
+            gpr_cpu_merge_plain(whole, &pieces[piece], rows, &memory->plain);
+        finish_unit(work, row, rows, memory, whole, pieces);
     }
 }
 
@@ -768,7 +799,8 @@ static void cut_plain(exact_job *work, plain_adder *plain)
         work->block = view->n <= PAIRED_ELEMENTS ? view->n : PLAIN_BYTES / view->bytes;
     }
     work->pieces = 1;
-    if (work->units.count < FEW_TASKS && gpr_cpu_threads_for(nanoseconds_alone(work)) > 1)
+    if (gpr_cpu_threads_for(nanoseconds_alone(work)) == 1) least_length = LONG_PIECE;
+    if (work->units.count < FEW_TASKS)
         work->pieces = gpr_smaller(gpr_divide_up(view->n, least_length),
                                    gpr_divide_up(MOST_TASKS / 4, work->units.count));
     work->length = gpr_divide_up(view->n, work->pieces);

@@ -221,6 +221,20 @@ void gpr_cpu_copy_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *ot
     pairs->has_rests = pairs->has_lost = 1;
 }
 
+void gpr_cpu_copy_plain(plain_pairs *to, const plain_pairs *from, uint64_t rows)
+{
+    const size_t bytes = from->lanes * sizeof(double);
+
+    to->lanes = from->lanes;
+    to->has_rests = from->has_rests;
+    to->has_lost = from->has_lost;
+    to->is_counted = from->is_counted;
+    memcpy(to->sums, from->sums, bytes);
+    if (from->has_rests) memcpy(to->rests, from->rests, bytes);
+    if (from->has_lost) memcpy(to->lost, from->lost, bytes);
+    if (from->is_counted) memcpy(to->counts, from->counts, rows * sizeof *to->counts);
+}
+
 /* Adds exact sums, of two doubles each if the pairs' are, to exact ones. Returns 0, with the pairs
  * unchanged, if an addition was rounded. */
 static int add_exact(plain_pairs *pairs, const plain_pairs *others, plain_pairs *before)
@@ -351,16 +365,25 @@ static void store(const double *values, gpr_dtype result, uint64_t count, char *
     gpr_store_wide(GPR_WIDE_FLOAT, &block, count, result, results);
 }
 
+/* Makes pairs of those of `rows` rows from `row` on, as many as fit. */
+static void take_pairs(const plain_pairs *pairs, uint64_t row, uint64_t rows, uint64_t components,
+                       exact_pairs *some)
+{
+    const uint64_t lane = row * components, bytes = rows * components * sizeof(double);
+
+    *some = (exact_pairs){.components = components};
+    memcpy(some->sums, pairs->sums + lane, bytes);
+    if (pairs->has_rests) memcpy(some->rests, pairs->rests + lane, bytes);
+    if (pairs->has_lost) memcpy(some->lost, pairs->lost + lane, bytes);
+}
+
 /* Finishes rows, as many as exact_pairs has room for, one by one. */
 static void finish_carefully(const plain_pairs *pairs, const plain_adder *how, const gpr_rule *rule,
                              uint64_t row, uint64_t rows, uint64_t n, char *results, uint8_t *hold)
 {
-    const uint64_t lane = row * how->components, bytes = rows * how->components * sizeof(double);
-    exact_pairs some = {.components = how->components};
+    exact_pairs some;
 
-    memcpy(some.sums, pairs->sums + lane, bytes);
-    if (pairs->has_rests) memcpy(some.rests, pairs->rests + lane, bytes);
-    if (pairs->has_lost) memcpy(some.lost, pairs->lost + lane, bytes);
+    take_pairs(pairs, row, rows, how->components, &some);
     gpr_cpu_pairs_hold(&some, rows, 0, hold);
     gpr_cpu_finish_pairs(&some, rule, rows, n, results, hold);
 }
@@ -369,6 +392,20 @@ static void finish_carefully(const plain_pairs *pairs, const plain_adder *how, c
 static uint64_t count_of(const plain_pairs *pairs, uint64_t row, uint64_t n)
 {
     return pairs->is_counted ? pairs->counts[row] : n;
+}
+
+int gpr_cpu_add_plain(const plain_pairs *pairs, uint64_t row, uint64_t components, uint64_t n,
+                      gpr_exact_part *parts)
+{
+    const uint64_t count = count_of(pairs, row, n);
+    exact_pairs some;
+    uint8_t holds;
+
+    if (count == 0) return 1;
+    take_pairs(pairs, row, 1, components, &some);
+    gpr_cpu_pairs_hold(&some, 1, 0, &holds);
+    if (holds) gpr_cpu_add_pairs(&some, 0, count, parts);
+    return holds;
 }
 
 int gpr_cpu_finish_plain(const plain_pairs *pairs, const plain_adder *how, const gpr_rule *rule,

@@ -76,6 +76,14 @@ void gpr_cpu_count_plain(const plain_adder *how, uint64_t row, uint64_t rows, ui
 void gpr_cpu_merge_plain(plain_pairs *pairs, const plain_pairs *others, uint64_t rows,
                          plain_memory *memory);
 
+/* Copies the sums and counts of `rows` rows. */
+void gpr_cpu_copy_plain(plain_pairs *to, const plain_pairs *from, uint64_t rows);
+
+/* Adds a row's sums to its parts, as those of n elements, or of as many as were counted. 0, with
+ * nothing added, if its pairs are not its sum. */
+int gpr_cpu_add_plain(const plain_pairs *pairs, uint64_t row, uint64_t components, uint64_t n,
+                      gpr_exact_part *parts);
+
 /* Copies other pairs to those of `lanes` lanes from `lane` on, of `all` that there are to be. */
 void gpr_cpu_copy_pairs(plain_pairs *pairs, uint64_t lane, const exact_pairs *others,
                         uint64_t lanes, uint64_t all);

@@ -399,3 +399,36 @@ def test_rows_that_no_pair_holds_are_exact_on_one_thread(rng: np.random.Generato
     finally:
         gr.set_limits(cpu_threads=before)
     assert got.tolist() == [math.fsum(row) for row in values], SEED
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("layout", ["rows", "columns", "strided"])
+def test_sums_of_pieces_that_no_pair_holds_together_are_added_exactly(
+    layout: str, threads: int, rng: np.random.Generator
+) -> None:
+    """Long rows of which every piece is two doubles, all but one of many: that is read again."""
+    n, wide = 2**20 + 40_000, slice(700_000, 705_000)
+    values = np.abs(rng.standard_normal((2, n)))
+    values[:, n // 3 :] *= -(2.0**-110)
+    values[:, 2 * n // 3 :] *= 2.0**190
+    values[1, wide] *= 2.0 ** rng.integers(-300, 100, 5000)
+    values[1, rng.integers(0, n, 4)] = np.nan
+    mask = rng.random(n) < 0.6
+    array = {
+        "rows": values,
+        "columns": np.ascontiguousarray(values.T).T,
+        "strided": np.repeat(values, 2, axis=1)[:, ::2],
+    }[layout]
+    kept = np.where(np.isnan(values), 0.0, values)
+    before = gr.limits().cpu_threads
+    try:
+        gr.set_limits(cpu_threads=threads)
+        got = gr.sum(array, axis=1, device="cpu")
+        without_nan = gr.nansum(array, axis=1, device="cpu")
+        masked = gr.nansum(array, axis=1, where=mask, device="cpu")
+    finally:
+        gr.set_limits(cpu_threads=before)
+    assert got[0] == math.fsum(values[0]), SEED
+    assert np.isnan(got[1]), SEED
+    assert without_nan.tolist() == [math.fsum(row) for row in kept], SEED
+    assert masked.tolist() == [math.fsum(row[mask]) for row in kept], SEED
