@@ -13,10 +13,13 @@ array for its results. Cases are drawn until the time is used up, or until there
 seed repeats their order. Every library that has the function (NumPy always; PyTorch on the CPU,
 Bottleneck and numexpr where they can be imported) is measured in turns with gpureduce, so that a
 drift of the machine's clocks meets all. A sample is the mean of as many calls as fill 100
-microseconds; a case's figure is the median of NumPy's time over ours, sample by sample. Where the
-quartiles of these ratios enclose 1, more samples are taken. In the end the cases below AGAIN_BELOW,
-on either side of 1, are measured twice more, in another order: what else a machine did for a while
-does not come back there, and a figure is the median of all samples.
+microseconds; a case's figure is the median of NumPy's time over ours, sample by sample. Threads of
+OpenBLAS, which NumPy's norms call, look for more work for 2^26 ticks of the processor's clock, 20
+milliseconds, on a processor that the call after it needs: here it is 2^16 ticks, and NumPy's own
+calls in a row take no longer. Where the quartiles of these ratios enclose 1, more samples are
+taken. In the end the cases below AGAIN_BELOW, on either side of 1, are measured twice more, in
+another order: what else a machine did for a while does not come back there, and a figure is the
+median of all samples.
 
 How many bytes a second the machine reads from memory is measured first and last, by as many threads
 that each look for the largest number of their own part of an array beyond the caches, with NumPy.
@@ -52,6 +55,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")  # read when NumPy is imported
 
 import numpy as np
 
