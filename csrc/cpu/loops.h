@@ -172,6 +172,9 @@ typedef void (*gpr_intervals_loop)(const double *upper, const double *lower, con
 /* The sum of products of integers, less a multiple of 2^64. */
 typedef uint64_t (*gpr_wrapped_products_loop)(const void *a, const void *b, uint64_t n);
 
+/* The bits that any of the numbers has, `added` to it. */
+typedef uint64_t (*gpr_any_bits_loop)(const uint64_t *numbers, uint64_t count, uint64_t added);
+
 /* Of complex numbers a and b, the sums of the products of their parts: of real parts, of imaginary
  * parts, of a's real and b's imaginary parts, and of a's imaginary and b's real parts. */
 enum { GPR_PART_PRODUCTS = 4 };
@@ -369,6 +372,7 @@ typedef struct gpr_loops {
     gpr_few_products_loop few_products[GPR_DTYPE_COUNT]; /* of float32 and float64 */
     gpr_intervals_loop intervals;
     gpr_wrapped_products_loop wrapped_products[GPR_DTYPE_COUNT];
+    gpr_any_bits_loop any_bits;
     gpr_complex_product_sums_loop complex_product_sums[GPR_DTYPE_COUNT];
     /* of float32 and float64 */
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];

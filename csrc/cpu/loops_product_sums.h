@@ -517,6 +517,14 @@ static void intervals(const double *upper, const double *lower, const double *si
  * in 64 bits, of which wide ones keep the lower ones. */
 enum { BYTE_PRODUCTS = 1 << 15 };
 
+static uint64_t any_bits(const uint64_t *numbers, uint64_t count, uint64_t added)
+{
+    uint64_t any = 0;
+
+    for (uint64_t i = 0; i < count; i++) any |= numbers[i] + added;
+    return any;
+}
+
 #define DEFINE_BYTE_PRODUCTS(name, T, sum_type)                                       \
     static uint64_t wrapped_products_##name(const void *a, const void *b, uint64_t n) \
     {                                                                                 \

@@ -2527,6 +2527,7 @@ const gpr_loops LOOPS_TABLE = {
     .exact_product_rows = {[GPR_FLOAT32] = exact_rows_float32, [GPR_FLOAT64] = exact_rows_float64},
     .few_products = {[GPR_FLOAT32] = few_products_float32, [GPR_FLOAT64] = few_products_float64},
     .intervals = intervals,
+    .any_bits = any_bits,
     .wrapped_products = {[GPR_INT8] = wrapped_products_int8,
                          [GPR_INT16] = wrapped_products_int16,
                          [GPR_INT32] = wrapped_products_int32,

@@ -169,17 +169,16 @@ static gpr_dtype dtype_of_loops(const gpr_cpu_factors *factors)
     return how.loop != NULL ? how.to : factors->dtype;
 }
 
-/* Whether some of the numbers are integers that no double holds. */
+/* Whether some of the numbers are integers of 54 bits or more, which doubles may not hold. */
 static int have_more_bits(gpr_dtype dtype, const void *numbers, uint64_t count)
 {
-    const uint64_t *x = numbers;
-    uint64_t any = 0;
+    enum { BITS = 53 };
 
-    if (dtype == GPR_UINT64)
-        for (uint64_t i = 0; i < count; i++) any |= x[i];
+    /* from -2^53 to 2^53 - 1, signed integers become less than 2^54 by an addition */
+    if (dtype == GPR_UINT64) return gpr_cpu_loops()->any_bits(numbers, count, 0) >> BITS != 0;
     if (dtype == GPR_INT64)
-        for (uint64_t i = 0; i < count; i++) any |= x[i] ^ (0 - (x[i] >> 63));
-    return any >> 53 != 0;
+        return gpr_cpu_loops()->any_bits(numbers, count, UINT64_C(1) << BITS) >> (BITS + 1) != 0;
+    return 0;
 }
 
 /* Factors as the loops read them. */

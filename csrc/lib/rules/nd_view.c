@@ -742,19 +742,26 @@ static void put_nat_last(char *elements, uint64_t count)
     }
 }
 
-/* The sign of a float is its first bit. 0 less an integer is its magnitude, as an unsigned number
- * also that of the least one. */
-#define DEFINE_DROP_SIGNS(size, type)                                                    \
-    static void drop_signs_##size(int are_floats, char *elements, uint64_t count)        \
-    {                                                                                    \
-        const type sign = (type)((type)1 << (8 * size - 1));                             \
-                                                                                         \
-        for (uint64_t i = 0; i < count; i++, elements += size) {                         \
-            type x, bits;                                                                \
-            memcpy(&x, elements, size);                                                  \
-            bits = (type)(are_floats ? x & ~sign : (x & sign) != 0 ? (type)(0 - x) : x); \
-            memcpy(elements, &bits, size);                                               \
-        }                                                                                \
+/* The sign of a float is its first bit. An integer's bits are inverted and 1 is added where it is
+ * below 0: as an unsigned number that is its magnitude, also of the least one. */
+#define DEFINE_DROP_SIGNS(size, type)                                             \
+    static void drop_signs_##size(int are_floats, char *elements, uint64_t count) \
+    {                                                                             \
+        const type sign = (type)((type)1 << (8 * size - 1));                      \
+        type x;                                                                   \
+                                                                                  \
+        for (uint64_t i = 0; i < count && are_floats; i++) {                      \
+            memcpy(&x, elements + i * size, size);                                \
+            x = (type)(x & ~sign);                                                \
+            memcpy(elements + i * size, &x, size);                                \
+        }                                                                         \
+        for (uint64_t i = 0; i < count && !are_floats; i++) {                     \
+            memcpy(&x, elements + i * size, size);                                \
+            const type below = (type)(x >> (8 * size - 1)),                       \
+                       inverted = (type)(x ^ (type)(0 - below));                  \
+            x = (type)(inverted + below);                                         \
+            memcpy(elements + i * size, &x, size);                                \
+        }                                                                         \
     }
 DEFINE_DROP_SIGNS(1, uint8_t)
 DEFINE_DROP_SIGNS(2, uint16_t)
