@@ -69,65 +69,92 @@ enum {
 };
 #undef GPR_FOLD
 
-/* Where it may, the last columns of a width that is no multiple of a vector are a vector, which
- * overlaps the one before. */
+/* Columns that are no whole vector are added by slices of one, as a byte has 64 lanes in the longest
+ * vectors. */
+enum { SLICE_BYTES = 16, MOST_SLICED = 2 /* bytes of a number */ };
+
+/* Where it may, the last columns of a width that is no multiple of a vector are a vector, or a
+ * slice, which overlaps the one before. */
 INLINE uint64_t vector_place(int overlaps, uint64_t j, uint64_t lanes, uint64_t width)
 {
     return overlaps && j < width && j + lanes > width && width >= lanes ? width - lanes : j;
 }
 
-#define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS)             \
+/* Compilers vectorize loops over the lanes of a slice if they have not unrolled them; loops over
+ * whole vectors they do best as they like. */
+#define NOT_UNROLLED _Pragma("GCC unroll 1")
+#define AS_THEY_LIKE
+
+#define DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, COLUMNS, EACH_LANE)  \
     INLINE uint64_t tiles##_##fold##_##name(const char *data, int64_t stride, column_step step,  \
                                             uint64_t j, uint64_t width, NARROW *restrict narrow, \
                                             ACC *restrict accumulators)                          \
     {                                                                                            \
         enum {                                                                                   \
             LANES = COLUMNS,                                                                     \
-            IS_VECTOR = LANES * sizeof(NARROW) == VECTOR_BYTES,                                  \
-            OVERLAPS = IS_VECTOR && IDEMPOTENT_##fold                                            \
+            BYTES = LANES * sizeof(NARROW),                                                      \
+            OVERLAPS = (BYTES == VECTOR_BYTES || BYTES == SLICE_BYTES) && IDEMPOTENT_##fold      \
         };                                                                                       \
         for (j = vector_place(OVERLAPS, j, LANES, width); j + LANES <= width;                    \
              j = vector_place(OVERLAPS, j + LANES, LANES, width)) {                              \
             const T *p = (const T *)(const void *)data + j;                                      \
             NARROW t[LANES];                                                                     \
             if (LANES > 1) PREFETCH_STEP(p, sizeof(T) * LANES, step);                            \
+            EACH_LANE                                                                            \
             for (int k = 0; k < LANES; k++) t[k] = (NARROW)LIFT_NARROW(p[k]);                    \
             for (uint64_t r = 1; r < step.rows; r++) {                                           \
                 p = (const T *)(const void *)((const char *)p + stride);                         \
                 if (LANES > 1) PREFETCH_STEP(p, sizeof(T) * LANES, step);                        \
+                EACH_LANE                                                                        \
                 for (int k = 0; k < LANES; k++) {                                                \
                     const NARROW x = (NARROW)LIFT_NARROW(p[k]), before = t[k];                   \
                     t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
                 }                                                                                \
             }                                                                                    \
-            if (!step.begins)                                                                    \
+            if (!step.begins) {                                                                  \
+                EACH_LANE                                                                        \
                 for (int k = 0; k < LANES; k++) {                                                \
                     const NARROW x = t[k], before = narrow[j + (uint64_t)k];                     \
                     t[k] = (NARROW)GPR_COMBINE_##fold(before, x);                                \
                 }                                                                                \
-            if (!step.ends)                                                                      \
+            }                                                                                    \
+            if (!step.ends) {                                                                    \
+                EACH_LANE                                                                        \
                 for (int k = 0; k < LANES; k++) narrow[j + (uint64_t)k] = t[k];                  \
-            else if (step.fresh)                                                                 \
+            } else if (step.fresh) {                                                             \
+                EACH_LANE                                                                        \
                 for (int k = 0; k < LANES; k++)                                                  \
                     accumulators[j + (uint64_t)k] = (ACC)START_##fold((ACC)LOWER(t[k]));         \
-            else                                                                                 \
+            } else {                                                                             \
+                EACH_LANE                                                                        \
                 for (int k = 0; k < LANES; k++) {                                                \
                     const ACC x = (ACC)LOWER(t[k]), before = accumulators[j + (uint64_t)k];      \
                     accumulators[j + (uint64_t)k] = (ACC)GPR_COMBINE_##fold(before, x);          \
                 }                                                                                \
+            }                                                                                    \
         }                                                                                        \
         return j;                                                                                \
     }
 
 #define DEFINE_COLUMNS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
     DEFINE_TILES(tiles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,       \
-                 TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW))                 \
+                 TILE_VECTORS *VECTOR_BYTES / sizeof(NARROW), AS_THEY_LIKE)   \
     DEFINE_TILES(vectors, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,     \
-                 VECTOR_BYTES / sizeof(NARROW))                               \
+                 VECTOR_BYTES / sizeof(NARROW), AS_THEY_LIKE)                 \
     DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)
 
-#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER) \
-    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1)       \
+#define DEFINE_COLUMN_STEPS(fold, name, T, ACC, NARROW, ROUND, LIFT_NARROW, LOWER)          \
+    DEFINE_TILES(slices, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER,                    \
+                 SLICE_BYTES / sizeof(NARROW), NOT_UNROLLED)                                \
+    DEFINE_TILES(singles, fold, name, T, ACC, NARROW, LIFT_NARROW, LOWER, 1, AS_THEY_LIKE)  \
+    INLINE void last_##fold##_##name(const char *data, int64_t stride, column_step step,    \
+                                     uint64_t j, uint64_t width, NARROW *restrict narrow,   \
+                                     ACC *restrict accumulators)                            \
+    {                                                                                       \
+        if (sizeof(NARROW) <= MOST_SLICED && SLICE_BYTES < VECTOR_BYTES)                    \
+            j = slices_##fold##_##name(data, stride, step, j, width, narrow, accumulators); \
+        (void)singles_##fold##_##name(data, stride, step, j, width, narrow, accumulators);  \
+    }                                                                                       \
     DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)
 
 #define DEFINE_COLUMN_FOLD(fold, name, T, ACC, NARROW, ROUND)                                 \
@@ -154,7 +181,7 @@ INLINE uint64_t vector_place(int overlaps, uint64_t j, uint64_t lanes, uint64_t 
                 step.ahead = bytes_ahead(row, rows, stride, some, sizeof(T), how);            \
                 j = tiles_##fold##_##name(at, stride, step, 0, some, narrow, accumulators);   \
                 j = vectors_##fold##_##name(at, stride, step, j, some, narrow, accumulators); \
-                singles_##fold##_##name(at, stride, step, j, some, narrow, accumulators);     \
+                last_##fold##_##name(at, stride, step, j, some, narrow, accumulators);        \
                 if (step.ends) step.fresh = 0;                                                \
                 at += (int64_t)step.rows * stride;                                            \
             }                                                                                 \

@@ -984,7 +984,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
 #else
 #define DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                             \
     DEFINE_TILES(tiles, fold, name, T, uint8_t, BITS, SAW_NOT_ZERO, LOWER_TRUTH, \
-                 TILE_VECTORS *VECTOR_BYTES / sizeof(BITS))
+                 TILE_VECTORS *VECTOR_BYTES / sizeof(BITS), AS_THEY_LIKE)
 #endif
 
 #define DEFINE_FLOAT_TRUTH_LOOP(fold, name, T, tag, BITS)                          \
@@ -992,7 +992,7 @@ DEFINE_LOOP(all, float_of_16, uint16_t, uint8_t, uint32_t, LIFT_MAGNITUDE_TRUTH,
     DEFINE_ROWS(fold, name, T, uint8_t)                                            \
     DEFINE_TRUTH_TILES(fold, name, T, tag, BITS)                                   \
     DEFINE_TILES(vectors, fold, name, T, uint8_t, BITS, SAW_NOT_ZERO, LOWER_TRUTH, \
-                 VECTOR_BYTES / sizeof(BITS))                                      \
+                 VECTOR_BYTES / sizeof(BITS), AS_THEY_LIKE)                        \
     DEFINE_COLUMN_STEPS(fold, name, T, uint8_t, BITS, ANY_ROWS, SAW_NOT_ZERO, LOWER_TRUTH)
 #define DEFINE_FLOAT_TRUTH(name, T, tag, BITS)            \
     DEFINE_TRUTH_RUN(any, name, T, BITS, SAW_NOT_ZERO, 1) \
@@ -1596,60 +1596,59 @@ enum { PRODUCT_CHAINS = 8, PRODUCT_VECTORS = 2 * PRODUCT_CHAINS / VECTOR_LANES }
 
 /* As above, without numbers of which a part is NaN. */
 #define IS_PAIR(p) ((p)[0] == (p)[0] && (p)[1] == (p)[1])
-#define DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                           \
-    DEFINE_LANES(skipping_pairs, part, P, LOAD, sum, 0.0)                                       \
-    DEFINE_DOUBLE_TILES(tiles, skipping_pairs, part, P, LOAD, 0.0, TILE_VECTORS)                \
-    DEFINE_DOUBLE_TILES(vectors, skipping_pairs, part, P, LOAD, 0.0, 1)                         \
-    INLINE uint64_t singles_skipping_pairs_##part(const char *data, int64_t stride,             \
-                                                  column_step step, uint64_t j, uint64_t width, \
-                                                  double *narrow, double *accumulators)         \
-    {                                                                                           \
-        for (; j < width; j += 2) {                                                             \
-            double *to = (step.ends ? accumulators : narrow) + j, re = 0, im = 0;               \
-            for (uint64_t r = 0; r < step.rows; r++) {                                          \
-                const P *p = (const P *)(const void *)(data + (int64_t)r * stride) + j;         \
-                re += IS_PAIR(p) ? (double)p[0] : 0.0;                                          \
-                im += IS_PAIR(p) ? (double)p[1] : 0.0;                                          \
-            }                                                                                   \
-            if (!step.begins) {                                                                 \
-                re += narrow[j];                                                                \
-                im += narrow[j + 1];                                                            \
-            }                                                                                   \
-            if (step.ends && !step.fresh) {                                                     \
-                re += accumulators[j];                                                          \
-                im += accumulators[j + 1];                                                      \
-            }                                                                                   \
-            to[0] = re;                                                                         \
-            to[1] = im;                                                                         \
-        }                                                                                       \
-        return j;                                                                               \
-    }                                                                                           \
-    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS)                       \
-    enum { accumulator_skipping_sum_##name = GPR_COMPLEX128 };                                  \
-    static void rows_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,       \
-                                         uint64_t n, void *out)                                 \
-    {                                                                                           \
-        const double zero[2] = {0, 0};                                                          \
-        double *sums = out;                                                                     \
-        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                        \
-            const P *p = (const P *)(const void *)data;                                         \
-            if (2 * n < SHORT_ROW) {                                                            \
-                sums[0] = sums[1] = 0;                                                          \
-                for (uint64_t i = 0; i < n; i++, p += 2) {                                      \
-                    sums[0] += IS_PAIR(p) ? (double)p[0] : 0.0;                                 \
-                    sums[1] += IS_PAIR(p) ? (double)p[1] : 0.0;                                 \
-                }                                                                               \
-            } else {                                                                            \
-                lanes_f64 lanes;                                                                \
-                lanes_skipping_pairs_##part(p, 2 * n, zero, &lanes);                            \
-                combine_lanes_sum(&lanes, 2, sums);                                             \
-            }                                                                                   \
-        }                                                                                       \
-    }                                                                                           \
-    static void columns_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,    \
-                                            uint64_t width, int how, void *out)                 \
-    {                                                                                           \
-        columns_skipping_pairs_##part(data, stride, rows, 2 * width, how, out);                 \
+#define DEFINE_SKIPPING_PAIR_SUM(name, P, part, LOAD)                                          \
+    DEFINE_LANES(skipping_pairs, part, P, LOAD, sum, 0.0)                                      \
+    DEFINE_DOUBLE_TILES(tiles, skipping_pairs, part, P, LOAD, 0.0, TILE_VECTORS)               \
+    DEFINE_DOUBLE_TILES(vectors, skipping_pairs, part, P, LOAD, 0.0, 1)                        \
+    INLINE void last_skipping_pairs_##part(const char *data, int64_t stride, column_step step, \
+                                           uint64_t j, uint64_t width, double *narrow,         \
+                                           double *accumulators)                               \
+    {                                                                                          \
+        for (; j < width; j += 2) {                                                            \
+            double *to = (step.ends ? accumulators : narrow) + j, re = 0, im = 0;              \
+            for (uint64_t r = 0; r < step.rows; r++) {                                         \
+                const P *p = (const P *)(const void *)(data + (int64_t)r * stride) + j;        \
+                re += IS_PAIR(p) ? (double)p[0] : 0.0;                                         \
+                im += IS_PAIR(p) ? (double)p[1] : 0.0;                                         \
+            }                                                                                  \
+            if (!step.begins) {                                                                \
+                re += narrow[j];                                                               \
+                im += narrow[j + 1];                                                           \
+            }                                                                                  \
+            if (step.ends && !step.fresh) {                                                    \
+                re += accumulators[j];                                                         \
+                im += accumulators[j + 1];                                                     \
+            }                                                                                  \
+            to[0] = re;                                                                        \
+            to[1] = im;                                                                        \
+        }                                                                                      \
+    }                                                                                          \
+    DEFINE_COLUMN_FOLD(skipping_pairs, part, P, double, double, ANY_ROWS)                      \
+    enum { accumulator_skipping_sum_##name = GPR_COMPLEX128 };                                 \
+    static void rows_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,      \
+                                         uint64_t n, void *out)                                \
+    {                                                                                          \
+        const double zero[2] = {0, 0};                                                         \
+        double *sums = out;                                                                    \
+        for (uint64_t r = 0; r < rows; r++, data += stride, sums += 2) {                       \
+            const P *p = (const P *)(const void *)data;                                        \
+            if (2 * n < SHORT_ROW) {                                                           \
+                sums[0] = sums[1] = 0;                                                         \
+                for (uint64_t i = 0; i < n; i++, p += 2) {                                     \
+                    sums[0] += IS_PAIR(p) ? (double)p[0] : 0.0;                                \
+                    sums[1] += IS_PAIR(p) ? (double)p[1] : 0.0;                                \
+                }                                                                              \
+            } else {                                                                           \
+                lanes_f64 lanes;                                                               \
+                lanes_skipping_pairs_##part(p, 2 * n, zero, &lanes);                           \
+                combine_lanes_sum(&lanes, 2, sums);                                            \
+            }                                                                                  \
+        }                                                                                      \
+    }                                                                                          \
+    static void columns_skipping_sum_##name(const char *data, int64_t stride, uint64_t rows,   \
+                                            uint64_t width, int how, void *out)                \
+    {                                                                                          \
+        columns_skipping_pairs_##part(data, stride, rows, 2 * width, how, out);                \
     }
 
 #define LIFT_PAIR_NUMBER(p) ((uint64_t)IS_PAIR(p))
