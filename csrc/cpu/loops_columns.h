@@ -69,8 +69,7 @@ enum {
 };
 #undef GPR_FOLD
 
-/* Columns that are no whole vector are added by slices of one, as a byte has 64 lanes in the longest
- * vectors. */
+/* Columns that are no whole vector are folded by slices of one: the longest has 64 bytes. */
 enum { SLICE_BYTES = 16, MOST_SLICED = 2 /* bytes of a number */ };
 
 /* Where it may, the last columns of a width that is no multiple of a vector are a vector, or a

@@ -61,11 +61,11 @@ typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
 
 #define MAGNITUDES(x) (vec_f64)((vec_i64)(x) & INT64_MAX)
 
-/* The processor's own prefetchers stop at page ends: on Intel's, reading ahead by hand takes a
- * tenth off runs from main memory, on AMD's Zen 5 a fifth to a third, where loops add exactly. Nearer
- * than two pages ahead it takes time instead, half as much again, where they do better; on AMD's
- * older ones at any distance, a quarter. The address may lie past the array, where a prefetch does
- * nothing. */
+/* The processor's own prefetchers stop at page ends: reading ahead by hand takes a tenth off runs
+ * from main memory on Intel's, and a fifth to a third on AMD's Zen 5 where loops add exactly. It
+ * takes time instead, half as much again, nearer than two pages ahead, where they do better; on
+ * AMD's older ones at any distance, a quarter. The address may lie past the array, where a prefetch
+ * does nothing. */
 enum { PREFETCH_BYTES = 8192, CACHE_LINE_BYTES = 64 };
 #define PREFETCH_AT(p, bytes, distance, locality)                            \
     UNROLLED                                                                 \
