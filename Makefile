@@ -360,7 +360,8 @@ endef
 
 # -UNDEBUG: Python's own flags would switch assert off. Sanitizers do not look into checked copies,
 # nor for variables that are read before they are set: a pattern in these fails tests.
-SANITIZE_ADDRESS := -ftrivial-auto-var-init=pattern -O1 -g -UNDEBUG -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
+SANITIZE_ADDRESS := -O1 -g -UNDEBUG -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
+                    -ftrivial-auto-var-init=pattern \
                     -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
 SANITIZE_THREAD := -O1 -g -U_FORTIFY_SOURCE -fsanitize=thread
 THREAD_CHECKS := halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:allocator_may_return_null=1
