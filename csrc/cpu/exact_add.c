@@ -170,6 +170,15 @@ static uint64_t read_tile(const exact_job *work, uint64_t row, uint64_t at, uint
     return nan;
 }
 
+/* Whether the sum of each component is NaN, whatever else is added. */
+static int are_nan(const gpr_exact_part *parts, int components)
+{
+    int all = 1;
+
+    for (int p = 0; p < components; p++) all &= (parts[p].flags & GPR_EXACT_NAN) != 0;
+    return all;
+}
+
 /* Subtracts elements that were left out, and added as -0, from the parts' counts. Elements that a
  * mask leaves out are counted only where the count is used: as a divisor, or to know whether the
  * sum has any elements so far. */
@@ -188,6 +197,7 @@ static void uncount(const exact_job *work, uint64_t row, uint64_t at, uint64_t c
 static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t end,
                          exact_memory *memory, gpr_exact_part *parts)
 {
+    const int makes_result = work->rule != NULL; /* not a state, which has the other elements */
     exact_adder how[GPR_EXACT_PARTS];
     const void *components[GPR_EXACT_PARTS];
 
@@ -202,6 +212,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
 
         for (int p = 0; p < work->components; p++) gpr_cpu_add_tile(&how[p], components[p], count);
         uncount(work, row, at, count, nan, parts);
+        if (makes_result && are_nan(parts, work->components)) break;
     }
 }
 

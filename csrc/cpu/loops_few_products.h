@@ -73,6 +73,12 @@ INLINE vec_f64 divide_few(vec_f64 sum, const few_results *to)
     return sum / to->divisor;
 }
 
+/* A sum of which a product is NaN is that, whatever the others are. */
+INLINE vec_f64 or_nan(vec_f64 value, vec_f64 size)
+{
+    return choose_f64((vec_i64)(size != size), EVERY((double)NAN), value);
+}
+
 /* Rounds the sums, divides them, and notes where that is not certain. */
 INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
 {
@@ -100,8 +106,9 @@ INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
         certain = is_exact | ((vec_i64)(sum + (left - doubt) == sum + (left + doubt)) &
                               (vec_i64)(lanes->size >= EVERY(GPR_LEAST_SUM_SIZE)));
     }
-    to->doubtful |= ~(certain & (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE)));
-    return value;
+    certain &= (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE));
+    to->doubtful |= ~(certain | (vec_i64)(lanes->size != lanes->size));
+    return or_nan(value, lanes->size);
 }
 
 /* Rounds plain sums, and divides them; 0 where that is not certain of one to float32. */
@@ -115,8 +122,8 @@ INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f
                            ~(vec_i64)(MAGNITUDES(sum) >= size * LEAST_PLAIN_SHARE) |
                            (vec_i64)(found != found);
 
-    *value = found;
-    return !has_flag_set(unsure);
+    *value = or_nan(found, size);
+    return !has_flag_set(unsure & (vec_i64)(size == size));
 }
 
 INLINE vec_f64 round_two(vec_f64 sum, few_results *to)

@@ -158,6 +158,16 @@ DEFINE_LARGER(16)
 DEFINE_LARGER(32)
 DEFINE_LARGER(64)
 
+static void take_larger(const norm_call *call, const void *low, const void *high, npy_intp count,
+                        void *larger)
+{
+    switch (PyDataType_ELSIZE(call->result)) {
+    case 2: larger_16(low, high, count, larger); break;
+    case 4: larger_32(low, high, count, larger); break;
+    default: larger_64(low, high, count, larger); break;
+    }
+}
+
 /* The largest magnitudes of the array's elements, from an array of the smallest elements and behind
  * them the largest. */
 static PyObject *find_larger(const norm_call *call, PyArrayObject *extremes)
@@ -176,12 +186,28 @@ static PyObject *find_larger(const norm_call *call, PyArrayObject *extremes)
         if (array == NULL) return NULL;
         larger = PyArray_DATA((PyArrayObject *)array);
     }
-    switch (PyDataType_ELSIZE(call->result)) {
-    case 2: larger_16(low, high, count, larger); break;
-    case 4: larger_32(low, high, count, larger); break;
-    default: larger_64(low, high, count, larger); break;
-    }
+    take_larger(call, low, high, count, larger);
     return array != NULL ? array : PyArray_Scalar(larger, call->result, NULL);
+}
+
+/* The same where these lie between each other in memory. */
+static PyObject *find_larger_of_copies(const norm_call *call, PyArrayObject *extremes)
+{
+    PyArrayObject *ends[2] = {NULL};
+
+    for (Py_ssize_t i = 0; i < 2; i++) {
+        PyObject *const end = PySequence_GetItem((PyObject *)extremes, i);
+
+        if (end != NULL) ends[i] = (PyArrayObject *)copy_as(end, call->result);
+        if (ends[i] == NULL) {
+            Py_XDECREF(ends[0]);
+            return NULL;
+        }
+    }
+    take_larger(call, PyArray_DATA(ends[0]), PyArray_DATA(ends[1]), PyArray_SIZE(ends[0]),
+                PyArray_DATA(ends[0]));
+    Py_DECREF(ends[1]);
+    return (PyObject *)ends[0];
 }
 
 /* Whether results lie in memory as two runs without gaps, in one order. */
@@ -199,8 +225,9 @@ static PyObject *find_largest(const norm_call *call)
     if (extremes == NULL || extremes == Py_NotImplemented) return extremes;
     if (call->factor != call->result) extremes = copy_as(extremes, call->result);
     if (extremes == NULL) return NULL;
-    result = are_two_runs((PyArrayObject *)extremes) ? find_larger(call, (PyArrayObject *)extremes)
-                                                     : Py_NewRef(Py_NotImplemented);
+    result = are_two_runs((PyArrayObject *)extremes)
+                 ? find_larger(call, (PyArrayObject *)extremes)
+                 : find_larger_of_copies(call, (PyArrayObject *)extremes);
     Py_DECREF(extremes);
     return result;
 }

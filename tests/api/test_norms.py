@@ -616,3 +616,41 @@ def test_average_of_numbers_with_a_part_of_zeros_has_its_sign(
             zeros = numpys == 0
             assert np.array_equal(ours == 0, zeros), context
             assert np.array_equal(np.signbit(ours[zeros]), np.signbit(numpys[zeros])), context
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_with_nan_change_no_bit_of_their_neighbours(
+    dtype: str, rng: np.random.Generator
+) -> None:
+    """Norms of NaN have one pattern of bits, beside rows that are norms of their own."""
+    for order in (None, 1):
+        shape = int(rng.integers(2, 90)), int(rng.integers(1, 40))
+        a = rng.normal(size=shape).astype(dtype)
+        marked = rng.random(shape[0]) < 0.3
+        a[rng.random(shape[0]) < 0.1, 0] = np.inf
+        a[marked, rng.integers(0, shape[1])] = -np.array(np.nan, dtype)
+        got = gr.norm(a, order, axis=1, device="cpu")
+        alone = np.array([gr.norm(row, order, device="cpu") for row in a])
+        weights = rng.uniform(1, 2, shape[1]).astype(dtype)
+        averages = gr.average(a, axis=1, weights=weights, device="cpu")
+        assert np.array_equal(np.isnan(got), marked), order
+        assert np.array_equal(np.isnan(averages), marked), order
+        assert np.array_equal(got[~marked], alone[~marked]), order
+        nan = np.full(np.count_nonzero(marked), np.nan, dtype)
+        assert got[marked].tobytes() == nan.tobytes(), order
+
+
+@pytest.mark.parametrize("layout", ["F", "permuted"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "uint8"])
+def test_largest_magnitudes_of_any_order_of_memory(
+    dtype: str, layout: str, rng: np.random.Generator
+) -> None:
+    shape = tuple(int(extent) for extent in rng.integers(1, 7, 4))
+    a = np.asarray(rng.normal(size=shape) * 50, dtype="float64").astype(dtype)
+    a = np.asfortranarray(a) if layout == "F" else a.transpose(rng.permutation(4))
+    for axis in range(4):
+        got, wanted = gr.norm(a, np.inf, axis, device="cpu"), np.linalg.norm(a, np.inf, axis)
+        assert got.dtype == wanted.dtype
+        assert np.array_equal(got, wanted), (shape, axis)
+        along = [i for i, extent in enumerate(got.shape) if extent > 1]
+        assert [got.strides[i] for i in along] == [wanted.strides[i] for i in along], (shape, axis)
