@@ -151,27 +151,6 @@ done:
     return status;
 }
 
-#define DEFINE_CLEAR_SIGNS(bits)                                                        \
-    static void clear_signs_##bits(uint64_t count, void *numbers)                       \
-    {                                                                                   \
-        const uint##bits##_t magnitude = (uint##bits##_t) - 1 >> 1;                     \
-        uint##bits##_t *x = numbers;                                                    \
-                                                                                        \
-        for (uint64_t i = 0; i < count; i++) x[i] = (uint##bits##_t)(x[i] & magnitude); \
-    }
-DEFINE_CLEAR_SIGNS(16)
-DEFINE_CLEAR_SIGNS(32)
-DEFINE_CLEAR_SIGNS(64)
-
-static void clear_signs(size_t bytes, uint64_t count, void *numbers)
-{
-    switch (bytes) {
-    case 2: clear_signs_16(count, numbers); break;
-    case 4: clear_signs_32(count, numbers); break;
-    default: clear_signs_64(count, numbers); break;
-    }
-}
-
 /* Whether rows are one real number each, whose magnitude is the sum of magnitudes, and the root of
  * the sum of squares. */
 static int has_single_magnitudes(const gpr_resolved *call)
@@ -192,27 +171,26 @@ static int has_single_magnitudes(const gpr_resolved *call)
 static __attribute__((noinline)) gpr_status store_magnitudes(const gpr_resolved *call, gpr_run *run)
 {
     enum { PACKED_BYTES = 4096, BLOCKS_TO_ASK = 64 };
-    const gpr_view *view = &call->view;
     const gpr_dtype result = call->rule.result;
-    const size_t bytes = gpr_dtype_bytes(result);
-    const uint64_t at_once = PACKED_BYTES / view->bytes;
+    const uint64_t rows = call->view.rows, at_once = PACKED_BYTES / call->view.bytes;
     _Alignas(MOST_NUMBER_BYTES) char packed[PACKED_BYTES];
+    gpr_view magnitudes;
     gpr_cpu_stop stop;
 
+    gpr_copy_view(&magnitudes, &call->view);
+    gpr_view_magnitudes(&magnitudes);
     gpr_cpu_watch(&stop, call->interrupted, call->interrupted_arg);
-    for (uint64_t done = 0; done < view->rows; done += at_once) {
-        const uint64_t some = gpr_smaller(view->rows - done, at_once);
-        const char *elements = view->contiguous ? view->data + done * view->bytes : packed;
-        char *to = (char *)call->result + done * bytes;
+    for (uint64_t done = 0; done < rows; done += at_once) {
+        const uint64_t some = gpr_smaller(rows - done, at_once);
+        char *to = (char *)call->result + done * gpr_dtype_bytes(result);
 
         if (done / at_once % BLOCKS_TO_ASK == BLOCKS_TO_ASK - 1 && gpr_cpu_must_stop(&stop))
             return gpr_fail(GPR_ERROR_INTERRUPTED, "the norm was interrupted");
-        if (!view->contiguous) gpr_cpu_pack(view, done, some, NULL, packed);
-        if (gpr_is_inexact(view->dtype))
-            add_singly(result, elements, some, to);
+        gpr_cpu_pack(&magnitudes, done, some, NULL, packed);
+        if (magnitudes.dtype == result)
+            add_singly(result, packed, some, to);
         else
-            gpr_cpu_convert_factors(view->dtype, elements, result, to, some);
-        clear_signs(bytes, some, to);
+            gpr_cpu_convert_factors(magnitudes.dtype, packed, result, to, some);
     }
     run->variant = gpr_cpu_isa();
     run->block_size = run->grid_size = 1;
