@@ -82,20 +82,21 @@ INLINE vec_f64 or_nan(vec_f64 value, vec_f64 size)
 /* Rounds the sums, divides them, and notes where that is not certain. */
 INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
 {
-    const vec_f64 zero = {0}, s = lanes->sum, rest = lanes->rest, both = s + rest,
+    const vec_f64 zero = {0}, s = lanes->sum, size = lanes->size, rest = lanes->rest,
+                  both = s + rest,
                   sum = choose_f64((vec_i64)(rest == zero), s, both), /* s may be -0 */
         value = to->takes_root   ? roots_of(sum)
                 : to->is_divided ? divide_few(sum, to)
                                  : sum,
-                  doubt = lanes->size * FEW_PRODUCTS_ERROR, of_rest = both - s,
+                  doubt = size * FEW_PRODUCTS_ERROR, of_rest = both - s,
                   left = (s - (both - of_rest)) + (rest - of_rest);
     const vec_i64 is_exact = lanes->rounded == 0;
     vec_i64 certain;
 
     if (to->is_single) {
         certain = ~is_near_midpoint(value, NEAR) &
-                  (vec_i64)(MAGNITUDES(sum) >= lanes->size * LEAST_SHARE) &
-                  (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE));
+                  (vec_i64)(MAGNITUDES(sum) >= size * LEAST_SHARE) &
+                  (vec_i64)(size <= EVERY(GPR_MOST_SUM_SIZE));
         if (!has_flag_set(~certain)) return value;
         if (to->takes_root) /* and so is the root, whose square is the sum */
             certain |= is_exact & (vec_i64)(rest == zero) & (vec_i64)(value * value == s) &
@@ -104,11 +105,11 @@ INLINE vec_f64 round_few(const few_lanes *lanes, few_results *to)
             certain |= is_exact & (to->is_divided ? is_exact : (vec_i64)(left == zero));
     } else {
         certain = is_exact | ((vec_i64)(sum + (left - doubt) == sum + (left + doubt)) &
-                              (vec_i64)(lanes->size >= EVERY(GPR_LEAST_SUM_SIZE)));
+                              (vec_i64)(size >= EVERY(GPR_LEAST_SUM_SIZE)));
     }
-    certain &= (vec_i64)(lanes->size <= EVERY(GPR_MOST_SUM_SIZE));
-    to->doubtful |= ~(certain | (vec_i64)(lanes->size != lanes->size));
-    return or_nan(value, lanes->size);
+    certain &= (vec_i64)(size <= EVERY(GPR_MOST_SUM_SIZE));
+    to->doubtful |= ~(certain | (vec_i64)(size != size));
+    return or_nan(value, size);
 }
 
 /* Rounds plain sums, and divides them; 0 where that is not certain of one to float32. */
@@ -123,7 +124,7 @@ INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f
                            (vec_i64)(found != found);
 
     *value = or_nan(found, size);
-    return !has_flag_set(unsure & (vec_i64)(size == size));
+    return !has_flag_set(unsure & ~(vec_i64)(size != size));
 }
 
 INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
