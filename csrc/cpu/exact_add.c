@@ -810,10 +810,11 @@ static void cut_plain(exact_job *work, plain_adder *plain)
         work->block = view->n <= PAIRED_ELEMENTS ? view->n : PLAIN_BYTES / view->bytes;
     }
     work->pieces = 1;
-    if (gpr_cpu_threads_for(nanoseconds_alone(work)) == 1) least_length = LONG_PIECE;
-    if (work->units.count < FEW_TASKS)
+    if (work->units.count < FEW_TASKS) {
+        if (gpr_cpu_threads_for(nanoseconds_alone(work)) == 1) least_length = LONG_PIECE;
         work->pieces = gpr_smaller(gpr_divide_up(view->n, least_length),
                                    gpr_divide_up(MOST_TASKS / 4, work->units.count));
+    }
     work->length = gpr_divide_up(view->n, work->pieces);
     work->pieces = gpr_divide_up(view->n, work->length);
 }

@@ -223,11 +223,13 @@ static PyObject *find_largest(const norm_call *call)
     PyObject *extremes = reduce_by(call, GPR_OP_MINMAX, call->array), *result;
 
     if (extremes == NULL || extremes == Py_NotImplemented) return extremes;
-    if (call->factor != call->result) extremes = copy_as(extremes, call->result);
-    if (extremes == NULL) return NULL;
-    result = are_two_runs((PyArrayObject *)extremes)
-                 ? find_larger(call, (PyArrayObject *)extremes)
-                 : find_larger_of_copies(call, (PyArrayObject *)extremes);
+    if (!are_two_runs((PyArrayObject *)extremes)) {
+        result = find_larger_of_copies(call, (PyArrayObject *)extremes);
+    } else {
+        if (call->factor != call->result) extremes = copy_as(extremes, call->result);
+        if (extremes == NULL) return NULL;
+        result = find_larger(call, (PyArrayObject *)extremes);
+    }
     Py_DECREF(extremes);
     return result;
 }
