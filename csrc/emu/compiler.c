@@ -199,16 +199,21 @@ static int write_files(nvrtcProgram program, const char *folder)
 
 /* ---------------------------------------------------------------- compiling ------------------ */
 
-/* What one kind of compilers takes and the other refuses, before it compiles anything. */
-typedef enum dialect { GCC, CLANG, DIALECTS } dialect;
-static const char *const options_of[DIALECTS][7] = {
+/* Local variables begin with a pattern, not with what the thread before left on this stack, which is
+ * often what a variable should have been set to. */
+#define FILL "-ftrivial-auto-var-init=pattern"
+
+/* What some compilers take and others refuse, before they compile anything. */
+typedef enum dialect { GCC, GCC_BEFORE_12, CLANG, DIALECTS } dialect;
+static const char *const options_of[DIALECTS][8] = {
     /* No jump is threaded: a copy of the code for one thread would be another instruction than its
      * neighbours'. */
-    [GCC] = {"-fno-thread-jumps", NULL},
+    [GCC] = {FILL, "-fno-thread-jumps", NULL},
+    [GCC_BEFORE_12] = {"-fno-thread-jumps", NULL},
     /* A read of a word that is written right after it is an access, too. Copies of whole structures
      * would be calls of functions. No operation of several threads is made two. */
     [CLANG] = {"-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm",
-               "-tsan-instrument-memintrinsics=0", "-Xclang", "-fconvergent-functions", NULL},
+               "-tsan-instrument-memintrinsics=0", "-Xclang", "-fconvergent-functions", FILL, NULL},
 };
 
 enum { MOST_OPTIONS = 40 };
@@ -254,16 +259,34 @@ static int compile_by(const char *compiler, dialect dialect, const char *folder,
     return run_program((char *const *)arguments, folder, "log");
 }
 
-/* Whether the compiler has refused an option of `dialect`. */
+/* Whether the compiler has refused an option of `dialect`: its message names it. */
 static int refuses(const char *folder, dialect dialect)
 {
     char path[PATH_ROOM];
+    int refused = 0;
 
     (void)snprintf(path, sizeof path, "%s/log", folder);
     char *log = read_file(path, NULL);
-    const int refused = log != NULL && strstr(log, options_of[dialect][0]) != NULL;
+    for (const char *const *option = options_of[dialect]; log != NULL && *option != NULL; option++)
+        refused |= strstr(log, *option) != NULL;
     free(log);
     return refused;
+}
+
+/* Compiles by `compiler`, in the dialect *known or another one that it takes, which becomes
+ * *known. */
+static int compile_in_dialect(const char *compiler, atomic_int *known, const char *folder, int arch)
+{
+    const dialect first = (dialect)atomic_load(known);
+    int status = -1;
+
+    for (int i = 0; i < DIALECTS; i++) {
+        const dialect tried = (dialect)(((int)first + i) % DIALECTS);
+        status = compile_by(compiler, tried, folder, arch);
+        if (status == 0 && tried != first) atomic_store(known, (int)tried);
+        if (status <= 0 || status == 127 || !refuses(folder, tried)) break;
+    }
+    return status;
 }
 
 /* Compiles by the first compiler that there is, whose name becomes `used`; 0 on success, -1 if no
@@ -278,14 +301,8 @@ static int compile(const char *folder, int arch, const char **used)
 
     for (size_t i = 0; i < COMPILERS && (status == -1 || status == 127); i++) {
         if (compilers[i] == NULL || compilers[i][0] == '\0') continue;
-        const dialect first = (dialect)atomic_load(&known[i]);
         *used = compilers[i];
-        status = compile_by(compilers[i], first, folder, arch);
-        if (status > 0 && status != 127 && refuses(folder, first)) {
-            const dialect other = first == GCC ? CLANG : GCC;
-            status = compile_by(compilers[i], other, folder, arch);
-            if (status == 0) atomic_store(&known[i], (int)other);
-        }
+        status = compile_in_dialect(compilers[i], &known[i], folder, arch);
     }
     return status == 127 ? -1 : status;
 }

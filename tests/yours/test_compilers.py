@@ -44,6 +44,29 @@ def test_an_operator_is_compiled_for_the_cpu(compiler: str) -> None:
     assert gr.reduce(a, last, device="cpu") == a[-1], f"seed {SEED}"
 
 
+def test_a_compiler_that_knows_fewer_options_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = tmp_path / "older-c++"
+    option = "-ftrivial-auto-var-init=pattern"  # of GCC 12 and later
+    older.write_text(
+        f"""#!/bin/sh
+case "$*" in *{option}*)
+  echo "older-c++: error: unrecognized command-line option '{option}'" >&2; exit 1
+esac
+echo "$*" >> "{tmp_path}/taken"
+exec g++ "$@"
+"""
+    )
+    older.chmod(older.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(older))
+    monkeypatch.setenv("GPUREDUCE_CACHE_DIR", str(tmp_path / "cache"))
+    assert gr.explain("sequential", block_size=64).figures.bank_conflicts == 0
+    taken = (tmp_path / "taken").read_text()
+    assert "-fno-thread-jumps" in taken
+    assert option not in taken
+
+
 def test_a_compiler_that_fails_is_named_with_its_first_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
