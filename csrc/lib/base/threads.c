@@ -9,14 +9,20 @@
  * caller waits only for workers that took a task, never for one that has yet to be scheduled. Tasks
  * are handed out by a counter: which thread runs which task varies, and tasks must not care.
  *
+ * A scheduler that fills one processor before it uses the next wakes workers on their caller's,
+ * where they only take its time. So a worker that finds itself there moves to another one, and does
+ * not look out for jobs before it has. Processors that are set from outside are respected.
+ *
  * Workers are detached, block every signal, and hold nothing that a process needs to exit. A fork
  * copies the pool without its workers: the child forgets them and starts its own. If it was forked
  * from within a task, the tasks that its lost workers had taken are run again, which is why a task
  * must bear being run twice. */
+#define _GNU_SOURCE /* processors that threads are on */
 #include "lib/base/threads.h"
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -46,6 +52,7 @@ static struct {
     uint32_t workers;            /* threads started */
     uint32_t places;             /* workers that may still join the open job; 0 if none is open */
     atomic_flag busy;            /* a caller holds the pool */
+    _Atomic int cpu;             /* that the last caller was on */
     _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
     _Atomic uint64_t generation; /* jobs opened so far: a worker joins each once; likewise */
     _Atomic uint64_t forks;
@@ -66,11 +73,49 @@ static void run_tasks(job *work, void *memory)
     }
 }
 
-/* Waits a little for a job after number `seen`. */
+/* ---------------------------------------------------------------- processors ----------------- */
+
+/* Processors that a worker may run on. */
+typedef struct processors {
+    cpu_set_t allowed; /* as the thread that started it had them, or as set from outside later */
+    cpu_set_t chosen;  /* the same, or all but one */
+    int may_choose;
+} processors;
+
+static void find_processors(processors *mine)
+{
+    mine->may_choose = sched_getaffinity(0, sizeof mine->allowed, &mine->allowed) == 0;
+    mine->chosen = mine->allowed;
+}
+
+static int is_beside_caller(void)
+{
+    return sched_getcpu() == atomic_load_explicit(&pool.cpu, memory_order_relaxed);
+}
+
+/* Moves to a processor that the caller is not on, if there is one. */
+static void leave_caller(processors *mine)
+{
+    const int cpu = atomic_load_explicit(&pool.cpu, memory_order_relaxed);
+    cpu_set_t now, others;
+
+    if (!mine->may_choose || cpu < 0 || sched_getaffinity(0, sizeof now, &now) != 0) return;
+    if (!CPU_EQUAL(&now, &mine->chosen)) mine->allowed = mine->chosen = now;
+    others = mine->allowed;
+    CPU_CLR(cpu, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    mine->may_choose = sched_setaffinity(0, sizeof others, &others) == 0; /* a sandbox may refuse */
+    if (mine->may_choose) mine->chosen = others;
+}
+
+/* ---------------------------------------------------------------- workers -------------------- */
+
+/* Waits a little for a job after number `seen`, unless the caller needs this processor. */
 static void look_out(uint64_t seen)
 {
     const double end = gpr_seconds() + SPIN_SECONDS;
 
+    if (is_beside_caller()) return;
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen &&
            gpr_seconds() < end)
         gpr_relax();
@@ -81,12 +126,19 @@ static void *serve(void *unused)
     /* allocated: a frame of this size would be a mistake anywhere else */
     void *memory = __builtin_alloca_with_align(GPR_TASK_MEMORY, GPR_TASK_ALIGNMENT * CHAR_BIT);
     uint64_t seen = 0;
+    processors mine;
 
     (void)unused;
+    find_processors(&mine);
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        while (pool.places == 0 || pool.generation == seen)
+        while (pool.places == 0 || pool.generation == seen) {
             pthread_cond_wait(&pool.opened, &pool.lock);
+            if (!is_beside_caller()) continue;
+            pthread_mutex_unlock(&pool.lock);
+            leave_caller(&mine);
+            pthread_mutex_lock(&pool.lock);
+        }
         seen = pool.generation;
         pool.places--;
         pool.joined++;
@@ -184,6 +236,7 @@ static uint32_t open_job(uint64_t count, gpr_task task, void *context, uint32_t 
     pool.job.count = count;
     atomic_store_explicit(&pool.job.next, 0, memory_order_relaxed);
     pool.places = places;
+    atomic_store_explicit(&pool.cpu, sched_getcpu(), memory_order_relaxed);
     pool.generation++;
     if (places == pool.workers)
         pthread_cond_broadcast(&pool.opened);

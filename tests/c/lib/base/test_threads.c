@@ -1,7 +1,11 @@
 /* The pool: every task runs once with any number of threads and callers, also after fork and
  * within one. */
+#define _GNU_SOURCE /* processors that threads are on */
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -160,6 +164,69 @@ static void test_many_callers(void)
     }
 }
 
+/* Other threads of this process. */
+static int find_others(pid_t *threads, int most)
+{
+    DIR *folder = opendir("/proc/self/task");
+    struct dirent *entry;
+    int count = 0;
+
+    CHECK(folder != NULL, "threads of this process");
+    while (folder != NULL && count < most && (entry = readdir(folder)) != NULL) {
+        const pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (thread > 0 && thread != getpid()) threads[count++] = thread;
+    }
+    if (folder != NULL) (void)closedir(folder);
+    return count;
+}
+
+/* Jobs of a thread that is on one processor, with pauses in which workers go to sleep. */
+static void run_with_pauses(void)
+{
+    for (int i = 0; i < 60; i++) {
+        CHECK(run_counted(1000) == 0, "job %d", i);
+        usleep(300);
+    }
+}
+
+/* Workers leave their caller's processor, keep to those they may use, and stay where they are put
+ * from outside. */
+static void test_workers_use_other_processors(void)
+{
+    enum { MOST = 64 };
+    cpu_set_t all, first, some;
+    pid_t threads[MOST];
+    int cpu = 0;
+
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0, "processors");
+    while (!CPU_ISSET(cpu, &all)) cpu++;
+    CPU_ZERO(&first);
+    CPU_SET(cpu, &first);
+    set_threads(3);
+    CHECK(run_counted(1000) == 0, "workers start");
+    CHECK(sched_setaffinity(0, sizeof first, &first) == 0, "the caller's processor");
+    run_with_pauses();
+    const int count = find_others(threads, MOST);
+    CHECK(count >= 2, "%d workers", count);
+    for (int i = 0; i < count; i++) {
+        cpu_set_t allowed;
+
+        CHECK(sched_getaffinity(threads[i], sizeof some, &some) == 0, "worker %d", i);
+        CPU_AND(&allowed, &some, &all);
+        CHECK(CPU_COUNT(&some) > 0 && CPU_EQUAL(&allowed, &some), "worker %d's processors", i);
+        CHECK(sched_setaffinity(threads[i], sizeof first, &first) == 0, "worker %d is put", i);
+    }
+    run_with_pauses();
+    for (int i = 0; i < count; i++) {
+        CHECK(sched_getaffinity(threads[i], sizeof some, &some) == 0, "worker %d", i);
+        CHECK(CPU_EQUAL(&some, &first), "worker %d stays", i);
+        CHECK(sched_setaffinity(threads[i], sizeof all, &all) == 0, "worker %d is free", i);
+    }
+    CHECK(sched_setaffinity(0, sizeof all, &all) == 0, "the caller is free");
+    run_with_pauses();
+}
+
 static void expect_child(pid_t child)
 {
     int status = -1;
@@ -247,6 +314,7 @@ int main(void)
     test_a_task_ends_its_job();
     test_tasks_have_memory_of_their_own();
     test_many_callers();
+    test_workers_use_other_processors();
     test_fork();
     test_fork_beside_a_job();
     test_fork_in_a_task();
