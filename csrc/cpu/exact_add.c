@@ -617,8 +617,9 @@ static void add_as_pairs(const exact_job *work, uint64_t row, uint64_t rows, uin
 {
     const gpr_view *view = work->view;
     const uint64_t components = work->plain->components, most = PAIR_LANES / components;
-    const uint64_t extent =
-        gpr_cpu_lies_crosswise(view) ? view->axes[view->outer - 1].extent : UINT64_MAX;
+    const uint64_t extent = gpr_cpu_lies_crosswise(view) && view->n >= PAIR_SHORT_ROW
+                                ? view->axes[view->outer - 1].extent
+                                : UINT64_MAX;
     const int are_first = pairs->lanes == 0 && rows * components == all;
     exact_pairs some;
 

@@ -121,6 +121,61 @@ static void add_turned(uint64_t positions, uint64_t lanes, pair_memory *s, exact
                                         positions, lanes, pairs->sums, pairs->rests, pairs->lost);
 }
 
+/* Copies columns of numbers of type T side by side as doubles. */
+#define DEFINE_PLACE(name, T)                                                                     \
+    static void place_##name(const char *elements, int64_t stride, uint64_t positions,            \
+                             uint64_t lanes, double *to)                                          \
+    {                                                                                             \
+        for (uint64_t i = 0; i < positions; i++) {                                                \
+            const T *from = (const T *)(const void *)(elements + (int64_t)i * stride);            \
+                                                                                                  \
+            for (uint64_t lane = 0; lane < lanes; lane++) to[i * PAIR_PITCH + lane] = from[lane]; \
+        }                                                                                         \
+    }
+DEFINE_PLACE(float32, float)
+DEFINE_PLACE(float64, double)
+
+/* Adds rows that are columns of memory, under several indices of the axes before theirs: of fewer
+ * than PAIR_SHORT_ROW elements. */
+static void sum_narrow_columns(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
+                               uint64_t first, uint64_t end, pair_memory *s, exact_pairs *pairs)
+{
+    const uint64_t width = view->axes[view->outer - 1].extent,
+                   extent = view->axes[view->outer + view->inner - 1].extent;
+    const int in_place = gpr_cpu_columns_in_place(view) && how->widen.loop == NULL;
+    double *column = s->turned;
+    gpr_view tile;
+
+    for (uint64_t done = 0, some; done < rows; done += some) {
+        some = gpr_smaller(rows - done, width - (row + done) % width);
+        const uint64_t lanes = some * pairs->components;
+        double *to = column;
+
+        gpr_cpu_make_tile(view, (int64_t)some, &tile);
+        for (uint64_t at = first, run; at < end; at += run) {
+            const char *elements = s->packed;
+            int64_t stride = tile.axes[0].in;
+
+            run = gpr_smaller(end - at, extent - at % extent);
+            gpr_cpu_locate(view, row + done, at, &tile);
+            if (in_place) {
+                elements = tile.data;
+            } else {
+                gpr_cpu_pack(&tile, 0, run * some, how->neutral.bytes, s->packed);
+                elements = prepare(how, s->packed, run * some, s);
+                stride = (int64_t)(lanes * gpr_dtype_bytes(how->real));
+            }
+            if (how->real == GPR_FLOAT32)
+                place_float32(elements, stride, run, lanes, to);
+            else
+                place_float64(elements, stride, run, lanes, to);
+            to += run * PAIR_PITCH;
+        }
+        column += lanes;
+    }
+    add_turned(end - first, rows * pairs->components, s, pairs);
+}
+
 /* Adds rows of fewer than PAIR_SHORT_ROW elements. */
 static void sum_short_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
                            pair_memory *s, exact_pairs *pairs)
@@ -161,28 +216,41 @@ static void sum_in_columns(const gpr_view *view, const reader *how, uint64_t row
     }
 }
 
+/* Transposes the columns of a row, their rests behind their sums. */
+static inline void turn_columns(const exact_pairs *columns, uint64_t components, uint64_t row,
+                                double *turned, double *lost)
+{
+    const uint64_t groups = COLUMNS / components;
+    double sums_lost[GPR_EXACT_PARTS] = {0};
+
+    for (uint64_t i = 0; i < groups; i++) {
+        for (uint64_t p = 0; p < components; p++) {
+            const uint64_t from = i * components + p, lane = row * components + p;
+
+            turned[i * PAIR_PITCH + lane] = columns->sums[from];
+            turned[(groups + i) * PAIR_PITCH + lane] =
+                columns->rests[from] != 0 ? columns->rests[from] : -0.0;
+            sums_lost[p] += columns->lost[from];
+        }
+    }
+    for (uint64_t p = 0; p < components; p++) lost[row * components + p] = sums_lost[p];
+}
+
 /* Adds other rows: elements to columns, then the transposed columns to lanes. */
 static void sum_rows(const gpr_view *view, const reader *how, uint64_t row, uint64_t rows,
                      uint64_t first, uint64_t end, pair_memory *s, exact_pairs *pairs)
 {
-    const uint64_t components = pairs->components, groups = COLUMNS / components;
+    const uint64_t components = pairs->components;
     exact_pairs mine = {.components = components};
 
     for (uint64_t r = 0; r < rows; r++) {
-        double lost[GPR_EXACT_PARTS] = {0};
-
         sum_in_columns(view, how, row + r, first, end, s, &mine);
-        for (uint64_t i = 0; i < COLUMNS; i++) {
-            const uint64_t lane = r * components + i % components;
-
-            s->turned[i / components * PAIR_PITCH + lane] = mine.sums[i];
-            s->turned[(groups + i / components) * PAIR_PITCH + lane] =
-                mine.rests[i] != 0 ? mine.rests[i] : -0.0;
-            lost[i % components] += mine.lost[i];
-        }
-        for (uint64_t p = 0; p < components; p++) pairs->lost[r * components + p] = lost[p];
+        if (components == 1) /* known when this is compiled: there is no division */
+            turn_columns(&mine, 1, r, s->turned, pairs->lost);
+        else
+            turn_columns(&mine, GPR_EXACT_PARTS, r, s->turned, pairs->lost);
     }
-    add_turned(2 * groups, rows * components, s, pairs);
+    add_turned(2 * COLUMNS / components, rows * components, s, pairs);
 }
 
 void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first,
@@ -192,7 +260,10 @@ void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64
 
     pairs->components = (uint64_t)gpr_exact_parts(view->dtype);
     clear(pairs, PAIR_LANES);
-    if (gpr_cpu_lies_crosswise(view))
+    if (gpr_cpu_lies_crosswise(view) &&
+        row % view->axes[view->outer - 1].extent + rows > view->axes[view->outer - 1].extent)
+        sum_narrow_columns(view, &how, row, rows, first, end, memory, pairs);
+    else if (gpr_cpu_lies_crosswise(view))
         sum_columns(view, &how, row, rows, first, end, memory, pairs);
     else if (view->n < PAIR_SHORT_ROW)
         sum_short_rows(view, &how, row, rows, memory, pairs);

@@ -47,8 +47,8 @@ int gpr_cpu_has_pairs(gpr_dtype dtype);
 uint64_t gpr_cpu_paired_rows(gpr_dtype dtype);
 
 /* Sums elements [first, end), PAIRED_ELEMENTS at most, of `rows` rows from `row` on. Rows that are
- * columns of memory are neighbours under one index of the axes before theirs. Elements that the
- * mask leaves out count as -0. */
+ * columns of memory are neighbours under one index of the axes before theirs, or have fewer than
+ * PAIR_SHORT_ROW elements. Elements that the mask leaves out count as -0. */
 void gpr_cpu_sum_pairs(const gpr_view *view, uint64_t row, uint64_t rows, uint64_t first,
                        uint64_t end, pair_memory *memory, exact_pairs *pairs);
 

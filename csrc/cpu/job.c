@@ -307,8 +307,9 @@ static gpr_packing_loop packing_loop_of(const gpr_view *view, const gpr_axis *ru
         *numbers = view->bytes / part;
         return runs->in == bytes ? gpr_cpu_loops()->swapped[part] : NULL;
     }
-    return view->encoding == 0 && runs->in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes]
-                                                        : NULL;
+    if (view->encoding != 0) return NULL;
+    if (runs->in == 0) return gpr_cpu_loops()->repeated[bytes];
+    return runs->in == 2 * bytes ? gpr_cpu_loops()->every_second[bytes] : NULL;
 }
 
 void gpr_cpu_pack(const gpr_view *view, uint64_t first, uint64_t count, const void *neutral,

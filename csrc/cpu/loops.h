@@ -29,8 +29,8 @@ enum { GPR_FRESH = 1, GPR_FROM_MEMORY = 2, GPR_FAR_FROM_CACHES = 4 };
 typedef void (*gpr_columns_loop)(const char *data, int64_t stride, uint64_t rows, uint64_t width,
                                  int how, void *accumulators);
 
-/* Copies `count` elements side by side: every second one of memory, or all of them with their bytes
- * reversed. Of any alignment. */
+/* Copies `count` elements side by side: every second one of memory, the same one again and again,
+ * or all of them with their bytes reversed. Of any alignment. */
 typedef void (*gpr_packing_loop)(const char *restrict source, uint64_t count,
                                  char *restrict destination);
 
@@ -378,6 +378,7 @@ typedef struct gpr_loops {
     gpr_pairs_loop pairs[GPR_DTYPE_COUNT];
     /* by the bytes of an element; NULL for fewer than 4 */
     gpr_packing_loop every_second[GPR_MOST_BYTES + 1];
+    gpr_packing_loop repeated[GPR_MOST_BYTES + 1];
     gpr_packing_loop swapped[sizeof(uint64_t) + 1]; /* by bytes of a number */
     gpr_packing_loop less_one;                      /* integers of 64 bits, less 1 */
     /* sums of float64 and complex128; with AVX2 sums and extremes of 64-bit integers, too */

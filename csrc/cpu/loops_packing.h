@@ -1,5 +1,5 @@
-/* Part of loops_template.h: elements with gaps between them, of the other byte order, or less 1,
- * copied side by side. */
+/* Part of loops_template.h: elements with gaps between them, repeated ones, those of the other byte
+ * order, or less 1, copied side by side. */
 
 /* Every second element of 4, 8 or 16 bytes: two vectors of memory are one of elements. The last
  * vector is not read to its end, behind which there may be no memory. */
@@ -48,6 +48,25 @@ _Static_assert(VECTOR_BYTES == 16, "a vector of one");
 DEFINE_EVERY_SECOND(4)
 DEFINE_EVERY_SECOND(8)
 DEFINE_EVERY_SECOND(16)
+
+/* The same element again and again. */
+#define DEFINE_REPEATED(size)                                                      \
+    static void repeated_##size(const char *restrict source, uint64_t count,       \
+                                char *restrict destination)                        \
+    {                                                                              \
+        enum { LANES = VECTOR_BYTES / (size) };                                    \
+        char copies[VECTOR_BYTES];                                                 \
+        uint64_t i = 0;                                                            \
+        for (int k = 0; k < LANES; k++) memcpy(copies + k * (size), source, size); \
+        for (; i + LANES <= count; i += LANES)                                     \
+            memcpy(destination + i * (size), copies, VECTOR_BYTES);                \
+        memcpy(destination + i * (size), copies, (count - i) * (size));            \
+    }
+DEFINE_REPEATED(1)
+DEFINE_REPEATED(2)
+DEFINE_REPEATED(4)
+DEFINE_REPEATED(8)
+DEFINE_REPEATED(16)
 
 /* Compilers make shuffles of vectors of it. */
 #define DEFINE_SWAPPED(size, type, swap)                                    \

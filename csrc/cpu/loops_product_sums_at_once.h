@@ -74,6 +74,17 @@ INLINE int have_stayed(vec_i64 moved)
     return (uint64_t)any >> 52 == 0;
 }
 
+/* Where a lane of terms that are not negative is NaN, so is a term: then the sum is found. */
+INLINE int is_nan_found(vec_f64 terms, gpr_product_sum *found)
+{
+    double sum = 0;
+
+    for (int k = 0; k < VECTOR_LANES; k++) sum += terms[k];
+    if (!isnan(sum)) return 0;
+    *found = (gpr_product_sum){NAN, NAN, NAN};
+    return 1;
+}
+
 INLINE vec_f64 first_factor(gpr_products kind, vec_f64 x)
 {
     return kind == GPR_MAGNITUDES ? MAGNITUDES(x) : x;
@@ -100,7 +111,7 @@ INLINE int sum_biased(gpr_products kind, const double *p, const double *q, uint6
         samples += MAGNITUDES(x * second_factor(kind, x, q + k * apart));
     }
     unit = bias_unit(samples, n / AT_ONCE_LANES + 1);
-    if (unit == 0) return 0;
+    if (unit == 0) return is_nan_found(samples, found);
     bias = (vec_f64){0} + 1.5 * unit;
     UNROLLED
     for (int k = 0; k < AT_ONCE_VECTORS; k++) sums[k] = bias;
@@ -124,7 +135,10 @@ INLINE int sum_biased(gpr_products kind, const double *p, const double *q, uint6
     UNROLLED
     for (int k = 0; k < AT_ONCE_VECTORS; k++)
         moved = (vec_i64)OR_DIFFERENCE(moved, (vec_i64)sums[k], (vec_i64)bias);
-    if (!have_stayed(moved)) return 0;
+    if (!have_stayed(moved)) {
+        for (int k = 1; k < AT_ONCE_VECTORS; k++) sums[0] += sums[k];
+        return kind != GPR_PRODUCTS && is_nan_found(sums[0], found);
+    }
     UNROLLED
     for (int k = 0; k < AT_ONCE_VECTORS; k++) sums[k] -= bias;
     UNROLLED

@@ -131,6 +131,7 @@ def norm(
     stream: Any,
     /,
 ) -> Any: ...
+def powers_of(numbers: np.ndarray[Any, Any], power: Any, /) -> np.ndarray[Any, Any]: ...
 def logsumexp(
     a: np.ndarray[Any, Any],
     dtype: np.dtype[Any],

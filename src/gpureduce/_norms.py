@@ -286,14 +286,14 @@ class _HostNorm(_Norm):
         result = native_dtype(self.result)
 
         def raised(a: Array) -> Array:
-            power = _magnitudes(a)
             if is_below_float32(self.result):
-                power = power.astype(np.float32)
-            power **= ord
-            return power
+                a = a.astype(np.float32)
+            elif a.dtype.kind != "c":
+                a = a.astype(result, copy=False)
+            return _core.powers_of(a, ord)
 
-        power = map_once(raised, self.array)
-        total = np.asarray(_functions.sum(power, axis=axis, keepdims=keepdims, device="cpu"))
+        powers = map_once(raised, self.array)
+        total = np.asarray(_functions.sum(powers, axis=axis, keepdims=keepdims, device="cpu"))
         return (total ** np.reciprocal(ord, dtype=total.dtype)).astype(result)
 
     def extreme(self, sums: Any, axis: int, is_largest: bool) -> Any:

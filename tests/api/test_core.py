@@ -578,7 +578,7 @@ def test_memory_that_runs_out_in_the_interpreter_is_a_memory_error(tmp_path: Pat
         from gpureduce import _core
         total, count = _core.OPERATORS["sum"], _core.OPERATORS["count_nonzero"]
         a = np.arange(24, dtype=np.float32).reshape(4, 6)
-        b = a.astype(np.int16)
+        b, powers = a.astype(np.int16), a * np.float32(1e36)
         whole, part = device(a), device(a[0])
         memory, row = whole.memory, part.memory
         stream, facts = _core.device_stream(0), _core.device_facts(0)
@@ -602,6 +602,7 @@ def test_memory_that_runs_out_in_the_interpreter_is_a_memory_error(tmp_path: Pat
             lambda: gr.norm(b, 0, axis=1, device="cpu"), lambda: gr.norm(a, 0, 1, device="cpu"),
             lambda: gr.norm(b, np.inf, axis=1, device="cpu"), lambda: gr.norm(a[0], np.inf),
             lambda: gr.norm(b, -np.inf, axis=1, device="cpu"), lambda: gr.norm(a, 3, 1),
+            lambda: gr.norm(powers, 3, 1, device="cpu"),
             lambda: gr.logsumexp(a, axis=1, device="cpu"), lambda: gr.sum(a, axis=1, device="cuda"),
             lambda: gr.sum(whole, axis=1), lambda: gr.max(whole), lambda: whole.__dlpack__(),
             lambda: _core.find_library(whole).read(whole), gr.last_run, _core.devices,

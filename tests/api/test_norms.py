@@ -412,6 +412,35 @@ def test_orders_of_all_layouts_are_numpys(name: str, rng: np.random.Generator, i
                 assert one == round_to(total, made.dtype.name), context
 
 
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
+def test_powers_that_leave_the_range_are_numpys(name: str, rng: np.random.Generator) -> None:
+    """A row has blocks whose powers are in the range, and elements between them whose are not."""
+    most = np.log2(float(np.finfo(name).max))
+    for order in (3, 4.0, 5):
+        for _ in range(6):
+            x = draw(rng, "float64", (3, int(rng.integers(1, 4000)))).astype(name)
+            count = int(rng.integers(0, 4))
+            exponents = rng.choice([most - 1, most / order - 0.5, most / order + 0.1, -most], count)
+            x[rng.integers(0, 3, count), rng.integers(0, x.shape[1], count)] = 2.0**exponents
+            if rng.random() < 0.3:
+                x[0, -1] = rng.choice([np.inf, np.nan])
+            for axis in (0, 1):
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    wanted = np.linalg.norm(x, order, axis)
+                    of_numpy = {str(warning.message) for warning in told}
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    made = gr.norm(x, order, axis, device="cpu")
+                assert_alike(made, wanted, f"{name} {x.shape} {exponents} {order} {axis}")
+                assert {str(warning.message) for warning in told} <= of_numpy
+                assert of_numpy <= {str(one.message) for one in told} | {
+                    "overflow encountered in reduce"  # of sums that are not rounded between
+                }
+        with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="in power"):
+            gr.norm(np.array([1, 2.0 ** (most - 1)], name), order, 0, device="cpu")
+
+
 def test_squares_leave_the_range_and_norms_do_not() -> None:
     for scale in (2.0**600, 2.0**-600, 2.0**-1070):
         x = np.array([3.0, -4.0]) * scale

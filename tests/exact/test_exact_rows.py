@@ -177,21 +177,30 @@ def test_short_columns_that_are_apart_are_added_with_those_beside_them(
     name: str, isa: str, rng: np.random.Generator
 ) -> None:
     for _ in range(12 if EVERYTHING else 4):
-        n, columns = int(rng.integers(3, 20)), int(rng.choice((1, 2, 3, 9, 17, 40, 63)))
+        columns = int(rng.choice((1, 2, 3, 9, 17, 40, 63)))
+        runs = int(rng.choice((1, 1, 2, 3)))  # of a column
+        run = int(rng.integers(3, 20 if runs == 1 or rng.random() < 0.9 else 40))
+        n = runs * run
         many, groups = int(rng.integers(1, 4)), int(rng.integers(2, 20))  # of columns
         step = int(rng.choice((-1, 2, -3)))
         values = hard_rows(rng, name, many * groups * columns, n)
         if rng.random() < 0.7:  # plain sums of these are mostly exact
             values = rng.normal(size=values.shape).astype(DTYPES[name])
-        apart = np.zeros((n, many, groups + 1, abs(step) * columns), values.dtype)
-        view = apart[:, :, :groups, ::step][..., :columns]
+        elif rng.random() < 0.5:  # and those of these are not
+            scales = 2.0 ** rng.integers(-9, 5, values.shape) ** 3.0
+            with np.errstate(over="ignore"):
+                values = (rng.normal(size=values.shape) * scales).astype(DTYPES[name])
+        apart = np.zeros((runs, run + 2, many, groups + 1, abs(step) * columns), values.dtype)
+        view = apart[:, :run, :, :groups, ::step][..., :columns]
         view[...] = values.T.reshape(view.shape)
+        if rng.random() < 0.2:
+            view = view.astype(view.dtype.newbyteorder()) if name != "bfloat16" else view
         context = (name, isa, view.shape, view.strides)
-        total = gr.sum(view, axis=0, kernel="exact", device="cpu")
+        total = gr.sum(view, axis=(0, 1), kernel="exact", device="cpu")
         assert_rows(total.ravel(), values, name, 1, context)
         kept = rng.random(view.shape) < 0.8
-        kept[0] = True
-        mean = gr.mean(view, axis=0, where=kept, kernel="exact", device="cpu").ravel()
+        kept[0, 0] = True
+        mean = gr.mean(view, axis=(0, 1), where=kept, kernel="exact", device="cpu").ravel()
         for r, (row, of_row) in enumerate(zip(values, kept.reshape(n, -1).T, strict=True)):
             wanted = expected(row[of_row], name, int(of_row.sum()))
             assert_result(mean[r], wanted, (r, *context, SEED))
