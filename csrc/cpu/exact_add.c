@@ -205,6 +205,7 @@ static void add_elements(exact_job *work, uint64_t row, uint64_t first, uint64_t
         gpr_exact_clear(&parts[p], work->sum);
         how[p] =
             gpr_cpu_exact_adder(&parts[p], gpr_real_dtype(work->view->dtype), tiles_of(memory));
+        how[p].ends_at_nan = makes_result;
     }
     for (uint64_t at = first; at < end && !must_stop(work, first, at); at += work->tile) {
         const uint64_t count = gpr_smaller(end - at, work->tile),
@@ -410,11 +411,11 @@ double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind)
 
 static double nanoseconds_alone(const exact_job *work)
 {
-    const double per_product = 0.3;
+    const double per_product = 0.3, per_result = 1.5;
     const gpr_view *view = work->view;
 
     if (work->has_bounds)
-        return (double)view->rows * (double)view->n * per_product +
+        return (double)view->rows * ((double)view->n * per_product + per_result) +
                gpr_cpu_nanoseconds_to_read(view, view->dtype != work->factors.dtype);
     return gpr_cpu_exact_nanoseconds(work->view, work->add == add_elements ? GPR_ACC_EXACT
                                                                            : GPR_ACC_EXACT_MOMENTS);

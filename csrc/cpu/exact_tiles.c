@@ -1,6 +1,8 @@
 /* Adding tiles exactly; see exact_tiles.h. */
 #include "cpu/exact_tiles.h"
 
+#include <math.h>
+
 #include "lib/base/float_bits.h"
 
 enum {
@@ -173,6 +175,34 @@ static int add_in_bins(exact_adder *how, const void *elements, uint64_t count)
     return 1;
 }
 
+#define DEFINE_HAS_NAN(name, T, IS_NAN)                             \
+    static int has_nan_##name(const void *elements, uint64_t count) \
+    {                                                               \
+        const T *x = elements;                                      \
+        int any = 0;                                                \
+                                                                    \
+        for (uint64_t i = 0; i < count; i++) any |= IS_NAN(x[i]);   \
+        return any;                                                 \
+    }
+/* More than infinity, without the sign. */
+#define IS_NAN_float16(x) (((x) & 0x7fff) > 0x7c00)
+#define IS_NAN_bfloat16(x) (((x) & 0x7fff) > 0x7f80)
+DEFINE_HAS_NAN(float16, uint16_t, IS_NAN_float16)
+DEFINE_HAS_NAN(bfloat16, uint16_t, IS_NAN_bfloat16)
+DEFINE_HAS_NAN(float32, float, isnan)
+DEFINE_HAS_NAN(float64, double, isnan)
+
+static int has_nan(gpr_dtype dtype, const void *elements, uint64_t count)
+{
+    switch (dtype) {
+    case GPR_FLOAT16: return has_nan_float16(elements, count);
+    case GPR_BFLOAT16: return has_nan_bfloat16(elements, count);
+    case GPR_FLOAT32: return has_nan_float32(elements, count);
+    case GPR_FLOAT64: return has_nan_float64(elements, count);
+    default: return 0;
+    }
+}
+
 void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count)
 {
     if (how->sum != NULL) {
@@ -181,7 +211,12 @@ void gpr_cpu_add_tile(exact_adder *how, const void *elements, uint64_t count)
         how->sum(elements, 0, 1, count, &sum);
         gpr_exact_add_integer(how->part, (int64_t)sum, 0);
     } else if (!add_in_bins(how, elements, count)) {
-        gpr_exact_add_elements(how->part, how->dtype, elements, count);
+        if (how->ends_at_nan && has_nan(how->dtype, elements, count)) {
+            how->part->flags |= GPR_EXACT_NAN;
+            how->part->count += count;
+        } else {
+            gpr_exact_add_elements(how->part, how->dtype, elements, count);
+        }
         return;
     }
     how->part->count += count;

@@ -47,6 +47,7 @@ typedef struct exact_adder {
     gpr_dtype dtype;
     exact_bins bins;   /* of floats */
     gpr_rows_loop sum; /* for integers that a tile of sums to 64 bits; or NULL */
+    int ends_at_nan;   /* with NaN among a tile's floats, no other element matters */
 } exact_adder;
 
 /* `memory` is used for float16 and bfloat16 only. */

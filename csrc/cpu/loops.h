@@ -156,6 +156,7 @@ typedef struct gpr_interval_rule {
     int takes_root;         /* of sums of squares */
     int zero_is_zero;       /* a sum of size 0 is one of zeros alone */
     int zero_has_sign;      /* which may be -0 */
+    int are_integers;       /* products are integers; so is `times` */
 } gpr_interval_rule;
 
 /* Sizes of sums for which bounds on errors hold. */

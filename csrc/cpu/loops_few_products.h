@@ -19,7 +19,8 @@ enum { PLAINLY_NEAR = 1 << 17 };
 /* Of a sum's size: each of 2^5 additions to `rest`, which is below 2^(5 - 53), is rounded by 2^-53
  * of that; with the rests of products it is twice as much, and this is twice what it may be. */
 #define FEW_PRODUCTS_ERROR 0x1p-93
-#define LEAST_SHARE 0x1p-40 /* of a sum's size: of less, the error may be more than a last bit */
+enum { NOTED_VECTORS = 16 }; /* after one that needs notes: of integers every other one does */
+#define LEAST_SHARE 0x1p-40  /* of a sum's size: of less, the error may be more than a last bit */
 
 /* As EVERY, also of -0. */
 #define EACH(x) ((x) - (vec_f64){0})
@@ -57,6 +58,7 @@ typedef struct few_results {
     int are_two; /* one product, or two of float32: what one addition makes is the sum, rounded */
     int has_inverse; /* one for all */
     int is_inverted; /* it multiplies, and sums are neither 0 nor infinite */
+    int noting;      /* so many vectors more are made with notes at once */
     vec_f64 divisor, inverse;
     vec_i64 doubtful;
 } few_results;
@@ -129,8 +131,8 @@ INLINE int round_plainly(vec_f64 sum, vec_f64 size, const few_results *to, vec_f
 
 INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
 {
-    to->doubtful |= ~(vec_i64)(MAGNITUDES(sum) <= EVERY(GPR_MOST_SUM_SIZE));
-    return divide_few(sum, to);
+    to->doubtful |= (vec_i64)(MAGNITUDES(sum) > EVERY(GPR_MOST_SUM_SIZE));
+    return or_nan(divide_few(sum, to), sum);
 }
 
 #define OTHER_FACTOR(name) \
@@ -173,7 +175,8 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         if (to->takes_root) size = sum;                                                            \
         if (to->are_two) return round_two(sum, to);                                                \
         if (to->is_single && round_plainly(sum, size, to, &value)) return value;                   \
-        if (!to->is_single) { /* hardly one needs the notes */                                     \
+        if (!to->is_single &&                                                                      \
+            to->noting-- <= 0) { /* of most factors hardly one needs the notes */                  \
             const few_lanes plain = add_lanes_of_##name(rows, p, q, how, second, start, to, 0);    \
             const vec_i64 before = to->doubtful;                                                   \
                                                                                                    \
@@ -182,6 +185,7 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
             const int is_certain = !has_flag_set(to->doubtful);                                    \
             to->doubtful = before;                                                                 \
             if (is_certain) return value;                                                          \
+            to->noting = NOTED_VECTORS;                                                            \
         }                                                                                          \
         const few_lanes lanes = add_lanes_of_##name(rows, p, q, how, second, start, to, 1);        \
         return round_few(&lanes, to);                                                              \

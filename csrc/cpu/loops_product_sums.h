@@ -448,9 +448,20 @@ INLINE vec_interval wider_intervals(int takes_root, sums_of_products sums,
     return bounded(rule, sums, middle - error, middle + error, is_sure);
 }
 
+/* Sums of integers that a double holds are exact. */
+#define MOST_EXACT_INTEGER 0x1p53
+
 INLINE vec_interval intervals_of(int takes_root, int is_wider, sums_of_products sums,
                                  const gpr_interval_rule *rule)
 {
+    const vec_f64 most = MOST_EXACT_INTEGER - (vec_f64){0};
+
+    if (rule->are_integers && !has_flag_set(~(vec_i64)(sums.sizes * fabs(rule->times) <= most))) {
+        const vec_f64 sum = (sums.upper + 0.0) * rule->times,
+                      number = takes_root ? (vec_f64)roots_of(sum) : sum;
+
+        return (vec_interval){number, number};
+    }
     return is_wider ? wider_intervals(takes_root, sums, rule)
                     : narrowest_intervals(takes_root, sums, rule);
 }

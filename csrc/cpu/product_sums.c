@@ -866,12 +866,14 @@ static gpr_interval_rule interval_rule(const gpr_cpu_factors *factors, uint64_t 
                              .divisor = 1,
                              .takes_root = rule->takes_root,
                              .zero_is_zero = zero_is_zero(factors),
-                             .zero_has_sign = gpr_is_inexact(factors->dtype)};
+                             .zero_has_sign = gpr_is_inexact(factors->dtype),
+                             .are_integers = !gpr_is_inexact(factors->dtype)};
 
     if (factors->divisors == NULL) {
         how.step = is_narrow ? rounded_once : 0;
     } else if (is_narrow && factors->has_one_divisor && factors->components == 1) {
         how.times /= factors->divisors[0];
+        how.are_integers = 0;
         how.step = rounded_thrice;
     } else if (factors->components == 1 && !factors->are_parts) {
         if (factors->has_one_divisor)

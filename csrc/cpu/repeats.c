@@ -5,7 +5,7 @@
 
 #include "lib/base/integers.h"
 
-enum { LEAST_TIMES = 16 };
+enum { LEAST_TIMES = 16 }; /* of the fewest elements; of more, fewer are enough */
 
 uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second, uint64_t least)
 {
@@ -16,7 +16,7 @@ uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second, uint64_t 
     if (second != NULL) repeats &= gpr_view_repeats(second);
     for (int i = 0; i < view->inner && repeats != 0; i++)
         if (repeats >> i & 1) times *= view->axes[view->outer + i].extent;
-    return times < LEAST_TIMES ? 0 : repeats;
+    return times < 2 || times < LEAST_TIMES * least / view->n ? 0 : repeats;
 }
 
 int gpr_cpu_may_repeat(const gpr_rule *rule)

@@ -314,11 +314,12 @@ static int power_of_products(PyObject *power)
  * which says so. Takes the numbers. */
 static PyObject *raise_magnitudes(PyObject *numbers, PyObject *power)
 {
-    const int is_complex = PyArray_ISCOMPLEX((PyArrayObject *)numbers),
-              of_products = power_of_products(power);
+    const int of_products = power_of_products(power),
+              are_copied = PyArray_ISCOMPLEX((PyArrayObject *)numbers) ||
+                           (of_products != 0 && !are_floats_without_gaps(numbers));
     PyObject *made = NULL;
 
-    if (is_complex) Py_SETREF(numbers, PyNumber_Absolute(numbers));
+    if (are_copied) Py_SETREF(numbers, PyNumber_Absolute(numbers));
     if (numbers == NULL) return NULL;
     if (of_products != 0 && are_floats_without_gaps(numbers)) {
         made = PyArray_NewLikeArray((PyArrayObject *)numbers, NPY_KEEPORDER, NULL, 0);
@@ -329,7 +330,7 @@ static PyObject *raise_magnitudes(PyObject *numbers, PyObject *power)
         }
         Py_DECREF(made);
     }
-    if (!is_complex) Py_SETREF(numbers, PyNumber_Absolute(numbers));
+    if (!are_copied) Py_SETREF(numbers, PyNumber_Absolute(numbers));
     if (numbers == NULL) return NULL;
     made = PyNumber_InPlacePower(numbers, power, Py_None);
     Py_DECREF(numbers);
