@@ -117,6 +117,11 @@ static void round_rows(const rounding *work, uint64_t first, uint64_t rows)
             round_any(rule, sums[i], (uint64_t)counts[i], at + i * sizeof(double));
         return;
     }
+    if (n == 1 && work->counts == NULL) {
+        for (uint64_t i = 0; i < rows; i++) results[i] = double_of(sums[i]);
+        memcpy(at, results, rows * sizeof *results);
+        return;
+    }
     for (uint64_t i = 0; i < rows; i++) {
         const double mean = double_of(sums[i]) / double_of(counts[i] + (counts[i] == 0));
         results[i] = counts[i] == 0 ? (double)NAN : mean;
