@@ -83,13 +83,15 @@ typedef struct exact_job {
     add_range add;
     gpr_dtype sum; /* of the parts of sums */
     int counts_mask, skip_nan;
-    int components;               /* real numbers of an element */
-    int width;                    /* parts of a row */
-    gpr_value neutral;            /* element, for masks and NaN */
-    uint64_t tile;                /* elements */
-    uint64_t pieces;              /* of a row */
-    uint64_t per_task;            /* rows or units, where they are not in pieces */
-    gpr_exact_part *parts;        /* `width` for each piece, where rows are in pieces */
+    int components;         /* real numbers of an element */
+    int width;              /* parts of a row */
+    gpr_value neutral;      /* element, for masks and NaN */
+    uint64_t tile;          /* elements */
+    uint64_t pieces;        /* of a row */
+    uint64_t per_task;      /* rows or units, where they are not in pieces */
+    gpr_exact_part *parts;  /* `width` for each piece, where rows are in pieces */
+    const uint16_t *chosen; /* of these, the only ones that are added, or NULL: all of them */
+    uint64_t chosen_rows;
     int has_bounds;               /* products are summed with a bound on the error first */
     product_sums *sums;           /* of each piece, where rows are in pieces */
     gpr_product_sum *sums_beside; /* of each row in each piece, where they are side by side */
@@ -344,6 +346,16 @@ static uint64_t piece_start(const exact_job *work, uint64_t piece)
     return gpr_smaller((tiles - (uint64_t)behind) * work->tile, work->view->n);
 }
 
+static uint64_t rows_in_pieces(const exact_job *work)
+{
+    return work->chosen != NULL ? work->chosen_rows : work->view->rows;
+}
+
+static uint64_t row_in_pieces(const exact_job *work, uint64_t index)
+{
+    return work->chosen != NULL ? work->chosen[index] : index;
+}
+
 /* A task: adds a piece of a row, or finishes some whole rows. */
 static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
 {
@@ -353,7 +365,7 @@ static void add_task(exact_job *work, uint64_t index, exact_memory *memory)
         const uint64_t piece = index % work->pieces;
 
         if (gpr_cpu_must_stop(&work->stop)) return;
-        work->add(work, index / work->pieces, piece_start(work, piece),
+        work->add(work, row_in_pieces(work, index / work->pieces), piece_start(work, piece),
                   piece_start(work, piece + 1), memory,
                   work->parts + index * (uint64_t)work->width);
         return;
@@ -452,18 +464,17 @@ static exact_job make_job(const gpr_view *view, gpr_dtype sum, int (*interrupted
  * piece. */
 static gpr_status add_pieces(exact_job *work)
 {
-    const gpr_view *view = work->view;
-    const uint64_t width = (uint64_t)work->width;
+    const uint64_t width = (uint64_t)work->width, rows = rows_in_pieces(work);
     gpr_status status = GPR_OK;
 
-    work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
-    const uint64_t tasks = view->rows * work->pieces;
+    work->pieces = gpr_smaller(gpr_divide_up(work->view->n, LEAST_TASK), MOST_TASKS);
+    const uint64_t tasks = rows * work->pieces;
     work->parts = malloc(tasks * width * sizeof *work->parts);
     if (work->parts == NULL)
         return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
                         (unsigned long long)tasks);
     status = run_tasks(work, tasks);
-    for (uint64_t row = 0; status == GPR_OK && row < view->rows && !gpr_cpu_must_stop(&work->stop);
+    for (uint64_t row = 0; status == GPR_OK && row < rows && !gpr_cpu_must_stop(&work->stop);
          row++) {
         gpr_exact_part *first = work->parts + row * work->pieces * width;
 
@@ -1089,10 +1100,12 @@ static gpr_status finish_rows(exact_job *work)
     const int is_parallel = gpr_cpu_threads_for(nanoseconds_alone(work)) > 1;
     gpr_status status = GPR_OK;
 
-    if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
+    if (work->chosen != NULL || (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK)) {
         status = add_pieces(work);
-        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++)
-            finish_row(work, row, work->parts + row * work->pieces * (uint64_t)work->width);
+        for (uint64_t i = 0; i < rows_in_pieces(work) && status == GPR_OK && !work->stop.stopped;
+             i++)
+            finish_row(work, row_in_pieces(work, i),
+                       work->parts + i * work->pieces * (uint64_t)work->width);
         free(work->parts);
     } else {
         status = run_whole_rows(work, is_parallel);
@@ -1335,12 +1348,49 @@ static int finish_beside(exact_job *work, uint32_t threads, gpr_status *status)
     return finish_side_by_side(work, &work->factors, threads, status);
 }
 
-/* Sums the products of rows with a bound on the error, and finishes them. Clears work->has_bounds
- * where pieces of rows have to be added exactly. */
-static gpr_status finish_rows_by_bounds(exact_job *work)
+/* Sums the products of pieces of fewer than MOST_TASKS rows with a bound on the error, and finishes
+ * the rows, those exactly that the bound does not decide. */
+static __attribute__((noinline)) gpr_status finish_pieces_by_bounds(exact_job *work)
 {
     const gpr_view *view = work->view;
     const size_t bytes = gpr_dtype_bytes(work->rule->result);
+    uint16_t undecided[MOST_TASKS];
+    uint64_t left = 0;
+    gpr_status status = GPR_OK;
+
+    work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
+    const uint64_t tasks = view->rows * work->pieces;
+    work->sums = malloc(tasks * sizeof *work->sums);
+    if (work->sums == NULL)
+        return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
+                        (unsigned long long)tasks);
+    status = run_tasks(work, tasks);
+    for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++) {
+        product_sums *whole = &work->sums[row * work->pieces];
+
+        for (uint64_t piece = 1; piece < work->pieces; piece++)
+            gpr_cpu_merge_product_sums(whole, &whole[piece]);
+        if (!gpr_cpu_finish_product_sums(&work->factors, row, whole, work->rule,
+                                         work->result + row * bytes))
+            undecided[left++] = (uint16_t)row;
+    }
+    free(work->sums);
+    work->sums = NULL;
+    work->pieces = 1;
+    if (status != GPR_OK || work->stop.stopped || left == 0) return status;
+    work->has_bounds = 0;
+    work->task = add_task;
+    work->chosen = undecided;
+    work->chosen_rows = left;
+    status = finish_rows(work);
+    work->chosen = NULL;
+    return status;
+}
+
+/* Sums the products of rows with a bound on the error, and finishes them. */
+static gpr_status finish_rows_by_bounds(exact_job *work)
+{
+    const gpr_view *view = work->view;
     const uint32_t threads = gpr_cpu_threads_for(nanoseconds_alone(work));
     const int is_parallel = threads > 1;
     gpr_status status = GPR_OK;
@@ -1349,29 +1399,10 @@ static gpr_status finish_rows_by_bounds(exact_job *work)
     if (finish_beside(work, threads, &status)) {
         /* all rows are finished */
     } else if (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK) {
-        work->pieces = gpr_smaller(gpr_divide_up(view->n, LEAST_TASK), MOST_TASKS);
-        const uint64_t tasks = view->rows * work->pieces;
-        work->sums = malloc(tasks * sizeof *work->sums);
-        if (work->sums == NULL)
-            return gpr_fail(GPR_ERROR_MEMORY, "no memory for the partial sums of %llu tasks",
-                            (unsigned long long)tasks);
-        status = run_tasks(work, tasks);
-        for (uint64_t row = 0; row < view->rows && status == GPR_OK && !work->stop.stopped; row++) {
-            product_sums *whole = &work->sums[row * work->pieces];
-
-            for (uint64_t piece = 1; piece < work->pieces; piece++)
-                gpr_cpu_merge_product_sums(whole, &whole[piece]);
-            work->has_bounds &= gpr_cpu_finish_product_sums(&work->factors, row, whole, work->rule,
-                                                            work->result + row * bytes);
-        }
-        free(work->sums);
-        work->sums = NULL;
-        work->pieces = 1;
+        status = finish_pieces_by_bounds(work);
     } else {
         status = run_whole_rows(work, is_parallel);
     }
-    if (status != GPR_OK || work->stop.stopped) work->has_bounds = 1; /* nothing more to do */
-    work->task = add_task;
     return interrupted_or(work, status);
 }
 
@@ -1409,8 +1440,7 @@ static gpr_status reduce_products(const gpr_resolved *call, const gpr_view *view
     work.result = call->result;
     describe_run(run);
     work.has_bounds = view->n > 0 && gpr_cpu_may_sum_products(&work.factors, rule);
-    if (work.has_bounds) status = finish_rows_by_bounds(&work);
-    if (!work.has_bounds) status = finish_rows(&work);
+    status = work.has_bounds ? finish_rows_by_bounds(&work) : finish_rows(&work);
     leave_ieee(before);
     return status;
 }

@@ -28,14 +28,16 @@ void gpr_cpu_split_parts(const char *elements, size_t part_bytes, uint64_t count
         split_8(elements, count, real, imaginary);
 }
 
-int gpr_cpu_has_elements_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
+uint64_t gpr_cpu_run_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
 {
-    return view->rows_contiguous && view->dtype == factors->dtype;
-}
+    enum { SHORTEST = 256 }; /* shorter ones are better copied to a tile */
+    const gpr_axis *last = &view->axes[view->outer + view->inner - 1];
 
-int gpr_cpu_reads_factors_in_place(const gpr_cpu_factors *factors, const gpr_view *view)
-{
-    return gpr_cpu_has_elements_in_place(factors, view) && factors->components == 1;
+    if (view->dtype != factors->dtype) return 0;
+    if (view->rows_contiguous) return view->n;
+    if (view->inner == 0 || last->in != (int64_t)view->bytes || last->extent < SHORTEST) return 0;
+    return view->mask == NULL && view->encoding == 0 && gpr_view_is_aligned(view) ? last->extent
+                                                                                  : 0;
 }
 
 void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
@@ -49,13 +51,28 @@ void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to,
         gpr_convert(from, elements, to, converted, count);
 }
 
+static int is_in_run(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t at,
+                     uint64_t count)
+{
+    const uint64_t run = gpr_cpu_run_in_place(factors, view);
+
+    return run > 0 && at % run + count <= run;
+}
+
 const void *gpr_cpu_read_elements(const gpr_cpu_factors *factors, const gpr_view *view,
                                   uint64_t row, uint64_t at, uint64_t count, factor_stage *s)
 {
-    const char *elements =
-        view->rows_contiguous ? gpr_view_row(view, row) + at * view->bytes : s->packed;
+    const char *elements = s->packed;
+    gpr_view located;
 
-    if (!view->rows_contiguous) gpr_cpu_pack(view, row * view->n + at, count, NULL, s->packed);
+    if (view->rows_contiguous) {
+        elements = gpr_view_row(view, row) + at * view->bytes;
+    } else if (is_in_run(factors, view, at, count)) {
+        gpr_cpu_locate(view, row, at, &located);
+        elements = located.data;
+    } else {
+        gpr_cpu_pack(view, row * view->n + at, count, NULL, s->packed);
+    }
     if (view->dtype != factors->dtype) {
         gpr_cpu_convert_factors(view->dtype, elements, factors->dtype, s->converted, count);
         elements = s->converted;

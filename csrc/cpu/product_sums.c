@@ -116,18 +116,41 @@ static int are_conjugates(const gpr_cpu_factors *factors)
     return same;
 }
 
+/* How many elements of a row are read at once. */
+typedef struct pieces {
+    uint64_t most;
+    uint64_t run; /* that are read in place; 0: they are copied */
+} pieces;
+
+static pieces find_pieces(const gpr_cpu_factors *factors, uint64_t in_place, uint64_t copied)
+{
+    const int has_second = factors->products == GPR_PRODUCTS;
+    const uint64_t first = gpr_cpu_run_in_place(factors, factors->first),
+                   second = has_second ? gpr_cpu_run_in_place(factors, factors->second) : first,
+                   run = gpr_smaller(first, second);
+
+    return (pieces){run > 0 ? in_place : copied, run};
+}
+
+/* Elements from `at` on that are one piece, of those before `end`. */
+static uint64_t piece_at(const pieces *how, uint64_t at, uint64_t end)
+{
+    const uint64_t count = gpr_smaller(end - at, how->most);
+
+    return how->run > 0 ? gpr_smaller(count, how->run - at % how->run) : count;
+}
+
 /* The sum of the squares of all parts. */
 static void sum_squares_of_parts(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                                  uint64_t end, product_sums_memory *memory, product_sums *sums)
 {
     const gpr_product_sum_loop loop =
         gpr_cpu_loops()->product_sums[GPR_SQUARES][gpr_real_dtype(factors->dtype)];
-    const int in_place = gpr_cpu_has_elements_in_place(factors, factors->first);
-    const uint64_t tile = (in_place ? IN_PLACE_TILE : PRODUCT_TILE) / GPR_EXACT_PARTS;
+    const pieces how =
+        find_pieces(factors, IN_PLACE_TILE / GPR_EXACT_PARTS, PRODUCT_TILE / GPR_EXACT_PARTS);
 
-    for (uint64_t at = first; at < end; at += tile) {
-        const uint64_t count = end - at < tile ? end - at : tile;
-
+    for (uint64_t at = first, count; at < end; at += count) {
+        count = piece_at(&how, at, end);
         add(&sums->of[0],
             loop(gpr_cpu_read_elements(factors, factors->first, row, at, count, &memory->stages[0]),
                  NULL, GPR_EXACT_PARTS * count),
@@ -141,14 +164,12 @@ static void sum_complex_products(const gpr_cpu_factors *factors, uint64_t row, u
 {
     const gpr_complex_product_sums_loop loop =
         gpr_cpu_loops()->complex_product_sums[factors->dtype];
-    const int in_place = gpr_cpu_has_elements_in_place(factors, factors->first) &&
-                         gpr_cpu_has_elements_in_place(factors, factors->second);
-    const uint64_t tile = in_place ? COMPLEX_TILE : PRODUCT_TILE / 2;
+    const pieces how = find_pieces(factors, COMPLEX_TILE, PRODUCT_TILE / GPR_EXACT_PARTS);
 
-    for (uint64_t at = first; at < end; at += tile) {
-        const uint64_t count = end - at < tile ? end - at : tile;
+    for (uint64_t at = first, count; at < end; at += count) {
         gpr_product_sum of_parts[GPR_PART_PRODUCTS];
 
+        count = piece_at(&how, at, end);
         loop(gpr_cpu_read_elements(factors, factors->first, row, at, count, &memory->stages[0]),
              gpr_cpu_read_elements(factors, factors->second, row, at, count, &memory->stages[1]),
              count, of_parts);
@@ -199,10 +220,9 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
     const gpr_loops *loops = gpr_cpu_loops();
     const int has_second = factors->products == GPR_PRODUCTS;
     const gpr_dtype dtype = factors->dtype, read = dtype_of_loops(factors);
-    const int in_place = (factors->wraps || read == dtype) &&
-                         gpr_cpu_reads_factors_in_place(factors, factors->first) &&
-                         (!has_second || gpr_cpu_reads_factors_in_place(factors, factors->second));
-    const uint64_t tile = in_place ? IN_PLACE_TILE : PRODUCT_TILE;
+    const int is_widened = !factors->wraps && read != dtype;
+    const pieces how =
+        find_pieces(factors, is_widened ? PRODUCT_TILE : IN_PLACE_TILE, PRODUCT_TILE);
 
     if (factors->components > 1 && are_conjugates(factors)) {
         sum_squares_of_parts(factors, row, first, end, memory, sums);
@@ -214,10 +234,10 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
     }
     const gpr_product_sum_loop loop = loops->product_sums[factors->products][read];
 
-    for (uint64_t at = first; at < end; at += tile) {
-        const uint64_t count = end - at < tile ? end - at : tile;
+    for (uint64_t at = first, count; at < end; at += count) {
         const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS] = {NULL};
 
+        count = piece_at(&how, at, end);
         gpr_cpu_read_factors(factors, factors->first, row, at, count, &memory->stages[0], x);
         if (has_second)
             gpr_cpu_read_factors(factors, factors->second, row, at, count, &memory->stages[1], y);

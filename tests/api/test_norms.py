@@ -334,6 +334,44 @@ def test_zeros_of_averages_have_the_signs_of_their_products() -> None:
             assert not made.any()
 
 
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64", "int32"])
+def test_long_rows_of_which_some_are_undecided_are_as_on_one_thread(
+    name: str, rng: np.random.Generator, isa: str
+) -> None:
+    """Rows in pieces and in runs, some of which cancel: these alone are added exactly."""
+    runs, run = int(rng.choice([1, 3, 60])), int(rng.choice([700, 1100]))
+    runs *= 66_000 // (runs * run)
+    rows = int(rng.choice([2, 5, 40])) if runs * run < 70_000 else 2
+    x = draw(rng, "float64", (runs, rows, run))
+    x = (x * 1000).astype(name) if name == "int32" else x.astype(name)
+    weights = np.ones(x.shape, "float32" if name == "float32" else "float64")
+    for row in rng.permutation(rows)[: max(1, rows // 3)]:  # pairs that cancel but for one
+        half = x[:, row].reshape(-1)[: runs * run // 2]
+        x[:, row] = np.resize(np.concatenate([half, -half]), (runs, run))
+        x[-1, row, -1] = 3
+        if rng.random() < 0.3:
+            x[0, row, 0] = np.nan if name != "int32" else 1
+    before = gr.limits().cpu_threads
+    results = {}
+    try:
+        for threads in (1, 2):
+            gr.set_limits(cpu_threads=threads)
+            with np.errstate(all="ignore"):
+                results[threads] = [
+                    gr.average(x, (0, 2), weights, device="cpu"),
+                    gr.norm(x, axis=(0, 2), device="cpu"),
+                    gr.average(
+                        np.moveaxis(x, 1, 0).copy(), (1, 2), np.moveaxis(weights, 1, 0),
+                        device="cpu",
+                    ),
+                ]  # fmt: skip
+    finally:
+        gr.set_limits(cpu_threads=before)
+    for one, two in zip(*results.values(), strict=True):
+        assert np.array_equal(one, two, equal_nan=True), f"{name} {x.shape} {isa}"
+    assert np.array_equal(results[2][0], results[2][2], equal_nan=True), f"{name} {x.shape} {isa}"
+
+
 @pytest.mark.parametrize("name", ["complex64", "complex128", ">c8", ">c16"])
 def test_infinities_and_nan_of_complex_averages_are_numpys(
     name: str, rng: np.random.Generator
