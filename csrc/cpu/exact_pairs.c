@@ -153,7 +153,7 @@ static void sum_narrow_columns(const gpr_view *view, const reader *how, uint64_t
 
         gpr_cpu_make_tile(view, (int64_t)some, &tile);
         for (uint64_t at = first, run; at < end; at += run) {
-            const char *elements = s->packed;
+            const char *elements;
             int64_t stride = tile.axes[0].in;
 
             run = gpr_smaller(end - at, extent - at % extent);
