@@ -31,8 +31,8 @@ typedef struct factor_stage {
 void gpr_cpu_split_parts(const char *elements, size_t part_bytes, uint64_t count, char *real,
                          char *imaginary);
 
-/* Elements of a row that are factors as they are in memory, behind each other: all of them, or those
- * along the last axis, if it is not short. 0: they have to be copied or converted. */
+/* Elements of a row that are factors as they are in memory, behind each other: all of them, or
+ * those along the last axis, if it is not short. 0: they have to be copied or converted. */
 uint64_t gpr_cpu_run_in_place(const gpr_cpu_factors *factors, const gpr_view *view);
 
 /* `count` factors of the view's row, from `at` on, of the dtype that both are converted to: in

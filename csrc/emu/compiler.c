@@ -199,8 +199,8 @@ static int write_files(nvrtcProgram program, const char *folder)
 
 /* ---------------------------------------------------------------- compiling ------------------ */
 
-/* Local variables begin with a pattern, not with what the thread before left on this stack, which is
- * often what a variable should have been set to. */
+/* Local variables begin with a pattern, not with what the thread before left on this stack, which
+ * is often what a variable should have been set to. */
 #define FILL "-ftrivial-auto-var-init=pattern"
 
 /* What some compilers take and others refuse, before they compile anything. */
