@@ -415,7 +415,9 @@ done:
 double gpr_cpu_exact_nanoseconds(const gpr_view *view, gpr_acc_kind kind)
 {
     const double per_element = kind == GPR_ACC_EXACT ? 0.2 : 1.0;
-    const int is_staged = !view->rows_contiguous || view->mask != NULL;
+    const int in_place = view->rows_contiguous ||
+                         (gpr_cpu_lies_crosswise(view) && gpr_cpu_columns_in_place(view)),
+              is_staged = !in_place || view->mask != NULL;
 
     return (double)view->rows * (double)view->n * per_element +
            gpr_cpu_nanoseconds_to_read(view, is_staged);
@@ -1054,7 +1056,7 @@ static gpr_status add_one_row(exact_job *work, gpr_exact_part *parts)
     const gpr_float_environment before = enter_ieee();
     gpr_status status = GPR_OK;
 
-    if (gpr_cpu_threads_for(nanoseconds_alone(work)) > 1) {
+    if (gpr_cpu_threads_now(nanoseconds_alone(work)) > 1) {
         status = add_pieces(work);
         if (status == GPR_OK) memcpy(parts, work->parts, (size_t)work->width * sizeof *parts);
         free(work->parts);
@@ -1097,7 +1099,7 @@ static gpr_status run_whole_rows(exact_job *work, int is_parallel)
 static gpr_status finish_rows(exact_job *work)
 {
     const gpr_view *view = work->view;
-    const int is_parallel = gpr_cpu_threads_for(nanoseconds_alone(work)) > 1;
+    const int is_parallel = gpr_cpu_threads_now(nanoseconds_alone(work)) > 1;
     gpr_status status = GPR_OK;
 
     if (work->chosen != NULL || (is_parallel && view->rows < MOST_TASKS && view->n > LEAST_TASK)) {
@@ -1391,7 +1393,7 @@ static __attribute__((noinline)) gpr_status finish_pieces_by_bounds(exact_job *w
 static gpr_status finish_rows_by_bounds(exact_job *work)
 {
     const gpr_view *view = work->view;
-    const uint32_t threads = gpr_cpu_threads_for(nanoseconds_alone(work));
+    const uint32_t threads = gpr_cpu_threads_now(nanoseconds_alone(work));
     const int is_parallel = threads > 1;
     gpr_status status = GPR_OK;
 

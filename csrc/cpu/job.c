@@ -446,10 +446,26 @@ uint32_t gpr_cpu_threads_for(double nanoseconds)
     return worth < threads ? (uint32_t)worth : threads;
 }
 
+uint32_t gpr_cpu_threads_now(double nanoseconds)
+{
+    const double saved_by_two = nanoseconds * 1e-9 / 2; /* seconds */
+    const uint32_t worth_waking = gpr_cpu_threads_for(nanoseconds),
+                   worth_asking = (uint32_t)gpr_smaller((uint64_t)(nanoseconds / HAND_NANOSECONDS),
+                                                        gpr_thread_count());
+    uint32_t at_hand;
+
+    if (worth_asking < 2) return 1;
+    at_hand = gpr_threads_at_hand();
+    if (at_hand > worth_asking) at_hand = worth_asking;
+    if (at_hand > worth_waking) return at_hand;
+    if (worth_waking > 1) return worth_waking;
+    return gpr_threads_are_missed(saved_by_two) ? 2 : 1;
+}
+
 gpr_status gpr_cpu_run_tasks(double nanoseconds, uint64_t count, gpr_task task, void *work,
                              size_t bytes, uint32_t *threads)
 {
-    const uint32_t most = gpr_cpu_threads_for(nanoseconds);
+    const uint32_t most = count > 1 ? gpr_cpu_threads_now(nanoseconds) : 1;
     void *memory;
     gpr_status status = GPR_OK;
 
@@ -464,15 +480,17 @@ done:
     return status;
 }
 
-/* Rates that were measured with AVX2 and AVX-512: reading from a second cache or from behind it,
- * beginning and ending a row, and what is computed of each element besides. */
+/* Rates that were measured with AVX2 and AVX-512: reading from a second cache, a third one or
+ * memory, beginning and ending a row, and what is computed of each element besides. */
 double gpr_cpu_nanoseconds_to_read(const gpr_view *view, int stages)
 {
-    enum { CACHED_BYTES = 1 << 20 };
+    enum { SECOND_CACHE_BYTES = 1 << 20, THIRD_CACHE_BYTES = 1 << 24 };
     const double elements = (double)view->rows * (double)view->n,
                  bytes = elements * (double)view->bytes;
-    const double per_byte = bytes <= CACHED_BYTES ? 0.0125 : 0.05, per_staged = 0.4,
-                 per_row = gpr_cpu_lies_crosswise(view) ? 0 : 2;
+    const double per_byte = bytes <= SECOND_CACHE_BYTES  ? 0.0125
+                            : bytes <= THIRD_CACHE_BYTES ? 0.025
+                                                         : 0.05,
+                 per_staged = 0.4, per_row = gpr_cpu_lies_crosswise(view) ? 0 : 2;
 
     return bytes * per_byte + elements * per_staged * stages + (double)view->rows * per_row;
 }

@@ -16,6 +16,7 @@
 
 enum {
     WAKE_NANOSECONDS = 25000, /* of work that a thread must take over to be worth waking */
+    HAND_NANOSECONDS = 8000,  /* the same of one that looks out for work */
     PIECE_BYTES = 256 * 1024, /* of a task: tens of microseconds of work, in the caches */
     STAGE_ELEMENTS = 1024,    /* of a stage: three buffers of it fit the first cache */
     MOST_PARTS = PIECE_BYTES / STAGE_ELEMENTS, /* stages in a piece of a row */
@@ -128,6 +129,10 @@ void gpr_cpu_give_memory(void *memory);
 
 /* How many threads are worth waking, this one included, for work that takes one thread so long. */
 uint32_t gpr_cpu_threads_for(double nanoseconds);
+
+/* The same at this moment: with threads that look out for work, or after calls that would have been
+ * quicker with these. Results must not depend on it. */
+uint32_t gpr_cpu_threads_now(double nanoseconds);
 
 /* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for work that
  * takes one thread so long. Sets *threads to the number of threads that could take part.

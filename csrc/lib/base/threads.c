@@ -2,7 +2,9 @@
  *
  * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread
  * takes about as long as copying a chunk. So a worker that has run out of tasks looks out for the
- * next job for SPIN_SECONDS before it sleeps, and a caller does the same for its last workers.
+ * next job for SPIN_SECONDS before it sleeps, and a caller does the same for its last workers. Jobs
+ * that are not worth waking anyone get the workers that look out; where they follow each other soon,
+ * what they lose together decides (gpr_threads_are_missed).
  *
  * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a
  * worker that wakes in between joins it, one that wakes later finds it closed and sleeps on. So a
@@ -31,6 +33,7 @@
 #include "lib/base/progress.h"
 
 static const double SPIN_SECONDS = 100e-6;
+static const double WAKING_SECONDS = 50e-6; /* by the caller, and until the others run */
 
 /* A worker's stack has its tasks' memory. The program's thread-local storage is a part of a stack
  * too: 800 KiB under ThreadSanitizer. From 2 MiB on stacks may become huge pages, resident as a
@@ -53,6 +56,7 @@ static struct {
     uint32_t places;             /* workers that may still join the open job; 0 if none is open */
     atomic_flag busy;            /* a caller holds the pool */
     _Atomic int cpu;             /* that the last caller was on */
+    _Atomic uint32_t looking;    /* workers that look out for a job; written with the lock held */
     _Atomic uint32_t joined;     /* workers at work on the job; written with the lock held */
     _Atomic uint64_t generation; /* jobs opened so far: a worker joins each once; likewise */
     _Atomic uint64_t forks;
@@ -110,15 +114,35 @@ static void leave_caller(processors *mine)
 
 /* ---------------------------------------------------------------- workers -------------------- */
 
-/* Waits a little for a job after number `seen`, unless the caller needs this processor. */
-static void look_out(uint64_t seen)
+/* Waits a little for the next job, unless the caller needs this processor. Called with the lock
+ * held, which is free meanwhile. */
+static void look_out(void)
 {
+    const uint64_t last = pool.generation;
     const double end = gpr_seconds() + SPIN_SECONDS;
 
-    if (is_beside_caller()) return;
-    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen &&
-           gpr_seconds() < end)
+    pool.looking++;
+    pthread_mutex_unlock(&pool.lock);
+    while (!is_beside_caller() && gpr_seconds() < end &&
+           atomic_load_explicit(&pool.generation, memory_order_relaxed) == last)
         gpr_relax();
+    pthread_mutex_lock(&pool.lock);
+    pool.looking--;
+}
+
+/* Waits for a job after number `seen`, with the lock held. Who wakes too late for one looks out for
+ * the next: where jobs are shorter than it takes to wake, nobody would ever be in time. */
+static void wait_for_job(uint64_t seen, processors *mine)
+{
+    while (pool.places == 0 || pool.generation == seen) {
+        pthread_cond_wait(&pool.opened, &pool.lock);
+        if (is_beside_caller()) {
+            pthread_mutex_unlock(&pool.lock);
+            leave_caller(mine);
+            pthread_mutex_lock(&pool.lock);
+        }
+        if (pool.places == 0) look_out();
+    }
 }
 
 static void *serve(void *unused)
@@ -132,13 +156,7 @@ static void *serve(void *unused)
     find_processors(&mine);
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        while (pool.places == 0 || pool.generation == seen) {
-            pthread_cond_wait(&pool.opened, &pool.lock);
-            if (!is_beside_caller()) continue;
-            pthread_mutex_unlock(&pool.lock);
-            leave_caller(&mine);
-            pthread_mutex_lock(&pool.lock);
-        }
+        wait_for_job(seen, &mine);
         seen = pool.generation;
         pool.places--;
         pool.joined++;
@@ -146,9 +164,7 @@ static void *serve(void *unused)
         run_tasks(&pool.job, memory);
         pthread_mutex_lock(&pool.lock);
         if (--pool.joined == 0) pthread_cond_signal(&pool.left);
-        pthread_mutex_unlock(&pool.lock);
-        look_out(seen);
-        pthread_mutex_lock(&pool.lock);
+        look_out();
     }
     return NULL;
 }
@@ -195,7 +211,7 @@ static void after_fork_in_child(void)
     pthread_cond_init(&pool.opened, NULL);
     pthread_cond_init(&pool.left, NULL);
     pool.workers = pool.places = 0;
-    pool.joined = 0;
+    pool.joined = pool.looking = 0;
     atomic_flag_clear(&pool.busy);
     atomic_fetch_add(&pool.forks, 1);
 }
@@ -215,6 +231,26 @@ uint32_t gpr_thread_count(void)
     return limits.cpu_threads > 0 ? limits.cpu_threads : 1;
 }
 
+uint32_t gpr_threads_at_hand(void)
+{
+    return 1 + atomic_load_explicit(&pool.looking, memory_order_relaxed);
+}
+
+/* What calls have lost that followed each other so soon that workers would have been looking out.
+ * Threads that race here lose some of it. */
+int gpr_threads_are_missed(double seconds)
+{
+    static _Atomic double last, lost;
+    const double now = gpr_seconds(), gap = now - last;
+
+    if (gap < seconds / 2) return 0; /* the same call asks once more */
+    lost = gap < SPIN_SECONDS + 2 * seconds ? lost + seconds : 0;
+    last = now;
+    if (lost < WAKING_SECONDS) return 0;
+    lost = 0;
+    return 1;
+}
+
 static void run_alone(uint64_t count, gpr_task task, void *context, void *memory)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -226,11 +262,12 @@ static void run_alone(uint64_t count, gpr_task task, void *context, void *memory
 /* Opens a job for up to `wanted` workers and returns how many there are to join it. */
 static uint32_t open_job(uint64_t count, gpr_task task, void *context, uint32_t wanted)
 {
-    uint32_t places;
+    uint32_t places, woken;
 
     pthread_mutex_lock(&pool.lock);
     start_workers(wanted);
     places = pool.workers < wanted ? pool.workers : wanted;
+    woken = places > pool.looking ? places - pool.looking : 0;
     pool.job.task = task;
     pool.job.context = context;
     pool.job.count = count;
@@ -238,10 +275,10 @@ static uint32_t open_job(uint64_t count, gpr_task task, void *context, uint32_t 
     pool.places = places;
     atomic_store_explicit(&pool.cpu, sched_getcpu(), memory_order_relaxed);
     pool.generation++;
-    if (places == pool.workers)
+    if (places == pool.workers && woken > 0)
         pthread_cond_broadcast(&pool.opened);
     else
-        for (uint32_t i = 0; i < places; i++) pthread_cond_signal(&pool.opened);
+        for (uint32_t i = 0; i < woken; i++) pthread_cond_signal(&pool.opened);
     pthread_mutex_unlock(&pool.lock);
     return places;
 }

@@ -28,4 +28,12 @@ uint32_t gpr_parallel_for_at_most(uint64_t count, uint32_t most, gpr_task task, 
 /* Threads gpr_parallel_for would use: gpr_limits.cpu_threads. */
 uint32_t gpr_thread_count(void);
 
+/* Threads, the caller included, that would take part at once: workers that look out for a job need
+ * not be woken. */
+uint32_t gpr_threads_at_hand(void);
+
+/* Whether calls that follow each other, of which this one would end so many seconds sooner with
+ * more threads, have lost as much by now as waking these costs. */
+int gpr_threads_are_missed(double seconds);
+
 #endif
