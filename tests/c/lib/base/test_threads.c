@@ -227,6 +227,37 @@ static void test_workers_use_other_processors(void)
     run_with_pauses();
 }
 
+/* Workers are at hand after a job, until they sleep. */
+static void test_workers_look_out_for_a_while(void)
+{
+    uint32_t most = 1;
+
+    set_threads(3);
+    for (int i = 0; i < 100000 && most == 1; i++) {
+        CHECK(run_counted(100) == 0, "job %d", i);
+        if (gpr_threads_at_hand() > most) most = gpr_threads_at_hand();
+    }
+    CHECK(most > 1, "a worker is at hand");
+    for (int i = 0; i < 10000 && gpr_threads_at_hand() > 1; i++) usleep(1000);
+    CHECK(gpr_threads_at_hand() == 1, "all workers sleep");
+    CHECK(run_counted(1000) == 0, "a job that wakes them");
+}
+
+/* Threads are missed by calls that follow each other soon, and by no others. */
+static void test_threads_are_missed_by_bursts(void)
+{
+    const double seconds = 20e-6;
+    int missed = 0, calls = 0;
+
+    for (int i = 0; i < 20; i++) {
+        usleep(1000);
+        missed += gpr_threads_are_missed(seconds);
+    }
+    CHECK(missed == 0, "%d calls that are apart", missed);
+    for (; calls < 1000000 && missed == 0; calls++) missed += gpr_threads_are_missed(seconds);
+    CHECK(missed == 1 && calls > 2, "after %d calls", calls);
+}
+
 static void expect_child(pid_t child)
 {
     int status = -1;
@@ -315,6 +346,8 @@ int main(void)
     test_tasks_have_memory_of_their_own();
     test_many_callers();
     test_workers_use_other_processors();
+    test_workers_look_out_for_a_while();
+    test_threads_are_missed_by_bursts();
     test_fork();
     test_fork_beside_a_job();
     test_fork_in_a_task();
