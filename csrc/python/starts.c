@@ -256,35 +256,36 @@ static int is_normal(double re, double im)
 }
 
 /* Whether a start may lead a result back to numbers, so that rules in Python have it: an infinite
- * sum, and a product that is no normal double. On the CPU NaN stay, but for complex products:
- * sums of what is narrower than a double, and products, do not leave the range on their way. A sum
- * of doubles may have met both infinities there, unless it is exact, and wide. */
-static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, int parts, int is_narrow,
-                         double re, double im)
+ * sum, and a product that is no normal double. On the CPU NaN stay, unless the other part is
+ * infinite: sums of what is narrower than a double, and products, do not leave the range on their
+ * way. A sum of doubles may have met both infinities there, unless it is exact, and wide. */
+static int may_lead_back(gpr_operator op, const glue_epilogue *epilogue, int is_narrow, double re,
+                         double im)
 {
-    const int is_nan = isnan(re) || isnan(im);
+    const int is_nan = isnan(re) || isnan(im), is_infinite = isinf(re) || isinf(im);
 
-    if (op != GPR_OP_SUM) return !is_normal(re, im) && !(is_nan && parts == 1 && epilogue->on_cpu);
+    if (op != GPR_OP_SUM)
+        return !is_normal(re, im) && !(is_nan && !is_infinite && epilogue->on_cpu);
     if (is_nan) return !epilogue->is_wide && !(is_narrow && epilogue->on_cpu);
-    return isinf(re) || isinf(im);
+    return is_infinite;
 }
 
-#define DEFINE_ACCUMULATE(name, part, parts)                                                \
-    static int accumulate_start_##name(gpr_operator op, const glue_epilogue *epilogue,      \
-                                       part *results, npy_intp count)                       \
-    {                                                                                       \
-        const part start = (part)epilogue->number;                                          \
-        int has_others = 0;                                                                 \
-                                                                                            \
-        for (npy_intp i = 0; i < count; i++, results += (parts)) {                          \
-            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;        \
-            has_others |= may_lead_back(op, epilogue, parts, sizeof(part) < sizeof(double), \
-                                        (double)re, (double)im);                            \
-            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;               \
-            if ((parts) > 1)                                                                \
-                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;     \
-        }                                                                                   \
-        return has_others;                                                                  \
+#define DEFINE_ACCUMULATE(name, part, parts)                                                     \
+    static int accumulate_start_##name(gpr_operator op, const glue_epilogue *epilogue,           \
+                                       part *results, npy_intp count)                            \
+    {                                                                                            \
+        const part start = (part)epilogue->number;                                               \
+        int has_others = 0;                                                                      \
+                                                                                                 \
+        for (npy_intp i = 0; i < count; i++, results += (parts)) {                               \
+            const part re = results[0], im = (parts) > 1 ? results[(parts) - 1] : 0;             \
+            has_others |= may_lead_back(op, epilogue, sizeof(part) < sizeof(double), (double)re, \
+                                        (double)im);                                             \
+            results[0] = op == GPR_OP_SUM ? re + start : re * start - im * 0;                    \
+            if ((parts) > 1)                                                                     \
+                results[(parts) - 1] = op == GPR_OP_SUM ? im + 0 : re * 0 + im * start;          \
+        }                                                                                        \
+        return has_others;                                                                       \
     }
 DEFINE_ACCUMULATE(float32, float, 1)
 DEFINE_ACCUMULATE(float64, double, 1)
@@ -303,7 +304,7 @@ static int accumulate_start_halves(gpr_operator op, gpr_dtype dtype, const glue_
                                    : (double)gpr_half_to_float(results[i]),
                      made = op == GPR_OP_SUM ? x + epilogue->number : x * epilogue->number;
 
-        has_others |= may_lead_back(op, epilogue, 1, 1, x, 0);
+        has_others |= may_lead_back(op, epilogue, 1, x, 0);
         results[i] = is_bfloat ? gpr_double_to_bfloat(made) : gpr_double_to_half(made);
     }
     return has_others;

@@ -308,12 +308,15 @@ def _sum_without_start(call: Call, mask: Array | None, result: Any) -> Any:
 def _product_after(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
     """Product from a start on."""
     is_number = start == start  # as an element, NaN would be left out by nanprod
-    if start.dtype.kind in "fcV" and is_number and not _are_in_range(result):
-        return _product_with(call, mask, start, result)
+    leave = None
+    if start.dtype.kind in "fcV" and is_number:
+        leave = _leave_range(result)
     with np.errstate(all="ignore"):
         if result.dtype == start.dtype:
-            return np.multiply(result, start)
-        return (result * np.asarray(start).astype(result.dtype)).astype(start.dtype)[()]
+            made = np.multiply(result, start)
+        else:
+            made = (result * np.asarray(start).astype(result.dtype)).astype(start.dtype)[()]
+    return made if leave is None else _products_with(call, mask, start, made, leave)
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -321,21 +324,30 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _COMPLEX128 if dtype.kind == "c" else _FLOAT64
 
 
-def _are_in_range(products: Any) -> bool:
-    """Whether all of them are doubles with all their bits."""
+def _leave_range(products: Any) -> Array | None:
+    """Which of them are infinite or have lost bits; None where none is. NaN stays NaN."""
     least, most = sys.float_info.min, sys.float_info.max
     if not isinstance(products, np.ndarray):
         number = complex(products)
-        return least <= math.hypot(number.real, number.imag) <= most
+        size = math.hypot(number.real, number.imag)
+        return np.array(True) if size < least or size > most else None
+    wide = products.astype(_wide(products.dtype), copy=False)
     with np.errstate(all="ignore"):
-        sizes = np.abs(products.astype(_wide(products.dtype), copy=False))
-        return bool(np.all((sizes >= least) & (sizes <= most)))
+        if wide.dtype.kind == "c":  # mostly their squares do not leave it
+            squares = np.square(wide.real)
+            squares += np.square(wide.imag)
+            lowest = np.fmin.reduce(squares, axis=None, initial=np.inf)
+            if lowest >= least and np.fmax.reduce(squares, axis=None, initial=0.0) <= most:
+                return None
+        sizes = np.abs(wide)
+        leave: Array = (sizes < least) | (sizes > most)
+    return leave if leave.any() else None
 
 
-def _product_with(call: Call, mask: Array | None, start: Any, result: Any) -> Any:
-    """Products of which the start is one more element, in the shape of `result`.
+def _products_with(call: Call, mask: Array | None, start: Any, made: Any, which: Array) -> Any:
+    """Replaces those products by ones of which the start is one more element.
 
-    Those of the elements may leave the range of doubles where the start leads back into it.
+    Those of the elements leave the range of doubles where the start may lead back into it.
     """
     array, wide = np.asarray(call.array), _wide(start.dtype)
     reduced = range(array.ndim) if call.axis is None else call.axis
@@ -343,19 +355,21 @@ def _product_with(call: Call, mask: Array | None, start: Any, result: Any) -> An
     last = tuple(range(array.ndim - len(axes), array.ndim))
     count = count_reduced(array.shape, call.axis)
     kept = tuple(extent for i, extent in enumerate(array.shape) if i not in axes)
+    which = which.reshape(kept)
 
     def rows(of: Any, dtype: Any, first: Any) -> Array:
-        made = np.empty((*kept, count + 1), dtype)
-        made[..., 0] = first
-        made[..., 1:] = np.moveaxis(of, axes, last).reshape(*kept, count)
+        chosen = np.moveaxis(of, axes, last)[which]
+        made = np.empty((len(chosen), count + 1), dtype)
+        made[:, 0] = first
+        made[:, 1:] = chosen.reshape(len(chosen), count)
         return made
 
     with np.errstate(all="ignore"):
-        elements = rows(array.astype(start.dtype, copy=False), wide, np.asarray(start, wide))
+        elements = rows(array, start.dtype, start).astype(wide, copy=False)
         marks = None if mask is None else rows(np.broadcast_to(mask, array.shape), np.bool_, True)
         ours = call._replace(array=elements, axis=-1, dtype=None, keepdims=False, options=ON_CPU)
-        found = np.empty_like(result, start.dtype, subok=False)
-        found[...] = np.reshape(run_core(ours, "prod", marks), found.shape)
+        found = np.array(made)
+        found.reshape(kept)[which] = run_core(ours, "prod", marks)
     return found[()]
 
 
