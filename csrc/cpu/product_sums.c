@@ -214,13 +214,28 @@ static const void *widen(const gpr_cpu_factors *factors, const void *numbers, ui
     return widened;
 }
 
+/* Whether factors are their own, of 16 bits or less: integers hold the sums of a tile's squares, and
+ * so do doubles. */
+static int squares_are_small(const gpr_cpu_factors *factors)
+{
+    return factors->products == GPR_SQUARES && is_integer(factors->dtype) && !factors->wraps &&
+           gpr_dtype_bytes(factors->dtype) <= 2;
+}
+
+static gpr_product_sum sum_of_small_squares(gpr_dtype dtype, const void *numbers, uint64_t count)
+{
+    const double sum = (double)gpr_cpu_loops()->wrapped_products[dtype](numbers, numbers, count);
+
+    return (gpr_product_sum){sum, 0, sum};
+}
+
 void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t first,
                           uint64_t end, product_sums_memory *memory, product_sums *sums)
 {
     const gpr_loops *loops = gpr_cpu_loops();
     const int has_second = factors->products == GPR_PRODUCTS;
     const gpr_dtype dtype = factors->dtype, read = dtype_of_loops(factors);
-    const int is_widened = !factors->wraps && read != dtype;
+    const int is_widened = !factors->wraps && read != dtype && !squares_are_small(factors);
     const pieces how =
         find_pieces(factors, is_widened ? PRODUCT_TILE : IN_PLACE_TILE, PRODUCT_TILE);
 
@@ -233,6 +248,7 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         return;
     }
     const gpr_product_sum_loop loop = loops->product_sums[factors->products][read];
+    const int has_squares = squares_are_small(factors);
 
     for (uint64_t at = first, count; at < end; at += count) {
         const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS] = {NULL};
@@ -244,6 +260,10 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         if (factors->wraps) {
             sums->wrapped += loops->wrapped_products[dtype](x[0], y[0], count);
             continue;
+        }
+        if (has_squares) {
+            add(&sums->of[0], sum_of_small_squares(dtype, x[0], count), 0);
+            continue; /* nothing is rounded */
         }
         x[0] = widen(factors, x[0], count, memory->widened[0], sums);
         if (has_second) y[0] = widen(factors, y[0], count, memory->widened[1], sums);
@@ -740,6 +760,22 @@ static void sum_unit(unit_reader *unit, gpr_product_rows_loop loop, uint64_t wid
     if (all->merged > 0) merge_rows(width, memory, all);
 }
 
+enum { CALLED_ROW = 32 }; /* elements: worth a call for each row */
+
+static void sum_rows_of_small_squares(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                                      uint64_t begin, uint64_t end, product_rows_memory *memory)
+{
+    const gpr_view *view = factors->first;
+
+    for (uint64_t j = 0; j < width; j++) {
+        const char *numbers = gpr_view_row(view, row + j) + begin * view->bytes;
+        const gpr_product_sum sum = sum_of_small_squares(factors->dtype, numbers, end - begin);
+
+        memory->upper[j] = memory->sizes[j] = sum.upper;
+        memory->lower[j] = 0;
+    }
+}
+
 void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
                               uint64_t begin, uint64_t end, product_rows_memory *memory,
                               product_sums *all)
@@ -751,6 +787,12 @@ void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint
                     : gpr_cpu_loops()->product_rows[factors->products][dtype];
     unit_reader unit;
 
+    if (squares_are_small(factors) && factors->first->rows_contiguous &&
+        end - begin >= CALLED_ROW && end - begin <= IN_PLACE_TILE) {
+        sum_rows_of_small_squares(factors, row, width, begin, end, memory);
+        *all = gpr_cpu_no_products();
+        return;
+    }
     make_unit_reader(factors, row, width, 1, memory, &unit);
     sum_unit(&unit, loop, width, begin, end, memory, all);
 }
