@@ -34,6 +34,24 @@ typedef __m256d flag_f64;
 #define is_flagged_f32(flag) (_mm256_movemask_ps(flag) != 0)
 #define is_flagged_f64(flag) (_mm256_movemask_pd(flag) != 0)
 #define WIDEN_F32(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
+/* Integers of half a vector's bytes, a quarter or an eighth as doubles. */
+static inline __m128i load_bytes_4(const void *p)
+{
+    int bits;
+
+    memcpy(&bits, p, sizeof bits);
+    return _mm_cvtsi32_si128(bits);
+}
+#define HAS_WIDENED_LANES
+#define LOAD_BYTES_8(p) _mm_loadl_epi64((const __m128i *)(const void *)(p))
+#define LOAD_BYTES_16(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define WIDEN_bool(p) \
+    _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_min_epu8(load_bytes_4(p), _mm_set1_epi8(1))))
+#define WIDEN_int8(p) _mm256_cvtepi32_pd(_mm_cvtepi8_epi32(load_bytes_4(p)))
+#define WIDEN_uint8(p) _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(load_bytes_4(p)))
+#define WIDEN_int16(p) _mm256_cvtepi32_pd(_mm_cvtepi16_epi32(LOAD_BYTES_8(p)))
+#define WIDEN_uint16(p) _mm256_cvtepi32_pd(_mm_cvtepu16_epi32(LOAD_BYTES_8(p)))
+#define WIDEN_int32(p) _mm256_cvtepi32_pd(LOAD_BYTES_16(p))
 #define LESS_PRODUCT(number, x, y) _mm256_fnmadd_pd(x, y, number)
 #define MULTIPLY_ADD(x, y, number) _mm256_fmadd_pd(x, y, number)
 #define MULTIPLY_ADD_SINGLE(x, y, number) _mm256_fmadd_ps(x, y, number)

@@ -37,6 +37,19 @@ typedef __mmask8 flag_f64;
 #define is_flagged_f32(flag) ((flag) != 0)
 #define is_flagged_f64(flag) ((flag) != 0)
 #define WIDEN_F32(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+/* Integers of half a vector's bytes, a quarter or an eighth as doubles. */
+#define HAS_WIDENED_LANES
+#define LOAD_BYTES_8(p) _mm_loadl_epi64((const __m128i *)(const void *)(p))
+#define LOAD_BYTES_16(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define LOAD_BYTES_32(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define WIDEN_bool(p) \
+    _mm512_cvtepi32_pd(_mm256_cvtepu8_epi32(_mm_min_epu8(LOAD_BYTES_8(p), _mm_set1_epi8(1))))
+#define WIDEN_int8(p) _mm512_cvtepi32_pd(_mm256_cvtepi8_epi32(LOAD_BYTES_8(p)))
+#define WIDEN_uint8(p) _mm512_cvtepi32_pd(_mm256_cvtepu8_epi32(LOAD_BYTES_8(p)))
+#define WIDEN_int16(p) _mm512_cvtepi32_pd(_mm256_cvtepi16_epi32(LOAD_BYTES_16(p)))
+#define WIDEN_uint16(p) _mm512_cvtepi32_pd(_mm256_cvtepu16_epi32(LOAD_BYTES_16(p)))
+#define WIDEN_int32(p) _mm512_cvtepi32_pd(LOAD_BYTES_32(p))
+#define WIDEN_uint32(p) _mm512_cvtepu32_pd(LOAD_BYTES_32(p))
 #define LESS_PRODUCT(number, x, y) _mm512_fnmadd_pd(x, y, number)
 #define MULTIPLY_ADD(x, y, number) _mm512_fmadd_pd(x, y, number)
 #define MULTIPLY_ADD_SINGLE(x, y, number) _mm512_fmadd_ps(x, y, number)

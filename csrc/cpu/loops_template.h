@@ -1735,47 +1735,50 @@ INLINE double widen_int(uint64_t bits, uint64_t high_bias, double bias)
     return high - bias + low;
 }
 
-/* Integers that a double holds. */
-#define DEFINE_WIDEN_EACH(name, T)                                                  \
+/* Integers that a double holds. Runs are often short: the last vector begins before where the one
+ * before it ends. */
+#define DEFINE_WIDEN_EACH(name, T, LIFT)                                            \
     static void widen_##name(const void *source, void *destination, uint64_t count) \
     {                                                                               \
         const T *from = source;                                                     \
         double *to = destination;                                                   \
-        for (uint64_t i = 0; i < count; i++) to[i] = (double)from[i];               \
+        for (uint64_t i = 0; i < count; i++) to[i] = (double)LIFT(from[i]);         \
     }
-/* Runs are often short: the last vector begins before where the one before it ends. */
-typedef int32_t lanes_i32 __attribute__((vector_size(VECTOR_LANES * sizeof(int32_t))));
-#define DEFINE_WIDEN(name, T, LIFT)                                                           \
-    typedef T lanes_of_##name __attribute__((vector_size(VECTOR_LANES * sizeof(T))));         \
-    INLINE void widen_lanes_of_##name(const T *from, double *to)                              \
-    {                                                                                         \
-        lanes_of_##name x;                                                                    \
-        vec_f64 wide;                                                                         \
-                                                                                              \
-        memcpy(&x, from, sizeof x);                                                           \
-        wide = __builtin_convertvector(__builtin_convertvector(LIFT(x), lanes_i32), vec_f64); \
-        memcpy(to, &wide, sizeof wide);                                                       \
-    }                                                                                         \
-    static void widen_##name(const void *source, void *destination, uint64_t count)           \
-    {                                                                                         \
-        const T *from = source;                                                               \
-        double *to = destination;                                                             \
-        uint64_t i = 0;                                                                       \
-                                                                                              \
-        for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)                                  \
-            widen_lanes_of_##name(from + i, to + i);                                          \
-        if (i < count && count >= VECTOR_LANES)                                               \
-            widen_lanes_of_##name(from + count - VECTOR_LANES, to + count - VECTOR_LANES);    \
-        for (; i < count && count < VECTOR_LANES; i++) to[i] = (double)LIFT(from[i]);         \
+#define DEFINE_WIDEN_LANES(name, T, LIFT)                                                  \
+    INLINE void widen_lanes_of_##name(const T *from, double *to)                           \
+    {                                                                                      \
+        const vec_f64 wide = (vec_f64)WIDEN_##name(from);                                  \
+                                                                                           \
+        memcpy(to, &wide, sizeof wide);                                                    \
+    }                                                                                      \
+    static void widen_##name(const void *source, void *destination, uint64_t count)        \
+    {                                                                                      \
+        const T *from = source;                                                            \
+        double *to = destination;                                                          \
+        uint64_t i = 0;                                                                    \
+                                                                                           \
+        for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)                               \
+            widen_lanes_of_##name(from + i, to + i);                                       \
+        if (i < count && count >= VECTOR_LANES)                                            \
+            widen_lanes_of_##name(from + count - VECTOR_LANES, to + count - VECTOR_LANES); \
+        for (; i < count && count < VECTOR_LANES; i++) to[i] = (double)LIFT(from[i]);      \
     }
-#define NOT_ZERO_LANES(x) (((x) != 0) & 1)
-DEFINE_WIDEN(bool, uint8_t, NOT_ZERO_LANES)
+#ifdef HAS_WIDENED_LANES
+#define DEFINE_WIDEN DEFINE_WIDEN_LANES
+#else
+#define DEFINE_WIDEN DEFINE_WIDEN_EACH
+#endif
+DEFINE_WIDEN(bool, uint8_t, SAW_NOT_ZERO)
 DEFINE_WIDEN(int8, int8_t, LIFT_SAME)
 DEFINE_WIDEN(int16, int16_t, LIFT_SAME)
 DEFINE_WIDEN(int32, int32_t, LIFT_SAME)
 DEFINE_WIDEN(uint8, uint8_t, LIFT_SAME)
 DEFINE_WIDEN(uint16, uint16_t, LIFT_SAME)
-DEFINE_WIDEN_EACH(uint32, uint32_t)
+#ifdef WIDEN_uint32
+DEFINE_WIDEN(uint32, uint32_t, LIFT_SAME)
+#else
+DEFINE_WIDEN_EACH(uint32, uint32_t, LIFT_SAME)
+#endif
 
 static void widen_int64(const void *source, void *destination, uint64_t count)
 {
