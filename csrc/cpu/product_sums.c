@@ -214,8 +214,8 @@ static const void *widen(const gpr_cpu_factors *factors, const void *numbers, ui
     return widened;
 }
 
-/* Whether factors are their own, of 16 bits or less: integers hold the sums of a tile's squares, and
- * so do doubles. */
+/* Whether squares are of integers of 16 bits or less: their sums in a tile are integers that a
+ * double holds. */
 static int squares_are_small(const gpr_cpu_factors *factors)
 {
     return factors->products == GPR_SQUARES && is_integer(factors->dtype) && !factors->wraps &&
