@@ -138,6 +138,10 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
 #define OTHER_FACTOR(name) \
     (to->takes_root ? x : second != NULL ? EACH(second[i]) : read_lanes_##name(how, q, at_q))
 
+/* What is read of neighbours a few vectors later: the rows are many streams. */
+enum { PREFETCH_ROW_BYTES = 2048 };
+#define PREFETCH_ROW(p) PREFETCH_RUN(p, 1, PREFETCH_ROW_BYTES, 3)
+
 #define DEFINE_FEW_PRODUCTS(name, T, IS_WIDE)                                                      \
     /* Sums of a vector of rows, of which none counts as exact without notes. */                   \
     INLINE few_lanes add_lanes_of_##name(gpr_product_rows rows, const char *const *p,              \
@@ -148,6 +152,8 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
                                                                                                    \
         for (uint64_t i = 0; i < rows.n; i++) {                                                    \
+            if (how == NEIGHBOURS && IS_WIDE) PREFETCH_ROW(p[0] + at_p);                           \
+            if (how == NEIGHBOURS && IS_WIDE && second == NULL) PREFETCH_ROW(q[0] + at_q);         \
             const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name);             \
             add_few(IS_WIDE, notes, x, y, &lanes);                                                 \
             at_p += rows.p_stride;                                                                 \
@@ -165,6 +171,8 @@ INLINE vec_f64 round_two(vec_f64 sum, few_results *to)
         int64_t at_p = rows.p_first, at_q = rows.q_first;                                          \
                                                                                                    \
         for (uint64_t i = 0; i < rows.n && (to->are_two || to->is_single); i++) {                  \
+            if (how == NEIGHBOURS) PREFETCH_ROW(p[0] + at_p);                                      \
+            if (how == NEIGHBOURS && second == NULL && !to->takes_root) PREFETCH_ROW(q[0] + at_q); \
             const vec_f64 x = read_lanes_##name(how, p, at_p), y = OTHER_FACTOR(name),             \
                           term = x * y;                                                            \
             sum += term;                                                                           \
