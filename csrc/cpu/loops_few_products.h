@@ -19,8 +19,8 @@ enum { PLAINLY_NEAR = 1 << 17 };
 /* Of a sum's size: each of 2^5 additions to `rest`, which is below 2^(5 - 53), is rounded by 2^-53
  * of that; with the rests of products it is twice as much, and this is twice what it may be. */
 #define FEW_PRODUCTS_ERROR 0x1p-93
-enum { NOTED_VECTORS = 16 }; /* after one that needs notes: of integers every other one does */
 #define LEAST_SHARE 0x1p-40  /* of a sum's size: of less, the error may be more than a last bit */
+enum { NOTED_VECTORS = 16 }; /* after one that needs notes: of integers every other one does */
 
 /* As EVERY, also of -0. */
 #define EACH(x) ((x) - (vec_f64){0})

@@ -116,7 +116,7 @@ static int are_conjugates(const gpr_cpu_factors *factors)
     return same;
 }
 
-/* How many elements of a row are read at once. */
+/* How many elements of a row are read at once. Both views have the same axes. */
 typedef struct pieces {
     uint64_t most;
     uint64_t run; /* that are read in place; 0: they are copied */
