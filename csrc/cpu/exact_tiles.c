@@ -1,8 +1,6 @@
 /* Adding tiles exactly; see exact_tiles.h. */
 #include "cpu/exact_tiles.h"
 
-#include <math.h>
-
 #include "lib/base/float_bits.h"
 
 enum {
@@ -175,31 +173,45 @@ static int add_in_bins(exact_adder *how, const void *elements, uint64_t count)
     return 1;
 }
 
-#define DEFINE_HAS_NAN(name, T, IS_NAN)                             \
-    static int has_nan_##name(const void *elements, uint64_t count) \
-    {                                                               \
-        const T *x = elements;                                      \
-        int any = 0;                                                \
-                                                                    \
-        for (uint64_t i = 0; i < count; i++) any |= IS_NAN(x[i]);   \
-        return any;                                                 \
+/* Bits without their sign that are more than an infinity's are NaN. */
+#define DEFINE_HAS_NAN(name, BITS, fraction, exponent)                                      \
+    static int has_nan_##name(const BITS *bits, uint64_t count)                             \
+    {                                                                                       \
+        const BITS magnitude = (BITS)((BITS) - 1 >> 1),                                     \
+                   infinity = (BITS)((((BITS)1 << (exponent)) - 1) << (fraction));          \
+        int any = 0;                                                                        \
+                                                                                            \
+        for (uint64_t i = 0; i < count; i++) any |= (BITS)(bits[i] & magnitude) > infinity; \
+        return any;                                                                         \
     }
-/* More than infinity, without the sign. */
-#define IS_NAN_float16(x) (((x) & 0x7fff) > 0x7c00)
-#define IS_NAN_bfloat16(x) (((x) & 0x7fff) > 0x7f80)
-DEFINE_HAS_NAN(float16, uint16_t, IS_NAN_float16)
-DEFINE_HAS_NAN(bfloat16, uint16_t, IS_NAN_bfloat16)
-DEFINE_HAS_NAN(float32, float, isnan)
-DEFINE_HAS_NAN(float64, double, isnan)
+#define BITS_1 uint8_t
+#define BITS_2 uint16_t
+#define BITS_4 uint32_t
+#define BITS_8 uint64_t
+#define HAS_NAN_GPR_KIND_BOOL(...)
+#define HAS_NAN_GPR_KIND_SIGNED(...)
+#define HAS_NAN_GPR_KIND_UNSIGNED(...)
+#define HAS_NAN_GPR_KIND_COMPLEX(...)
+#define HAS_NAN_GPR_KIND_FLOAT(name, BITS, fraction, exponent) \
+    DEFINE_HAS_NAN(name, BITS, fraction, exponent)
+#define GPR_DTYPE(ID, name, bytes, kind, c_type, fraction, exponent) \
+    HAS_NAN_##kind(name, BITS_##bytes, fraction, exponent)
+#include "dtypes.def"
+#undef GPR_DTYPE
 
 static int has_nan(gpr_dtype dtype, const void *elements, uint64_t count)
 {
     switch (dtype) {
-    case GPR_FLOAT16: return has_nan_float16(elements, count);
-    case GPR_BFLOAT16: return has_nan_bfloat16(elements, count);
-    case GPR_FLOAT32: return has_nan_float32(elements, count);
-    case GPR_FLOAT64: return has_nan_float64(elements, count);
-    default: return 0;
+#define CASE_HAS_NAN_GPR_KIND_BOOL(...)
+#define CASE_HAS_NAN_GPR_KIND_SIGNED(...)
+#define CASE_HAS_NAN_GPR_KIND_UNSIGNED(...)
+#define CASE_HAS_NAN_GPR_KIND_COMPLEX(...)
+#define CASE_HAS_NAN_GPR_KIND_FLOAT(ID, name) \
+    case GPR_##ID: return has_nan_##name(elements, count);
+#define GPR_DTYPE(ID, name, bytes, kind, ...) CASE_HAS_NAN_##kind(ID, name)
+#include "dtypes.def"
+#undef GPR_DTYPE
+    default: return 0; /* no other number is NaN */
     }
 }
 

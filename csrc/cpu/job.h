@@ -130,8 +130,8 @@ void gpr_cpu_give_memory(void *memory);
 /* How many threads are worth waking, this one included, for work that takes one thread so long. */
 uint32_t gpr_cpu_threads_for(double nanoseconds);
 
-/* The same at this moment: with threads that look out for work, or after calls that would have been
- * quicker with these. Results must not depend on it. */
+/* The same at this moment: threads that look out for work need not be woken, and short calls that
+ * follow each other soon are worth waking one together. Results must not depend on it. */
 uint32_t gpr_cpu_threads_now(double nanoseconds);
 
 /* Runs tasks that need `bytes` of memory each, by as many threads as are worth waking for work that

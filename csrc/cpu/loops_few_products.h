@@ -20,7 +20,7 @@ enum { PLAINLY_NEAR = 1 << 17 };
  * of that; with the rests of products it is twice as much, and this is twice what it may be. */
 #define FEW_PRODUCTS_ERROR 0x1p-93
 #define LEAST_SHARE 0x1p-40  /* of a sum's size: of less, the error may be more than a last bit */
-enum { NOTED_VECTORS = 16 }; /* after one that needs notes: of integers every other one does */
+enum { NOTED_VECTORS = 16 }; /* made with notes after one that needed them: of integers many do */
 
 /* As EVERY, also of -0. */
 #define EACH(x) ((x) - (vec_f64){0})

@@ -235,7 +235,8 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
     const gpr_loops *loops = gpr_cpu_loops();
     const int has_second = factors->products == GPR_PRODUCTS;
     const gpr_dtype dtype = factors->dtype, read = dtype_of_loops(factors);
-    const int is_widened = !factors->wraps && read != dtype && !squares_are_small(factors);
+    const int has_squares = squares_are_small(factors),
+              is_widened = !factors->wraps && !has_squares && read != dtype;
     const pieces how =
         find_pieces(factors, is_widened ? PRODUCT_TILE : IN_PLACE_TILE, PRODUCT_TILE);
 
@@ -248,7 +249,6 @@ void gpr_cpu_sum_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t
         return;
     }
     const gpr_product_sum_loop loop = loops->product_sums[factors->products][read];
-    const int has_squares = squares_are_small(factors);
 
     for (uint64_t at = first, count; at < end; at += count) {
         const void *x[GPR_EXACT_PARTS], *y[GPR_EXACT_PARTS] = {NULL};

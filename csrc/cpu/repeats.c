@@ -5,7 +5,7 @@
 
 #include "lib/base/integers.h"
 
-enum { LEAST_TIMES = 16 }; /* of the fewest elements; of more, fewer are enough */
+enum { LEAST_TIMES = 16 }; /* in rows of the fewest elements; of longer rows, fewer are enough */
 
 uint64_t gpr_cpu_repeats(const gpr_view *view, const gpr_view *second, uint64_t least)
 {

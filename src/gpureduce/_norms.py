@@ -100,8 +100,8 @@ def norm(
     ``5e200``, where NumPy's is infinite. The 1-norm of real elements is rounded once too. One pass
     over memory computes each of 2, 1 (of real elements), ``inf`` (of real elements) and 0. Other
     orders, and those of complex elements, make an array of magnitudes first, as NumPy does; their
-    sums are rounded once. Powers of the orders 3 and 4 are products, rounded two times, others
-    NumPy's.
+    sums are rounded once. Powers of the orders 3 and 4 are products, rounded twice; those of
+    other orders are NumPy's.
 
     Determinism: 2, ``'fro'``, 1, ``inf``, ``-inf`` and 0 have the same bits on every device, in any
     layout.

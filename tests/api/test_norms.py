@@ -452,7 +452,7 @@ def test_orders_of_all_layouts_are_numpys(name: str, rng: np.random.Generator, i
 
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64"])
 def test_powers_that_leave_the_range_are_numpys(name: str, rng: np.random.Generator) -> None:
-    """A row has blocks whose powers are in the range, and elements between them whose are not."""
+    """Powers of some elements overflow or underflow, with NumPy's warnings."""
     most = np.log2(float(np.finfo(name).max))
     for order in (3, 4.0, 5):
         for _ in range(6):

@@ -32,8 +32,9 @@ uint32_t gpr_thread_count(void);
  * not be woken. */
 uint32_t gpr_threads_at_hand(void);
 
-/* Whether calls that follow each other, of which this one would end so many seconds sooner with
- * more threads, have lost as much by now as waking these costs. */
+/* Notes that a call would end so many seconds sooner with more threads. Returns whether it and the
+ * calls before it, if they follow each other soon, have lost as much time as waking a worker
+ * costs. */
 int gpr_threads_are_missed(double seconds);
 
 #endif
