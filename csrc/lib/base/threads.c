@@ -2,12 +2,12 @@
  *
  * Jobs come in bursts (a chunk of a streamed array after the other), and waking a sleeping thread
  * takes about as long as copying a chunk. So a worker that has run out of tasks looks out for the
- * next job for SPIN_SECONDS before it sleeps, and a caller does the same for its last workers. A job
- * too short to wake a worker for gets those that look out. Where such jobs follow each other soon,
- * they wake one after they have lost as much time as that costs (gpr_threads_are_missed).
+ * next job for SPIN_SECONDS before it sleeps, and a caller does the same for its last workers. A
+ * job too short to wake a worker for gets those that look out. Where such jobs follow each other
+ * soon, they wake one after they have lost as much time as that costs (gpr_threads_are_missed).
  *
  * A job lives in the pool from the moment it opens to the moment its caller has run out of tasks; a
- * worker that wakes in between joins it, one that wakes later finds it closed and sleeps on. So a
+ * worker that wakes in between joins it, one that wakes later finds it closed. So a
  * caller waits only for workers that took a task, never for one that has yet to be scheduled. Tasks
  * are handed out by a counter: which thread runs which task varies, and tasks must not care.
  *
