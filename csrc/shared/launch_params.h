@@ -93,11 +93,17 @@ typedef struct gpr_given_mean_params {
     gpr_i64 column;                       /* steps in given means along the layout's column */
 } gpr_given_mean_params;
 
+/* Numbers of results below which quotients by an axis are i * inverse >> shift. */
+enum { GPR_COPY_BITS = 31 };
+
 /* An axis of results: its steps in results, and the steps to those that kernels have stored, which
- * are 0 along an axis of rows that are the same. */
+ * are 0 along an axis of rows that are the same. With `shift` GPR_COPY_BITS and the bits that the
+ * extent takes, and `inverse` 2^shift over the extent, rounded up, quotients are exact: what an
+ * inverse is too large by is below 1, so that i of them are below 2^shift. */
 typedef struct gpr_copy_axis {
     gpr_u64 extent;
     gpr_i64 out, from;
+    gpr_u32 inverse, shift;
 } gpr_copy_axis;
 
 enum { GPR_MOST_COPY_AXES = 65 }; /* NumPy's most, and one of two results a row */
@@ -127,6 +133,6 @@ GPR_ASSERT_OFFSET(gpr_layout_params, row_major, 104);
 static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
 static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
 static_assert(sizeof(gpr_second_params) == 16, "a second array");
-static_assert(sizeof(gpr_copy_params) == 16 + GPR_MOST_COPY_AXES * 24, "results to copy");
+static_assert(sizeof(gpr_copy_params) == 16 + GPR_MOST_COPY_AXES * 32, "results to copy");
 
 #endif

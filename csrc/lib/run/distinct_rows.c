@@ -7,6 +7,16 @@ enum { LEAST_BYTES = 16 << 20 };
 
 _Static_assert((int)GPR_MOST_COPY_AXES == GPR_MAX_NDIM + 1, "axes, and one of two results a row");
 
+static gpr_copy_axis copy_axis(uint64_t extent, int64_t out, int64_t from)
+{
+    gpr_copy_axis axis = {.extent = extent, .out = out, .from = from, .shift = GPR_COPY_BITS};
+
+    if (extent >> GPR_COPY_BITS != 0) return axis; /* as then there are too many results */
+    while (extent > 1ull << (axis.shift - GPR_COPY_BITS)) axis.shift++;
+    axis.inverse = (uint32_t)(((1ull << axis.shift) + extent - 1) / extent);
+    return axis;
+}
+
 /* The axes of all results, and the steps to those that are stored. */
 static void describe_copies(const gpr_resolved *call, uint64_t same, gpr_copy_params *copies)
 {
@@ -15,12 +25,12 @@ static void describe_copies(const gpr_resolved *call, uint64_t same, gpr_copy_pa
     uint32_t axes = 0;
 
     if (outputs > 1)
-        copies->axis[axes++] = (gpr_copy_axis){outputs, call->output_stride, call->output_stride};
+        copies->axis[axes++] = copy_axis(outputs, call->output_stride, call->output_stride);
     for (int i = 0; i < view->outer; i++) {
         const gpr_axis *axis = &view->axes[i];
         const int is_same = (same >> i & 1) != 0;
 
-        copies->axis[axes++] = (gpr_copy_axis){axis->extent, axis->out, is_same ? 0 : axis->out};
+        copies->axis[axes++] = copy_axis(axis->extent, axis->out, is_same ? 0 : axis->out);
     }
     copies->count = view->rows * outputs;
     copies->axes = axes;
