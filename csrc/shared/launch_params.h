@@ -62,14 +62,14 @@ typedef struct gpr_layout_params {
     gpr_u32 inverse;  /* of the height if row_major is not 0, else of the width: gpr_inverse */
     gpr_u32 slots;    /* exact sums: rows, or groups of them, that scratch has counters for */
     gpr_u8 row_major; /* not 0 where neighbouring threads read a row's neighbouring elements; or
-                       * GPR_ROW_IN_WARP */
+                       * GPR_ROW_BY_LANES */
     gpr_u8 packed;    /* fast_columns: not 0 where an item's results may be stored together */
     gpr_u8 ascends;   /* not 0 where positions ascend in memory order, below 2^32 */
     gpr_u8 unused[5];
 } gpr_layout_params;
 
-/* Threads that share a row are neighbouring lanes of a warp, and a power of two. */
-enum { GPR_ROW_IN_WARP = 2 };
+/* Threads that share a row are neighbours: a power of two of a warp's lanes, or whole warps. */
+enum { GPR_ROW_BY_LANES = 2 };
 
 /* i / divisor is i * gpr_inverse(divisor) >> GPR_INVERSE_BITS for i and divisors up to 1024: as the
  * inverse is rounded up, the quotient is too large by less than i / 2^21, which is less than

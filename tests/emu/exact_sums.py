@@ -404,7 +404,8 @@ def check_spills_to_the_end(task: dict[str, Any]) -> None:
 
 
 PAIR_KERNELS = (
-    "fast_stream", "fast_rows", "fast_columns", "fast_few", "fast_narrow", "fast_strided",
+    "fast_stream", "fast_short", "fast_rows", "fast_columns", "fast_few", "fast_narrow",
+    "fast_strided",
 )  # fmt: skip
 """Kernels of ``fast`` that take accumulators of two doubles."""
 

@@ -447,6 +447,12 @@ def check_results_in_host_memory(case: Case, op: str, where: str) -> None:
 # many blocks. The last axis is reduced.
 MADE_FOR = {
     "fast_stream": [((5, 3000), (3100, 1), 0), ((3, 2100), (2100, 1), 3)],
+    "fast_short": [
+        ((5, 700), (720, 1), 0),
+        ((3, 480), (480, 1), 0),
+        ((4, 6, 500), (6000, 1000, 1), 0),
+        ((900,), (1,), 0),
+    ],
     "fast_rows": [((300, 40), (41, 1), 0), ((9, 30, 7), (700, 7, 1), 0)],
     "fast_columns": [
         ((40, 500), (1, 40), 3),

@@ -219,13 +219,21 @@ static shape shape_of(const char *variant)
     static const struct {
         const char *name;
         shape shape;
-    } shapes[] = {{"fast_stream", STREAM},    {"fast_rows", ROWS},
-                  {"fast_counted", ROWS},     {"fast_columns", COLUMNS},
-                  {"fast_few", COLUMNS},      {"fast_narrow", NARROW},
-                  {"fast_strided", STRIDED},  {"fast_empty", EMPTY},
-                  {"exact", EXACT},           {"exact_strided", EXACT_STRIDED},
-                  {"exact_rows", EXACT_ROWS}, {"exact_moments", EXACT},
-                  {"exact_dot", EXACT},       {"exact_moments_strided", EXACT_STRIDED},
+    } shapes[] = {{"fast_stream", STREAM},
+                  {"fast_short", STREAM},
+                  {"fast_rows", ROWS},
+                  {"fast_counted", ROWS},
+                  {"fast_columns", COLUMNS},
+                  {"fast_few", COLUMNS},
+                  {"fast_narrow", NARROW},
+                  {"fast_strided", STRIDED},
+                  {"fast_empty", EMPTY},
+                  {"exact", EXACT},
+                  {"exact_strided", EXACT_STRIDED},
+                  {"exact_rows", EXACT_ROWS},
+                  {"exact_moments", EXACT},
+                  {"exact_dot", EXACT},
+                  {"exact_moments_strided", EXACT_STRIDED},
                   {"several", SEVERAL}};
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {

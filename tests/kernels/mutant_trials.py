@@ -73,6 +73,7 @@ ENTRIES = {
     COPIES: ["copy_results"],
     BY_PAIRS: [
         "fast_stream",
+        "fast_short",
         "fast_rows",
         "fast_columns",
         "fast_few",

@@ -103,6 +103,14 @@ GPR_DEVICE typename Traits::Acc block_reduce(typename Traits::Acc value)
     return value;
 }
 
+// The power of two that `count` lanes of a warp fit.
+GPR_DEVICE constexpr unsigned lanes_of(unsigned count)
+{
+    unsigned lanes = 2;
+    while (lanes < count) lanes *= 2;
+    return lanes;
+}
+
 // block_reduce by the fewest steps that fold, type and GPU have: warps reduce by one instruction
 // where there is one, and the first warp has no steps for warps that the block does not have. The
 // same promises as block_reduce.
@@ -111,7 +119,8 @@ GPR_DEVICE typename Traits::Acc block_redux(typename Traits::Acc value)
 {
     using Acc = typename Traits::Acc;
     constexpr unsigned warps = BLOCK / warp_lanes;
-    constexpr unsigned few = 4; // of whose results shuffles are as fast
+    // of whose results shuffles are as fast, in any case
+    constexpr unsigned few = has_warp_redux<Traits> ? 4 : warp_lanes;
     static_assert(BLOCK % warp_lanes == 0 && warps <= warp_lanes,
                   "one warp holds the results of a block's warps");
 
@@ -123,7 +132,7 @@ GPR_DEVICE typename Traits::Acc block_redux(typename Traits::Acc value)
         __syncthreads(); // the first warp reads what the others wrote
         if (warp == 0) {
             value = lane < warps ? of_warp[lane] : Traits::identity();
-            if constexpr (warps <= few) value = warp_reduce<Traits, warps <= 2 ? 2 : few>(value);
+            if constexpr (warps <= few) value = warp_reduce<Traits, lanes_of(warps)>(value);
             else value = warp_redux<Traits>(value);
         }
     }

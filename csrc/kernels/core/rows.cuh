@@ -67,6 +67,13 @@ GPR_DEVICE Row row_of(const Rows &rows, unsigned block_of_grid)
     return row;
 }
 
+// The same of a launch of one block per row, for kernels that have no others.
+GPR_DEVICE Row only_block_row(const Rows &rows, unsigned block_of_grid)
+{
+    const uint64 index = rows.first + block_of_grid;
+    return Row{rows.n, index * rows.n, index, index, 0, 1};
+}
+
 // Returns the row and hides its number and its block's (types.cuh): what several blocks of a row
 // need is computed behind this, and not where rows have one.
 GPR_DEVICE Row anew(Row row)

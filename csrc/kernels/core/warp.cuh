@@ -251,17 +251,19 @@ GPR_DEVICE unsigned warp_or(unsigned value)
 #endif
 }
 
-// Reduces a warp by one instruction where fold, type and GPU have it, otherwise by shuffles; lane 0
-// holds the result.
+// Whether the GPU has instructions that reduce such a fold and type over a warp.
+#if GPR_HAS_REDUX
+template <class Traits>
+constexpr bool has_warp_redux = has_redux<typename Traits::Fold, typename Traits::Acc>;
+#else
+template <class Traits> constexpr bool has_warp_redux = false;
+#endif
+
+// Reduces a warp by them, otherwise by shuffles; lane 0 holds the result.
 template <class Traits> GPR_DEVICE typename Traits::Acc warp_redux(typename Traits::Acc value)
 {
-#if GPR_HAS_REDUX
-    if constexpr (has_redux<typename Traits::Fold, typename Traits::Acc>)
-        return redux(typename Traits::Fold{}, value);
+    if constexpr (has_warp_redux<Traits>) return redux(typename Traits::Fold{}, value);
     else return warp_reduce<Traits>(value);
-#else
-    return warp_reduce<Traits>(value);
-#endif
 }
 
 } // namespace gpr

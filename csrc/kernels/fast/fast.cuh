@@ -1,8 +1,8 @@
 // fast_stream, fast_rows: the kernels of `fast` for rows that are contiguous in memory.
 //
 // The layout (layout.cuh) gives where rows begin and where results go. Rows that are not contiguous
-// are read by fast_columns, fast_few, fast_narrow and fast_strided, which this file includes, and
-// very short ones by fast_counted.
+// are read by fast_columns, fast_few, fast_narrow and fast_strided, which this file includes, very
+// short ones by fast_counted, and those that a block reads in one round by fast_short.
 //
 // Both kernels combine what the course's steps showed: 16-byte loads with several in flight per
 // thread, folds of whole tiles by the fastest instructions for the types (tile.cuh), a reduction by
@@ -41,7 +41,9 @@
 #include "fast_counted.cuh"
 #include "fast_few.cuh"
 #include "fast_narrow.cuh"
+#include "fast_short.cuh"
 #include "fast_strided.cuh"
+#include "fast_block.cuh"
 #include "block.cuh"
 #include "layout.cuh"
 #include "finalize.cuh"
@@ -51,30 +53,6 @@
 namespace gpr {
 
 // ---------------------------------------------------------------- long rows ---------------------
-
-constexpr unsigned stream_vectors = GPR_STREAM_VECTORS; // in flight per thread
-
-// Finds the extreme of a block's threads, then its position: only threads that hold the extreme
-// search their tile for it. All threads must call; thread 0 holds the result.
-template <class Traits, unsigned BLOCK>
-GPR_DEVICE typename Traits::Acc find_in_block(const ThreadAccumulator<Traits> &accumulator)
-{
-    using Tile = typename ThreadAccumulator<Traits>::Tile;
-    constexpr unsigned warps = BLOCK / warp_lanes;
-    __shared__ typename Tile::Acc best_of_warp[warps];
-    __shared__ uint64 position;
-    const unsigned warp = threadIdx.x / warp_lanes, lane = threadIdx.x % warp_lanes;
-    typename Tile::Acc best = warp_all_reduce<Tile>(accumulator.best);
-
-    if (lane == 0) best_of_warp[warp] = best;
-    if (threadIdx.x == 0) position = GPR_NOWHERE;
-    __syncthreads(); // all threads see the best of all warps
-    best = warp_all_reduce<Tile>(lane < warps ? best_of_warp[lane] : Tile::identity());
-    if (accumulator.first != GPR_NOWHERE && !Traits::Fold::prefers(best, accumulator.best))
-        atomicMin(&position, accumulator.position());
-    __syncthreads(); // the smallest position is there
-    return {element_of<typename Traits::Acc::Number>(best), position};
-}
 
 // The same for groups of LANES neighbouring lanes, whose rows have fewer than 2^32 elements.
 // position() returns that of the lane's own extreme. All lanes of a warp must call, and the first
@@ -98,73 +76,6 @@ GPR_DEVICE typename Traits::Acc find_in_lanes(const ThreadAccumulator<Traits> &a
     return {element_of<typename Traits::Acc::Number>(best),
             place == nowhere ? GPR_NOWHERE : place};
 }
-
-// A thread's share of a block's only row, for traits that add it again (kernel_traits.cuh).
-// The block's elements are those of add_whole_vectors, dealt out to its threads otherwise.
-template <class Traits, unsigned BLOCK> struct StreamShare {
-    using In = typename Traits::In;
-    using Out = typename Traits::Out;
-    const In *in;
-    Row row;
-    Out *result;
-
-    static GPR_DEVICE StreamShare of(const In *in, Out *out, const Rows &rows,
-                                     const Layout &layout, unsigned block)
-    {
-        const Row row = row_of(rows, block);
-        const RowOffsets start = layout.row_offsets(row.index);
-        return {in + start.in, row, out + start.out};
-    }
-    GPR_DEVICE unsigned blocks() const { return row.blocks; }
-    GPR_DEVICE uint64 group() const { return row.index; }
-    static GPR_DEVICE unsigned count() { return 1; }
-    static GPR_DEVICE unsigned number_of(unsigned) { return 0; } // which thread 0 has
-    GPR_DEVICE Out *result_of(unsigned) const { return result; }
-    template <class Again> GPR_DEVICE void visit(const Again &again) const
-    {
-        constexpr unsigned each = vector_elements<In>, wide = BLOCK * stream_vectors;
-        if (!again.wants(0)) return;
-        const unsigned past =
-            static_cast<unsigned>(reinterpret_cast<uint64>(in) % sizeof(Vector) / sizeof(In));
-        const uint64 head = smaller_of(past == 0 ? 0 : each - past, row.n);
-        const uint64 vectors = (row.n - head) / each, tail = head + vectors * each;
-        const uint64 rounds = vectors / (row.blocks * static_cast<uint64>(wide)),
-                     round = row.blocks * static_cast<uint64>(wide) * each,
-                     step = row.blocks * static_cast<uint64>(BLOCK) * each;
-
-        for (uint64 k = 0; k < rounds; k++)
-            add(again, head + k * round + row.block * wide * each, wide * each, tail);
-        for (uint64 i = head + rounds * round + row.block * BLOCK * each; i < tail; i += step)
-            add(again, i, BLOCK * each, tail);
-        if (row.block == 0) add(again, 0, each, head);
-        if (row.block == row.blocks - 1) add(again, tail, each, row.n);
-    }
-
-private:
-    static GPR_DEVICE uint64 smaller_of(uint64 a, uint64 b) { return a < b ? a : b; }
-    // Adds elements first to first + count - 1 that are below n.
-    template <class Again>
-    GPR_CALLED void add(const Again &again, uint64 first, unsigned count, uint64 n) const
-    {
-        constexpr unsigned under_way = 4;
-#pragma unroll 1
-        for (unsigned begin = threadIdx.x; begin < count; begin += under_way * BLOCK) {
-            In x[under_way];
-            unsigned there = 0;
-#pragma unroll
-            for (unsigned u = 0; u < under_way; u++) { // all loads first
-                const unsigned i = begin + u * BLOCK;
-                if (i >= count || first + i >= n) continue;
-                x[u] = in[first + i];
-                there = u + 1;
-            }
-#pragma unroll
-            for (unsigned u = 0; u < under_way; u++) {
-                if (u < there) again.add(0, x[u]);
-            }
-        }
-    }
-};
 
 // add_whole_vectors for accumulators that take so long to add to that a thread's next vectors are
 // under way meanwhile: each vector's place is loaded again before the vector is added, with one of
@@ -226,9 +137,9 @@ fast_stream(const typename Traits::In *in, typename Traits::Out *out, Rows rows,
 {
     using Acc = typename Traits::Acc;
     using Share = StreamShare<Traits, BLOCK>;
-    Share share = Share::of(in, out, rows, layout, blockIdx.x);
+    Share share = Share::of(in, out, layout, row_of(rows, blockIdx.x));
     [[maybe_unused]] const auto share_of = [&] {
-        return Share::of(in, out, rows, layout, anew(blockIdx.x));
+        return Share::of(in, out, layout, row_of(rows, anew(blockIdx.x)));
     };
     ThreadAccumulator<Traits> accumulator;
 

@@ -7,7 +7,7 @@
 //
 // `width` threads are side by side, each with its own outputs. BLOCK / width threads are below each
 // other and share those outputs: each reads every height-th position of the rows. Their
-// accumulators are reduced along y in shared memory, or by shuffles (GPR_ROW_IN_WARP). Where
+// accumulators are reduced along y in shared memory, or by warps (GPR_ROW_BY_LANES). Where
 // several blocks share rows, the last of them to finish combines the partials of all in the order
 // of the blocks. The launch alone determines which thread combines what.
 #pragma once
@@ -33,7 +33,7 @@ constexpr unsigned loaded_together = 4;
 struct Rectangle {
     unsigned width, height;
     unsigned x, y;
-    bool is_in_warp; // the threads of each x
+    bool by_lanes; // the threads of each x are lanes of a warp, or whole warps
 
     // layout.row_major: neighbouring threads read neighbouring positions of a row; otherwise
     // neighbouring rows.
@@ -49,7 +49,7 @@ struct Rectangle {
         const unsigned quotient = thread * layout.inverse >> GPR_INVERSE_BITS,
                        rest = thread - quotient * (row_major ? layout.height : layout.width);
         Rectangle r = {layout.width, layout.height, rest, quotient,
-                       layout.row_major == GPR_ROW_IN_WARP};
+                       layout.row_major == GPR_ROW_BY_LANES};
         if (row_major) r.x = quotient, r.y = rest;
         if (row_major && r.x >= r.width) r.x = 0, r.y = r.height;
         return r;
@@ -106,10 +106,32 @@ GPR_DEVICE void combine_column(typename Traits::Acc *partial, unsigned apart, co
     }
 }
 
+// Reduces the values of threads along y, which are lanes of a warp or whole warps: each warp reduces
+// what its lanes have, then the first warp of each row what is left.
+template <class Traits>
+GPR_DEVICE void reduce_by_lanes(typename Traits::Acc *partial, typename Traits::Acc &value,
+                                const Rectangle &r)
+{
+    const unsigned lane = threadIdx.x % warp_lanes, warps = r.height / warp_lanes;
+
+    if (warps == 0) {
+#pragma unroll 1
+        for (unsigned delta = r.height / 2; delta > 0; delta /= 2)
+            value = Traits::combine(value, shuffle_down(value, delta, r.height));
+        return;
+    }
+    value = warp_reduce<Traits>(value);
+    if (warps == 1) return;
+    if (lane == 0) partial[threadIdx.x / warp_lanes] = value;
+    __syncthreads(); // partials are there
+    if (r.y >= warp_lanes) return;
+    value = lane < warps ? partial[r.x * warps + lane] : Traits::identity();
+    value = warp_reduce<Traits>(value);
+}
+
 // Reduces the values of threads along y; the threads with y == 0 hold the results. All threads of
 // the block must call. `partial` is shared memory of BLOCK accumulators per output that is reduced
-// at once. Another call with the same rectangle may follow without a barrier: after the last
-// barrier each slot is read by its own thread alone.
+// at once. Before another call with the same rectangle comes a barrier.
 template <class Traits, unsigned BLOCK, unsigned OUTPUTS>
 GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
                                  typename Traits::Acc (&value)[OUTPUTS], const Rectangle &r)
@@ -118,10 +140,8 @@ GPR_DEVICE void reduce_rectangle(typename Traits::Acc *partial,
     const unsigned slot = r.y * r.width + r.x;
 
     if (r.height == 1) return;
-    if (OUTPUTS == 1 && r.is_in_warp) {
-#pragma unroll 1
-        for (unsigned delta = r.height / 2; delta > 0; delta /= 2)
-            value[0] = Traits::combine(value[0], shuffle_down(value[0], delta, r.height));
+    if (OUTPUTS == 1 && r.by_lanes) {
+        reduce_by_lanes<Traits>(partial, value[0], r);
         return;
     }
 #pragma unroll
@@ -267,14 +287,13 @@ template <class In> struct Addresses {
 // Calls load(u, at) for items u of 0 to COUNT - 1, of which the first `there` exist, by groups of
 // some, and not for groups that lack all. Items behind the end have the first one's addresses:
 // else each needs a predicate until it is added, of which there are seven, and where these run out,
-// a load waits until another one has been added.
+// a load waits until another one has been added. `next` are the iterator's addresses.
 template <unsigned COUNT, class In, class Load>
 GPR_DEVICE void for_addresses(const In *in, const unsigned char *mask, StridedIterator &iterator,
-                              unsigned there, const Load &load)
+                              Addresses<In> &next, unsigned there, const Load &load)
 {
     constexpr unsigned together = COUNT < loaded_together ? COUNT : loaded_together;
-    const Addresses<In> first = Addresses<In>::of(in, mask, iterator.offsets());
-    Addresses<In> next = first;
+    const Addresses<In> first = next;
 #pragma unroll
     for (unsigned k = 0; k < COUNT; k += together) {
         if (k >= there) continue;
@@ -286,6 +305,13 @@ GPR_DEVICE void for_addresses(const In *in, const unsigned char *mask, StridedIt
             next = next.next(in, mask, iterator);
         }
     }
+}
+template <unsigned COUNT, class In, class Load>
+GPR_DEVICE void for_addresses(const In *in, const unsigned char *mask, StridedIterator &iterator,
+                              unsigned there, const Load &load)
+{
+    Addresses<In> next = Addresses<In>::of(in, mask, iterator.offsets());
+    for_addresses<COUNT>(in, mask, iterator, next, there, load);
 }
 
 // Loads the next `there` items of an iterator, at least one and at most COUNT, and notes their
@@ -331,18 +357,23 @@ GPR_DEVICE void fold_strided(const typename Traits::In *in, const unsigned char 
         if (left > 0)
             load_items(items, positions, in, mask, iterator,
                        left < under_way ? static_cast<unsigned>(left) : under_way);
+        Addresses<In> next = Addresses<In>::of(in, mask, iterator.offsets());
         for (; left >= under_way; left -= under_way) {
             const unsigned further = // items that are not under way, if they are few
                 left < 2 * under_way ? static_cast<unsigned>(left - under_way) : under_way;
 #pragma unroll
             for (unsigned u = 0; u < under_way; u += together) {
                 Item<In> loaded[together];
+                const auto load = [&](unsigned k, const Addresses<In> &at) {
+                    items[u + k] = load_item(at.in, at.mask, ElementOffsets{0, 0, 0});
+                };
 #pragma unroll
-                for (unsigned k = 0; k < together; k++) {
-                    loaded[k] = items[u + k];
-                    if (u + k < further) items[u + k] = load_item(in, mask, iterator.offsets());
-                    iterator.advance();
-                }
+                for (unsigned k = 0; k < together; k++) loaded[k] = items[u + k];
+                // Mostly all exist: then there is no predicate, and addresses are a step apart.
+                if (further == under_way)
+                    for_addresses<together>(in, mask, iterator, next, together, load);
+                else if (u < further)
+                    for_addresses<together>(in, mask, iterator, next, further - u, load);
                 outputs.template add_items<together>([&](unsigned k) { return loaded[k]; },
                                                      [](unsigned) { return true; });
             }

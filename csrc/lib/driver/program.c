@@ -374,14 +374,15 @@ typedef struct sample {
  * one. */
 static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sample **samples)
 {
-    enum { BY_PAIRS = 6 }; /* of exact's, of real floats */
+    enum { BY_PAIRS = 8 }; /* of exact's, of real floats */
     const gpr_acc_kind acc_kind = rule->acc_kind;
     static const sample planned[] = {
         {"fast_stream", 1, 1, 0, 0, 32, 0},   {"fast_rows", 2, 1, 0, 0, 32, 0},
         {"fast_columns", 2, 2, 1, 8, 32, 0},  {"fast_narrow", 1, 1, 0, 8, 32, 0},
         {"fast_strided", 3, 3, 1, 16, 32, 0}, {"fast_empty", 2, 1, 0, 0, 32, 0},
         {"fast_counted", 1, 1, 0, 16, 32, 0}, {"fast_columns", 1, 1, 0, 16, 32, 0},
-        {"fast_strided", 1, 1, 0, 16, 32, 0}, {"fast_few", 2, 1, 0, 16, 32, 0}};
+        {"fast_strided", 1, 1, 0, 16, 32, 0}, {"fast_few", 2, 1, 0, 16, 32, 0},
+        {"fast_short", 1, 1, 0, 0, 32, 0},    {"fast_short", 2, 1, 0, 16, 32, 0}};
     static const sample exact[] = {
         {"exact", 1, 1, 0, 0, 32, 0},          {"exact", 1, 1, 0, 0, 32, 1},
         {"exact_strided", 3, 3, 1, 0, 32, 0},  {"exact_strided", 1, 1, 0, 0, 32, 1},
@@ -390,7 +391,8 @@ static int samples_of(const gpr_kernel_row *row, const gpr_rule *rule, const sam
         {"exact_rows", 1, 1, 0, 16, 1, 0},     {"fast_stream", 1, 1, 0, 0, 32, 0},
         {"fast_rows", 1, 1, 0, 0, 8, 0},       {"fast_columns", 1, 1, 0, 16, 32, 0},
         {"fast_narrow", 1, 1, 0, 16, 32, 0},   {"fast_few", 1, 1, 0, 16, 32, 0},
-        {"fast_strided", 3, 2, 1, 8, 32, 0}};
+        {"fast_strided", 3, 2, 1, 8, 32, 0},   {"fast_short", 1, 1, 0, 0, 32, 0},
+        {"fast_short", 1, 1, 0, 16, 32, 0}};
     static const sample moments[] = {{"exact_moments", 2, 1, 0, 0, 32, 0},
                                      {"exact_moments_strided", 3, 3, 1, 0, 32, 0}};
     static const sample only = {NULL, 1, 1, 0, 0, 32, 0};

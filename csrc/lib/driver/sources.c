@@ -16,7 +16,8 @@
     F(types) F(vector) F(conversions) F(ordering) F(operators) F(accumulators) F(kernel_traits) \
     F(rows) F(warp) F(block) F(ticket) F(grid_barrier) F(distributed_shared) F(tile) \
     F(thread_accumulator) F(runs) F(async_copy_groups) F(bulk_copies) F(finalize) F(layout) \
-    F(fast_axes) F(fast_columns) F(fast_counted) F(fast_few) F(fast_narrow) F(fast_strided) \
+    F(fast_axes) F(fast_block) F(fast_columns) F(fast_counted) F(fast_few) F(fast_narrow) \
+    F(fast_short) F(fast_strided) \
     F(finalize_rows) F(copy_results) F(exact_superaccumulator_layout) F(exact_rounding) \
     F(exact_interval) F(exact_double_double) F(exact_short_sum) F(exact_single_tile) \
     F(exact_results) F(exact_superaccumulator) F(exact_bins) F(exact_few_terms) \

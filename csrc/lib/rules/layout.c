@@ -14,7 +14,8 @@ void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout)
     layout->kept = layout->reduced = 1;
     layout->axes[0] = (gpr_axis){.extent = rows, .in = (int64_t)n, .out = 1};
     layout->axes[1] = (gpr_axis){.extent = n, .in = 1, .position = 1};
-    layout->aligned = layout->mask_aligned = layout->result_aligned = 1;
+    layout->aligned = GPR_VECTOR_BYTES;
+    layout->mask_aligned = layout->result_aligned = 1;
 }
 
 void gpr_mask_layout(gpr_layout *layout)

@@ -16,8 +16,8 @@ typedef struct gpr_layout {
     uint32_t aligned, mask_aligned, result_aligned;
 } gpr_layout;
 
-/* `rows` rows of `n` elements, one after another, as chunks of host arrays are; their results
- * likewise. */
+/* `rows` rows of `n` elements, one after another, as chunks of host arrays are, which begin at a
+ * multiple of a vector's size; their results one after another, anywhere. */
 void gpr_contiguous_layout(uint64_t rows, uint64_t n, gpr_layout *layout);
 
 /* Gives a contiguous layout a mask that is as contiguous. */

@@ -42,7 +42,7 @@ static gpr_fold_costs pair_costs(const gpr_rule *rule)
 {
     enum { NAN_TEST = 4, COMBINE = 14, COMBINE_FLOAT64 = 10 };
     const double element = gpr_pair_sum_is_float64(rule->element) ? 9
-                           : rule->element == GPR_BFLOAT16        ? 20
+                           : rule->element == GPR_BFLOAT16        ? 12
                            : rule->element == GPR_FLOAT32         ? 10
                                                                   : 14;
 

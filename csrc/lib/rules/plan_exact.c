@@ -152,6 +152,13 @@ static int sums_by_pairs(const gpr_plan_task *t)
            (t->layout->rows == 1 || !sums_double_double(t));
 }
 
+/* Whether blocks read rows that are runs. */
+static int is_by_blocks(const gpr_plan *by_fast)
+{
+    return strcmp(by_fast->variant, "fast_stream") == 0 ||
+           strcmp(by_fast->variant, "fast_short") == 0;
+}
+
 /* The most elements that a thread adds to one pair of doubles; 0 where lanes do, whose shares are
  * short. */
 static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
@@ -160,8 +167,7 @@ static uint64_t most_of_thread(const gpr_plan_task *t, const gpr_plan *plan)
                    height = plan->block / plan->width;
 
     if (strcmp(plan->variant, "fast_columns") == 0) return gpr_divide_up(n, blocks * height);
-    if (strcmp(plan->variant, "fast_stream") == 0)
-        return gpr_most_of_stream(n, t->element_bytes, blocks * plan->block);
+    if (is_by_blocks(plan)) return gpr_most_of_stream(n, t->element_bytes, blocks * plan->block);
     if (strcmp(plan->variant, "fast_strided") == 0)
         return gpr_divide_up(n / plan->item, blocks * height) * plan->item;
     if (strcmp(plan->variant, "fast_narrow") == 0) /* one of each of a thread's items */
@@ -223,7 +229,10 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (gpr_pair_sum_is_float64(t->rule->element)) return 0;
     if (strcmp(by_fast->variant, "fast_columns") == 0)
         return n <= SHORT_COLUMN && t->rule->element != GPR_FLOAT64;
-    if (strcmp(by_fast->variant, "fast_stream") == 0) return 1;
+    if (strcmp(by_fast->variant, "fast_short") == 0)
+        return t->rule->element == GPR_BFLOAT16 || t->rule->skip_nan ||
+               (by_fast->item == 1 && n < SHORT_COLUMN);
+    if (is_by_blocks(by_fast)) return 1;
     return strcmp(by_fast->variant, "fast_rows") == 0 && row_bytes % GPR_VECTOR_BYTES != 0 &&
            is_small;
 }
@@ -233,26 +242,20 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
  * aligned, or where it counts NaN. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
-    enum { NAN_BYTES = 256 << 20, LARGE_BYTES = 128 << 20, MIDDLE_BYTES = 64 << 20 };
-    enum { STRIDED_BYTES = 24 << 20, LONG_COLUMN = 16 << 10, SHORT_COLUMN = 256, FEW_HALVES = 16 };
-    enum { SOME_COLUMNS = 1 << 10, MANY_COLUMNS = 1 << 12, MOST_COLUMNS = 1 << 14 };
+    enum { LARGE_BYTES = 128 << 20, MIDDLE_BYTES = 64 << 20 };
+    enum { SHORT_COLUMN = 256, FEW_HALVES = 16, MOST_COLUMNS = 1 << 14 };
     const gpr_layout *layout = t->layout;
     const uint64_t n = layout->n, columns = layout->rows, bytes = columns * n * t->element_bytes;
-    const int is_large = bytes >= LARGE_BYTES, fills_gpu = exact_lanes(t) != 0,
-              is_single = by_fast->item == 1, skips_nan = t->rule->skip_nan,
+    const int fills_gpu = exact_lanes(t) != 0, is_single = by_fast->item == 1,
               is_strided = strcmp(by_fast->variant, "fast_strided") == 0;
 
     switch (t->rule->element) {
-    case GPR_BFLOAT16:
-        if (is_strided) return bytes >= STRIDED_BYTES && n <= LONG_COLUMN;
-        return is_large && (fills_gpu || (is_single && columns >= MANY_COLUMNS));
-    case GPR_FLOAT16:
-        return bytes >= MIDDLE_BYTES &&
-               (n <= FEW_HALVES || (skips_nan && is_single && columns >= SOME_COLUMNS));
+    case GPR_BFLOAT16: return bytes >= MIDDLE_BYTES && fills_gpu;
+    case GPR_FLOAT16: return bytes >= MIDDLE_BYTES && n <= FEW_HALVES;
     case GPR_FLOAT32:
         if (layout->masked && is_strided) return bytes >= MIDDLE_BYTES && n > SHORT_COLUMN;
-        if (skips_nan) return bytes >= NAN_BYTES;
-        return is_large && (fills_gpu || (is_single && columns >= MOST_COLUMNS));
+        return !t->rule->skip_nan && bytes >= LARGE_BYTES &&
+               (fills_gpu || (is_single && columns >= MOST_COLUMNS));
     default: return 0;
     }
 }
@@ -265,8 +268,7 @@ static int is_block_per_row_faster(const gpr_plan_task *t, const gpr_plan *by_fa
         (uint64_t)gpr_kernel_rows[GPR_KERNEL_exact].block * GPR_STREAM_BYTES;
     const uint64_t row_bytes = t->layout->n * t->element_bytes;
 
-    return strcmp(by_fast->variant, "fast_stream") == 0 && by_fast->passes[0].blocks == 1 &&
-           row_bytes > tile_bytes &&
+    return is_by_blocks(by_fast) && by_fast->passes[0].blocks == 1 && row_bytes > tile_bytes &&
            (row_bytes <= 3 * tile_bytes || t->layout->rows >= t->facts->multiprocessors);
 }
 
@@ -301,8 +303,8 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
     if (strcmp(by_fast->variant, "fast_few") == 0)
         return element == GPR_BFLOAT16 && n * t->element_bytes == BFLOAT16_TILE_BYTES;
     if (is_block_per_row_faster(t, by_fast)) return 0;
-    if (strcmp(by_fast->variant, "fast_stream") == 0 && is_proved &&
-        (rows == 1 || n >= FEW_IN_ROW) && rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
+    if (is_by_blocks(by_fast) && is_proved && (rows == 1 || n >= FEW_IN_ROW) &&
+        rows * n <= (element == GPR_FLOAT64 ? FEW_FLOAT64 : FEW))
         return 1;
     if (gpr_rows_are_runs(t->layout) && n > (rows == 1 ? LONG_ONLY_RUN : LONG_RUN))
         return rows == 1 || is_proved;
@@ -319,8 +321,9 @@ static int are_bins_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
  */
 static gpr_status plan_pairs(const gpr_plan_task *t, gpr_plan *plan, int *is_planned)
 {
-    static const char *const variants[] = {"fast_stream", "fast_rows",   "fast_columns",
-                                           "fast_few",    "fast_narrow", "fast_strided"};
+    static const char *const variants[] = {"fast_stream",  "fast_short", "fast_rows",
+                                           "fast_columns", "fast_few",   "fast_narrow",
+                                           "fast_strided"};
     const gpr_kernel_row *fast = &gpr_kernel_rows[GPR_KERNEL_fast];
     gpr_plan by_fast = *plan;
     gpr_plan_task task = *t;

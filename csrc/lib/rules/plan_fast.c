@@ -34,12 +34,12 @@ static const double BESIDE = 0.1, RUNS_BESIDE = 0.3;
  * blocks of 256 threads than in larger ones; three times as much in those of 128, seven of 64. */
 static const double JUMP = 0.02;
 
-typedef enum variant { STREAM, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
+typedef enum variant { STREAM, SHORT, ROWS, COUNTED, COLUMNS, FEW, NARROW, STRIDED } variant;
 
-static const char *const variant_names[] = {[STREAM] = "fast_stream",   [ROWS] = "fast_rows",
-                                            [COUNTED] = "fast_counted", [COLUMNS] = "fast_columns",
-                                            [FEW] = "fast_few",         [NARROW] = "fast_narrow",
-                                            [STRIDED] = "fast_strided"};
+static const char *const variant_names[] = {[STREAM] = "fast_stream",   [SHORT] = "fast_short",
+                                            [ROWS] = "fast_rows",       [COUNTED] = "fast_counted",
+                                            [COLUMNS] = "fast_columns", [FEW] = "fast_few",
+                                            [NARROW] = "fast_narrow",   [STRIDED] = "fast_strided"};
 
 /* One way to read the array. */
 typedef struct way {
@@ -157,12 +157,15 @@ static uint32_t least_block(const search *s)
 
 /* Times of blocks of a size, over those of small blocks that do the same: the larger blocks are,
  * the longer their threads wait for each other, and a multiprocessor for the next block, as
- * measured on an H200. */
-static double size_factor(uint32_t block)
+ * measured on an H200. Blocks that read runs, all are there at once, and whose threads read many
+ * bytes each, wait once. */
+static double size_factor(const way *w, int is_one_wave, double of_thread)
 {
-    enum { SMALL = 256, MIDDLE = 512 };
+    enum { SMALL = 256, MIDDLE = 512, MANY_BYTES = 32 * GPR_VECTOR_BYTES };
 
-    return block <= SMALL ? 1 : block <= MIDDLE ? 1.03 : 1.1;
+    if ((w->variant == STREAM || w->variant == NARROW) && is_one_wave && of_thread >= MANY_BYTES)
+        return w->block <= MIDDLE ? 1 : 1.03;
+    return w->block <= SMALL ? 1 : w->block <= MIDDLE ? 1.03 : 1.1;
 }
 
 /* Whether accumulators are pairs of doubles. */
@@ -199,8 +202,12 @@ static double blocks_ns(const search *s, const way *w, double blocks, double byt
                         double instructions, double block_ns)
 {
     enum { START = 60 }; /* instructions of every thread */
-    const double slots = (double)gpr_fast_residents(s->t, w->block) *
-                         (w->blocks == 0 || w->variant == FEW ? LIGHT : 1);
+    /* Lanes that add pairs take as many registers as there are. */
+    const int takes_all = adds_pairs(s) && (w->variant == SHORT || w->row_elements == 0),
+              has_no_loop = w->blocks == 0 || w->variant == SHORT,
+              is_light = w->variant == FEW || (has_no_loop && !takes_all);
+    const double slots = (double)gpr_fast_residents(s->t, w->block) * (is_light ? LIGHT : 1);
+    const int is_by_blocks = w->variant == STREAM || w->variant == SHORT;
     const gpr_load load = {.bytes = bytes,
                            .instructions = unevenness(s, blocks, slots) *
                                            (s->elements * element_cost(s, w) +
@@ -209,9 +216,10 @@ static double blocks_ns(const search *s, const way *w, double blocks, double byt
                            .slots = slots,
                            .sms = s->t->facts->multiprocessors,
                            .block_ns = s->costs.block_ns + block_ns,
-                           .beside = w->variant == STREAM && blocks > slots ? RUNS_BESIDE : BESIDE};
+                           .beside = is_by_blocks && blocks > slots ? RUNS_BESIDE : BESIDE};
 
-    return gpr_time_of(&s->costs, &load) * size_factor(w->block);
+    return gpr_time_of(&s->costs, &load) *
+           size_factor(w, blocks <= slots, bytes / (blocks * w->block));
 }
 
 /* Reading `partials` per thread, `outputs` of each. */
@@ -229,27 +237,46 @@ static double merging_ns(const search *s, uint64_t partials, uint32_t outputs)
 typedef struct runs_read {
     double bytes; /* of each; 0 where that is all the same */
     int by_turns; /* blocks that share rows take turns: what is between runs is another's */
+    int is_apart; /* what is between them is read at another time */
+    int is_even;  /* they begin at sectors */
 } runs_read;
 
 /* How many times as many bytes are read for such runs. Their ends are read twice, if not by one
- * block. Of a sector that several blocks share, each reads all. */
+ * block: if they do not begin at sectors, that takes as long as half a line of L2, as measured on
+ * an H200. Of a sector that several blocks share, each reads all; of a line, if that is at another
+ * time. */
 static double bytes_of_runs(runs_read runs, uint64_t blocks)
 {
-    const double ends = GPR_SECTOR_BYTES / 2.;
+    enum { LINE_BYTES = 4 * GPR_SECTOR_BYTES };
+    const double ends = (runs.is_even ? GPR_SECTOR_BYTES : LINE_BYTES) / 2.;
 
     if (runs.bytes == 0) return 1;
+    if (blocks > 1 && runs.is_apart && runs.bytes < LINE_BYTES)
+        return (runs.bytes + LINE_BYTES) / runs.bytes;
     if (blocks > 1 && runs.by_turns && runs.bytes < GPR_SECTOR_BYTES)
         return (runs.bytes + GPR_SECTOR_BYTES) / runs.bytes;
     return 1 + ends / runs.bytes;
 }
 
-/* Whether threads that share a row are lanes of a warp: they need no shared memory to combine what
- * they have. */
-static int is_row_in_warp(const way *w)
+/* Runs of so many bytes, one for each step along the nearest reduced axis. */
+static runs_read runs_across(const gpr_plan_task *t, uint64_t bytes)
+{
+    const gpr_layout *layout = t->layout;
+    const uint64_t pitch =
+        gpr_magnitude(layout->axes[layout->kept + layout->reduced - 1].in) * t->element_bytes;
+
+    return (runs_read){.bytes = (double)bytes,
+                       .is_even = pitch % GPR_SECTOR_BYTES == 0 && bytes % GPR_SECTOR_BYTES == 0};
+}
+
+/* Whether threads that share a row are lanes of a warp, or whole warps: they combine what they have
+ * by shuffles first. */
+static int are_row_lanes(const way *w)
 {
     const uint64_t height = w->block / w->width;
 
-    return w->row_major && height <= GPR_WARP_LANES && (height & (height - 1)) == 0;
+    if (!w->row_major) return 0;
+    return height <= GPR_WARP_LANES ? (height & (height - 1)) == 0 : height % GPR_WARP_LANES == 0;
 }
 
 /* Whether lanes of a warp may share columns of a small array, so that each lane reads sectors of
@@ -277,7 +304,7 @@ static void consider_rectangle(search *s, way *w, uint64_t n, uint32_t outputs, 
     const double slots = (double)gpr_fast_residents(s->t, w->block);
     const double steps = gpr_tree_steps(height);
     const double division = w->variant == COLUMNS && w->strips == 0 ? 40 : 0;
-    const double barrier = is_row_in_warp(w) ? 0 : s->barrier_ns;
+    const double barrier = are_row_lanes(w) ? 0 : s->barrier_ns;
     const double tree =
         steps * (s->costs.step_ns + barrier + outputs * s->fold.combine * DEPENDENT_NS);
     uint64_t list[MOST_LISTED];
@@ -343,9 +370,9 @@ static void consider_items(search *s, uint32_t item)
                      .width = width,
                      .strips = strips,
                      .groups = others * strips};
-            consider_rectangle(
-                s, &w, n, item,
-                (runs_read){.bytes = strips > 1 ? (double)(width * item * t->element_bytes) : 0});
+            consider_rectangle(s, &w, n, item,
+                               strips > 1 ? runs_across(t, width * item * t->element_bytes)
+                                          : (runs_read){0});
             if (width <= 1 || width / 2 < least ||
                 (double)w.groups > 4 * (double)gpr_fast_residents(t, block))
                 break;
@@ -382,7 +409,8 @@ static void consider_groups(search *s, uint32_t item)
                      .width = width,
                      .strips = 0,
                      .groups = gpr_divide_up(items, width)};
-            consider_rectangle(s, &w, t->layout->n, item, (runs_read){.bytes = run_bytes});
+            consider_rectangle(s, &w, t->layout->n, item,
+                               (runs_read){.bytes = run_bytes, .is_even = 1});
         }
     }
 }
@@ -406,13 +434,22 @@ static runs_read runs_of(const gpr_plan_task *t, int row_major, uint32_t item, u
                          uint64_t height)
 {
     const gpr_layout *layout = t->layout;
-    const gpr_axis *near =
-        &layout->axes[row_major ? layout->kept + layout->reduced - 1 : layout->kept - 1];
-    const uint64_t step = gpr_magnitude(near->in) * t->element_bytes,
-                   many = row_major ? height : width;
+    const gpr_axis *kept = &layout->axes[layout->kept - 1],
+                   *reduced = &layout->axes[layout->kept + layout->reduced - 1];
+    const uint64_t step = gpr_magnitude((row_major ? reduced : kept)->in) * t->element_bytes;
 
     if (step > GPR_SECTOR_BYTES) return (runs_read){0};
-    return (runs_read){.bytes = (double)(many * item * step), .by_turns = row_major};
+    if (!row_major) return runs_across(t, width * item * step);
+    const uint64_t row_run = reduced->extent * step,
+                   run = gpr_smaller(height * item * step, row_run);
+    if (layout->reduced == 1 || run < row_run)
+        return (runs_read){.bytes = (double)run, .by_turns = 1, .is_even = 1};
+    /* The run ends with the axis; a neighbouring row's may follow. */
+    const int follows = gpr_magnitude(kept->in) * t->element_bytes == row_run;
+    return (runs_read){.bytes = (double)(run * (follows ? gpr_smaller(width, kept->extent) : 1)),
+                       .by_turns = 1,
+                       .is_apart = 1,
+                       .is_even = 1};
 }
 
 /* Rectangles of blocks of one size. */
@@ -497,10 +534,31 @@ static uint32_t fit_many(const search *s, uint32_t widest)
     return (uint32_t)gpr_smaller(widest, MOST_BYTES / bytes);
 }
 
+/* What a lane of a small array waits while it adds so many elements to a pair, as measured on an
+ * H200: larger arrays have other warps that load meanwhile. */
+static double pairs_ns(const search *s, uint64_t elements)
+{
+    enum { ELEMENT_NS = 20, SMALL_BYTES = 512 << 10 };
+
+    return adds_pairs(s) && s->bytes <= SMALL_BYTES ? (double)elements * ELEMENT_NS : 0;
+}
+
+/* Threads of a block of fast_few: no more than columns are worth, unless most would have nothing to
+ * do anyway. */
+static uint32_t few_block(uint64_t threads)
+{
+    const uint64_t warps = gpr_divide_up(threads, GPR_WARP_LANES);
+
+    if (threads <= GPR_WARP_LANES || threads > DEFAULT_BLOCK) return DEFAULT_BLOCK;
+    return (uint32_t)(warps * GPR_WARP_LANES);
+}
+
 static void consider_few(search *s)
 {
     enum { MOST_BYTES = 64, MOST_LOADS = 24, MOST_PAIR_LOADS = 20, MOST_ITEMS = 8 };
+    enum { SPILLED_BYTES = 112 };
     const gpr_plan_task *t = s->t;
+    const int is_wide = t->element_bytes == 8 && !adds_pairs(s);
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
                    others = t->layout->rows / extent;
     const int is_counted = n <= GPR_COUNTED_ELEMENTS, is_pair = adds_pairs(s);
@@ -518,8 +576,9 @@ static void consider_few(search *s)
         if (each > 1 && (each * n * item * t->element_bytes > MOST_BYTES || each * n > MOST_LOADS))
             return;
         if (is_pair && each * item > GPR_FEW_COLUMNS) return;
-        const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
-        const uint64_t strips = gpr_divide_up(extent, (uint64_t)block * item * each);
+        const uint64_t threads = gpr_divide_up(extent, (uint64_t)item * each);
+        const uint32_t block = t->block != 0 ? t->block : few_block(threads);
+        const uint64_t strips = gpr_divide_up(threads, block);
         way w = {.variant = FEW,
                  .block = block,
                  .item = item,
@@ -530,8 +589,11 @@ static void consider_few(search *s)
                  .strips = strips,
                  .groups = others * strips,
                  .blocks = 1};
-        /* The more a thread has under way, the fewer blocks are resident. */
-        const double crowd = 0.1 * (double)((each - 1) * n * item * t->element_bytes) / MOST_BYTES;
+        /* The more a thread has under way, the fewer blocks are resident; and where addresses of 64
+         * bits have no registers, not even that. */
+        const double many = (double)((each - 1) * n * item * t->element_bytes) / MOST_BYTES,
+                     spilled = is_wide && n * item * t->element_bytes > SPILLED_BYTES ? 1 : 0;
+        const double crowd = 0.1 * (many + spilled);
         w.ns = blocks_ns(s, &w, (double)w.groups, s->bytes * (1 + crowd), (double)(each * n) * 4,
                          s->costs.load_ns);
         consider(s, &w);
@@ -639,6 +701,22 @@ static int is_share_too_long(const search *s, uint64_t vectors)
            (vectors + 2) * (GPR_VECTOR_BYTES / s->t->element_bytes) > GPR_PAIR_SHARE;
 }
 
+/* Whether all rows are whole vectors, and begin at multiples of one. */
+static int are_rows_whole(const gpr_plan_task *t)
+{
+    const int last = t->layout->kept + t->layout->reduced - 1;
+
+    return t->element_bytes < GPR_VECTOR_BYTES &&
+           gpr_most_in_item(t, last) * t->element_bytes == GPR_VECTOR_BYTES;
+}
+
+/* Whether blocks that have a row each read it in one round, as fast_short promises: `each` vectors
+ * of a thread. */
+static int is_short(const gpr_plan_task *t, uint64_t each)
+{
+    return each <= GPR_STREAM_VECTORS && t->element_bytes < GPR_VECTOR_BYTES && t->grid == 0;
+}
+
 static void consider_stream(search *s)
 {
     enum { LARGE = 512 };
@@ -672,6 +750,13 @@ static void consider_stream(search *s)
             const double jumps =
                 each > GPR_STREAM_VECTORS && block < LARGE ? JUMP * ((double)LARGE / block - 1) : 0;
             w.blocks = list[j];
+            if (list[j] == 1 && is_short(t, each)) {
+                w.variant = SHORT;
+                w.item = are_rows_whole(t) ? (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes) : 1;
+            } else {
+                w.variant = STREAM;
+                w.item = 1;
+            }
             w.ns = blocks_ns(s, &w, (double)(rows * list[j]), s->bytes * (1 + jumps),
                              (double)each * 4 + steps * (4 + s->fold.combine),
                              (double)gpr_divide_up(each, GPR_STREAM_VECTORS) * s->costs.load_ns +
@@ -701,17 +786,6 @@ static int overlaps(const gpr_layout *layout)
            gpr_magnitude(layout->axes[layout->kept - 1].in) <= layout->n / SHARE;
 }
 
-/* What a lane of a small array waits while it adds so many vectors to a pair, as measured on an
- * H200: larger arrays have other warps that load meanwhile. */
-static double pairs_ns(const search *s, uint64_t vectors)
-{
-    enum { ELEMENT_NS = 20, SMALL_BYTES = 512 << 10 };
-
-    const uint64_t elements = vectors * (GPR_VECTOR_BYTES / s->t->element_bytes);
-
-    return adds_pairs(s) && s->bytes <= SMALL_BYTES ? (double)elements * ELEMENT_NS : 0;
-}
-
 /* fast_rows, where lanes read their rows themselves. */
 static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, double combining,
                             double tree)
@@ -729,16 +803,19 @@ static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, d
                  apart = w->lanes == 1 && overlaps(t->layout) ? 0.4 : 1.2 / (lanes * lanes) + runs,
                  again = rounds > 1 ? apart : 0.05;
     /* Elements before and after whole vectors, which a warp's rows have at different places. */
-    const uint64_t together = gpr_most_in_item(t, t->layout->kept + t->layout->reduced - 1);
-    const double edge =
-        (double)gpr_smaller(2 * (GPR_VECTOR_BYTES / t->element_bytes - together), t->layout->n);
-    const double edges = is_whole ? 25 : 70 + edge / lanes * (9 + s->fold.element);
+    const uint64_t of_vector = GPR_VECTOR_BYTES / t->element_bytes,
+                   together = gpr_most_in_item(t, t->layout->kept + t->layout->reduced - 1);
+    const double edge = (double)gpr_smaller(2 * (of_vector - together), t->layout->n);
+    /* Lanes have different numbers of them, and wait for each other. */
+    const double waiting = overlaps(t->layout) ? 1 : 1.7,
+                 each_edge = waiting * (9 + s->fold.element);
+    const double edges = is_whole ? 25 : 70 + edge / lanes * each_edge;
 
     w->item = is_whole ? (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes) : 1;
     w->ns = blocks_ns(s, w, ceil((double)t->layout->rows * lanes / w->block),
                       s->bytes * (1 + again), edges + (double)lane_vectors * 4 + combining,
                       (rounds + (is_whole ? 0 : 0.5)) * s->costs.load_ns +
-                          pairs_ns(s, lane_vectors) + tree);
+                          pairs_ns(s, lane_vectors * of_vector) + tree);
     consider(s, w);
 }
 
@@ -746,11 +823,10 @@ static void consider_rows(search *s)
 {
     const gpr_plan_task *t = s->t;
     const uint64_t rows = t->layout->rows, n = t->layout->n, row_bytes = n * t->element_bytes,
-                   vectors = gpr_divide_up(row_bytes, GPR_VECTOR_BYTES);
+                   vectors = gpr_divide_up(row_bytes, GPR_VECTOR_BYTES),
+                   of_vector = GPR_VECTOR_BYTES / t->element_bytes;
     const uint32_t block = t->block != 0 ? t->block : DEFAULT_BLOCK;
-    const int last = t->layout->kept + t->layout->reduced - 1;
-    const int is_whole = t->element_bytes < GPR_VECTOR_BYTES &&
-                         gpr_most_in_item(t, last) * t->element_bytes == GPR_VECTOR_BYTES;
+    const int is_whole = are_rows_whole(t);
     const int can_stage =
         gpr_is_contiguous(t->layout) && t->layout->kept == 1 && row_bytes <= MOST_STAGED_BYTES;
 
@@ -774,7 +850,7 @@ static void consider_rows(search *s)
             if (is_whole && lane_vectors == 1 && lanes / 2 < vectors) {
                 w.item = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
                 w.ns = blocks_ns(s, &w, blocks, s->bytes, each * 12 + combining,
-                                 s->costs.load_ns + pairs_ns(s, each) + tree);
+                                 s->costs.load_ns + pairs_ns(s, each * of_vector) + tree);
                 consider(s, &w);
             } else if (each == 1) {
                 consider_direct(s, &w, vectors, is_whole, combining, tree);
@@ -853,7 +929,8 @@ static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
     plan->per_thread = w->per_thread;
     plan->row_elements = w->row_elements;
     switch (w->variant) {
-    case STREAM: return gpr_add_blocks(plan, n, w->blocks, 1);
+    case STREAM:
+    case SHORT: return gpr_add_blocks(plan, n, w->blocks, 1);
     case ROWS: return gpr_add_blocks(plan, n, 0, 1);
     case COUNTED:
         plan->column.out = layout->axes[0].out; /* from result to result */
@@ -876,7 +953,7 @@ static gpr_status fill_in(const search *s, const way *w, gpr_plan *plan)
     default:
         n = gpr_use_items(t, plan);
         plan->item_position = layout->axes[layout->kept + layout->reduced - 1].position;
-        plan->row_major = is_row_in_warp(w) ? GPR_ROW_IN_WARP : (uint32_t)w->row_major;
+        plan->row_major = are_row_lanes(w) ? GPR_ROW_BY_LANES : (uint32_t)w->row_major;
         plan->width = (uint32_t)w->width;
         plan->rows = w->groups;
         return gpr_add_blocks(plan, n, w->blocks, w->width);
@@ -999,9 +1076,10 @@ static void search_ways(search *s)
         consider_stream(s);
         consider_rows(s);
         consider_counted(s);
-        /* Rows of one element, and windows that begin at each element, are columns, too. Other
-         * sums than pairs are read faster through shared memory. */
-        if (s->column >= 0 && layout->n == 1 && t->grid == 0 && adds_pairs(s)) {
+        /* Rows of one element, and windows that begin at each element, are columns, too. If the
+         * former follow each other, others than pairs are read faster through shared memory. */
+        if (s->column >= 0 && layout->n == 1 && t->grid == 0 &&
+            (adds_pairs(s) || !gpr_is_contiguous(layout))) {
             consider_columns(s);
             consider_few(s);
         } else if (s->column >= 0 && layout->n > 1) {

@@ -324,7 +324,8 @@ static void test_random_plans_keep_their_promises(int count)
         CHECK(w.block == 0 || plan.block == w.block, "%s: block %u", describe(&w), plan.block);
         CHECK(gpr_check_block_size(&gpr_kernel_rows[w.kernel], plan.block) == GPR_OK,
               "%s: block %u", describe(&w), plan.block);
-        if (strcmp(plan.variant, "fast_rows") == 0 || strcmp(plan.variant, "exact_rows") == 0) {
+        if (strcmp(plan.variant, "fast_rows") == 0 || strcmp(plan.variant, "fast_counted") == 0 ||
+            strcmp(plan.variant, "exact_rows") == 0) {
             check_shared_blocks(&w, &plan);
             if (plan.variant[0] == 'e') check_exact_rows(&plan, describe(&w));
             shared++;
@@ -659,14 +660,14 @@ static const layout_case exact_cases[] = {
     {"rows of a few", "exact_rows", GPR_FLOAT64, 2, 1, {100000000, 3}, {0}, AT, 2, 90000},
     {"short rows", "fast_rows", GPR_FLOAT32, 2, 1, {1000000, 256}, {0}, AT, 4, 31250},
     {"a hundred short rows with a pitch",
-     "exact_rows",
+     "fast_short",
      GPR_FLOAT32,
      2,
      1,
      {100, 256},
      {300, 1},
      AT,
-     2,
+     4,
      13},
     {"a hundred short rows of few vectors",
      "fast_rows",
@@ -799,7 +800,7 @@ static void test_each_layout_gets_the_kernel_that_reads_it_best(void)
  * reads. */
 static void test_strips_of_short_columns_leave_few_partials_a_thread(void)
 {
-    enum { FEW = 4, PARTIAL_ROWS = 3 };
+    enum { FEW = 4, PARTIAL_ROWS = 2 };
     static const gpr_dtype dtypes[] = {GPR_UINT8, GPR_FLOAT16, GPR_FLOAT32, GPR_INT64,
                                        GPR_COMPLEX128};
     static const gpr_operator operators[] = {GPR_OP_PROD, GPR_OP_COUNT_NONZERO, GPR_OP_MAX,
@@ -1046,6 +1047,25 @@ static void check_rows_plan(const gpr_plan *plan, uint64_t bytes, const char *wh
     }
 }
 
+/* A block per row, which reads it in one round; or whole vectors at multiples of one. */
+static void check_short_plan(const gpr_plan *plan, uint64_t bytes, const char *what)
+{
+    enum { THREAD_BYTES = 64 };
+    const gpr_layout *layout = &plan->layout;
+    const int last = layout->kept + layout->reduced - 1;
+
+    CHECK(plan->passes[0].blocks == 1 && plan->rows == layout->rows && bytes <= 8 &&
+              layout->n * bytes <= (uint64_t)plan->block * THREAD_BYTES,
+          "%s: %u threads for %llu elements", what, plan->block, (unsigned long long)layout->n);
+    CHECK(!layout->masked && (layout->n == 1 || layout->axes[last].in == 1), "%s: no run", what);
+    if (plan->item == 1) return;
+    CHECK(plan->item * bytes == 16 && layout->aligned == 16 && layout->n % plan->item == 0,
+          "%s: items of %u", what, plan->item);
+    for (int a = 0; a < layout->kept; a++)
+        CHECK(layout->axes[a].extent == 1 || llabs(layout->axes[a].in) % plan->item == 0,
+              "%s: a row that begins within a vector", what);
+}
+
 /* The most elements that a thread of a kernel of fast adds to one accumulator. */
 static uint64_t elements_of_thread(const gpr_plan *plan)
 {
@@ -1056,6 +1076,7 @@ static uint64_t elements_of_thread(const gpr_plan *plan)
     if (strcmp(variant, "fast_few") == 0) return n;
     if (strcmp(variant, "fast_rows") == 0) threads = plan->lanes;
     if (strcmp(variant, "fast_stream") == 0) threads = blocks * plan->block, of_item = 8;
+    if (strcmp(variant, "fast_short") == 0) threads = plan->block, of_item = 8;
     if (strcmp(variant, "fast_strided") == 0) of_item = plan->item;
     if (strcmp(variant, "fast_narrow") == 0) /* whose items are of several columns */
         return (n * plan->column.extent / plan->item + blocks * plan->width - 1) /
@@ -1129,6 +1150,8 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               "%s", what);
     } else if (strcmp(plan->variant, "fast_rows") == 0) {
         check_rows_plan(plan, bytes, what);
+    } else if (strcmp(plan->variant, "fast_short") == 0) {
+        check_short_plan(plan, bytes, what);
     } else if (strcmp(plan->variant, "fast_strided") == 0) {
         width = plan->width;
         CHECK(plan->width >= 1 && plan->width <= plan->block, "%s: %u across", what, plan->width);
@@ -1137,10 +1160,11 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
               "%s", what);
         CHECK(pass->n * plan->item == plan->layout.n, "%s", what);
         const uint32_t height = plan->block / plan->width;
-        CHECK(plan->row_major != GPR_ROW_IN_WARP ||
-                  (height <= GPR_WARP_LANES && (height & (height - 1)) == 0 &&
-                   plan->block % GPR_WARP_LANES == 0),
-              "%s: %u threads of a row in a warp, blocks of %u", what, height, plan->block);
+        CHECK(plan->row_major != GPR_ROW_BY_LANES ||
+                  (plan->block % GPR_WARP_LANES == 0 &&
+                   (height <= GPR_WARP_LANES ? (height & (height - 1)) == 0
+                                             : height % GPR_WARP_LANES == 0)),
+              "%s: %u threads of a row, blocks of %u", what, height, plan->block);
     }
     if (is_by_pairs) {
         const uint64_t partials = pass->blocks > 1 ? plan->rows * pass->blocks * width : 0;
@@ -1176,18 +1200,11 @@ static void check_array_plan(const gpr_plan *plan, const gpr_rule *rule, const c
 
 static void test_random_layouts_keep_the_kernels_promises(int count)
 {
-    enum { VARIANTS = 11, AGAIN = 8, WIDE = 1 << 18, FEW = 40 };
-    static const char *const variants[VARIANTS] = {"fast_stream",
-                                                   "fast_rows",
-                                                   "fast_columns",
-                                                   "fast_narrow",
-                                                   "fast_strided",
-                                                   "fast_few",
-                                                   "exact",
-                                                   "exact_strided",
-                                                   "exact_rows",
-                                                   "exact_moments",
-                                                   "exact_moments_strided"};
+    enum { VARIANTS = 12, AGAIN = 8, WIDE = 1 << 18, FEW = 40 };
+    static const char *const variants[VARIANTS] = {
+        "fast_stream",   "fast_short",   "fast_rows",     "fast_columns",
+        "fast_narrow",   "fast_strided", "fast_few",      "exact",
+        "exact_strided", "exact_rows",   "exact_moments", "exact_moments_strided"};
     /* from there an array may go either way and leave no address space */
     const uintptr_t middle = UINTPTR_MAX / 4 + 1;
     int seen[VARIANTS] = {0};
