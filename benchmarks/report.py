@@ -582,6 +582,7 @@ NEAR_CEILING = 0.85
 WIDE_LOAD = 8  # bytes; by shorter loads memory is not kept busy
 BY_ITEMS = ("fast_columns", "fast_few", "fast_strided", "exact_strided")
 """Kernels that load as many neighbours at once as are aligned, not runs of memory by vectors."""
+STARTS_ARE_ELEMENTS = "2026-12-01T18"  # since when `initial` of extremes takes no launch of its own
 LAUNCH = 8.0  # microseconds up to which the steps of a launch decide, not memory
 
 
@@ -641,7 +642,8 @@ def reason_of(row: dict[str, Any], result: dict[str, Any]) -> str:
         return f"at memory bandwidth, {100 * share:.0f} % of the ceiling"
     if statistics.median(row["microseconds"]["auto"]) <= LAUNCH:
         return "steps of one launch"
-    if row["masked"] and row["function"] in sweep.WITH_INITIAL:
+    starts_apart = result["environment"]["date"] < STARTS_ARE_ELEMENTS
+    if row["masked"] and row["function"] in sweep.WITH_INITIAL and starts_apart:
         return "two launches, of elements and with `initial`"
     if row["layout"] in ("overlapping", "zero stride"):
         return "elements that are read several times come from caches"

@@ -37,6 +37,7 @@ static gpr_status resolve_types(const gpr_request *request, gpr_rule *rule, int 
     GPR_TRY(gpr_leave_out(&own, request->skip_nan, request->mask != NULL));
     own.ddof = request->ddof;
     if (request->has_given_mean) GPR_TRY(gpr_take_mean(&own, request->mean_dtype));
+    if (request->start != NULL) GPR_TRY(gpr_take_start(&own));
     *rule = own;
     gpr_fit_rule(row, rule);
     GPR_TRY(gpr_check_kernel_folds(row, rule));
@@ -99,6 +100,8 @@ gpr_status gpr_check_places(const gpr_request *request, int device)
         return gpr_fail(GPR_ERROR_VALUE, "results of a host array are in host memory");
     if (request->has_given_mean && !request->on_device)
         return gpr_fail(GPR_ERROR_VALUE, "a mean is given of arrays in device memory only");
+    if (request->start != NULL && !request->on_device)
+        return gpr_fail(GPR_ERROR_VALUE, "rows of arrays in device memory only have a start");
     if (request->on_device && device < 0) {
         return gpr_fail(
             GPR_ERROR_VALUE,
@@ -184,6 +187,8 @@ gpr_status gpr_resolve_call(const gpr_request *request, gpr_resolved *call)
     call->means = request->has_given_mean ? request->mean : NULL;
     if (request->has_given_mean)
         memcpy(call->mean_for_all, request->mean_value, sizeof call->mean_for_all);
+    if (request->start != NULL)
+        memcpy(call->start, request->start, gpr_dtype_bytes(call->rule.element));
     call->interrupted = request->interrupted;
     call->interrupted_arg = request->interrupted_arg;
 done:

@@ -230,6 +230,10 @@ typedef struct gpr_request {
     /* real and imaginary part */
     double mean_value[2];
 
+    /* min, max of on_device arrays: an element that rows have beside their own, which may be none;
+     * NULL: there is none. With "fast", or "auto", which runs it */
+    const void *start;
+
     /* called between chunks of long work, on the calling thread: not 0 stops */
     int (*interrupted)(void *);
     void *interrupted_arg;
@@ -240,7 +244,7 @@ typedef struct gpr_request {
 
 /* Resolves a request without data, results, stream and device. Reads op, dtype, compute, extents,
  * skip_nan, ddof, kernel, block and grid size, has_given_mean, mean_dtype, and whether there is a
- * mask. Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
+ * mask and a start. Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
 GPR_API gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resolution);
 
 /* Share of the calling thread's request that has begun, from 0 to 1: for its callback

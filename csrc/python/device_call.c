@@ -127,6 +127,19 @@ static int read_mean(const glue_state *state, PyObject *object, glue_device_arra
     return 0;
 }
 
+int glue_read_row_start(PyObject *object, gpr_request *request)
+{
+    const Py_ssize_t bytes = (Py_ssize_t)gpr_dtype_bytes(request->dtype);
+
+    if (object == NULL || object == Py_None) return 0;
+    if (!PyBytes_Check(object) || PyBytes_GET_SIZE(object) != bytes) {
+        PyErr_Format(PyExc_TypeError, "a start is an element's %zd bytes", bytes);
+        return -1;
+    }
+    request->start = PyBytes_AS_STRING(object);
+    return 0;
+}
+
 static void set_layout(glue_call *call, glue_device_array *source, const int64_t *mask_strides)
 {
     glue_set_axes(call, source->ndim, glue_shape_of(source), glue_strides_of(source), mask_strides,
@@ -284,6 +297,7 @@ int glue_read_device_call(const glue_state *state, glue_device_array *source,
     if (glue_check_device(request, source) < 0) return -1;
     if (glue_read_compute(given->dtype, &request->compute) < 0) return -1;
     if (read_mean(state, given->mean, source, call) < 0) return -1;
+    if (glue_read_row_start(given->start, request) < 0) return -1;
     masked = read_mask(state, given->mask, source, mask_strides);
     if (masked < 0) return -1;
     set_layout(call, source, masked ? mask_strides : NULL);

@@ -9,6 +9,9 @@
 int glue_read_compute(PyObject *object, gpr_dtype *compute);
 /* Refuses a device that is not the array's: an array is reduced where it is. */
 int glue_check_device(const gpr_request *request, const glue_device_array *source);
+/* An element that rows have beside their own: bytes of the request's dtype, None or NULL. The
+ * request borrows them. 0, or -1 with an exception. */
+int glue_read_row_start(PyObject *object, gpr_request *request);
 /* Fills in all of a call but the result's place and the dtype it is computed in; marks the axes
  * that are reduced. 0, or -1 with an exception. */
 int glue_read_device_call(const glue_state *state, glue_device_array *source,

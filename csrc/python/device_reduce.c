@@ -185,22 +185,23 @@ static PyObject *run_into_made(glue_state *state, glue_call *call, PyObject *mak
 }
 
 /* reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, block_size, grid_size,
- *                  stream, skip_nan, ddof, make, mean=None) */
+ *                  stream, skip_nan, ddof, make, mean=None, start=None) */
 static PyObject *reduce_on_device(PyObject *module, PyObject *const *from, Py_ssize_t count)
 {
-    enum { MAKE = GLUE_AT_END, MEAN, MOST };
+    enum { MAKE = GLUE_AT_END, MEAN, START, MOST };
     glue_state *state = glue_state_of(module);
     glue_call call;
 
-    if ((count != MEAN && count != MOST) || !glue_is_device_array(state, from[GLUE_AT_ARRAY])) {
+    if (count < MEAN || count > MOST || !glue_is_device_array(state, from[GLUE_AT_ARRAY])) {
         PyErr_SetString(PyExc_TypeError, "reduce_on_device takes an operator's number, a "
-                                         "DeviceArray and twelve or thirteen more");
+                                         "DeviceArray and twelve to fourteen more");
         return NULL;
     }
     glue_arguments given = glue_arguments_at(from);
     glue_device_array *source = (glue_device_array *)from[GLUE_AT_ARRAY];
 
-    if (count == MOST) given.mean = from[MEAN];
+    if (count > MEAN) given.mean = from[MEAN];
+    if (count > START) given.start = from[START];
     if (glue_read_device_call(state, source, &given, &call) < 0) return NULL;
     return run_into_made(state, &call, from[MAKE]);
 }
@@ -245,7 +246,7 @@ PyMethodDef glue_device_reduce_methods[] = {
          "number of elements per result")},
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
      PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
-               "block_size, grid_size, stream, skip_nan, ddof, make, mean=None) -> what "
+               "block_size, grid_size, stream, skip_nan, ddof, make, mean=None, start=None) -> what "
                "make(shape, dtype) returned first; its second is the result's memory")},
     {NULL, NULL, 0, NULL},
 };

@@ -324,6 +324,7 @@ static glue_arguments arguments_of(const glue_function *self, PyObject *const *g
                             self->skips_nan ? Py_True : Py_False,
                             given[PARAMETER_ddof],
                             Py_None,
+                            Py_None,
                             given + PARAMETER_kernel};
 }
 

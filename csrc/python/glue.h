@@ -135,7 +135,7 @@ typedef struct glue_call {
 /* The arguments of a function that reduces, besides the array and the result's place; mask None:
  * all elements count; mean None: each row's own. */
 typedef struct glue_arguments {
-    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof, *mean;
+    PyObject *op, *axis, *dtype, *keepdims, *mask, *skip_nan, *ddof, *mean, *start;
     PyObject *const *options;
 } glue_arguments;
 
@@ -161,7 +161,7 @@ static inline glue_arguments glue_arguments_at(PyObject *const *from)
     return (glue_arguments){
         from[GLUE_AT_OP],      from[GLUE_AT_AXIS],     from[GLUE_AT_DTYPE], from[GLUE_AT_KEEPDIMS],
         from[GLUE_AT_MASK],    from[GLUE_AT_SKIP_NAN], from[GLUE_AT_DDOF],  Py_None,
-        from + GLUE_AT_OPTIONS};
+        Py_None,               from + GLUE_AT_OPTIONS};
 }
 
 /* ---- numpy_api.c ---- */

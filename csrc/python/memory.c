@@ -1,5 +1,6 @@
 /* Pinned and device memory, and functions for benchmarks and tests: reducing memory that is on the
  * device already, measuring, compiling one program. */
+#include "python/device_call.h"
 #include "python/glue.h"
 
 /* ---------------------------------------------------------------- pinned memory -------------- */
@@ -146,7 +147,7 @@ static PyObject *free_device(PyObject *module, PyObject *arguments)
 /* The parts of a request for memory of a CUDA device; the last `reduced` axes are reduced. */
 typedef struct device_arguments {
     PyObject *op, *pointer, *shape, *dtype, *kernel, *compute;
-    PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides;
+    PyObject *strides, *mask_strides, *result_strides, *mean_dtype, *mean_strides, *start;
     unsigned long long stream, mask, result, mean;
     double ddof;
     unsigned block_size, grid_size;
@@ -205,11 +206,11 @@ static int read_steps(PyObject *object, int count, const char *what, int64_t *st
 /* The keywords after an array's own, as the functions below take them. */
 #define LAYOUT_KEYWORDS                                                                        \
     "strides", "mask", "mask_strides", "result", "result_strides", "skip_nan", "ddof", "mean", \
-        "mean_dtype", "mean_strides", NULL
-#define LAYOUT_FORMAT "$OKOKOpdKOO"
+        "mean_dtype", "mean_strides", "start", NULL
+#define LAYOUT_FORMAT "$OKOKOpdKOOO"
 #define LAYOUT_ARGUMENTS(a)                                                                      \
     &(a).strides, &(a).mask, &(a).mask_strides, &(a).result, &(a).result_strides, &(a).skip_nan, \
-        &(a).ddof, &(a).mean, &(a).mean_dtype, &(a).mean_strides
+        &(a).ddof, &(a).mean, &(a).mean_dtype, &(a).mean_strides, &(a).start
 
 /* Device memory that holds the means that squared distances are from, if there is any. */
 static int read_means(device_arguments *arguments, glue_call *call, int kept)
@@ -258,6 +259,7 @@ static int read_device_result(const glue_state *state, device_arguments *argumen
     int failed = 1;
 
     if (read_device_types(call, arguments, &element, &requested) < 0) goto done;
+    if (glue_read_row_start(arguments->start, &call->request) < 0) goto done;
     if (glue_resolve(call) != GPR_OK) {
         glue_raise(state);
         goto done;
@@ -310,7 +312,7 @@ static PyObject *queue_on_device(glue_state *state, glue_call *call)
 /* reduce_device(op, pointer, shape, dtype, reduced, kernel, device, block_size=0, grid_size=0,
  *               compute=None, stream=0, *, strides=None, mask=0, mask_strides=None, result=0,
  *               result_strides=None, skip_nan=False, ddof=0.0, mean=0, mean_dtype=None,
- *               mean_strides=None)
+ *               mean_strides=None, start=None)
  * A new array, or None with `result`, the address of device memory that will hold it. */
 static PyObject *reduce_device(PyObject *module, PyObject *arguments, PyObject *keywords)
 {

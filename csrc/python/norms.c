@@ -107,7 +107,7 @@ static PyObject *reduce_by(const norm_call *call, gpr_operator op, PyArrayObject
 {
     PyObject *const zero = PyLong_FromLong(0);
     const glue_arguments given = {NULL,     call->axis, Py_None, call->keepdims, Py_None,
-                                  Py_False, zero,       Py_None, call->options};
+                                  Py_False, zero,       Py_None, Py_None,        call->options};
     PyObject *const result = zero != NULL ? glue_reduce_by(call->state, op, array, &given) : NULL;
 
     Py_XDECREF(zero);

@@ -84,6 +84,7 @@ GPR_CONSTANT_FUNCTION gpr_u32 gpr_inverse(gpr_u32 divisor)
 typedef struct gpr_finalize_params {
     double ddof;           /* var, std */
     gpr_u64 output_stride; /* minmax: results from a row's smallest element to its largest */
+    gpr_u64 start[2];      /* min, max: the bits of an element that each row has, too */
 } gpr_finalize_params;
 
 /* The given means of a variance, behind gpr_finalize_params. Their steps along kept axes follow. */
@@ -130,7 +131,7 @@ GPR_ASSERT_OFFSET(gpr_layout_params, columns, 32);
 GPR_ASSERT_OFFSET(gpr_layout_params, strips, 48);
 GPR_ASSERT_OFFSET(gpr_layout_params, width, 88);
 GPR_ASSERT_OFFSET(gpr_layout_params, row_major, 104);
-static_assert(sizeof(gpr_finalize_params) == 16, "what finalizing depends on");
+static_assert(sizeof(gpr_finalize_params) == 32, "what finalizing depends on");
 static_assert(sizeof(gpr_given_mean_params) == 32, "given means before their steps");
 static_assert(sizeof(gpr_second_params) == 16, "a second array");
 static_assert(sizeof(gpr_copy_params) == 16 + GPR_MOST_COPY_AXES * 32, "results to copy");

@@ -44,7 +44,7 @@ GPR_CONSTANT_FUNCTION gpr_u64 gpr_partials_of(gpr_u64 blocks)
     return blocks + blocks % 2;
 }
 
-static_assert(sizeof(gpr_several_params) == 120 + 8 * GPR_MOST_MEMBERS, "several");
+static_assert(sizeof(gpr_several_params) == 136 + 8 * GPR_MOST_MEMBERS, "several");
 GPR_ASSERT_OFFSET(gpr_several_params, finalize, 104);
 
 #endif

@@ -509,6 +509,7 @@ def reduce_on_device(
     ddof: float,
     make: Any,
     mean: DeviceArray | complex | None = None,
+    start: bytes | None = None,
     /,
 ) -> Any: ...
 

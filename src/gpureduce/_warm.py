@@ -292,6 +292,8 @@ def warm(
 
     def compile_programs(each: _Work) -> int:
         masked: dict[str, Any] = {"mask": MASK, "mask_strides": each.mask_strides} if where else {}
+        if where and each.op in ("min", "max") and each.on_device:
+            masked["start"] = bytes(each.dtype.itemsize)  # as they need `initial`
         return _core.warm(
             each.op, each.shape, each.dtype, each.reduced, kernel, facts, 0, None, block_size or 0,
             each.on_device, strides=each.strides, skip_nan=each.skip_nan, **masked,

@@ -134,6 +134,8 @@ class Case:
     skip_nan: bool = False
     ddof: float = 0
     mean: Strided | None = None
+    start: np.ndarray | None = None
+    """An element that rows of extremes have beside their own."""
 
 
 def small_integers(rng: np.random.Generator, dtype: np.dtype[Any], n: int) -> np.ndarray:
@@ -209,6 +211,11 @@ def call(
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows without elements left by the mask
         keep = None if mask is None else mask.view.reshape(*kept, -1)
+        if case.start is not None:
+            own = np.full((*kept, 1), case.start)
+            flat = np.concatenate([flat, own], axis=-1)
+            if keep is not None:
+                keep = np.concatenate([keep, np.ones(own.shape, bool)], axis=-1)
         if case.mean is None:
             want = np.asarray(expected(op, flat, keep))
         else:
@@ -220,7 +227,7 @@ def call(
     where += (
         f" shape={array.view.shape} reduced={case.reduced} strides={array.view.strides} "
         f"offset={array.offset} mask={mask and mask.view.strides} result={result.view.strides} "
-        f"mean={case.mean and (case.mean.view.dtype, case.mean.view.strides)}"
+        f"mean={case.mean and (case.mean.view.dtype, case.mean.view.strides)} start={case.start}"
     )
     try:
         run(op, case, result, block)
@@ -324,6 +331,8 @@ def run(op: str, case: Case, result: Strided, block: int) -> None:
             mean = case.mean
             more |= {"mean": to_device(mean.memory) + mean.offset, "mean_dtype": mean.view.dtype,
                      "mean_strides": mean.view.strides}  # fmt: skip
+        if case.start is not None:
+            more["start"] = case.start.tobytes()
         _core.reduce_device(
             "var" if op == GIVEN_MEAN else op, data, array.view.shape, array.view.dtype,
             case.reduced, case.kernel, 0, block, case.grid, strides=array.view.strides,
@@ -359,6 +368,8 @@ def check_layouts(task: dict[str, Any]) -> None:
         rng, where = under_a_schedule(task, number, op)
         case = draw_case(rng, op, dtype)
         case.kernel = task.get("kernel", "fast")
+        if op in ("min", "max") and rng.random() < 0.5:
+            case.start = elements_of(rng, op, dtype)(1)[0]
         call(case, op, dtype, int(task["block"]), rng, f"{where} {case.kernel}")
 
 

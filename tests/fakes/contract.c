@@ -35,6 +35,7 @@ struct engine_module {
     gpr_dtype result;       /* GPR_DTYPE_DEFAULT: accumulators leave the program */
     gpr_operator finisher;  /* an operator that finishes so */
     gpr_dtype mean;         /* of given means; GPR_DTYPE_DEFAULT: the rows' own */
+    int has_start;          /* rows have one element more */
     int counts_nan;         /* of nothing else */
     engine_kernel *kernels; /* that were asked for */
     unsigned member_count;  /* of several reductions in one pass; 0: there is one reduction */
@@ -168,7 +169,7 @@ static CUresult parse_image(const char *image, int device_cc, engine_module *mod
 {
     char kind[8] = "", masked[8] = "", fold[16] = "", element[16] = "", compute[16] = "",
          acc[16] = "", skips[8] = "", second[16] = "", result[16] = "", finish[16] = "",
-         mean[16] = "";
+         mean[16] = "", start[8] = "";
     const char *const dtypes[] = {element, compute, acc};
     int cc = 0, several = 0;
 
@@ -180,11 +181,12 @@ static CUresult parse_image(const char *image, int device_cc, engine_module *mod
     if (sscanf(image,
                "FAKE %*s %*d per_thread %u lanes %u kept %u reduced %u masked %7s item %u fold "
                "%15s element %15s compute %15s acc %15s skips %7s second %15s result %15s finish "
-               "%15s mean %15s",
+               "%15s mean %15s start %7s",
                &module->per_thread, &module->lanes, &module->kept, &module->reduced, masked,
-               &module->item, fold, element, compute, acc, skips, second, result, finish,
-               mean) != 15)
+               &module->item, fold, element, compute, acc, skips, second, result, finish, mean,
+               start) != 16)
         return INVALID_IMAGE;
+    module->has_start = strcmp(start, "true") == 0;
     module->masked = strcmp(masked, "true") == 0;
     module->second = gpr_find_dtype(second);
     module->mean = gpr_find_dtype(mean);
@@ -487,6 +489,7 @@ static void store_result(const engine_launch *op, const output *o, gpr_value val
         return;
     }
     if (m->mean != GPR_DTYPE_DEFAULT) move_mean(op, o, &value);
+    if (m->has_start) value = fold(m, value, lift(m, (const char *)op->finalize.start, 0));
     gpr_write_acc(m->acc_kind, m->acc, &value, packed);
     finish_result(op, o->out, packed);
 }

@@ -189,6 +189,7 @@ static int describe(const char *text, char *description)
     char masked[8], words[TRAITS_ROOM], second[TYPE_ROOM] = "-", result[TYPE_ROOM] = "-",
                                         finish[TYPE_ROOM] = "-", mean[TYPE_ROOM] = "-";
     unsigned per_thread = 0, lanes = 0, kept = 0, reduced = 0, items = 0;
+    int has_start = 0;
     const char *traits = strstr(text, "gpr::KernelTraits<"),
                *pair = strstr(text, "using First = gpr::Paired<gpr::KernelTraits<"),
                *last = last_traits(text);
@@ -203,7 +204,10 @@ static int describe(const char *text, char *description)
             &per_thread, &lanes, &kept, &reduced, masked, &items) != 6 ||
         !describe_traits(traits, words))
         return 0;
-    if (last != NULL &&
+    if (last != NULL)
+        has_start = sscanf(last, "<First, gpr::dt_%15[a-z0-9], gpr::FromStart<gpr::finish_%15[a-z]",
+                           result, finish) == 2;
+    if (last != NULL && !has_start &&
         sscanf(last,
                "<First, gpr::dt_%15[a-z0-9], "
                "gpr::GivenMean<gpr::finish_%15[a-z], gpr::dt_%15[a-z0-9]>>;",
@@ -217,9 +221,9 @@ static int describe(const char *text, char *description)
     }
     (void)snprintf(description, DESCRIPTION_ROOM,
                    "per_thread %u lanes %u kept %u reduced %u masked %s item %u %s second %s "
-                   "result %s finish %s mean %s",
+                   "result %s finish %s mean %s start %s",
                    per_thread, lanes, kept, reduced, masked, items, words, second, result, finish,
-                   mean);
+                   mean, has_start ? "true" : "false");
     return 1;
 }
 

@@ -607,6 +607,11 @@ def test_a_start_is_folded_in_on_the_device(tmp_path: Path) -> None:
         for op, start in (("min", np.nan), ("max", np.nan), ("max", np.inf)):
             found = value(getattr(gr, op)(lend(ROWS), initial=start))
             np.testing.assert_array_equal(found, getattr(np, op)(ROWS, initial=start))
+        # In `fast` it is one element more, elsewhere one of a pair of results.
+        for kernel in ("auto", "fast", "last_block"):
+            for start in (-3, 7, 10**6):
+                found = value(gr.max(lend(ROWS), initial=start, kernel=kernel))
+                assert found == np.max(ROWS, initial=start), kernel
         # Of nothing there is the start alone.
         assert value(gr.min(lend(nothing), initial=4)) == 4
         assert (value(gr.max(lend(nothing), axis=0, initial=4)) == [4, 4, 4]).all()
@@ -1157,7 +1162,12 @@ def test_a_mean_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             _core.reduce_on_device("var", here, None, None, False, None, *ask, mean)
     with raises(ValueError, "sum takes no mean"):
         _core.reduce_on_device("sum", here, None, None, False, None, *ask, 1.0)
-    with raises(TypeError, "twelve or thirteen"):
+    with raises(ValueError, "sum takes no start"):
+        _core.reduce_on_device("sum", here, None, None, False, None, *ask, None, bytes(4))
+    for start in (bytes(3), bytes(8), bytearray(4), 1.0):
+        with raises(TypeError, "a start is an element's 4 bytes"):
+            _core.reduce_on_device("max", here, None, None, False, None, *ask, None, start)
+    with raises(TypeError, "twelve to fourteen"):
         _core.reduce_on_device("var", here)
     """,
         tmp_path,

@@ -169,6 +169,19 @@ template <class Way, class Given> struct GivenMean {
     }
 };
 
+// The extreme of a row that has one element more, which comes last: an accumulator does not know
+// whether its row had others.
+template <class Way> struct FromStart {
+    template <class Traits, class Acc, class Out>
+    static GPR_DEVICE void store(Out *out, Acc acc, uint64 n, FinalizeParams params)
+    {
+        typename Traits::In start;
+        static_assert(sizeof start <= sizeof params.start, "an element fits");
+        memcpy(&start, params.start, sizeof start);
+        Way::template store<Traits>(out, Traits::combine(acc, Traits::lift(start, 0)), n, params);
+    }
+};
+
 // The parameters of a finish functor.
 template <class Way, class Acc> struct FinalizeParamsOf { using type = FinalizeParams; };
 template <class Way, class Given, class Acc> struct FinalizeParamsOf<GivenMean<Way, Given>, Acc> {

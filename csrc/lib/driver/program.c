@@ -247,7 +247,8 @@ static void write_last(const gpr_kernel_traits *traits, gpr_text *text)
         gpr_text_add(text, "gpr::GivenMean<gpr::finish_%s, gpr::dt_%s>", traits->finish,
                      gpr_dtype_name(traits->mean));
     else
-        gpr_text_add(text, "gpr::finish_%s", traits->finish);
+        gpr_text_add(text, traits->has_start ? "gpr::FromStart<gpr::finish_%s>" : "gpr::finish_%s",
+                     traits->finish);
     gpr_text_add(text, ">;\n");
 }
 

@@ -28,6 +28,8 @@ typedef struct gpr_kernel_traits {
     /* with finish: variances are about means that are given, of type `mean` */
     int has_given_mean;
     gpr_dtype mean;
+    /* with finish: rows of min and max have one element more */
+    int has_start;
     /* with finish: results are copied to those of rows that are the same */
     int copies;
     /* one of the registry's or the planner's strings */

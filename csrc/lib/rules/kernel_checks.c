@@ -81,6 +81,9 @@ gpr_status gpr_check_kernel_folds(const gpr_kernel_row *row, const gpr_rule *rul
     const char *operator_name = gpr_operator_rows[rule->op].name;
 
     if ((row->flags & GPR_SUMS_EXACTLY) != 0) return check_exact(row, rule);
+    if (rule->has_start && !gpr_is_planned(row))
+        return gpr_fail(GPR_ERROR_VALUE, "kernel '%s' gives rows no start; 'fast' and 'auto' do",
+                        row->name);
     const size_t bytes = gpr_acc_bytes(rule->acc_kind, rule->device_acc);
     if (row->finish == GPR_ATOMIC && bytes > MOST_SWAPPED_BYTES && rule->fold != GPR_FOLD_sum &&
         rule->fold != GPR_FOLD_sum_count)

@@ -33,6 +33,8 @@ typedef struct gpr_resolved {
     /* that are given, in device memory; NULL: mean_for_all is every row's */
     const void *means;
     double mean_for_all[2];
+    /* the bits of an element that each row has, too, if the rule says so */
+    uint64_t start[2];
     /* of a dot product's sums, one for each row or for all; else NULL */
     const double *divisors;
     int has_one_divisor;

@@ -220,6 +220,15 @@ gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean)
     return GPR_OK;
 }
 
+gpr_status gpr_take_start(gpr_rule *rule)
+{
+    if (rule->op != GPR_OP_MIN && rule->op != GPR_OP_MAX)
+        return gpr_fail(GPR_ERROR_VALUE, "%s takes no start: min and max do",
+                        gpr_operator_rows[rule->op].name);
+    rule->has_start = 1;
+    return GPR_OK;
+}
+
 int gpr_kernel_for(int kernel, const gpr_rule *rule)
 {
     if (kernel >= 0 && kernel != GPR_KERNEL_auto) return kernel;

@@ -25,6 +25,7 @@ typedef struct gpr_rule {
     double ddof;        /* var, std */
     int has_given_mean; /* var, std: of squared distances from given means, of type `mean` */
     gpr_dtype mean;
+    int has_start; /* min, max: rows have one element more */
     const char *finish; /* the kernels' gpr::finish_<finish> */
     /* of a dot product */
     gpr_products products;
@@ -62,6 +63,9 @@ gpr_status gpr_leave_out(gpr_rule *rule, int skip_nan, int masked);
  * mean, or there is no such type; GPR_ERROR_TYPE: complex means of real elements, a real type
  * requested of complex ones. */
 gpr_status gpr_take_mean(gpr_rule *rule, gpr_dtype mean);
+
+/* Makes the rule one of rows that have one element more. GPR_ERROR_VALUE: op takes no start. */
+gpr_status gpr_take_start(gpr_rule *rule);
 
 /* Fits the rule to a kernel. The planner's own accumulates on the device as widely as the host
  * does: memory limits it, so that wider sums cost no time; `exact` keeps every digit of elements

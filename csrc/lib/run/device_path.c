@@ -168,6 +168,7 @@ gpr_status gpr_array_prepare(gpr_array_job *job, gpr_run *run)
     job->work.ddof = rule->ddof;
     job->work.means = (CUdeviceptr)(uintptr_t)call->means;
     memcpy(job->work.mean_for_all, call->mean_for_all, sizeof job->work.mean_for_all);
+    memcpy(job->work.start, call->start, sizeof job->work.start);
     job->work.output_stride = call->output_stride;
     job->work.stream = gpr_stream_of(job->device, call->stream);
     job->result_bytes = view->rows * result_bytes;

@@ -34,6 +34,7 @@ gpr_kernel_traits gpr_plan_traits(const gpr_plan *plan, const gpr_rule *rule, in
         traits.result = rule->result;
         traits.has_given_mean = rule->has_given_mean;
         traits.mean = rule->mean;
+        traits.has_start = rule->has_start;
     }
     traits.variant = plan->variant;
     return traits;
@@ -155,7 +156,9 @@ static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
                                 gpr_finalize_argument *argument)
 {
     argument->finalize =
-        (gpr_finalize_params){.ddof = work->ddof, .output_stride = (uint64_t)work->output_stride};
+        (gpr_finalize_params){.ddof = work->ddof,
+                              .output_stride = (uint64_t)work->output_stride,
+                              .start = {work->start[0], work->start[1]}};
     argument->given_mean =
         (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
     memcpy(argument->given_mean.for_all, work->mean_for_all, sizeof argument->given_mean.for_all);

@@ -43,6 +43,7 @@ typedef struct gpr_work {
     /* that are given; 0: mean_for_all is every row's */
     CUdeviceptr means;
     double mean_for_all[2];
+    uint64_t start[2]; /* an element's bits */
     /* minmax: results from a row's smallest to its largest */
     int64_t output_stride;
     CUstream stream;

@@ -295,13 +295,20 @@ class Reduction(Work):
     # ---- the pieces
 
     def reduce(
-        self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room
+        self,
+        array: DeviceArray,
+        axis: Any,
+        dtype: Any,
+        keepdims: Any,
+        mask: Any,
+        room: Room,
+        start: bytes | None = None,
     ) -> Any:
         number, skip = NUMBERS[self.op], self.skip_nan
         kernel, device, block, grid, stream = self.options
         return _core.reduce_on_device(
             number, array, axis, dtype, keepdims, mask, kernel, device, block, grid, stream,
-            skip, self.ddof, room, self.mean,
+            skip, self.ddof, room, self.mean, start,
         )  # fmt: skip
 
     def mask(self, where: Any) -> DeviceArray | None:
@@ -480,7 +487,13 @@ class Reduction(Work):
     def with_start(
         self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room
     ) -> Any:
-        """Reduce to the first half of a pair whose other half is the start, then the pair."""
+        """Let rows have the start as an element; or, where the kernel cannot, reduce to the first
+        half of a pair whose other half is the start, then the pair.
+        """
+        if self.op in ("min", "max") and self.options[0] in ("auto", "fast"):
+            element = np.empty((), native_dtype(self.source.dtype))
+            element[()] = initial
+            return self.reduce(self.source, axis, dtype, keepdims, mask, room, element.tobytes())
         pairs: list[DeviceArray] = []
 
         def first(

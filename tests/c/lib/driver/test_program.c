@@ -220,6 +220,12 @@ static void traits_that_differ_have_keys_that_differ(void)
     REQUIRE(make(&traits, 90, 1) == 1);
     traits.mean = GPR_COMPLEX128;
     REQUIRE(make(&traits, 90, 1) == 1 && make(&traits, 90, 1) == 0);
+    make_traits(&traits, "auto", GPR_OP_MAX, GPR_FLOAT32, 256);
+    traits.finish = "number";
+    traits.result = GPR_FLOAT32;
+    REQUIRE(make(&traits, 90, 1) == 1);
+    traits.has_start = 1;
+    REQUIRE(make(&traits, 90, 1) == 1 && make(&traits, 90, 1) == 0);
 }
 
 static void the_cache_is_bypassed_when_asked(void)

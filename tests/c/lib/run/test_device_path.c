@@ -520,6 +520,42 @@ static void test_variances_are_about_given_means(void)
     expect_no_violation();
 }
 
+/* Rows of extremes have an element more, of memory and of none; others are refused. */
+static void test_extremes_begin_with_a_start(void)
+{
+    const int64_t shape[2] = {MEAN_ROWS, MEAN_EACH};
+    const int32_t some = values[check_between(0, MEAN_ROWS * MEAN_EACH - 1)],
+                  starts[] = {INT32_MIN, some, INT32_MAX};
+    int32_t room[MEAN_ROWS] = {0}, found[MEAN_ROWS];
+    void *data = upload(values, sizeof values), *result = upload(room, sizeof room);
+    gpr_request request = sum_request(data, result, NULL);
+
+    request.op = GPR_OP_MAX;
+    request.ndim = 2;
+    request.shape = shape;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        request.start = &starts[i];
+        CHECK(gpr_reduce(&request) == GPR_OK, "%s", gpr_last_error()->message);
+        REQUIRE(gpr_download(0, NULL, found, result, sizeof found) == GPR_OK);
+        for (int row = 0; row < MEAN_ROWS; row++) {
+            int32_t want = starts[i];
+            for (int k = 0; k < MEAN_EACH; k++)
+                want = values[row * MEAN_EACH + k] > want ? values[row * MEAN_EACH + k] : want;
+            CHECK(found[row] == want, "row %d: %d, not %d", row, found[row], want);
+        }
+    }
+    EXPECT_REFUSAL_WITH(&request, op, GPR_OP_SUM, "sum takes no start: min and max do");
+    REQUIRE(gpr_find_kernel("last_block", &request.kernel) == GPR_OK);
+    expect_refusal(&request, "kernel 'last_block' gives rows no start; 'fast' and 'auto' do");
+    request.kernel = -1;
+    request.on_device = request.result_on_device = 0;
+    request.data = values;
+    request.result = room;
+    expect_refusal(&request, "rows of arrays in device memory only have a start");
+    REQUIRE(gpr_free_device(0, data) == GPR_OK && gpr_free_device(0, result) == GPR_OK);
+    expect_no_violation();
+}
+
 static void test_means_that_do_not_fit_are_refused(void)
 {
     const int64_t each = MEAN_ROWS / MEAN_PLANES, shape[3] = {MEAN_PLANES, each, MEAN_EACH};
@@ -661,6 +697,7 @@ int main(void)
     test_memory_and_streams_of_somebody_else_are_refused();
     test_results_go_where_they_shall();
     test_variances_are_about_given_means();
+    test_extremes_begin_with_a_start();
     test_means_that_do_not_fit_are_refused();
     test_exact_sums_of_many_rows_share_bounded_scratch();
     return check_end();
