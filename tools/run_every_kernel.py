@@ -35,6 +35,8 @@ ALL_SIZES = (1, 33, 5003)
 LAYOUTS = (
     ((3, 20_011), (20_012, 1), 3),  # runs that several blocks share
     ((2, 70_011), (70_012, 1), 1),  # runs of which a block reads many tiles
+    ((5, 1900), (1903, 1), None),  # runs that a block reads in one round
+    ((9, 2048), (2048, 1), None),  # of whole vectors
     ((70, 40), (41, 1), None),  # short runs
     ((600, 16), (16, 1), None),  # of whole vectors, several rows per lane
     ((70, 5), (1, 70), None),  # short rows across memory
@@ -57,6 +59,7 @@ SAME_ROWS_BYTES = 17 << 20
 # block's, short ones, side by side in whole items, a few beside each other, and across memory.
 OF_PAIRS = (
     ((3, 8001), (8002, 1), None),
+    ((5, 1900), (1903, 1), None),
     ((700, 40), (41, 1), None),
     ((304, 301), (1, 304), None),
     ((5, 3001), (1, 5), None),
@@ -199,6 +202,14 @@ def fast_rows(op: str, name: str, rng: np.random.Generator, _: tuple[int, ...]) 
             return is_right(rows, op, -1, found)
 
         yield Trial(f"shape={shape} steps={steps}", call, is_right_there)
+        if op in ("min", "max"):
+            start = rows.flat[rng.integers(rows.size)]
+            with_start = np.concatenate([rows, np.full((*shape[:-1], 1), start)], axis=-1)
+            yield Trial(
+                f"shape={shape} steps={steps} start={start}",
+                partial(call, initial=start),
+                lambda result, values=with_start: is_right(values, op, -1, fetch(result)),
+            )
 
 
 # ---------------------------------------------------------------- exact sums
