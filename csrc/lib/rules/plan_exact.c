@@ -238,8 +238,8 @@ static int are_lanes_faster(const gpr_plan_task *t, const gpr_plan *by_fast)
 }
 
 /* Whether bins sum columns faster than pairs, as measured on an H200: those of large arrays, if
- * there are enough for a thread each, or if a thread of pairs has only one: where rows are not
- * aligned, or where it counts NaN. */
+ * there are enough for a thread each, or if a thread of pairs has only one, as rows are not
+ * aligned. */
 static int are_bins_faster_in_columns(const gpr_plan_task *t, const gpr_plan *by_fast)
 {
     enum { LARGE_BYTES = 128 << 20, MIDDLE_BYTES = 64 << 20 };

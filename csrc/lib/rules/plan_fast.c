@@ -589,8 +589,8 @@ static void consider_few(search *s)
                  .strips = strips,
                  .groups = others * strips,
                  .blocks = 1};
-        /* The more a thread has under way, the fewer blocks are resident; and where addresses of 64
-         * bits have no registers, not even that. */
+        /* The more a thread has under way, the fewer blocks are resident; and eight items of two
+         * wide elements leave no registers for their addresses. */
         const double many = (double)((each - 1) * n * item * t->element_bytes) / MOST_BYTES,
                      spilled = is_wide && n * item * t->element_bytes > SPILLED_BYTES ? 1 : 0;
         const double crowd = 0.1 * (many + spilled);
