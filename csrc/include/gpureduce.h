@@ -244,7 +244,8 @@ typedef struct gpr_request {
 
 /* Resolves a request without data, results, stream and device. Reads op, dtype, compute, extents,
  * skip_nan, ddof, kernel, block and grid size, has_given_mean, mean_dtype, and whether there is a
- * mask and a start. Calls no CUDA function. Errors: those of gpr_reduce that these members cause. */
+ * mask and a start. Calls no CUDA function. Errors: those of gpr_reduce that these members cause.
+ */
 GPR_API gpr_status gpr_resolve(const gpr_request *request, gpr_resolution *resolution);
 
 /* Share of the calling thread's request that has begun, from 0 to 1: for its callback

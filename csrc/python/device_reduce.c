@@ -245,8 +245,9 @@ PyMethodDef glue_device_reduce_methods[] = {
          "result_axes(op, source, axis, keepdims, skip_nan, masked, /) -> shape of an output, "
          "number of elements per result")},
     {"reduce_on_device", (PyCFunction)(void (*)(void))reduce_on_device, METH_FASTCALL,
-     PyDoc_STR("reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
-               "block_size, grid_size, stream, skip_nan, ddof, make, mean=None, start=None) -> what "
-               "make(shape, dtype) returned first; its second is the result's memory")},
+     PyDoc_STR(
+         "reduce_on_device(op, source, axis, dtype, keepdims, mask, kernel, device, "
+         "block_size, grid_size, stream, skip_nan, ddof, make, mean=None, start=None) -> what "
+         "make(shape, dtype) returned first; its second is the result's memory")},
     {NULL, NULL, 0, NULL},
 };

@@ -158,10 +158,16 @@ enum {
 
 static inline glue_arguments glue_arguments_at(PyObject *const *from)
 {
-    return (glue_arguments){
-        from[GLUE_AT_OP],      from[GLUE_AT_AXIS],     from[GLUE_AT_DTYPE], from[GLUE_AT_KEEPDIMS],
-        from[GLUE_AT_MASK],    from[GLUE_AT_SKIP_NAN], from[GLUE_AT_DDOF],  Py_None,
-        Py_None,               from + GLUE_AT_OPTIONS};
+    return (glue_arguments){from[GLUE_AT_OP],
+                            from[GLUE_AT_AXIS],
+                            from[GLUE_AT_DTYPE],
+                            from[GLUE_AT_KEEPDIMS],
+                            from[GLUE_AT_MASK],
+                            from[GLUE_AT_SKIP_NAN],
+                            from[GLUE_AT_DDOF],
+                            Py_None,
+                            Py_None,
+                            from + GLUE_AT_OPTIONS};
 }
 
 /* ---- numpy_api.c ---- */

@@ -221,6 +221,9 @@ for kernel, dtype in ((gr.Kernel(SUM), 'i4'), (gr.Kernel(LONG), 'i4'), (tree, 'f
     assert value(gr.sum(flipped, kernel=kernel)) == a.sum()
 empty = Producer(np.zeros((0, 3), 'i4'))
 found.append(int(value(gr.sum(empty, kernel=gr.Kernel(SUM)))))
+largest = gr.Kernel(SUM.replace('Add', 'Max'), op='max')
+some = Producer(np.arange(12, dtype='i4'))
+found.append([int(value(gr.max(some, kernel=largest, initial=start))) for start in (-1, 100)])
 print(json.dumps(found))
 """.replace("GALLERY", repr(str(GALLERY)))
     )
@@ -231,7 +234,7 @@ print(json.dumps(found))
     ):
         assert (kind, dtype) == ("DeviceBuffer", expected)
         assert got == [want, want + 5, want, want, want, want, want, want, want]
-    assert found[3] == 0
+    assert found[3:] == [0, [11, 100]]
 
 
 @needs_compiler

@@ -106,8 +106,8 @@ GPR_DEVICE void combine_column(typename Traits::Acc *partial, unsigned apart, co
     }
 }
 
-// Reduces the values of threads along y, which are lanes of a warp or whole warps: each warp reduces
-// what its lanes have, then the first warp of each row what is left.
+// Reduces the values of threads along y, which are lanes of a warp or whole warps: each warp
+// reduces what its lanes have, then the first warp of each row what is left.
 template <class Traits>
 GPR_DEVICE void reduce_by_lanes(typename Traits::Acc *partial, typename Traits::Acc &value,
                                 const Rectangle &r)

@@ -10,8 +10,8 @@
 //   Launch: row v of `rows` is `width` rows of the array; blocks split their items. rows.n counts
 //   items of a row, rows.count groups of rows. With more than one block per row, scratch has
 //   `width` partials per virtual block and a ticket per group. If layout.row_major is
-//   GPR_ROW_BY_LANES, layout.height is a power of two up to a warp or a multiple of one, and BLOCK a
-//   multiple of a warp.
+//   GPR_ROW_BY_LANES, layout.height is a power of two up to a warp or a multiple of one, and BLOCK
+//   is a multiple of a warp.
 //
 // Still paid: several additions per item for the iterator; and bytes of each sector that no element
 // needs.

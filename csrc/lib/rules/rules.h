@@ -25,7 +25,7 @@ typedef struct gpr_rule {
     double ddof;        /* var, std */
     int has_given_mean; /* var, std: of squared distances from given means, of type `mean` */
     gpr_dtype mean;
-    int has_start; /* min, max: rows have one element more */
+    int has_start;      /* min, max: rows have one element more */
     const char *finish; /* the kernels' gpr::finish_<finish> */
     /* of a dot product */
     gpr_products products;

@@ -155,10 +155,9 @@ static void describe_layout(const gpr_plan *plan, const gpr_work *work,
 static void describe_finalizing(const gpr_plan *plan, const gpr_work *work,
                                 gpr_finalize_argument *argument)
 {
-    argument->finalize =
-        (gpr_finalize_params){.ddof = work->ddof,
-                              .output_stride = (uint64_t)work->output_stride,
-                              .start = {work->start[0], work->start[1]}};
+    argument->finalize = (gpr_finalize_params){.ddof = work->ddof,
+                                               .output_stride = (uint64_t)work->output_stride,
+                                               .start = {work->start[0], work->start[1]}};
     argument->given_mean =
         (gpr_given_mean_params){.means = work->means, .column = plan->column_mean};
     memcpy(argument->given_mean.for_all, work->mean_for_all, sizeof argument->given_mean.for_all);

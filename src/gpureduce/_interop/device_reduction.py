@@ -484,13 +484,17 @@ class Reduction(Work):
             ufunc,
         )
 
+    def gives_rows_starts(self) -> bool:
+        """Whether the kernel takes a start as one more element of each row."""
+        return self.op in ("min", "max") and self.options[0] in ("auto", "fast")
+
     def with_start(
         self, axis: Any, dtype: Any, keepdims: Any, mask: Any, initial: Any, room: Room
     ) -> Any:
         """Let rows have the start as an element; or, where the kernel cannot, reduce to the first
         half of a pair whose other half is the start, then the pair.
         """
-        if self.op in ("min", "max") and self.options[0] in ("auto", "fast"):
+        if self.gives_rows_starts():
             element = np.empty((), native_dtype(self.source.dtype))
             element[()] = initial
             return self.reduce(self.source, axis, dtype, keepdims, mask, room, element.tobytes())

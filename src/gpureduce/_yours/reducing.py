@@ -183,11 +183,21 @@ class _OwnReduction(Reduction):
     def start_of(self, call: Call, *_: object) -> Any:
         return None if call.initial is NoValue else call.initial
 
+    def gives_rows_starts(self) -> bool:
+        return False
+
     def reduce(
-        self, array: DeviceArray, axis: Any, dtype: Any, keepdims: Any, mask: Any, room: Room
+        self,
+        array: DeviceArray,
+        axis: Any,
+        dtype: Any,
+        keepdims: Any,
+        mask: Any,
+        room: Room,
+        start: bytes | None = None,
     ) -> Any:
         if array is not self.source:
-            return super().reduce(array, axis, dtype, keepdims, mask, room)
+            return super().reduce(array, axis, dtype, keepdims, mask, room, start)
         shape, _ = self.result_axes(axis, keepdims)
         result, memory = room(shape, self._result)
         if self._loaded is not None:
