@@ -907,7 +907,7 @@ static const work works[] = {
 
 static const char *const kinds[] = {"device",  "pinned",   "streams", "events",
                                     "modules", "contexts", "depth"};
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = sizeof kinds / sizeof kinds[0], MODULES = 4 };
 
 typedef struct census {
     int live[KINDS];
@@ -1135,6 +1135,23 @@ static void expect_status(const failure *f, gpr_status status, const char *call)
     }
 }
 
+/* What may be in use after the failure. For want of memory a source is read in smaller pieces,
+ * whose program may be another than that of the whole: it stays loaded beside it. */
+static census may_have_pieces(const failure *f)
+{
+    census expected = f->baseline;
+
+    if (f->code == OUT_OF_MEMORY) expected.live[MODULES]++;
+    return expected;
+}
+
+static void expect_success(const failure *f)
+{
+    if (f->work->run() == GPR_OK) return;
+    (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
+    REQUIRE(!"success");
+}
+
 static int fail_once(const void *argument)
 {
     const failure *f = argument;
@@ -1159,20 +1176,22 @@ static int fail_once(const void *argument)
     const int same_way =
         /* a pinned array that the driver does not report as pinned is staged */
         strcmp(call, "cuPointerGetAttributes") != 0;
+    census expected = may_have_pieces(f);
     expect_no_violation();
-    expect_no_leak(&f->baseline, 0, same_way);
+    expect_no_leak(&expected, 0, same_way);
     /* the driver is not called a second time */
     if (status == GPR_ERROR_DEVICE && !f->in_nvrtc) return 0;
     if (status == GPR_ERROR_DEVICE)
         REQUIRE(gpr_set_nvrtc_path(NULL) == GPR_OK); /* nor is NVRTC, until it is looked for anew */
-    for (int i = 0; i < 2; i++) {
-        status = f->work->run();
-        if (status != GPR_OK)
-            (void)fprintf(stderr, "the next call: %s\n", gpr_last_error()->message);
-        REQUIRE(status == GPR_OK);
+    for (int i = 0; i < 2; i++) expect_success(f);
+    if (f->code == OUT_OF_MEMORY) { /* see may_have_pieces */
+        const int modules = count_live().live[MODULES];
+        REQUIRE(modules >= f->baseline.live[MODULES] && modules <= expected.live[MODULES]);
+        expected.live[MODULES] = modules;
+        expect_success(f);
     }
     expect_no_violation();
-    expect_no_leak(&f->baseline, 1, same_way);
+    expect_no_leak(&expected, 1, same_way);
     return 0;
 }
 
