@@ -1282,72 +1282,102 @@ static int finish_side_by_side(exact_job *work, const gpr_cpu_factors *factors, 
     return 1;
 }
 
-/* Makes views of the parts of complex rows, and of the real numbers that they are multiplied by:
- * two rows for each. Those of neighbouring rows with the same factors are one axis. */
-static void take_parts(gpr_view *first, gpr_view *second)
+/* Makes a view of parts of complex rows: two rows for each, whose elements begin at the two parts,
+ * or with `step` 0 at the same. Parts of neighbouring rows are one axis if `are_joined`. */
+static void take_parts(gpr_view *view, int64_t step, int are_joined)
 {
-    const size_t bytes = first->bytes / GPR_EXACT_PARTS;
-    const int last = first->outer - 1;
-    const int is_one =
-        last >= 0 && first->axes[last].in == (int64_t)first->bytes && second->axes[last].in == 0;
-    gpr_view *const views[] = {first, second};
+    gpr_axis *parts = &view->axes[view->outer];
 
-    first->dtype = gpr_real_dtype(first->dtype);
-    first->bytes = bytes;
-    for (int i = 0; i < GPR_EXACT_PARTS; i++) {
-        gpr_view *view = views[i];
-        gpr_axis *parts = &view->axes[view->outer], *rows = parts - 1;
-        const int64_t step = i == 0 ? (int64_t)bytes : 0;
-
-        view->rows *= GPR_EXACT_PARTS;
-        view->rows_contiguous = view->contiguous = 0;
-        if (is_one) {
-            rows->extent *= GPR_EXACT_PARTS;
-            rows->in = step;
-            continue;
-        }
-        memmove(parts + 1, parts, (size_t)view->inner * sizeof *parts);
-        *parts = (gpr_axis){.extent = GPR_EXACT_PARTS, .in = step};
-        view->outer++;
+    view->dtype = gpr_real_dtype(view->dtype);
+    view->rows *= GPR_EXACT_PARTS;
+    view->rows_contiguous = view->contiguous = 0;
+    if (are_joined) {
+        parts[-1].extent *= GPR_EXACT_PARTS;
+        parts[-1].in = step;
+        return;
     }
+    memmove(parts + 1, parts, (size_t)view->inner * sizeof *parts);
+    *parts = (gpr_axis){.extent = GPR_EXACT_PARTS, .in = step};
+    view->outer++;
 }
 
-/* Sums complex numbers times real ones as rows of real numbers, side by side, where they are short
- * or columns of memory; 0 if they are neither. Parts that are zero or not finite are left to the
- * exact way, which multiplies by the second factors' imaginary zeros, too. Not inlined: its views
- * would enlarge the frame of every call. */
-static __attribute__((noinline)) int finish_parts(exact_job *work, uint32_t threads,
-                                                  gpr_status *status)
+/* Sums parts of complex numbers times complex ones, of which these factors are the products by real
+ * parts. Not inlined: its views would enlarge the frame of every call. */
+static __attribute__((noinline)) int finish_complex(exact_job *work, gpr_cpu_factors *factors,
+                                                    uint32_t threads, gpr_status *status)
 {
-    gpr_cpu_factors factors = work->factors;
+    gpr_cpu_factors others = *factors;
     gpr_view first, second;
 
-    gpr_copy_view(&first, factors.first);
-    gpr_copy_view(&second, factors.second);
-    take_parts(&first, &second);
+    gpr_copy_view(&first, factors->first);
+    gpr_copy_view(&second, factors->second);
+    first.data += first.bytes; /* from imaginary parts back to real ones */
+    first.axes[first.outer - 1].in = -(int64_t)first.bytes;
+    second.data += second.bytes;
+    others.first = &first;
+    others.second = &second;
+    factors->of_imaginary = &others;
+    return finish_side_by_side(work, factors, threads, status);
+}
+
+/* Sums complex numbers times real or complex ones as rows of real numbers, side by side, where they
+ * are short or columns of memory; 0 if they are neither. Parts that are zero or not finite are left
+ * to the exact way, which multiplies by imaginary zeros, too. Not inlined, either. */
+static __attribute__((noinline)) int finish_parts(exact_job *work, const gpr_cpu_factors *whole,
+                                                  uint32_t threads, gpr_status *status)
+{
+    const int are_complex = gpr_kind_of(whole->second->dtype) == GPR_KIND_COMPLEX,
+              last = whole->first->outer - 1;
+    const size_t bytes = whole->first->bytes / GPR_EXACT_PARTS;
+    /* Of the same factors for neighbouring rows, parts are one axis, too. */
+    const int are_joined = !are_complex && last >= 0 &&
+                           whole->first->axes[last].in == (int64_t)whole->first->bytes &&
+                           whole->second->axes[last].in == 0;
+    gpr_cpu_factors factors = *whole;
+    gpr_view first, second;
+
+    gpr_copy_view(&first, whole->first);
+    gpr_copy_view(&second, whole->second);
+    first.bytes = bytes;
+    if (are_complex) second.bytes /= GPR_EXACT_PARTS;
+    take_parts(&first, (int64_t)bytes, are_joined);
+    take_parts(&second, 0, are_joined);
     factors.first = &first;
     factors.second = &second;
     factors.dtype = gpr_real_dtype(factors.dtype);
     factors.components = 1;
     factors.are_parts = 1;
+    if (are_complex) return finish_complex(work, &factors, threads, status);
     return finish_side_by_side(work, &factors, threads, status);
 }
 
-/* Whether rows are complex numbers times real ones whose parts can be summed side by side. */
+/* Whether rows are complex numbers times others, and their parts can be summed side by side. */
 static int has_parts(const gpr_cpu_factors *factors)
 {
-    const gpr_view *a = factors->first, *b = factors->second;
+    const gpr_view *a = factors->first;
 
     return factors->products == GPR_PRODUCTS && !factors->conjugates &&
-           gpr_cpu_has_rows_beside(a) && gpr_kind_of(a->dtype) == GPR_KIND_COMPLEX &&
-           gpr_kind_of(b->dtype) != GPR_KIND_COMPLEX && a->outer + a->inner < GPR_MAX_NDIM;
+           gpr_kind_of(a->dtype) == GPR_KIND_COMPLEX && gpr_cpu_has_rows_beside(a) &&
+           a->outer + a->inner < GPR_MAX_NDIM;
 }
 
 /* Sums rows side by side; 0 if they are not to be. */
 static int finish_beside(exact_job *work, uint32_t threads, gpr_status *status)
 {
-    if (has_parts(&work->factors)) return finish_parts(work, threads, status);
-    return finish_side_by_side(work, &work->factors, threads, status);
+    const gpr_cpu_factors *factors = &work->factors;
+    gpr_cpu_factors turned = *factors;
+
+    if (has_parts(factors)) return finish_parts(work, factors, threads, status);
+    if (factors->products == GPR_PRODUCTS && !factors->conjugates) {
+        /* Products are the same in either order: the second factors may be the complex ones, or the
+         * ones that are columns of memory. */
+        turned.first = factors->second;
+        turned.second = factors->first;
+        if (has_parts(&turned)) return finish_parts(work, &turned, threads, status);
+        if (!gpr_cpu_has_rows_beside(factors->first) && gpr_cpu_lies_crosswise(factors->second))
+            return finish_side_by_side(work, &turned, threads, status);
+    }
+    return finish_side_by_side(work, factors, threads, status);
 }
 
 /* Sums the products of pieces of fewer than MOST_TASKS rows with a bound on the error, and finishes

@@ -18,6 +18,9 @@ typedef struct gpr_cpu_factors {
     const double *divisors; /* of sums rounded to doubles: one for each row, or for all; or NULL */
     int has_one_divisor;
     int are_parts; /* rows are the real and imaginary parts of complex ones in turns */
+    /* Of such parts by the second factors' imaginary parts, the first ones' in the other order; or
+     * NULL: second factors are real. These here are by their real parts. */
+    const struct gpr_cpu_factors *of_imaginary;
 } gpr_cpu_factors;
 
 /* Memory for a tile of factors, PRODUCT_TILE real numbers, of one array. */

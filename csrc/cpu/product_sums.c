@@ -49,8 +49,11 @@ int gpr_cpu_wraps_products(const gpr_rule *rule)
 static int is_held(const gpr_view *view, gpr_dtype dtype)
 {
     const gpr_dtype from = gpr_real_dtype(view->dtype), to = gpr_real_dtype(dtype);
+    const size_t bytes = gpr_dtype_bytes(from), of_float = gpr_dtype_bytes(to);
 
-    return from == to || (gpr_is_inexact(from) && gpr_dtype_bytes(from) < gpr_dtype_bytes(to));
+    if (from == to) return 1;
+    /* A float has more bits than an integer of half its size; any one has those of a byte. */
+    return bytes < of_float && (gpr_is_inexact(from) || bytes == 1 || 2 * bytes <= of_float);
 }
 
 gpr_dtype gpr_cpu_dtype_of_factors(const gpr_rule *rule, const gpr_view *first,
@@ -776,9 +779,8 @@ static void sum_rows_of_small_squares(const gpr_cpu_factors *factors, uint64_t r
     }
 }
 
-void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
-                              uint64_t begin, uint64_t end, product_rows_memory *memory,
-                              product_sums *all)
+static void sum_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width, uint64_t begin,
+                     uint64_t end, product_rows_memory *memory, product_sums *all)
 {
     const gpr_dtype dtype = dtype_of_rows(factors);
     const int is_wide_sum = factors->dtype == GPR_FLOAT64 && dtype == GPR_FLOAT32;
@@ -795,6 +797,31 @@ void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint
     }
     make_unit_reader(factors, row, width, 1, memory, &unit);
     sum_unit(&unit, loop, width, begin, end, memory, all);
+}
+
+/* What products of a row of parts by imaginary parts add to it: (re re - im im, re im + im re). */
+static gpr_product_sum by_imaginary(gpr_product_sum sum, uint64_t row)
+{
+    if (row % GPR_EXACT_PARTS != 0) return sum;
+    return (gpr_product_sum){-sum.upper, -sum.lower, sum.size};
+}
+
+void gpr_cpu_sum_product_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                              uint64_t begin, uint64_t end, product_rows_memory *memory,
+                              product_sums *all)
+{
+    product_sums others;
+
+    if (factors->of_imaginary == NULL) {
+        sum_rows(factors, row, width, begin, end, memory, all);
+        return;
+    }
+    sum_rows(factors->of_imaginary, row, width, begin, end, memory, &others);
+    for (uint64_t j = 0; j < width; j++)
+        memory->of_imaginary[j] = by_imaginary(
+            (gpr_product_sum){memory->upper[j], memory->lower[j], memory->sizes[j]}, row + j);
+    sum_rows(factors, row, width, begin, end, memory, all);
+    gpr_cpu_merge_product_rows(memory, width, all, memory->of_imaginary, &others);
 }
 
 int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
@@ -817,7 +844,7 @@ int gpr_cpu_store_few_products(const gpr_cpu_factors *factors, uint64_t row, uin
     product_sums all = {.merged = 0};
     unit_reader unit;
 
-    if (n > GPR_FEW_PRODUCTS || (factors->are_parts && has_many) ||
+    if (n > GPR_FEW_PRODUCTS || (factors->are_parts && has_many) || factors->of_imaginary != NULL ||
         (factors->products != GPR_PRODUCTS && !is_root) || factors->times != 1 || !is_float ||
         (uintptr_t)results % gpr_dtype_bytes(result) != 0)
         return 0;
@@ -883,36 +910,71 @@ static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double 
     return 1;
 }
 
+/* Makes two doubles of each sum of all products of some rows of a unit, and its size larger than
+ * GPR_MOST_SUM_SIZE where they are not the sum. 0: factors are no doubles. */
+static int sum_exactly(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
+                       const uint16_t *chosen, uint64_t count, product_rows_memory *memory)
+{
+    unit_reader unit;
+    product_sums all;
+
+    make_unit_reader(factors, row, width, 1, memory, &unit);
+    unit.rows.are_beside = 0;
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t k = 0; k < count; k++) memory->rows[i][k] = memory->rows[i][chosen[k]];
+        repeat_last(count, memory->rows[i]);
+    }
+    sum_unit(&unit, gpr_cpu_loops()->exact_product_rows[unit.dtype], count, 0, factors->first->n,
+             memory, &all);
+    return !all.is_inexact;
+}
+
+/* x + y, and *lost what rounding takes from it. */
+static double add_two(double x, double y, double *lost)
+{
+    const double sum = x + y, of_y = sum - x;
+
+    *lost = (x - (sum - of_y)) + (y - of_y);
+    return sum;
+}
+
+/* Merges sums that two doubles hold. The size becomes NaN if two do not hold their sum. */
+static void merge_exactly(gpr_product_sum *sum, gpr_product_sum other)
+{
+    double of_upper, of_lower, of_both;
+
+    sum->upper = add_two(sum->upper, other.upper, &of_upper);
+    sum->lower = add_two(add_two(sum->lower, other.lower, &of_lower), of_upper, &of_both);
+    sum->size = of_lower == 0 && of_both == 0 ? fmax(sum->size, other.size) : NAN;
+}
+
 uint64_t gpr_cpu_finish_exact_rows(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
                                    const gpr_rule *rule, product_rows_memory *memory, char *results,
                                    uint16_t *undecided, uint64_t left)
 {
     const gpr_dtype part = factors->are_parts ? gpr_real_dtype(rule->result) : rule->result;
-    const uint64_t n = factors->first->n;
-    uint64_t others = 0;
-    unit_reader unit;
-    product_sums all;
+    const gpr_cpu_factors *others = factors->of_imaginary;
+    uint64_t still = 0;
 
-    if (left == 0 || n > GPR_PRODUCT_ROWS || factors->times != 1 ||
+    if (left == 0 || factors->first->n > GPR_PRODUCT_ROWS || factors->times != 1 ||
         factors->products != GPR_PRODUCTS)
         return left;
-    make_unit_reader(factors, row, width, 1, memory, &unit);
-    unit.rows.are_beside = 0;
-    for (int i = 0; i < 2; i++) {
-        for (uint64_t k = 0; k < left; k++) memory->rows[i][k] = memory->rows[i][undecided[k]];
-        repeat_last(left, memory->rows[i]);
+    if (others != NULL) {
+        if (!sum_exactly(others, row, width, undecided, left, memory)) return left;
+        gpr_cpu_store_product_rows(memory, left, memory->of_imaginary);
     }
-    sum_unit(&unit, gpr_cpu_loops()->exact_product_rows[unit.dtype], left, 0, n, memory, &all);
-    if (all.is_inexact) return left;
+    if (!sum_exactly(factors, row, width, undecided, left, memory)) return left;
     for (uint64_t k = 0; k < left; k++) {
         const uint64_t j = undecided[k];
+        gpr_product_sum sum = {memory->upper[k], memory->lower[k], memory->sizes[k]};
 
-        if (!(memory->sizes[k] <= GPR_MOST_SUM_SIZE) ||
-            !store_exact_row(factors, row + j, memory->upper[k], memory->lower[k], part,
+        if (others != NULL) merge_exactly(&sum, by_imaginary(memory->of_imaginary[k], row + j));
+        if (!(sum.size <= GPR_MOST_SUM_SIZE) ||
+            !store_exact_row(factors, row + j, sum.upper, sum.lower, part,
                              results + j * gpr_dtype_bytes(part)))
-            undecided[others++] = (uint16_t)j;
+            undecided[still++] = (uint16_t)j;
     }
-    return others;
+    return still;
 }
 
 /* How sums of rows from `row` on become intervals. A narrow result of a division rounds as it is
@@ -1015,16 +1077,19 @@ int gpr_cpu_finish_product_sums(const gpr_cpu_factors *factors, uint64_t row,
 }
 
 /* Stores NaN for both parts of complex numbers one of whose products is NaN: what is multiplied by
- * the second factors' imaginary zeros is, too. Returns how many other rows are undecided. */
-static uint64_t store_nan_of_parts(const double *sizes, gpr_dtype part, char *results,
-                                   uint16_t *undecided, uint64_t left)
+ * the second factors' imaginary zeros is, too. Where these have imaginary parts, of numbers both of
+ * whose parts have such products. Returns how many other rows are undecided. */
+static uint64_t store_nan_of_parts(const gpr_cpu_factors *factors, const double *sizes,
+                                   gpr_dtype part, char *results, uint16_t *undecided,
+                                   uint64_t left)
 {
+    const int least = factors->of_imaginary != NULL ? GPR_EXACT_PARTS : 1;
     uint64_t others = 0;
 
     for (uint64_t i = 0; i < left; i++) {
         const uint64_t first = undecided[i] - undecided[i] % GPR_EXACT_PARTS;
 
-        if (!isnan(sizes[first]) && !isnan(sizes[first + 1])) {
+        if ((isnan(sizes[first]) != 0) + (isnan(sizes[first + 1]) != 0) < least) {
             undecided[others++] = undecided[i];
             continue;
         }
@@ -1070,6 +1135,6 @@ uint64_t gpr_cpu_finish_product_rows(const gpr_cpu_factors *factors, uint64_t ro
         }
         undecided[left++] = (uint16_t)j;
     }
-    return factors->are_parts ? store_nan_of_parts(memory->sizes, dtype, results, undecided, left)
-                              : left;
+    if (!factors->are_parts) return left;
+    return store_nan_of_parts(factors, memory->sizes, dtype, results, undecided, left);
 }

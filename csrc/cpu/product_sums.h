@@ -64,7 +64,8 @@ typedef struct product_rows_memory {
     int64_t offsets[PRODUCT_TILE];      /* of a row's elements from its first one */
     _Alignas(64) double upper[ROW_ENTRIES], lower[ROW_ENTRIES], sizes[ROW_ENTRIES];
     _Alignas(64) double low[ROW_ENTRIES], high[ROW_ENTRIES];
-    gpr_product_sum merged[MOST_PRODUCT_ROWS]; /* of more numbers than loops add at once */
+    gpr_product_sum merged[MOST_PRODUCT_ROWS];       /* of more numbers than loops add at once */
+    gpr_product_sum of_imaginary[MOST_PRODUCT_ROWS]; /* products by imaginary parts */
 } product_rows_memory;
 
 /* Whether rows are columns of memory, or short. */
