@@ -386,32 +386,52 @@ static int lie_beside(const gpr_view *view, gpr_dtype dtype, uint64_t row, uint6
            row % last->extent + width <= last->extent;
 }
 
-/* Finds where `width` rows, from `row` on, begin in memory. */
-static void find_rows(const gpr_view *view, uint64_t row, uint64_t width, const char **rows)
+/* Finds where `width` rows, from `row` on, begin in memory, of the first `outer` axes. */
+static void find_rows_of(const gpr_view *view, int outer, uint64_t row, uint64_t width,
+                         const char **rows)
 {
-    const gpr_axis *last = &view->axes[view->outer - 1];
+    const gpr_axis *last = &view->axes[outer - 1];
     uint64_t index[GPR_MAX_NDIM], j = 0;
     const char *at = view->data;
 
-    for (int i = view->outer - 1; i >= 0; i--) {
+    for (int i = outer - 1; i >= 0; i--) {
         index[i] = row % view->axes[i].extent;
         row /= view->axes[i].extent;
         at += (int64_t)index[i] * view->axes[i].in;
     }
     for (;;) {
-        const uint64_t some = gpr_smaller(width - j, last->extent - index[view->outer - 1]);
+        const uint64_t some = gpr_smaller(width - j, last->extent - index[outer - 1]);
 
         for (uint64_t k = 0; k < some; k++, at += last->in) rows[j + k] = at;
         j += some;
         if (j == width) return;
-        index[view->outer - 1] = 0;
+        index[outer - 1] = 0;
         at -= (int64_t)last->extent * last->in;
-        for (int i = view->outer - 2; i >= 0; i--) {
+        for (int i = outer - 2; i >= 0; i--) {
             at += view->axes[i].in;
             if (++index[i] < view->axes[i].extent) break;
             at -= (int64_t)view->axes[i].extent * view->axes[i].in;
             index[i] = 0;
         }
+    }
+}
+
+/* Finds where rows begin, of all axes. The last one's two rows, as parts of complex ones are, take
+ * longer to step over than to add. */
+static void find_rows(const gpr_view *view, uint64_t row, uint64_t width, const char **rows)
+{
+    const gpr_axis *last = &view->axes[view->outer - 1];
+
+    if (view->outer < 2 || last->extent != 2 || row % 2 != 0 || width % 2 != 0) {
+        find_rows_of(view, view->outer, row, width, rows);
+        return;
+    }
+    find_rows_of(view, view->outer - 1, row / 2, width / 2, rows);
+    for (uint64_t k = width / 2; k-- > 0;) {
+        const char *first = rows[k];
+
+        rows[2 * k] = first;
+        rows[2 * k + 1] = first + last->in;
     }
 }
 

@@ -571,9 +571,11 @@ def _average_host(
     # Weights that all results share have one sum.
     own = axes if w.shape == array.shape else None
     is_real = w.dtype.kind != "c"
+    # `auto` rounds sums of complex numbers more than once.
     total = _functions.sum(
-        w, own, _FLOAT64 if is_real else wide, keepdims=keepdims and own is axes, device="cpu"
-    )
+        w, own, _FLOAT64 if is_real else wide, keepdims=keepdims and own is axes, device="cpu",
+        kernel="auto" if is_real else "exact",
+    )  # fmt: skip
     has_zero = not _functions.all(total, device="cpu") if type(total) is np.ndarray else total == 0
     if has_zero:
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
@@ -650,8 +652,10 @@ def _average_device(
         # Weights that rows share are added once, unless each row's sum is asked for.
         alike = returned or w.shape == source.shape
         added, along = (everywhere, reduced) if alike else (w, tuple(range(len(w.shape))))
+        kernel, device, block, grid, stream = work.options
         total = _core.reduce_on_device(
-            NUMBERS["sum"], added, along, wide, keepdims and alike, None, *work.options,
+            NUMBERS["sum"], added, along, wide, keepdims and alike, None,
+            "exact" if w.dtype.startswith("complex") else kernel, device, block, grid, stream,
             False, 0.0, work.empty,
         )  # fmt: skip
     products, total = library.finish(a, made), library.finish(a, total)

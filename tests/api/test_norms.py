@@ -288,6 +288,95 @@ def test_products_at_midpoints_are_rounded_once(rng: np.random.Generator, isa: s
                 assert np.array_equal(again, made), (name, n, rows, weight, isa)
 
 
+def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """The same elements in memory in another order of axes, and perhaps of bytes."""
+    order = rng.permutation(x.ndim)
+    made = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    return made.astype(x.dtype.newbyteorder()) if rng.random() < 0.2 else made
+
+
+def with_parts(rng: np.random.Generator, make: Any, name: str) -> np.ndarray:
+    x = np.asarray(make())
+    if np.dtype(name).kind == "c":
+        wide = np.empty(x.shape, "complex128")
+        wide.real, wide.imag = x, make()
+        x = wide
+    return laid_out(rng, x.astype(name))
+
+
+FACTORS = ("bool", "int8", "uint16", "int16", "float16", "float32", "float64", "complex64",
+           "complex128")  # fmt: skip
+
+
+@pytest.mark.parametrize("weights_name", ["float16", "float32", "complex64", "complex128"])
+def test_averages_of_short_rows_are_of_sums_rounded_once(
+    weights_name: str, rng: np.random.Generator, isa: str
+) -> None:
+    """Both factors in any order of memory; half of the sums have few bits, and may be midpoints."""
+    for _ in range(8):
+        name, shape = str(rng.choice(FACTORS)), (int(rng.integers(3, 40)), int(rng.integers(2, 30)))
+        axis, bits = int(rng.integers(2)), int(rng.choice([3, 9]))
+
+        def numbers(shape: Any = shape, bits: int = bits) -> np.ndarray:
+            return rng.integers(1, 2**bits, shape) * 2.0 ** rng.integers(-4, 1)
+
+        x = with_parts(rng, numbers, name)
+        x = np.where(rng.random(shape) < 0.5, x, -x) if x.dtype.kind in "fc" else x
+
+        def weights(shape: Any = shape) -> np.ndarray:
+            return rng.uniform(0.5, 9, shape)
+
+        w = with_parts(rng, weights, weights_name)
+        made = gr.average(x, axis=axis, weights=w, device="cpu")
+        sums, totals = [], []
+        for row, own in zip(np.moveaxis(x, axis, 1), np.moveaxis(w, axis, 1), strict=True):
+            a = [(Fraction(float(v.real)), Fraction(float(v.imag))) for v in row]
+            b = [(Fraction(float(v.real)), Fraction(float(v.imag))) for v in own]
+            re = sum(p * r - q * s for (p, q), (r, s) in zip(a, b, strict=True))
+            im = sum(p * s + q * r for (p, q), (r, s) in zip(a, b, strict=True))
+            sums.append(complex(float(re), float(im)))
+            totals.append(complex(*(float(sum(part)) for part in zip(*b, strict=True))))
+        if np.dtype(weights_name).kind == "c":
+            wanted = (np.array(sums) / np.array(totals)).astype(made.dtype)
+        elif x.dtype.kind == "c":
+            wanted = np.array(sums) / np.array(totals).real
+        else:
+            wanted = np.array(sums).real / np.array(totals).real
+        assert np.array_equal(made, wanted.astype(made.dtype)), (name, shape, axis, isa)
+
+
+@pytest.mark.parametrize("weights_name", ["float32", "float64", "complex64", "complex128"])
+def test_averages_side_by_side_are_those_of_each_row_alone(
+    weights_name: str, rng: np.random.Generator, isa: str
+) -> None:
+    """With zeros, infinities and NaN, in short rows and in long ones: the same bits."""
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
+    for _ in range(8):
+        name = str(rng.choice(FACTORS))
+        shape = (int(rng.integers(3, 70)), int(rng.choice([2, 3, 17, 90, 300, 700])))
+        share = float(rng.choice([0, 0.5, 3])) / shape[1]
+
+        def numbers(shape: Any = shape, share: float = share, name: str = name) -> np.ndarray:
+            x = np.round(rng.normal(size=shape) * 9, int(rng.integers(0, 4)))
+            drawn = np.where(rng.random(shape) < share, rng.choice(special, shape), x)
+            return drawn if np.dtype(name).kind in "fc" else np.abs(x) % 100
+
+        def weights(shape: Any = shape) -> np.ndarray:
+            return np.where(rng.random(shape) < 0.5, 0.0, rng.uniform(-3, 9, shape))
+
+        x, w = with_parts(rng, numbers, name), with_parts(rng, weights, weights_name)
+        w[:, 0] = 1000  # sums are not 0
+        with np.errstate(all="ignore"):
+            made = gr.average(x, axis=1, weights=w, device="cpu")
+            alone = [gr.average(x[i], weights=w[i], device="cpu") for i in range(len(x))]
+        for part in ("real", "imag"):
+            one, other = getattr(made, part), getattr(np.array(alone), part)
+            context = (name, shape, share, isa)
+            assert np.array_equal(one, other, equal_nan=True), context
+            there = ~np.isnan(one)
+            assert np.array_equal(np.signbit(one)[there], np.signbit(other)[there]), context
+
+
 def test_products_of_rows_that_come_again_are_those_of_copies(rng: np.random.Generator) -> None:
     for _ in range(100):
         shape = [int(extent) for extent in rng.choice([1, 2, 5, 17, 40, 90], rng.integers(2, 5))]
