@@ -40,8 +40,9 @@ uint64_t gpr_cpu_run_in_place(const gpr_cpu_factors *factors, const gpr_view *vi
                                                                                   : 0;
 }
 
-void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
-                             uint64_t count)
+/* Converts real numbers. */
+static void convert_reals(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
+                          uint64_t count)
 {
     const gpr_widening how = gpr_cpu_loops()->widen[from];
 
@@ -49,6 +50,50 @@ void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to,
         how.loop(elements, converted, count);
     else
         gpr_convert(from, elements, to, converted, count);
+}
+
+/* Makes complex numbers of real ones, whose imaginary parts are 0. */
+#define DEFINE_JOIN(bytes, T)                                                    \
+    static void join_##bytes(const void *reals, uint64_t count, char *converted) \
+    {                                                                            \
+        for (uint64_t i = 0; i < count; i++) {                                   \
+            T parts[GPR_EXACT_PARTS] = {0};                                      \
+            memcpy(parts, (const char *)reals + i * (bytes), bytes);             \
+            memcpy(converted + i * sizeof parts, parts, sizeof parts);           \
+        }                                                                        \
+    }
+DEFINE_JOIN(4, float)
+DEFINE_JOIN(8, double)
+
+static void convert_to_complex(gpr_dtype from, const char *elements, gpr_dtype to, char *converted,
+                               uint64_t count)
+{
+    enum { AT_ONCE = 128 };
+    const gpr_dtype part = gpr_real_dtype(to);
+    const size_t bytes = gpr_dtype_bytes(part), of_element = gpr_dtype_bytes(from);
+    double reals[AT_ONCE];
+
+    for (uint64_t done = 0, some; done < count; done += some) {
+        some = gpr_smaller(count - done, AT_ONCE);
+        convert_reals(from, elements + done * of_element, part, reals, some);
+        if (bytes == sizeof(float))
+            join_4(reals, some, converted + done * 2 * bytes);
+        else
+            join_8(reals, some, converted + done * 2 * bytes);
+    }
+}
+
+void gpr_cpu_convert_factors(gpr_dtype from, const void *elements, gpr_dtype to, void *converted,
+                             uint64_t count)
+{
+    const int is_complex = gpr_kind_of(from) == GPR_KIND_COMPLEX;
+
+    if (from == to || gpr_kind_of(to) != GPR_KIND_COMPLEX)
+        convert_reals(from, elements, to, converted, count);
+    else if (is_complex)
+        convert_reals(gpr_real_dtype(from), elements, gpr_real_dtype(to), converted, 2 * count);
+    else
+        convert_to_complex(from, elements, to, converted, count);
 }
 
 static int is_in_run(const gpr_cpu_factors *factors, const gpr_view *view, uint64_t at,
