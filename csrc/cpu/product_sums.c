@@ -930,8 +930,8 @@ static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double 
     return 1;
 }
 
-/* Makes two doubles of each sum of all products of some rows of a unit, and its size larger than
- * GPR_MOST_SUM_SIZE where they are not the sum. 0: factors are no doubles. */
+/* Makes two doubles of each sum of all products of some rows of a unit, and its size NaN where they
+ * are not the sum. 0: factors are no doubles. */
 static int sum_exactly(const gpr_cpu_factors *factors, uint64_t row, uint64_t width,
                        const uint16_t *chosen, uint64_t count, product_rows_memory *memory)
 {
