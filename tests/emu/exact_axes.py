@@ -172,3 +172,9 @@ def check_calls(task: dict[str, Any]) -> None:
     ):
         with pytest.raises(kind, match=words):
             call()
+    for weights in (there(z[0]), c):
+        with pytest.raises(TypeError, match="do not divide"):
+            gr.average(a, 1, weights)
+        run = gr.last_run()  # the weights were summed last
+        assert run is not None
+        assert run.kernel == "exact"
