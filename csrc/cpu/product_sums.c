@@ -79,11 +79,19 @@ int gpr_cpu_may_sum_products(const gpr_cpu_factors *factors, const gpr_rule *rul
     return is_wide(factors) || gpr_real_dtype(rule->result) != GPR_FLOAT64;
 }
 
+/* x + y, and *lost what rounding takes from it. */
+static double add_two(double x, double y, double *lost)
+{
+    const double sum = x + y, of_y = sum - x;
+
+    *lost = (x - (sum - of_y)) + (y - of_y);
+    return sum;
+}
+
 static void merge(gpr_product_sum *sum, double upper, double lower, double size)
 {
-    const double total = sum->upper + upper, of_second = total - sum->upper,
-                 lost = (sum->upper - (total - of_second)) + (upper - of_second),
-                 rest = sum->lower + lower + lost;
+    double lost;
+    const double total = add_two(sum->upper, upper, &lost), rest = sum->lower + lower + lost;
 
     /* the larger one first: what remains is what rounding takes from their sum; -0 stays */
     sum->upper = rest == 0 ? total : total + rest;
@@ -914,8 +922,8 @@ void gpr_cpu_finish_quotient(const gpr_cpu_factors *factors, uint64_t row, const
 static int store_exact_row(const gpr_cpu_factors *factors, uint64_t row, double upper, double lower,
                            gpr_dtype dtype, char *result)
 {
-    const double sum = upper + lower, of_lower = sum - upper,
-                 lost = (upper - (sum - of_lower)) + (lower - of_lower);
+    double lost;
+    const double sum = add_two(upper, lower, &lost);
     double value = sum;
 
     /* +0 if a product is +0, or if others cancel; otherwise zeros that are not multiplied here, of
@@ -947,15 +955,6 @@ static int sum_exactly(const gpr_cpu_factors *factors, uint64_t row, uint64_t wi
     sum_unit(&unit, gpr_cpu_loops()->exact_product_rows[unit.dtype], count, 0, factors->first->n,
              memory, &all);
     return !all.is_inexact;
-}
-
-/* x + y, and *lost what rounding takes from it. */
-static double add_two(double x, double y, double *lost)
-{
-    const double sum = x + y, of_y = sum - x;
-
-    *lost = (x - (sum - of_y)) + (y - of_y);
-    return sum;
 }
 
 /* Merges sums that two doubles hold. The size becomes NaN if two do not hold their sum. */

@@ -558,10 +558,10 @@ static void consider_few(search *s)
     enum { MOST_BYTES = 64, MOST_LOADS = 24, MOST_PAIR_LOADS = 20, MOST_ITEMS = 8 };
     enum { SPILLED_BYTES = 112 };
     const gpr_plan_task *t = s->t;
-    const int is_wide = t->element_bytes == 8 && !adds_pairs(s);
     const uint64_t extent = t->layout->axes[s->column].extent, n = t->layout->n,
                    others = t->layout->rows / extent;
-    const int is_counted = n <= GPR_COUNTED_ELEMENTS, is_pair = adds_pairs(s);
+    const int is_counted = n <= GPR_COUNTED_ELEMENTS, is_pair = adds_pairs(s),
+              is_wide = t->element_bytes == 8 && !is_pair;
     const uint32_t room =
         (uint32_t)(is_counted ? n : gpr_divide_up(n, GPR_FEW_STEP) * GPR_FEW_STEP);
     const uint32_t most = is_pair && t->rule->element == GPR_FLOAT64 ? MOST_PAIR_LOADS : MOST_LOADS;
@@ -811,7 +811,7 @@ static void consider_direct(search *s, way *w, uint64_t vectors, int is_whole, d
                  each_edge = waiting * (9 + s->fold.element);
     const double edges = is_whole ? 25 : 70 + edge / lanes * each_edge;
 
-    w->item = is_whole ? (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes) : 1;
+    w->item = is_whole ? (uint32_t)of_vector : 1;
     w->ns = blocks_ns(s, w, ceil((double)t->layout->rows * lanes / w->block),
                       s->bytes * (1 + again), edges + (double)lane_vectors * 4 + combining,
                       (rounds + (is_whole ? 0 : 0.5)) * s->costs.load_ns +
@@ -848,7 +848,7 @@ static void consider_rows(search *s)
                      .strips = 1,
                      .groups = rows};
             if (is_whole && lane_vectors == 1 && lanes / 2 < vectors) {
-                w.item = (uint32_t)(GPR_VECTOR_BYTES / t->element_bytes);
+                w.item = (uint32_t)of_vector;
                 w.ns = blocks_ns(s, &w, blocks, s->bytes, each * 12 + combining,
                                  s->costs.load_ns + pairs_ns(s, each * of_vector) + tree);
                 consider(s, &w);
